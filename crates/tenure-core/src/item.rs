@@ -1,0 +1,158 @@
+//! Item: anything that can be leased, and the facts that are kept of it.
+
+use std::fmt;
+
+use crate::event::Event;
+use crate::lease::Lease;
+use crate::outcome::Word;
+use crate::state::State;
+use crate::time::Timestamp;
+use crate::token::Fence;
+
+/// Names an item within its store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ItemId(i64);
+
+impl ItemId {
+    /// The item with this number.
+    pub const fn new(number: i64) -> Self {
+        Self(number)
+    }
+
+    /// Its number.
+    pub const fn number(self) -> i64 {
+        self.0
+    }
+}
+
+impl fmt::Display for ItemId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The counters of an item; each has one meaning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Stays with a holder that ended in anything but done, since the last replay.
+    pub attempts: u32,
+    /// Failures that a holder reported.
+    pub failures: u32,
+    /// Leases that lapsed.
+    pub crashes: u32,
+    /// How often it was replayed.
+    pub generation: u32,
+}
+
+/// What an item carries.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Content {
+    /// An event of the built-in outbox.
+    Event(Event),
+    /// A row of a lease table, whole, as a JSON object.
+    Row(String),
+}
+
+impl Content {
+    /// The event, if it is one.
+    pub const fn event(&self) -> Option<&Event> {
+        match self {
+            Self::Event(event) => Some(event),
+            Self::Row(_) => None,
+        }
+    }
+}
+
+impl fmt::Debug for Content {
+    /// Shows no row: it may hold what must not reach a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Event(event) => event.fmt(f),
+            Self::Row(row) => write!(f, "Row({} bytes)", row.len()),
+        }
+    }
+}
+
+/// A claimed item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Its name.
+    pub id: ItemId,
+    /// What it carries.
+    pub content: Content,
+    /// When it could first be claimed this time.
+    pub available_at: Timestamp,
+    /// Its counters as they stood at the claim.
+    pub counters: Counters,
+}
+
+/// A lease in hand and the items under it, in the order in which they are to be worked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The right to work on them.
+    pub lease: Lease,
+    /// What was claimed; never empty.
+    pub items: Vec<Item>,
+}
+
+impl Held {
+    /// The ids of the items, in order.
+    pub fn ids(&self) -> Vec<ItemId> {
+        self.items.iter().map(|item| item.id).collect()
+    }
+}
+
+/// Everything that is known of an item, for people. It holds no token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Its name.
+    pub id: ItemId,
+    /// Where it stands.
+    pub state: State,
+    /// What it carries.
+    pub content: Content,
+    /// Its counters.
+    pub counters: Counters,
+    /// When it was written.
+    pub created_at: Timestamp,
+    /// From when it may be claimed; `None`: from the start.
+    pub available_at: Option<Timestamp>,
+    /// The hold on it, while it is claimed.
+    pub hold: Option<Hold>,
+    /// What went wrong last.
+    pub last_error: Option<String>,
+    /// When it was settled done.
+    pub done_at: Option<Timestamp>,
+    /// When it was settled dead.
+    pub dead_at: Option<Timestamp>,
+    /// Why it is dead, as one word, where the layout keeps it.
+    pub dead_reason: Option<String>,
+}
+
+/// A hold as others see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// The id of the worker that holds it.
+    pub holder: String,
+    /// The number of the claim.
+    pub fence: Fence,
+    /// When it was claimed.
+    pub claimed_at: Timestamp,
+    /// Until when.
+    pub until: Timestamp,
+}
+
+/// A hold that ended: one line of an item's timeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedHold {
+    /// The id of the worker that held it.
+    pub holder: String,
+    /// The number of the claim.
+    pub fence: Fence,
+    /// How it ended.
+    pub word: Word,
+    /// When it was claimed.
+    pub claimed_at: Timestamp,
+    /// When it ended.
+    pub settled_at: Timestamp,
+}

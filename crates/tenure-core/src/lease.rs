@@ -1,0 +1,157 @@
+//! Lease, its holder and its length.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::invalid::Invalid;
+use crate::time::Timestamp;
+use crate::token::{Fence, Token};
+
+/// The id of a worker: `<name>-<boot nonce>`. A new one is made at every start, so a restarted
+/// program never passes for its predecessor.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WorkerId(Box<str>);
+
+impl WorkerId {
+    /// A worker's name may have this many bytes.
+    pub const NAME_BYTES_MAX: usize = 64;
+    const NONCE_DIGITS: usize = 16;
+
+    /// The id of the worker `name` in the boot that drew `nonce`.
+    ///
+    /// # Errors
+    /// A name is 1 to 64 of the letters `A–Z a–z 0–9 . _ -`.
+    pub fn new(name: &str, nonce: u64) -> Result<Self, Invalid> {
+        if Self::is_name(name) {
+            return Ok(Self(format!("{name}-{nonce:016x}").into()));
+        }
+        Err(Invalid::new(
+            "worker name",
+            format!("{name:?}"),
+            "1 to 64 of the characters A-Z a-z 0-9 . _ -",
+        ))
+    }
+
+    /// Reads an id that was made earlier, or `None` if the text cannot be one.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (name, nonce) = text.rsplit_once('-')?;
+        let is_id = Self::is_name(name)
+            && nonce.len() == Self::NONCE_DIGITS
+            && nonce.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_id.then(|| Self(text.into()))
+    }
+
+    /// The id as text, as `claimed_by` shows it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn is_name(name: &str) -> bool {
+        (1..=Self::NAME_BYTES_MAX).contains(&name.len())
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+    }
+}
+
+impl fmt::Display for WorkerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The length of a lease: at least a millisecond, at most a day.
+///
+/// The three profiles are the durations of the outbox rules: 30 s, 60 s, and 90 s for work that
+/// calls something outside.
+///
+/// ```
+/// use std::time::Duration;
+/// use tenure_core::Term;
+///
+/// assert_eq!(Term::default(), Term::STANDARD);
+/// assert!(Term::new(Duration::ZERO).is_err());
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Term(Duration);
+
+impl Term {
+    /// 30 s: ordinary work.
+    pub const STANDARD: Self = Self(Duration::from_secs(30));
+    /// 60 s: heavy work, such as complex transformations.
+    pub const HEAVY: Self = Self(Duration::from_mins(1));
+    /// 90 s: calls to an outside service.
+    pub const EXTERNAL: Self = Self(Duration::from_secs(90));
+
+    const SHORTEST: Duration = Duration::from_millis(1);
+    const LONGEST: Duration = Duration::from_hours(24);
+
+    /// A term of this length.
+    ///
+    /// # Errors
+    /// It is shorter than a millisecond or longer than a day.
+    pub fn new(length: Duration) -> Result<Self, Invalid> {
+        if (Self::SHORTEST..=Self::LONGEST).contains(&length) {
+            return Ok(Self(length));
+        }
+        Err(Invalid::new("term", format!("{length:?}"), "1 ms to 24 h"))
+    }
+
+    /// Its length.
+    pub const fn length(self) -> Duration {
+        self.0
+    }
+
+    /// Its length in whole milliseconds, as the databases take it.
+    pub fn millis(self) -> i64 {
+        i64::try_from(self.0.as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+impl Default for Term {
+    fn default() -> Self {
+        Self::STANDARD
+    }
+}
+
+/// The right of one holder to work on items until a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// The proof, compared by every guard; it names the holder.
+    pub token: Token,
+    /// The number of this claim.
+    pub fence: Fence,
+    /// When it was claimed. A renewal does not touch it.
+    pub claimed_at: Timestamp,
+    /// The first moment at which it is no longer live.
+    pub until: Timestamp,
+}
+
+impl Lease {
+    /// Whether the lease still runs: `now < until`.
+    pub fn is_live(&self, now: Timestamp) -> bool {
+        now < self.until
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Proves: S1-009, S1-010, S1-011
+    #[test]
+    fn the_profiles_are_those_of_the_rules() {
+        assert_eq!(Term::default().length().as_secs(), 30);
+        assert_eq!(Term::HEAVY.length().as_secs(), 60);
+        assert!((60..=120).contains(&Term::EXTERNAL.length().as_secs()));
+    }
+
+    #[test]
+    fn a_worker_id_reads_back() {
+        let id = WorkerId::new("host-1.eu", 9).unwrap();
+        assert_eq!(WorkerId::parse(id.as_str()), Some(id));
+        assert!(WorkerId::parse("host").is_none());
+        assert!(WorkerId::new("", 1).is_err());
+        assert!(WorkerId::new("a b", 1).is_err());
+    }
+}

@@ -1,0 +1,46 @@
+//! The words and the rules of Tenure: what an item, a lease and a token are, which transitions
+//! exist, who may change a claimed item, what follows a failure; and the ports through which the
+//! rest of Tenure asks a store.
+//!
+//! This crate exists so that the compiler proves the rules do no I/O: it reads no clock, draws no
+//! random number, spawns nothing and knows no database. Time and chance come in as arguments.
+//!
+//! | verb | does |
+//! |---|---|
+//! | [`claim`](store::LeaseStore::claim) | gives claimable items a lease: holder, token, fence, until |
+//! | [`renew`](store::LeaseStore::renew) | moves `until` forward for a lease that still stands |
+//! | [`settle`](store::LeaseStore::settle) | ends the hold on an item with an [`Outcome`] |
+//! | [`reap`](store::LeaseStore::reap) | ends lapsed leases |
+//!
+//! The laws are listed at [`store::LeaseStore`]. *Refused* is an answer, not an error: see
+//! [`Guarded`].
+
+mod event;
+mod guard;
+mod invalid;
+mod item;
+mod lease;
+mod outcome;
+mod retry;
+mod state;
+pub mod store;
+mod table;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod time;
+mod token;
+
+pub use event::{
+    DELAY_MAX, Encoding, Event, HEADERS_BYTES_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX,
+    PAYLOAD_DEPTH_MAX, Priority, QueueName,
+};
+pub use guard::{Boundary, Guarded, Lateness, Refusal, may_reap, may_renew, may_settle};
+pub use invalid::Invalid;
+pub use item::{Content, Counters, EndedHold, Held, Hold, Item, ItemId, Record};
+pub use lease::{Lease, Term, WorkerId};
+pub use outcome::{Outcome, Word};
+pub use retry::{Again, DELAY_MIN, Failure, LapsePolicy, RetryPolicy};
+pub use state::{Cause, State, TRANSITIONS};
+pub use table::{Columns, Direction, Identifier, LeaseTable, StatusWord, Words};
+pub use time::{Clock, Timestamp};
+pub use token::{Fence, Token};

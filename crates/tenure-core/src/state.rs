@@ -1,0 +1,82 @@
+//! The four states and the six transitions between them; there is no seventh.
+
+use std::fmt;
+
+/// Where an item stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum State {
+    /// Waiting to be claimed.
+    Pending,
+    /// Held under a lease, live or lapsed.
+    Claimed,
+    /// Settled with success.
+    Done,
+    /// Settled for good without success.
+    Dead,
+}
+
+/// What moves an item from one state to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// A worker took a lease on it.
+    Claim,
+    /// Its holder said done.
+    Done,
+    /// Its holder said retry or release, or its lease lapsed.
+    Back,
+    /// A budget was used up, its holder said dead, or an operator buried it.
+    Dead,
+    /// An operator ordered it to be worked again.
+    Replay,
+}
+
+/// Every transition that exists.
+///
+/// ```
+/// use tenure_core::{State, TRANSITIONS};
+///
+/// assert_eq!(TRANSITIONS.len(), 6);
+/// assert!(State::Pending.may_become(State::Claimed));
+/// assert!(!State::Pending.may_become(State::Done));
+/// ```
+pub const TRANSITIONS: [(State, Cause, State); 6] = [
+    (State::Pending, Cause::Claim, State::Claimed),
+    (State::Claimed, Cause::Done, State::Done),
+    (State::Claimed, Cause::Back, State::Pending),
+    (State::Claimed, Cause::Dead, State::Dead),
+    (State::Done, Cause::Replay, State::Pending),
+    (State::Dead, Cause::Replay, State::Pending),
+];
+
+impl State {
+    /// All four, in the order of an item's life.
+    pub const ALL: [Self; 4] = [Self::Pending, Self::Claimed, Self::Done, Self::Dead];
+
+    /// Whether an item may move from this state to `next`.
+    pub fn may_become(self, next: Self) -> bool {
+        TRANSITIONS
+            .iter()
+            .any(|(from, _, to)| *from == self && *to == next)
+    }
+
+    /// Done and dead: only a replay leaves them.
+    pub const fn is_terminal(self) -> bool {
+        matches!(self, Self::Done | Self::Dead)
+    }
+
+    /// Our word for it, as commands and JSON use it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Claimed => "claimed",
+            Self::Done => "done",
+            Self::Dead => "dead",
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}

@@ -1,0 +1,30 @@
+//! What Tenure asks of a store, grouped by who asks. A store is used as a trait object; its
+//! verbs answer with boxed futures.
+//!
+//! Every verb takes an optional `now`: `None` is the store's own clock, the only judge of a lease;
+//! tests give it to move time.
+
+mod error;
+mod intake;
+mod lease;
+mod operate;
+
+use std::future::Future;
+use std::pin::Pin;
+
+pub use error::{StoreError, StoreErrorKind};
+pub use intake::{Enqueued, Intake};
+pub use lease::{
+    Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Rest, Settle, Settlement,
+};
+pub use operate::{
+    Bury, Counts, Filter, Operate, Page, Queue, QueueCounts, Queues, Replay, Replayed,
+};
+
+/// The answer of a store, on its way.
+pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+
+/// A store of the built-in outbox: everything that is asked of one.
+pub trait Store: LeaseStore + Intake + Operate + Queues {}
+
+impl<T: LeaseStore + Intake + Operate + Queues> Store for T {}

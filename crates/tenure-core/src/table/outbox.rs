@@ -1,0 +1,98 @@
+//! The two presets for outbox tables: each in the words of its own specification.
+
+use super::{Columns, Direction, Identifier, LeaseTable, StatusWord, Words};
+
+impl LeaseTable {
+    /// A table `outbox` in the words PENDING, CLAIMED, PUBLISHED, DEAD.
+    ///
+    /// ```
+    /// use tenure_core::{LeaseTable, State};
+    ///
+    /// let table = LeaseTable::outbox();
+    /// assert_eq!(table.words.word(State::Done).as_str(), "PUBLISHED");
+    /// assert_eq!(table.columns.holder.as_str(), "claimed_by");
+    /// ```
+    pub fn outbox() -> Self {
+        Self {
+            name: name("outbox"),
+            key: name("id"),
+            order: vec![
+                (name("priority"), Direction::Descending),
+                (name("created_at"), Direction::Ascending),
+            ],
+            created_at: name("created_at"),
+            columns: Columns {
+                status: name("status"),
+                until: name("locked_until"),
+                holder: name("claimed_by"),
+                token: name("lock_token"),
+                fence: name("fence"),
+                claimed_at: name("claimed_at"),
+                available_at: name("available_at"),
+                attempts: name("attempts"),
+                failures: name("failures"),
+                crashes: name("crashes"),
+                last_error: name("last_error"),
+                done_at: name("published_at"),
+                dead_at: name("dead_at"),
+                generation: name("generation"),
+                settled_token: name("settled_token"),
+            },
+            words: words(["PENDING", "CLAIMED", "PUBLISHED", "DEAD"]),
+        }
+    }
+
+    /// A table `outbox` in the words PENDING, PROCESSING, COMPLETED, DEAD; oldest first.
+    ///
+    /// ```
+    /// use tenure_core::{LeaseTable, State};
+    ///
+    /// let table = LeaseTable::outbox_processing();
+    /// assert_eq!(table.words.word(State::Claimed).as_str(), "PROCESSING");
+    /// assert_eq!(table.columns.token.as_str(), "lock_token");
+    /// ```
+    pub fn outbox_processing() -> Self {
+        let mut table = Self::outbox();
+        table.order = vec![(name("created_at"), Direction::Ascending)];
+        table.words = words(["PENDING", "PROCESSING", "COMPLETED", "DEAD"]);
+        table.columns.holder = name("locked_by");
+        table.columns.claimed_at = name("locked_at");
+        table.columns.done_at = name("completed_at");
+        table.columns.dead_at = name("failed_at");
+        table.columns.attempts = name("retry_count");
+        table
+    }
+}
+
+fn name(text: &str) -> Identifier {
+    Identifier::new(text).expect("the presets' names are safe: a test reads them all")
+}
+
+fn words([pending, claimed, done, dead]: [&str; 4]) -> Words {
+    let word =
+        |text| StatusWord::new(text).expect("the presets' words are safe: a test reads them");
+    Words {
+        pending: word(pending),
+        claimed: word(claimed),
+        done: word(done),
+        dead: word(dead),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::State;
+
+    #[test]
+    fn every_word_of_a_preset_reads_back() {
+        for table in [LeaseTable::outbox(), LeaseTable::outbox_processing()] {
+            for state in State::ALL {
+                assert_eq!(
+                    table.words.state(table.words.word(state).as_str()),
+                    Some(state)
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Moments, and the port through which the rest of Tenure learns what time it is.
+//!
+//! The core never reads a clock: a moment always comes in as an argument called `now`.
+
+use std::fmt;
+use std::time::Duration;
+
+/// A moment, in whole microseconds since the Unix epoch.
+///
+/// Microseconds are what PostgreSQL keeps; with anything finer a moment that went through the
+/// database would not equal the one that was sent.
+///
+/// ```
+/// use std::time::Duration;
+/// use tenure_core::Timestamp;
+///
+/// let start = Timestamp::from_micros(0);
+/// assert_eq!(start.after(Duration::from_secs(30)).to_string(), "1970-01-01T00:00:30Z");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// The moment this many microseconds after the Unix epoch.
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros)
+    }
+
+    /// Microseconds since the Unix epoch.
+    pub const fn as_micros(self) -> i64 {
+        self.0
+    }
+
+    /// The moment `span` later; stops at the end of representable time.
+    #[must_use]
+    pub fn after(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(micros(span)))
+    }
+
+    /// The moment `span` earlier; stops at the start of representable time.
+    #[must_use]
+    pub fn before(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(micros(span)))
+    }
+
+    /// How long after `earlier` this is; zero when it is not after it.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+/// A duration in whole microseconds, as far as they fit.
+fn micros(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_microsecond(self.0) {
+            Ok(moment) => moment.fmt(f),
+            // Outside the calendar (years ±9999): the number says more than an error.
+            Err(_) => write!(f, "{}us", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Tells the time. The memory and SQLite stores judge leases by it; PostgreSQL judges by its own.
+pub trait Clock: Send + Sync + fmt::Debug {
+    /// The present moment.
+    fn now(&self) -> Timestamp;
+}

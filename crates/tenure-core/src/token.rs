@@ -1,0 +1,126 @@
+//! Token (who holds) and fence (in what order): two values, each with one meaning.
+//!
+//! A token is compared by every guard and is never issued twice: it names the worker's boot, the
+//! worker's own count of claims, and 128 random bits. A fence is a number that rises with every
+//! claim of a store; the receiver of the work uses it to refuse what is older. One counter for both
+//! was weighed and lost: after a failover a counter can be handed out twice, and then a stale
+//! holder passes the guard.
+
+use std::fmt;
+
+use crate::lease::WorkerId;
+
+/// The proof of a lease: `<worker id>.<claim number>.<128 random bits>`.
+///
+/// It is chosen before the claim is sent, so a claim whose answer was lost can be released by it.
+/// It is a bearer secret of its holder: `Debug` and `Display` hide the random part.
+///
+/// ```
+/// use tenure_core::{Token, WorkerId};
+///
+/// let worker = WorkerId::new("mailer", 7)?;
+/// let token = Token::new(&worker, 1, 0xfeed);
+/// assert_eq!(token.holder(), "mailer-0000000000000007");
+/// assert!(!format!("{token:?}").contains("feed"));
+/// # Ok::<(), tenure_core::Invalid>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(Box<str>);
+
+impl Token {
+    /// The token of a worker's `claim`-th claim. `random` must be fresh for each claim.
+    pub fn new(worker: &WorkerId, claim: u64, random: u128) -> Self {
+        Self(format!("{worker}.{claim}.{random:032x}").into())
+    }
+
+    /// Reads a token that was given out earlier, or `None` if the text cannot be one.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (front, random) = text.rsplit_once('.')?;
+        let (holder, claim) = front.rsplit_once('.')?;
+        let is_token = random.len() == 32
+            && random.bytes().all(|byte| byte.is_ascii_hexdigit())
+            && !claim.is_empty()
+            && claim.bytes().all(|byte| byte.is_ascii_digit())
+            && WorkerId::parse(holder).is_some();
+        is_token.then(|| Self(text.into()))
+    }
+
+    /// The whole secret, for the store and for nobody else.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// The id of the worker that this token was made for.
+    pub fn holder(&self) -> &str {
+        self.front()
+            .rsplit_once('.')
+            .map_or("", |(holder, _)| holder)
+    }
+
+    /// Everything but the random part.
+    fn front(&self) -> &str {
+        self.0.rsplit_once('.').map_or("", |(front, _)| front)
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.…", self.front())
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Token({self})")
+    }
+}
+
+/// The number of a claim; it rises across all items of a store and never goes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fence(i64);
+
+impl Fence {
+    /// The fence with this number.
+    pub const fn new(number: i64) -> Self {
+        Self(number)
+    }
+
+    /// Its number, to be sent along to the receiver.
+    pub const fn number(self) -> i64 {
+        self.0
+    }
+}
+
+impl fmt::Display for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_reads_back_and_names_its_holder() {
+        let worker = WorkerId::new("relay.eu-1", u64::MAX).unwrap();
+        let token = Token::new(&worker, 42, u128::MAX);
+        let again = Token::parse(token.expose()).unwrap();
+        assert_eq!(again, token);
+        assert_eq!(again.holder(), worker.as_str());
+    }
+
+    #[test]
+    fn what_cannot_be_a_token_is_not_read() {
+        for text in [
+            "",
+            "a",
+            "a.1",
+            "mailer.1.xyz",
+            ".1.00000000000000000000000000000000",
+            "mailer-1",
+        ] {
+            assert!(Token::parse(text).is_none(), "{text:?} was read as a token");
+        }
+    }
+}

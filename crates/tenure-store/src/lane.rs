@@ -1,0 +1,43 @@
+//! Lanes: a queue and a priority as one number, the leading column of `tenure_ready`.
+//!
+//! Each queue has sixteen numbers of its own: eight for the priorities, the most urgent first, and
+//! one for the items that must be claimed alone. The rest is spare.
+
+use tenure_core::Priority;
+
+/// A queue and a priority as one number; small is claimed first.
+pub(crate) type Lane = i32;
+
+/// How many numbers a queue has.
+const LANES_PER_QUEUE: i32 = 16;
+/// Where the items that must be claimed alone are, within a queue.
+const ALONE: i32 = 8;
+
+/// The lane of a priority in the queue with this number.
+pub(crate) fn lane(queue: i32, priority: Priority) -> Lane {
+    queue * LANES_PER_QUEUE + i32::from(Priority::MAX.level() - priority.level())
+}
+
+/// The lane of the items of a queue that must be claimed alone.
+pub(crate) fn alone_lane(queue: i32) -> Lane {
+    queue * LANES_PER_QUEUE + ALONE
+}
+
+/// The lanes of a queue that are claimed together, the most urgent first.
+pub(crate) fn lanes(queue: i32) -> impl Iterator<Item = Lane> {
+    (0..=i32::from(Priority::MAX.level())).map(move |step| queue * LANES_PER_QUEUE + step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_urgent_lane_comes_first_and_queues_do_not_touch() {
+        let all: Vec<Lane> = lanes(2).collect();
+        assert_eq!(all.first(), Some(&lane(2, Priority::MAX)));
+        assert_eq!(all.last(), Some(&lane(2, Priority::default())));
+        assert!(all.iter().all(|lane| *lane < alone_lane(2)));
+        assert!(alone_lane(2) < lane(3, Priority::MAX));
+    }
+}

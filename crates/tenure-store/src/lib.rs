@@ -1,0 +1,15 @@
+//! The stores of Tenure: PostgreSQL for many machines, an embedded SQLite file for one, and memory
+//! for tests. The only crate that knows SQL or a database driver; no driver's error leaves it.
+//!
+//! Each store keeps the built-in outbox in the *queue layout* (append-only events, narrow ready
+//! rows, one lease row per claim). The two databases also lease the rows of any table that a
+//! [`LeaseTable`](tenure_core::LeaseTable) describes: the *row layout*.
+
+mod lane;
+pub mod memory;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+#[cfg(feature = "testing")]
+pub mod testing;

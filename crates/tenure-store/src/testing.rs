@@ -1,0 +1,1 @@
+//! What tests of this and other crates need.
