@@ -41,7 +41,7 @@ pub struct Event {
     topic: String,
     payload: String,
     encoding: Option<Encoding>,
-    event_id: Option<Uuid>,
+    id: Option<Uuid>,
     queue: QueueName,
     priority: Priority,
     delay: Duration,
@@ -75,7 +75,7 @@ impl Event {
             topic,
             payload,
             encoding: None,
-            event_id: None,
+            id: None,
             queue: QueueName::default(),
             priority: Priority::default(),
             delay: Duration::ZERO,
@@ -173,7 +173,7 @@ impl Event {
     /// Fixes the id that the receiver uses to drop repeats; else the store draws one.
     #[must_use]
     pub fn id(mut self, event_id: Uuid) -> Self {
-        self.event_id = Some(event_id);
+        self.id = Some(event_id);
         self
     }
 
@@ -218,7 +218,7 @@ impl Event {
 
     /// The receiver's key to drop repeats; `None` until a store has drawn it.
     pub fn event_id(&self) -> Option<Uuid> {
-        self.event_id
+        self.id
     }
 
     /// The queue it belongs to.
@@ -257,7 +257,7 @@ impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Event")
             .field("topic", &self.topic)
-            .field("event_id", &self.event_id)
+            .field("event_id", &self.id)
             .field("queue", &self.queue)
             .field("payload_bytes", &self.payload.len())
             .finish_non_exhaustive()
