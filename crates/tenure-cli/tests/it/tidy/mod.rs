@@ -3,6 +3,7 @@
 //! A rule is a function from the files to its violations. Beside each stands a test with planted
 //! violations, since a checker that never failed proves nothing.
 
+mod conformance;
 mod crates;
 mod names;
 mod promises;
