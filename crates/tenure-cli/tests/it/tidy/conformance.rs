@@ -15,7 +15,7 @@ fn proofs(files: &[File]) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut sources: Vec<&File> = files
         .iter()
-        .filter(|file| file.is("rs") && !file.is_tidy())
+        .filter(|file| file.is("rs") && !file.plants_proofs())
         .collect();
     sources.sort_by(|one, other| one.path.cmp(&other.path));
     for file in sources {

@@ -53,6 +53,11 @@ impl File {
         self.path.contains("/tests/it/tidy/")
     }
 
+    /// The two rules on proofs, which plant some.
+    fn plants_proofs(&self) -> bool {
+        self.is_tidy() && matches!(self.stem(), "conformance" | "promises")
+    }
+
     /// The lines before the unit tests.
     fn shipped(&self) -> impl Iterator<Item = (usize, &str)> {
         self.lines().take_while(|(_, line)| *line != "#[cfg(test)]")
@@ -72,7 +77,7 @@ fn repository() -> Vec<File> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut files = Vec::new();
     collect(&root, "", &mut files);
-    assert!(files.len() > 50, "the repository was not found");
+    assert!(files.len() > 20, "the repository was not found");
     files
 }
 
