@@ -6,6 +6,7 @@
 mod conformance;
 mod crates;
 mod names;
+mod pages;
 mod promises;
 mod shape;
 mod statements;
