@@ -153,6 +153,49 @@ fn waiting_locks(files: &[File]) -> Vec<String> {
     violations
 }
 
+/// A reader finds purpose, parameters, answer, law and index in the same place of every file.
+fn headers_in_another_form(files: &[File]) -> Vec<String> {
+    let mut violations = Vec::new();
+    let verbs = |file: &&File| {
+        ["/queue/", "/rows/"]
+            .iter()
+            .any(|layout| file.path.contains(layout))
+    };
+    for file in files.iter().filter(|file| file.is("sql")).filter(verbs) {
+        let header: Vec<&str> = file
+            .text
+            .lines()
+            .take_while(|line| line.starts_with("--"))
+            .collect();
+        let header = header.join("\n");
+        if !header.starts_with(&format!("-- {}: ", file.stem())) {
+            violations.push(format!("{}: does not begin with its verb", file.path));
+        }
+        for part in ["Parameters", "Returns", "Keeps", "Relies on"] {
+            if !header.contains(part) {
+                violations.push(format!("{}: the header lacks `{part}:`", file.path));
+            }
+        }
+    }
+    violations
+}
+
+#[test]
+fn every_statement_has_the_same_header() {
+    assert_none("headers", &headers_in_another_form(&repository()));
+    let fine = "-- renew: prolongs.\n-- Parameters: $1.\n-- Returns: id.\n-- Keeps: law 3.\n\
+                -- Relies on: the key.\nselect 1\n";
+    let planted = [
+        File::new("crates/tenure-store/sql/postgres/queue/renew.sql", fine),
+        File::new("crates/tenure-store/sql/postgres/queue/reap.sql", fine),
+        File::new(
+            "crates/tenure-store/sql/sqlite/rows/renew.sql",
+            &fine.replace("Keeps", "Does"),
+        ),
+    ];
+    assert_caught(&headers_in_another_form(&planted), 2);
+}
+
 /// Proves: S1-006, S1-008, S1-047, S1-048
 #[test]
 fn work_is_chosen_past_the_locks_of_others() {
