@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use super::{File, identifiers, repository};
+use super::{File, identifiers, planted_proofs, repository};
 
 const PAGE: &str = "docs/CONFORMANCE.md";
 
@@ -128,8 +128,10 @@ fn every_requirement_leads_to_its_proof() {
 fn a_stale_page_is_seen() {
     let sources = [File::new(
         "crates/tenure-store/tests/it/claim.rs",
-        "/// Proves: S1-001, S1-002\n#[test]\nfn a_claim_has_a_term() {}\n\
-             /// Proves: S1-002\nasync fn two() {}\n/// Proves: S1-002\npromise!(three, |x| y);\n",
+        &planted_proofs(
+            "/// @ S1-001, S1-002\n#[test]\nfn a_claim_has_a_term() {}\n\
+             /// @ S1-002\nasync fn two() {}\n/// @ S1-002\npromise!(three, |x| y);\n",
+        ),
     )];
     let stale = "| S1-001 | MUST | text |  |\n| S1-002 | MUST | a \\| b | `gone` (x) |\n\
                  | S1-003 | NOTE | text | [PAGE.md](PAGE.md) |\n\

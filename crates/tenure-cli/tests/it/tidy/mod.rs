@@ -116,6 +116,11 @@ fn assert_caught(violations: &[String], planted: usize) {
     );
 }
 
+/// Writes `@` as the mark of a proof. Tools that collect proofs must not find the planted ones.
+fn planted_proofs(text: &str) -> String {
+    text.replace('@', "Proves:")
+}
+
 /// The words of a text: runs of letters, digits and `_`.
 fn identifiers(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_')
