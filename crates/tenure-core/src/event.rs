@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -37,11 +38,15 @@ pub const DELAY_MAX: Duration = Duration::from_hours(87840);
 /// # Ok::<(), tenure_core::Invalid>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "`event_id` is what everybody calls it"
+)]
 pub struct Event {
     topic: String,
     payload: String,
     encoding: Option<Encoding>,
-    id: Option<Uuid>,
+    event_id: Option<Uuid>,
     queue: QueueName,
     priority: Priority,
     delay: Duration,
@@ -75,7 +80,7 @@ impl Event {
             topic,
             payload,
             encoding: None,
-            id: None,
+            event_id: None,
             queue: QueueName::default(),
             priority: Priority::default(),
             delay: Duration::ZERO,
@@ -173,14 +178,7 @@ impl Event {
     /// Fixes the id that the receiver uses to drop repeats; else the store draws one.
     #[must_use]
     pub fn id(mut self, event_id: Uuid) -> Self {
-        self.id = Some(event_id);
-        self
-    }
-
-    /// Marks the payload as what [`Event::from_bytes`] wrote, when it is read back from a store.
-    #[must_use]
-    pub fn encoded(mut self, encoding: Option<Encoding>) -> Self {
-        self.encoding = encoding;
+        self.event_id = Some(event_id);
         self
     }
 
@@ -218,7 +216,7 @@ impl Event {
 
     /// The receiver's key to drop repeats; `None` until a store has drawn it.
     pub fn event_id(&self) -> Option<Uuid> {
-        self.id
+        self.event_id
     }
 
     /// The queue it belongs to.
@@ -257,10 +255,49 @@ impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Event")
             .field("topic", &self.topic)
-            .field("event_id", &self.id)
+            .field("event_id", &self.event_id)
             .field("queue", &self.queue)
             .field("payload_bytes", &self.payload.len())
             .finish_non_exhaustive()
+    }
+}
+
+/// An event as a store has kept it. Turned into an [`Event`] without a second check: what was
+/// accepted once is given back, even if a limit has changed since.
+#[derive(Clone)]
+#[expect(
+    missing_docs,
+    reason = "each field is the one of the same name of `Event`"
+)]
+#[expect(
+    missing_debug_implementations,
+    reason = "it holds the payload; `Event` has a `Debug`"
+)]
+pub struct StoredEvent {
+    pub topic: String,
+    pub payload: String,
+    pub encoding: Option<Encoding>,
+    pub event_id: Uuid,
+    pub queue: QueueName,
+    pub priority: Priority,
+    pub ordering_key: Option<String>,
+    pub headers: BTreeMap<String, String>,
+}
+
+impl From<StoredEvent> for Event {
+    fn from(stored: StoredEvent) -> Self {
+        Self {
+            topic: stored.topic,
+            payload: stored.payload,
+            encoding: stored.encoding,
+            event_id: Some(stored.event_id),
+            queue: stored.queue,
+            priority: stored.priority,
+            delay: Duration::ZERO,
+            ordering_key: stored.ordering_key,
+            dedupe: None,
+            headers: stored.headers,
+        }
     }
 }
 
@@ -287,7 +324,7 @@ impl Encoding {
 
 /// The name of a queue.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct QueueName(String);
+pub struct QueueName(Arc<str>);
 
 impl QueueName {
     /// The queue that is always there.
@@ -298,7 +335,7 @@ impl QueueName {
     /// # Errors
     /// The name is empty, too long or has control characters.
     pub fn new(queue: &str) -> Result<Self, Invalid> {
-        Ok(Self(name("queue", queue, "mail")?))
+        Ok(Self(name("queue", queue, "mail")?.into()))
     }
 
     /// The name as text.
@@ -309,7 +346,7 @@ impl QueueName {
 
 impl Default for QueueName {
     fn default() -> Self {
-        Self(Self::DEFAULT.to_owned())
+        Self(Self::DEFAULT.into())
     }
 }
 
@@ -394,7 +431,8 @@ fn check_payload(payload: &str) -> Result<(), Invalid> {
             "payload",
             format!("{} bytes long", payload.len()),
             format!(
-                "at most {PAYLOAD_BYTES_MAX} (1 MiB): keep the large part elsewhere and send its address"
+                "at most {PAYLOAD_BYTES_MAX} (1 MiB): \
+                 keep the large part elsewhere and send its address"
             ),
         ));
     }

@@ -5,11 +5,18 @@
 //! rows, one lease row per claim). The two databases also lease the rows of any table that a
 //! [`LeaseTable`](tenure_core::LeaseTable) describes: the *row layout*.
 
+#[cfg(all(feature = "bench", feature = "postgres", feature = "sqlite"))]
+pub mod bench;
+pub mod config;
+mod error_text;
 mod lane;
 pub mod memory;
+mod open;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(feature = "testing")]
 pub mod testing;
+
+pub use open::{Migrated, Opened, migrate, migration_sql, open};
