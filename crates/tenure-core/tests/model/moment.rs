@@ -179,7 +179,8 @@ pub(crate) struct Moment {
     pub(crate) failed_over: bool,
     /// In the order in which they were granted.
     pub(crate) grants: [Option<Grant>; GRANTS],
-    /// Grants whose lease a reaper has read as lapsed; its write may follow at any time, also twice.
+    /// Grants whose lease a reaper has read as lapsed; its write may follow at any time, also
+    /// twice.
     pub(crate) read: [bool; GRANTS],
     pub(crate) burials: u8,
     /// Settles that were answered with kept on this timeline; for the checks.
