@@ -11,7 +11,7 @@ use crate::laws::Breach;
 /// How many items there are.
 pub(crate) const ITEMS: usize = 2;
 /// At most this many claims are granted, those of operators included.
-pub(crate) const GRANTS: usize = 4;
+pub(crate) const GRANTS: usize = 3;
 /// The present moment, always.
 pub(crate) const NOW: Timestamp = Timestamp::from_micros(1_000_000);
 
