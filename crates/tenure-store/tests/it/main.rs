@@ -11,4 +11,5 @@
 
 mod conformance;
 mod planted;
+mod plans;
 mod world;
