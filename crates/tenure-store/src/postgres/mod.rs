@@ -74,7 +74,10 @@ impl PostgresStore {
             .test_before_acquire(false)
             .connect_lazy_with(options.clone());
         // The first connection is made by hand: the pool would go on trying until its timeout.
-        let mut conn = options.connect().await.map_err(|error| store_error("open", error))?;
+        let mut conn = options
+            .connect()
+            .await
+            .map_err(|error| store_error("open", error))?;
         migrate::check(&mut conn, config.schema.as_ref()).await?;
         let store = Self {
             pool,
@@ -92,7 +95,10 @@ impl PostgresStore {
     /// As [`PostgresStore::open`], and when the role may not create tables.
     pub async fn migrate(url: &str, config: &StoreConfig) -> Result<Migrated, StoreError> {
         let options = connect_options(url, config)?;
-        let mut conn = options.connect().await.map_err(|error| store_error("migrate", error))?;
+        let mut conn = options
+            .connect()
+            .await
+            .map_err(|error| store_error("migrate", error))?;
         migrate::migrate(&mut conn, config.schema.as_ref()).await
     }
 
@@ -110,7 +116,10 @@ impl PostgresStore {
     }
 
     fn directory(&self) -> Directory {
-        self.directory.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.directory
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     async fn reload_directory(&self, verb: &'static str) -> Result<Directory, StoreError> {
@@ -122,7 +131,10 @@ impl PostgresStore {
             .into_iter()
             .filter_map(|(name, number)| Some((QueueName::new(&name).ok()?, number)));
         let directory = Directory::new(named);
-        let mut kept = self.directory.write().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self
+            .directory
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         *kept = directory.clone();
         Ok(directory)
     }
@@ -135,11 +147,15 @@ impl PostgresStore {
         let directory = self.reload_directory(verb).await?;
         directory.number(queue).ok_or_else(|| {
             let known: Vec<&str> = directory.names().map(QueueName::as_str).collect();
-            StoreError::new(verb, StoreErrorKind::Invalid, format!("there is no queue {queue:?}"))
-                .hint(format!(
-                    "there are: {}; add one with `tenure queues add {queue}`",
-                    known.join(", ")
-                ))
+            StoreError::new(
+                verb,
+                StoreErrorKind::Invalid,
+                format!("there is no queue {queue:?}"),
+            )
+            .hint(format!(
+                "there are: {}; add one with `tenure queues add {queue}`",
+                known.join(", ")
+            ))
         })
     }
 
@@ -158,8 +174,8 @@ impl PostgresStore {
 
     /// Where these items are; the operator holds none of them.
     async fn look_for_operator(&self, ids: Vec<i64>) -> Result<HashMap<ItemId, Place>, StoreError> {
-        let nobody = WorkerId::new("operator", 0)
-            .map_err(|problem| StoreError::invalid("look", problem))?;
+        let nobody =
+            WorkerId::new("operator", 0).map_err(|problem| StoreError::invalid("look", problem))?;
         self.look(&Token::new(&nobody, 0, 0), ids).await
     }
 }

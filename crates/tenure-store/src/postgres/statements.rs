@@ -31,7 +31,10 @@ impl Statement {
 
     /// Runs a script of several statements without parameters.
     pub(crate) async fn raw(&self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
-        sqlx::raw_sql(AssertSqlSafe(Arc::clone(&self.0))).execute(conn).await.map(drop)
+        sqlx::raw_sql(AssertSqlSafe(Arc::clone(&self.0)))
+            .execute(conn)
+            .await
+            .map(drop)
     }
 }
 
