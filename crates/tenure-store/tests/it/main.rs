@@ -10,6 +10,6 @@
 )]
 
 mod conformance;
-mod planted;
 mod plans;
+mod planted;
 mod world;
