@@ -8,9 +8,18 @@
 pub mod config;
 mod lane;
 pub mod memory;
+#[cfg(feature = "testing")]
+mod planted;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod render;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod rows;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(feature = "testing")]
 pub mod testing;
+
+#[cfg(feature = "testing")]
+pub use planted::Planted;
