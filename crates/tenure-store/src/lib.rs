@@ -6,8 +6,10 @@
 //! [`LeaseTable`](tenure_core::LeaseTable) describes: the *row layout*.
 
 pub mod config;
+mod error_text;
 mod lane;
 pub mod memory;
+mod open;
 #[cfg(feature = "testing")]
 mod planted;
 #[cfg(feature = "postgres")]
@@ -21,5 +23,6 @@ pub mod sqlite;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+pub use open::{Migrated, Opened, migrate, migration_sql, open};
 #[cfg(feature = "testing")]
 pub use planted::Planted;

@@ -9,27 +9,18 @@ use tenure_core::{
     Fence, Guarded, Hold, ItemId, LeaseTable, Outcome, Refusal, State, Timestamp, Word,
 };
 
+use crate::error_text::error_text;
+
 /// A claim that reaps for itself ends this many leases at most.
 pub(crate) const INLINE_REAP_LIMIT: u32 = 100;
 /// No page is longer.
 pub(crate) const PAGE_MAX: u32 = 1000;
-/// Errors are cut to this many characters.
-const ERROR_CHARS_MAX: usize = 1000;
 /// Longer delays are cut: no calendar holds them.
 const DELAY_MAX: Duration = Duration::from_hours(24 * 366 * 1000);
 
 /// A duration in whole microseconds, as the statements take it.
 pub(crate) fn micros(span: Duration) -> i64 {
     i64::try_from(span.min(DELAY_MAX).as_micros()).unwrap_or(i64::MAX)
-}
-
-/// An error as it is stored: bounded, and without the one character that PostgreSQL cannot keep.
-pub(crate) fn stored_error(error: &str) -> String {
-    error
-        .chars()
-        .take(ERROR_CHARS_MAX)
-        .map(|c| if c == '\0' { char::REPLACEMENT_CHARACTER } else { c })
-        .collect()
 }
 
 /// What a settle says of one row, as the statements take it.
@@ -44,8 +35,8 @@ impl Said {
     pub(crate) fn of(id: ItemId, outcome: &Outcome) -> Self {
         let (delay, error) = match outcome {
             Outcome::Done => (0, None),
-            Outcome::Retry { after, error } => (micros(*after), Some(stored_error(error))),
-            Outcome::Dead { error, .. } => (0, Some(stored_error(error))),
+            Outcome::Retry { after, error } => (micros(*after), Some(error_text(error))),
+            Outcome::Dead { error, .. } => (0, Some(error_text(error))),
             Outcome::Release { after } => (micros(*after), None),
         };
         Self {

@@ -5,6 +5,7 @@
 
 mod connect;
 pub(crate) mod error;
+mod rows;
 pub mod writer;
 
 use std::fmt;
@@ -17,6 +18,8 @@ use tenure_core::{Clock, Timestamp};
 use crate::config::StoreConfig;
 use crate::memory::SystemClock;
 use writer::Writer;
+
+pub use rows::SqliteRows;
 
 /// A store in an SQLite file. Clones share it.
 #[derive(Clone)]

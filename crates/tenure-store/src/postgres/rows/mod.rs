@@ -17,6 +17,7 @@ use sqlx::PgPool;
 use tenure_core::store::StoreError;
 use tenure_core::{Identifier, ItemId, LeaseTable, Word};
 
+use super::PostgresStore;
 use super::error::store_error;
 use super::row::get;
 use super::statements::Statement;
@@ -30,6 +31,24 @@ pub struct PostgresRows {
     pool: PgPool,
     table: Arc<LeaseTable>,
     statements: Arc<RowStatements>,
+}
+
+impl PostgresStore {
+    /// Makes a lease table with its indexes, all or nothing.
+    ///
+    /// # Errors
+    /// It is there already, or the description is no table's.
+    pub async fn create_table(&self, table: &LeaseTable) -> Result<(), StoreError> {
+        PostgresRows::create(&self.pool, table, self.schema.as_ref()).await
+    }
+
+    /// The rows of a lease table that is there.
+    ///
+    /// # Errors
+    /// There is no such table, or it lacks columns that the description names.
+    pub async fn rows(&self, table: LeaseTable) -> Result<PostgresRows, StoreError> {
+        PostgresRows::open(self.pool.clone(), table, self.schema.as_ref()).await
+    }
 }
 
 impl PostgresRows {

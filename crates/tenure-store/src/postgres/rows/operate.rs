@@ -11,12 +11,13 @@ use tenure_core::{
 };
 
 use super::{PostgresRows, numbers};
+use crate::error_text::error_text;
 use crate::postgres::error::store_error;
 use crate::postgres::row::{
     get, get_count, get_moment, get_timestamp, get_total, moment,
 };
 use crate::rows::{
-    PAGE_MAX, bury_refusal, hold_of, replay_answers, state_of, stored_error,
+    PAGE_MAX, bury_refusal, hold_of, replay_answers, state_of,
 };
 
 impl Operate for PostgresRows {
@@ -86,7 +87,7 @@ impl Operate for PostgresRows {
                 .bind(moment(bury.now))
                 .bind(bury.token.expose())
                 .bind(bury.id.number())
-                .bind(stored_error(&bury.reason))
+                .bind(error_text(&bury.reason))
                 .fetch_optional(&self.pool)
                 .await
                 .map_err(|e| store_error("bury", e))?;

@@ -1,0 +1,3 @@
+//! The tests of the stores, in one binary.
+
+mod rows_sql;
