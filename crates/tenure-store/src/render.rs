@@ -39,7 +39,9 @@ impl Names {
         names.bare("settled_token_name", &table.columns.settled_token);
         names.0.insert("order", order(table, "t."));
         names.0.insert("order_index", order(table, ""));
-        names.0.insert("order_columns", order_columns(table, &facts));
+        names
+            .0
+            .insert("order_columns", order_columns(table, &facts));
         for (hole, ending) in [
             ("claimable_index", "claimable"),
             ("alone_index", "alone"),

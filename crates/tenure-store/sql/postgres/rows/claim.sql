@@ -6,7 +6,8 @@
 -- Keeps: laws 1, 2, 6. The rows are chosen once, so the limit holds whatever the plan; the fence is
 --   drawn once, and only if there is something to claim.
 -- Relies on: the partial indexes on the order of pending rows; the key. A join would let a plan for an
---   unknown limit read the whole table, hence the array.
+--   unknown limit read the whole table, hence the array. The update does not ask for the status again:
+--   the rows are locked, and a plan made on an empty table would go by the wrong index.
 with used as materialized (
     select exists (
         select 1 from {table} t where t.{token} = $2 and t.{status} = {claimed}
@@ -45,7 +46,6 @@ with used as materialized (
     where t.{key} = any (array(
             select id from claimable union all select id from claimable_alone
         ))
-      and t.{status} = {pending}
       and not (select used from used)
     returning t.*
 )

@@ -5,7 +5,7 @@
 -- Returns: per row: id, the holder and fence it had, the `until` that was, its status now,
 --   available_at; the longest lapsed first.
 -- Keeps: laws 5, 6. One conditional statement: a row that was renewed or settled meanwhile fails the
---   predicate, and one that someone has in hand is left for the next turn.
+--   predicate under its lock, and one that someone has in hand is left for the next turn.
 -- Relies on: the partial index of claimed rows, which are few and are all looked at (an index on
 --   `until` would cost every renewal more); the key.
 with lapsed as materialized (
@@ -34,9 +34,6 @@ with lapsed as materialized (
         {dead_at} = case when t.{crashes} + 1 > $4::integer
                          then coalesce($1::timestamptz, now()) end
     where t.{key} = any (array(select id from lapsed))
-      and t.{status} = {claimed}
-      and (t.{until} < coalesce($1::timestamptz, now())
-           or $5::boolean and t.{until} = coalesce($1::timestamptz, now()))
     returning t.{key} as id, t.{fence} as fence, t.{status} as status,
               t.{available_at} as available_at
 )

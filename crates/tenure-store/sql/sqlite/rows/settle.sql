@@ -12,7 +12,7 @@ from {table} t
 where t.{token} = :token and t.{holder} = :holder and t.{status} = {claimed}
 order by t.{key}
 -- statement: late
-select t.{until} <= :now
+select ifnull(t.{until} <= :now, false)
 from {table} t
 where t.{token} = :token and t.{holder} = :holder and t.{status} = {claimed}
 limit 1

@@ -145,14 +145,20 @@ impl PostgresRows {
             .bind(said.iter().map(|said| said.id).collect::<Vec<i64>>())
             .bind(said.iter().map(|said| said.word).collect::<Vec<&str>>())
             .bind(said.iter().map(|said| said.delay).collect::<Vec<i64>>())
-            .bind(said.into_iter().map(|said| said.error).collect::<Vec<Option<String>>>())
+            .bind(
+                said.into_iter()
+                    .map(|said| said.error)
+                    .collect::<Vec<Option<String>>>(),
+            )
             .bind(rest_word(settle.rest))
             .bind(settle.lateness == Lateness::Refuse)
             .fetch_all(&self.pool)
             .await
             .map_err(failed)?;
-        let ended: Result<HashSet<ItemId>, _> =
-            rows.iter().map(|row| get(row, 0).map(ItemId::new)).collect();
+        let ended: Result<HashSet<ItemId>, _> = rows
+            .iter()
+            .map(|row| get(row, 0).map(ItemId::new))
+            .collect();
         let ended = ended.map_err(failed)?;
         let late = match rows.first() {
             Some(row) => get(row, 1).map_err(failed)?,
@@ -232,10 +238,7 @@ fn reaped_of(row: &PgRow, state: State) -> Result<Reaped, sqlx::Error> {
 }
 
 /// Puts the rows of a renewal together, token by token, in the order asked.
-fn renewals(
-    renew: &Renew,
-    rows: &[PgRow],
-) -> Result<Vec<(Token, Guarded<Renewed>)>, sqlx::Error> {
+fn renewals(renew: &Renew, rows: &[PgRow]) -> Result<Vec<(Token, Guarded<Renewed>)>, sqlx::Error> {
     let mut by_token: HashMap<&Token, Guarded<Renewed>> = HashMap::new();
     for row in rows {
         let nth: i32 = get(row, 0)?;
@@ -244,7 +247,9 @@ fn renewals(
             continue;
         };
         let Some(id) = get::<Option<i64>>(row, 1)? else {
-            by_token.entry(token).or_insert(Guarded::Refused(Refusal::Lapsed));
+            by_token
+                .entry(token)
+                .or_insert(Guarded::Refused(Refusal::Lapsed));
             continue;
         };
         if let Some(Guarded::Kept(renewed)) = by_token.get_mut(token) {
@@ -260,7 +265,10 @@ fn renewals(
     }
     let answer = |token: &Token| {
         let answer = by_token.get(token).cloned();
-        (token.clone(), answer.unwrap_or(Guarded::Refused(Refusal::Lost)))
+        (
+            token.clone(),
+            answer.unwrap_or(Guarded::Refused(Refusal::Lost)),
+        )
     };
     Ok(renew.tokens.iter().map(answer).collect())
 }

@@ -145,7 +145,9 @@ impl PostgresRows {
             let look = Look {
                 state: state_of(verb, &self.table, status)?,
                 // Null is a comparison with a column that is null: not ours.
-                is_mine: get::<Option<bool>>(row, 2).map_err(failed)?.unwrap_or(false),
+                is_mine: get::<Option<bool>>(row, 2)
+                    .map_err(failed)?
+                    .unwrap_or(false),
                 word: word.and_then(Word::parse),
             };
             looks.insert(ItemId::new(get(row, 0).map_err(failed)?), look);

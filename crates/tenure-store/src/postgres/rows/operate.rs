@@ -13,12 +13,8 @@ use tenure_core::{
 use super::{PostgresRows, numbers};
 use crate::error_text::error_text;
 use crate::postgres::error::store_error;
-use crate::postgres::row::{
-    get, get_count, get_moment, get_timestamp, get_total, moment,
-};
-use crate::rows::{
-    PAGE_MAX, bury_refusal, hold_of, replay_answers, state_of,
-};
+use crate::postgres::row::{get, get_count, get_moment, get_timestamp, get_total, moment};
+use crate::rows::{PAGE_MAX, bury_refusal, hold_of, replay_answers, state_of};
 
 impl Operate for PostgresRows {
     fn find<'a>(&'a self, ids: &'a [ItemId]) -> Answer<'a, Vec<Record>> {
@@ -67,8 +63,10 @@ impl Operate for PostgresRows {
                 .fetch_all(&self.pool)
                 .await
                 .map_err(failed)?;
-            let back: Result<HashSet<ItemId>, _> =
-                rows.iter().map(|row| get(row, 0).map(ItemId::new)).collect();
+            let back: Result<HashSet<ItemId>, _> = rows
+                .iter()
+                .map(|row| get(row, 0).map(ItemId::new))
+                .collect();
             let back = back.map_err(failed)?;
             let asked = replay.ids.iter().copied();
             let refused: Vec<ItemId> = asked.filter(|id| !back.contains(id)).collect();
@@ -102,8 +100,12 @@ impl Operate for PostgresRows {
 
 impl PostgresRows {
     async fn page_ids(&self, filter: &Filter, limit: usize) -> Result<Vec<ItemId>, sqlx::Error> {
-        let word = filter.state.map(|state| self.table.words.word(state).as_str());
-        let last = filter.before.map_or(i64::MAX, |id| id.number().saturating_sub(1));
+        let word = filter
+            .state
+            .map(|state| self.table.words.word(state).as_str());
+        let last = filter
+            .before
+            .map_or(i64::MAX, |id| id.number().saturating_sub(1));
         let rows = self
             .statements
             .page
@@ -114,7 +116,9 @@ impl PostgresRows {
             .bind(i64::try_from(limit).unwrap_or(i64::MAX))
             .fetch_all(&self.pool)
             .await?;
-        rows.iter().map(|row| get(row, 0).map(ItemId::new)).collect()
+        rows.iter()
+            .map(|row| get(row, 0).map(ItemId::new))
+            .collect()
     }
 
     async fn find_rows(

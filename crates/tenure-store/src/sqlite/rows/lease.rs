@@ -108,7 +108,9 @@ impl Desk {
             Company::Alone => "claimable_alone",
         };
         let params = named_params! {":now": now, ":limit": limit};
-        let ids = ask.rows("claim", claimable, params, |row| row.get(0).map(ItemId::new))?;
+        let ids = ask.rows("claim", claimable, params, |row| {
+            row.get(0).map(ItemId::new)
+        })?;
         if ids.is_empty() {
             return Ok(None);
         }
@@ -210,7 +212,9 @@ impl Desk {
             ":said": serde_json::Value::from(said).to_string(),
             ":strict": settle.lateness == Lateness::Refuse,
         };
-        let ended = ask.rows("settle", "settle", params, |row| row.get(0).map(ItemId::new))?;
+        let ended = ask.rows("settle", "settle", params, |row| {
+            row.get(0).map(ItemId::new)
+        })?;
         let ended: HashSet<ItemId> = ended.into_iter().collect();
         let looks = ask.look(who, &not_ended(settle, &ended))?;
         let items = settle_answers(settle, &ended, &looks);

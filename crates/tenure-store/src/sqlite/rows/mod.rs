@@ -153,9 +153,12 @@ impl Desk {
     fn read_columns(&mut self, conn: &Connection) -> Result<(), StoreError> {
         let ask = self.ask(conn, "open");
         let name = self.table.name.as_str();
-        let columns = ask.rows("columns", "columns", named_params! {":table": name}, |row| {
-            Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
-        })?;
+        let columns = ask.rows(
+            "columns",
+            "columns",
+            named_params! {":table": name},
+            |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)),
+        )?;
         let names: BTreeSet<String> = columns.iter().map(|(name, _)| name.clone()).collect();
         check_columns(&self.table, &names)?;
         let is_json = |declared: &str| declared.to_ascii_lowercase().contains("json");

@@ -129,7 +129,9 @@ impl Desk {
     ) -> Result<Replayed, StoreError> {
         let ask = self.ask(conn, "replay");
         let params = named_params! {":now": now.as_micros(), ":ids": json_ids(ids)};
-        let back = ask.rows("replay", "replay", params, |row| row.get(0).map(ItemId::new))?;
+        let back = ask.rows("replay", "replay", params, |row| {
+            row.get(0).map(ItemId::new)
+        })?;
         let back: HashSet<ItemId> = back.into_iter().collect();
         let asked = ids.iter().copied();
         let refused: Vec<ItemId> = asked.filter(|id| !back.contains(id)).collect();
@@ -138,12 +140,7 @@ impl Desk {
         Ok(replay_answers(ids, back, &looks))
     }
 
-    fn bury(
-        &self,
-        conn: &Connection,
-        bury: &Bury,
-        now: Timestamp,
-    ) -> Result<Guarded, StoreError> {
+    fn bury(&self, conn: &Connection, bury: &Bury, now: Timestamp) -> Result<Guarded, StoreError> {
         let ask = self.ask(conn, "bury");
         let id = bury.id.number();
         let pending: Option<bool> = ask.value("bury", "pending", named_params! {":id": id})?;

@@ -34,9 +34,10 @@ impl Case {
         if self.state != State::Claimed {
             return None;
         }
-        let standing = self.token.clone().filter(|token| {
-            self.holder.as_deref() == Some(token.holder())
-        });
+        let standing = self
+            .token
+            .clone()
+            .filter(|token| self.holder.as_deref() == Some(token.holder()));
         Some(Lease {
             token: standing.unwrap_or_else(|| token("stranger", 1)),
             fence: Fence::new(0),
@@ -53,10 +54,20 @@ fn mine() -> Token {
 
 /// Every combination there is.
 fn cases() -> Vec<Case> {
-    let tokens = [None, Some(mine()), Some(token("mailer", 6)), Some(token("other", 7))];
+    let tokens = [
+        None,
+        Some(mine()),
+        Some(token("mailer", 6)),
+        Some(token("other", 7)),
+    ];
     let mine = mine();
     let holders = [None, Some(mine.holder()), Some("other-0000000000000001")];
-    let untils = [None, Some(NOW.before(seconds(9))), Some(NOW), Some(NOW.after(seconds(9)))];
+    let untils = [
+        None,
+        Some(NOW.before(seconds(9))),
+        Some(NOW),
+        Some(NOW.after(seconds(9))),
+    ];
     let mut all = Vec::new();
     for state in State::ALL {
         for token in &tokens {
@@ -114,7 +125,12 @@ async fn write_cases(bench: &Bench, table: &LeaseTable, cases: &[Case]) {
 type Change<'a> = &'a dyn Fn(&Case) -> Option<Vec<(&'a str, String)>>;
 
 /// Compares what happened to each row with what may happen; the first difference is told.
-fn compare(cases: &[Case], before: &Table, after: &Table, change: Change<'_>) -> Result<(), String> {
+fn compare(
+    cases: &[Case],
+    before: &Table,
+    after: &Table,
+    change: Change<'_>,
+) -> Result<(), String> {
     for case in cases {
         let mut expected = before[&case.id].clone();
         for (column, value) in change(case).unwrap_or_default() {
@@ -122,7 +138,9 @@ fn compare(cases: &[Case], before: &Table, after: &Table, change: Change<'_>) ->
         }
         let found = &after[&case.id];
         if *found != expected {
-            return Err(format!("{case:?} became {found:#?}, expected {expected:#?}"));
+            return Err(format!(
+                "{case:?} became {found:#?}, expected {expected:#?}"
+            ));
         }
     }
     Ok(())
@@ -139,9 +157,14 @@ fn null() -> String {
 /// A hold ends: these columns are emptied.
 fn emptied(table: &LeaseTable) -> Vec<(&str, String)> {
     let columns = &table.columns;
-    [&columns.holder, &columns.token, &columns.until, &columns.claimed_at]
-        .map(|column| (column.as_str(), null()))
-        .to_vec()
+    [
+        &columns.holder,
+        &columns.token,
+        &columns.until,
+        &columns.claimed_at,
+    ]
+    .map(|column| (column.as_str(), null()))
+    .to_vec()
 }
 
 pub(super) async fn renew_keeps_its_guard(
@@ -163,11 +186,10 @@ pub(super) async fn renew_keeps_its_guard(
     compare(&cases, &before, &bench.table(table).await, &change)?;
     let kept: Vec<ItemId> = cases.iter().filter(|case| may(case)).map(id).collect();
     match &answers[..] {
-        [(_, Guarded::Kept(renewed)), (other, Guarded::Refused(Refusal::Lost))]
-            if renewed.ids == kept && *other == stranger =>
-        {
-            Ok(())
-        }
+        [
+            (_, Guarded::Kept(renewed)),
+            (other, Guarded::Refused(Refusal::Lost)),
+        ] if renewed.ids == kept && *other == stranger => Ok(()),
         _ => Err(format!("{answers:?}, expected {kept:?}")),
     }
 }
@@ -183,8 +205,14 @@ pub(super) async fn settle_keeps_its_guard(
 ) -> Result<(), String> {
     let outcomes = [
         Outcome::Done,
-        Outcome::Retry { after: seconds(5), error: "no answer".into() },
-        Outcome::Dead { reason: "failed".into(), error: "given up".into() },
+        Outcome::Retry {
+            after: seconds(5),
+            error: "no answer".into(),
+        },
+        Outcome::Dead {
+            reason: "failed".into(),
+            error: "given up".into(),
+        },
         Outcome::RELEASE,
         Outcome::Release { after: seconds(5) },
     ];
@@ -207,7 +235,10 @@ async fn settle_as(
     let before = bench.table(table).await;
     let mut settle = Settle::new(mine()).at(NOW);
     settle.lateness = lateness;
-    settle.items = cases.iter().map(|case| (id(case), outcome.clone())).collect();
+    settle.items = cases
+        .iter()
+        .map(|case| (id(case), outcome.clone()))
+        .collect();
     let answers = rows.settle(&settle).await.unwrap().items;
     let may = |case: &Case| may_settle(case.lease().as_ref(), &mine(), lateness, NOW);
     let change = |case: &Case| may(case).is_kept().then(|| settled(table, outcome));
@@ -220,7 +251,9 @@ async fn settle_as(
             (answer, _) => answer,
         };
         if *answer != expected {
-            return Err(format!("{case:?} was answered {answer:?}, expected {expected:?}"));
+            return Err(format!(
+                "{case:?} was answered {answer:?}, expected {expected:?}"
+            ));
         }
     }
     Ok(())
@@ -275,7 +308,9 @@ pub(super) async fn reap_keeps_its_guard(
         reap.boundary = boundary;
         let reaped = rows.reap(&reap).await.unwrap();
         let may = |case: &Case| {
-            let is_over = case.until.is_some_and(|until| may_reap(until, boundary, NOW));
+            let is_over = case
+                .until
+                .is_some_and(|until| may_reap(until, boundary, NOW));
             case.state == State::Claimed && is_over
         };
         let change = |case: &Case| may(case).then(|| lapsed(table));
@@ -285,8 +320,10 @@ pub(super) async fn reap_keeps_its_guard(
             .filter(|case| may(case))
             .map(|case| (id(case), NOW.since(case.until.unwrap_or(NOW)).as_micros()))
             .collect();
-        let found: BTreeSet<(ItemId, u128)> =
-            reaped.iter().map(|row| (row.id, row.stale.as_micros())).collect();
+        let found: BTreeSet<(ItemId, u128)> = reaped
+            .iter()
+            .map(|row| (row.id, row.stale.as_micros()))
+            .collect();
         if found != expected {
             return Err(format!("reaped {found:?}, expected {expected:?}"));
         }
@@ -299,7 +336,10 @@ fn lapsed(table: &LeaseTable) -> Vec<(&str, String)> {
     let columns = &table.columns;
     let mut all = emptied(table);
     all.extend([
-        (columns.status.as_str(), table.words.pending.as_str().to_owned()),
+        (
+            columns.status.as_str(),
+            table.words.pending.as_str().to_owned(),
+        ),
         (columns.attempts.as_str(), "1".to_owned()),
         (columns.crashes.as_str(), "1".to_owned()),
         (columns.last_error.as_str(), "lease lapsed".to_owned()),

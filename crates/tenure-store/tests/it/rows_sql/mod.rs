@@ -82,14 +82,19 @@ impl Bench {
     async fn postgres(table: &LeaseTable, checks: Checks) -> Self {
         let database = postgres().await;
         let config = StoreConfig::default();
-        PostgresStore::migrate(&database.url, &config).await.unwrap();
+        PostgresStore::migrate(&database.url, &config)
+            .await
+            .unwrap();
         let pool = PgPoolOptions::new()
             .max_connections(4)
             .connect(&database.url)
             .await
             .unwrap();
         let statements = PostgresRows::statements(table).unwrap();
-        let (_, create) = statements.iter().find(|(name, _)| *name == "create").unwrap();
+        let (_, create) = statements
+            .iter()
+            .find(|(name, _)| *name == "create")
+            .unwrap();
         let bench = Self::Postgres {
             pool,
             _database: database,
@@ -140,8 +145,7 @@ impl Bench {
             }
             Self::Sqlite { writer, .. } => {
                 let clock = Arc::new(SystemClock);
-                let rows =
-                    SqliteRows::open_planted(writer.clone(), clock, table.clone(), faults);
+                let rows = SqliteRows::open_planted(writer.clone(), clock, table.clone(), faults);
                 Box::new(rows.await.unwrap())
             }
         }
@@ -150,7 +154,9 @@ impl Bench {
     async fn execute(&self, sql: &str) {
         match self {
             Self::Postgres { pool, .. } => {
-                let done = pool.execute(sqlx::raw_sql(AssertSqlSafe(sql.to_owned()))).await;
+                let done = pool
+                    .execute(sqlx::raw_sql(AssertSqlSafe(sql.to_owned())))
+                    .await;
                 done.unwrap_or_else(|error| panic!("{error}\n{sql}"));
             }
             Self::Sqlite { path, .. } => {
@@ -194,7 +200,11 @@ async fn postgres_table(pool: &PgPool, table: &LeaseTable) -> Table {
         name = table.name.quoted(),
     );
     let mut found = Table::new();
-    for row in sqlx::query(AssertSqlSafe(sql)).fetch_all(pool).await.unwrap() {
+    for row in sqlx::query(AssertSqlSafe(sql))
+        .fetch_all(pool)
+        .await
+        .unwrap()
+    {
         let columns = found.entry(row.get(0)).or_default();
         columns.insert(row.get(1), row.get(2));
     }
@@ -229,7 +239,9 @@ fn written(create: &str, checks: Checks) -> String {
     if checks == Checks::Kept {
         return create.to_owned();
     }
-    let lines = create.lines().filter(|line| !line.starts_with("    check ("));
+    let lines = create
+        .lines()
+        .filter(|line| !line.starts_with("    check ("));
     let text: Vec<&str> = lines.collect();
     text.join("\n").replace(",\n)", "\n)")
 }

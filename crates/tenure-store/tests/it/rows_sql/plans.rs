@@ -19,21 +19,31 @@ async fn postgres_goes_by_index_on_an_empty_and_on_a_full_table() {
         panic!("the bench is PostgreSQL's");
     };
     let mut conn = PgConnection::connect(&_database.url).await.unwrap();
-    let settings = "set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set jit = off";
+    let settings =
+        "set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set jit = off";
     conn.execute(settings).await.unwrap();
     for fill in ["empty", "full"] {
         if fill == "full" {
-            pool.execute(sqlx::raw_sql(AssertSqlSafe(postgres_fill(&table)))).await.unwrap();
+            pool.execute(sqlx::raw_sql(AssertSqlSafe(postgres_fill(&table))))
+                .await
+                .unwrap();
             pool.execute("analyze").await.unwrap();
         }
         for (name, text) in PostgresRows::statements(&table).unwrap() {
-            if name == "create" {
+            // A count looks at every row.
+            if name == "create" || name == "count" {
                 continue;
             }
             let plan = postgres_plan(&mut conn, name, &text).await;
-            assert!(!plan.contains("Seq Scan"), "{name} on an {fill} table:\n{plan}");
+            assert!(
+                !plan.contains("Seq Scan"),
+                "{name} on an {fill} table:\n{plan}"
+            );
             for index in postgres_indexes(name) {
-                assert!(plan.contains(index), "{name} on an {fill} table misses {index}:\n{plan}");
+                assert!(
+                    plan.contains(index),
+                    "{name} on an {fill} table misses {index}:\n{plan}"
+                );
             }
             assert!(
                 !plan.contains("Hash Join") && !plan.contains("Merge Join"),
@@ -46,7 +56,12 @@ async fn postgres_goes_by_index_on_an_empty_and_on_a_full_table() {
 /// The indexes that a statement must go by.
 fn postgres_indexes(name: &str) -> &'static [&'static str] {
     match name {
-        "claim" => &["outbox_claimable", "outbox_alone", "outbox_claimed", "outbox_pkey"],
+        "claim" => &[
+            "outbox_claimable",
+            "outbox_alone",
+            "outbox_claimed",
+            "outbox_pkey",
+        ],
         "renew" => &["outbox_claimed"],
         "settle" => &["outbox_claimed"],
         "reap" => &["outbox_claimed", "outbox_pkey"],
@@ -56,12 +71,21 @@ fn postgres_indexes(name: &str) -> &'static [&'static str] {
 }
 
 async fn postgres_plan(conn: &mut PgConnection, name: &str, text: &str) -> String {
-    let most = (1..=9).rev().find(|n| text.contains(&format!("${n}"))).unwrap_or(0);
+    let most = (1..=9)
+        .rev()
+        .find(|n| text.contains(&format!("${n}")))
+        .unwrap_or(0);
     let nulls = vec!["null"; most].join(", ");
-    let arguments = if most == 0 { String::new() } else { format!("({nulls})") };
-    conn.execute(sqlx::raw_sql(AssertSqlSafe(format!("prepare {name} as {text}"))))
-        .await
-        .unwrap();
+    let arguments = if most == 0 {
+        String::new()
+    } else {
+        format!("({nulls})")
+    };
+    conn.execute(sqlx::raw_sql(AssertSqlSafe(format!(
+        "prepare {name} as {text}"
+    ))))
+    .await
+    .unwrap();
     let explain = sqlx::raw_sql(AssertSqlSafe(format!("explain execute {name}{arguments}")));
     let lines = conn.fetch_all(explain).await.unwrap();
     conn.execute(sqlx::raw_sql(AssertSqlSafe(format!("deallocate {name}"))))
@@ -117,8 +141,11 @@ async fn sqlite_goes_by_index_on_an_empty_and_on_a_full_table() {
                 continue;
             }
             let plan = sqlite_plan(&conn, &text);
-            let scans = plan.iter().any(|line| line.starts_with("SCAN t") && !line.contains("INDEX"));
-            assert!(!scans, "{file}: {name} on an {fill} table scans it: {plan:#?}");
+            let scans = plan.iter().any(|line| line == "SCAN t");
+            assert!(
+                !scans,
+                "{file}: {name} on an {fill} table scans it: {plan:#?}"
+            );
             let sorts = plan.iter().any(|line| line.contains("TEMP B-TREE"));
             assert!(
                 !(sorts && name.starts_with("claimable")),
@@ -130,8 +157,13 @@ async fn sqlite_goes_by_index_on_an_empty_and_on_a_full_table() {
 
 fn sqlite_plan(conn: &rusqlite::Connection, text: &str) -> Vec<String> {
     let mut explain = conn.prepare(&format!("explain query plan {text}")).unwrap();
-    let lines = explain.query_map([], |row| row.get(3)).unwrap();
-    lines.map(Result::unwrap).collect()
+    // Parameters that are not bound are null, which is all that a plan needs.
+    let mut lines = explain.raw_query();
+    let mut plan = Vec::new();
+    while let Some(line) = lines.next().unwrap() {
+        plan.push(line.get(3).unwrap());
+    }
+    plan
 }
 
 fn sqlite_fill() -> String {

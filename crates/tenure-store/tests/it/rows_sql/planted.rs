@@ -22,32 +22,48 @@ const FAULTS: [Fault; 8] = [
         name: "settle by id alone",
         file: "settle",
         postgres: ["      and t.{token} = $2\n      and t.{holder} = $3\n", ""],
-        sqlite: ["  and +t.{token} = :token\n  and t.{holder} = :holder\n  and t.{status}",
-                 "  and :holder is not null\n  and t.{status}"],
+        sqlite: [
+            "  and +t.{token} = :token\n  and t.{holder} = :holder\n  and t.{status}",
+            "  and :holder is not null\n  and t.{status}",
+        ],
     },
     Fault {
         name: "settle by worker",
         file: "settle",
-        postgres: ["      and t.{token} = $2\n      and t.{holder}", "      and t.{holder}"],
+        postgres: [
+            "      and t.{token} = $2\n      and t.{holder}",
+            "      and t.{holder}",
+        ],
         sqlite: ["  and +t.{token} = :token\n", ""],
     },
     Fault {
         name: "settle without the holder",
         file: "settle",
-        postgres: ["      and t.{holder} = $3\n      and t.{status}", "      and t.{status}"],
-        sqlite: ["  and t.{holder} = :holder\n  and t.{status} = {claimed}\n  and (not",
-                 "  and :holder is not null\n  and t.{status} = {claimed}\n  and (not"],
+        postgres: [
+            "      and t.{holder} = $3\n      and t.{status}",
+            "      and t.{status}",
+        ],
+        sqlite: [
+            "  and t.{holder} = :holder\n  and t.{status} = {claimed}\n  and (not",
+            "  and :holder is not null\n  and t.{status} = {claimed}\n  and (not",
+        ],
     },
     Fault {
         name: "a late settle accepted against the order",
         file: "settle",
-        postgres: ["(not $9::boolean or t.{until} >", "($9::boolean is not null or t.{until} >"],
+        postgres: [
+            "(not $9::boolean or t.{until} >",
+            "($9::boolean is not null or t.{until} >",
+        ],
         sqlite: ["(not :strict or", "(:strict is not null or"],
     },
     Fault {
         name: "reaper without guard",
         file: "reap",
-        postgres: ["t.{until} < coalesce($1::timestamptz, now())", "t.{until} is not null"],
+        postgres: [
+            "t.{until} < coalesce($1::timestamptz, now())",
+            "t.{until} is not null",
+        ],
         sqlite: ["t.{until} < :now", "t.{until} is not null"],
     },
     Fault {
@@ -59,8 +75,14 @@ const FAULTS: [Fault; 8] = [
     Fault {
         name: "renew of a lapsed lease",
         file: "renew",
-        postgres: ["      and t.{until} > coalesce($1::timestamptz, now())\n", ""],
-        sqlite: ["  and t.{until} > :now\n", "  and :now is not null\n"],
+        postgres: [
+            "      and t.{until} > coalesce($1::timestamptz, now())\n",
+            "      and t.{until} is not null\n",
+        ],
+        sqlite: [
+            "  and t.{until} > :now\n",
+            "  and t.{until} > :now - 99000000\n",
+        ],
     },
     Fault {
         name: "renew that shortens",
@@ -108,7 +130,11 @@ async fn claim_keeps_its_promises(bench: &Bench, rows: &dyn Rows) -> Result<(), 
         bench.execute(insert).await;
     }
     let claim = Claim::new(token("mailer", 1), 2).recovery(None).at(NOW);
-    let held = rows.claim(&claim).await.unwrap().ok_or("nothing was claimed")?;
+    let held = rows
+        .claim(&claim)
+        .await
+        .unwrap()
+        .ok_or("nothing was claimed")?;
     if held.items.len() != 2 {
         return Err(format!("{} items for a limit of 2", held.items.len()));
     }
@@ -130,8 +156,14 @@ async fn every_fault_in_a_claim_is_noticed() {
         Fault {
             name: "token used again",
             file: "claim",
-            postgres: ["select exists (\n        select 1 from", "select not exists (\n        select 1 from {table} union all select 1 from"],
-            sqlite: ["select exists (\n    select 1 from", "select not exists (\n    select 1 from {table} union all select 1 from"],
+            postgres: [
+                "select exists (\n        select 1 from",
+                "select not exists (\n        select 1 from {table} union all select 1 from",
+            ],
+            sqlite: [
+                "select exists (\n    select 1 from",
+                "select not exists (\n    select 1 from {table} union all select 1 from",
+            ],
         },
     ];
     let table = LeaseTable::outbox();

@@ -1,9 +1,7 @@
 //! The verbs of the row layout on both databases and both presets, as far as they are its own: the
 //! order of a table, rows that come back whole, what an operator sees, a table that does not fit.
 
-use tenure_core::store::{
-    Bury, Claim, Filter, Reap, Replay, Rest, Settle, StoreErrorKind,
-};
+use tenure_core::store::{Bury, Claim, Filter, Reap, Replay, Rest, Settle, StoreErrorKind};
 use tenure_core::testing::token;
 use tenure_core::{
     Content, Guarded, ItemId, LapsePolicy, LeaseTable, Outcome, Refusal, State, Term, Token,
@@ -58,12 +56,20 @@ async fn a_claim_takes_the_oldest_up_to_its_limit_and_returns_whole_rows() {
             let ask = claim(token("mailer", 1), 2);
             let held = rows.claim(&ask).await.unwrap().unwrap();
             assert_eq!(held.ids(), ids(&[1, 2]), "{place}");
-            assert_eq!(held.lease.until, NOW.after(Term::STANDARD.length()), "{place}");
+            assert_eq!(
+                held.lease.until,
+                NOW.after(Term::STANDARD.length()),
+                "{place}"
+            );
             let content = &held.items[0].content;
             assert_eq!(column(content, "topic"), "a", "{place}");
             assert_eq!(column(content, "payload")["of"][0], 1, "{place}");
             let word = table.words.claimed.as_str();
-            assert_eq!(column(content, table.columns.status.as_str()), word, "{place}");
+            assert_eq!(
+                column(content, table.columns.status.as_str()),
+                word,
+                "{place}"
+            );
             let again = rows.claim(&ask).await.unwrap_err();
             assert_eq!(again.kind(), StoreErrorKind::Conflict, "{place}");
             let next = claim(token("mailer", 2), 2);
@@ -81,10 +87,18 @@ async fn the_order_of_the_table_goes_before_age() {
     let table = LeaseTable::outbox();
     for bench in Bench::both(&table, Checks::Kept).await {
         insert(&bench, &table, &["a", "b", "c"]).await;
-        bench.execute("update outbox set priority = 5 where id = 3").await;
-        bench.execute("update outbox set priority = 9 where id = 2").await;
+        bench
+            .execute("update outbox set priority = 5 where id = 3")
+            .await;
+        bench
+            .execute("update outbox set priority = 9 where id = 2")
+            .await;
         let rows = bench.rows(&table).await;
-        let held = rows.claim(&claim(token("mailer", 1), 9)).await.unwrap().unwrap();
+        let held = rows
+            .claim(&claim(token("mailer", 1), 9))
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(held.ids(), ids(&[2, 3, 1]), "{}", bench.name());
     }
 }
@@ -95,9 +109,17 @@ async fn a_row_that_is_not_due_is_passed_by() {
     for bench in Bench::both(&table, Checks::Kept).await {
         insert(&bench, &table, &["a", "b"]).await;
         let later = bench.moment(Some(NOW.after(seconds(1))));
-        bench.execute(&format!("update outbox set available_at = {later} where id = 1")).await;
+        bench
+            .execute(&format!(
+                "update outbox set available_at = {later} where id = 1"
+            ))
+            .await;
         let rows = bench.rows(&table).await;
-        let held = rows.claim(&claim(token("mailer", 1), 9)).await.unwrap().unwrap();
+        let held = rows
+            .claim(&claim(token("mailer", 1), 9))
+            .await
+            .unwrap()
+            .unwrap();
         assert_eq!(held.ids(), ids(&[2]), "{}", bench.name());
         let then = claim(token("mailer", 2), 9).at(NOW.after(seconds(1)));
         let held = rows.claim(&then).await.unwrap().unwrap();
@@ -114,7 +136,10 @@ async fn a_settle_is_known_again_and_what_it_does_not_name_stays_or_goes_as_told
             let rows = bench.rows(&table).await;
             let mine = token("mailer", 1);
             rows.claim(&claim(mine.clone(), 9)).await.unwrap().unwrap();
-            let retry = Outcome::Retry { after: seconds(5), error: "no\0 answer".into() };
+            let retry = Outcome::Retry {
+                after: seconds(5),
+                error: "no\0 answer".into(),
+            };
             let settle = Settle::new(mine.clone())
                 .done(ids(&[1]))
                 .item(ItemId::new(2), retry)
@@ -126,12 +151,23 @@ async fn a_settle_is_known_again_and_what_it_does_not_name_stays_or_goes_as_told
             }
             let found = &rows.find(&ids(&[2])).await.unwrap()[0];
             assert_eq!(found.counters.failures, 1, "{place}: counted once");
-            assert_eq!(found.last_error.as_deref(), Some("no\u{fffd} answer"), "{place}");
+            assert_eq!(
+                found.last_error.as_deref(),
+                Some("no\u{fffd} answer"),
+                "{place}"
+            );
             let other_word = Settle::new(mine.clone()).done(ids(&[2])).at(NOW);
             let answer = rows.settle(&other_word).await.unwrap();
-            assert_eq!(answer.items[0].1, Guarded::Refused(Refusal::NotClaimed), "{place}");
+            assert_eq!(
+                answer.items[0].1,
+                Guarded::Refused(Refusal::NotClaimed),
+                "{place}"
+            );
             let late = NOW.after(Term::STANDARD.length());
-            let release = Settle::new(mine).done(ids(&[3])).rest(Rest::Release).at(late);
+            let release = Settle::new(mine)
+                .done(ids(&[3]))
+                .rest(Rest::Release)
+                .at(late);
             let answer = rows.settle(&release).await.unwrap();
             assert_eq!((answer.rest, answer.late), (1, true), "{place}");
             assert_eq!(state(&*rows, 3).await, State::Done, "{place}");
@@ -183,9 +219,14 @@ async fn an_empty_claim_recovers_what_has_lapsed() {
     for bench in Bench::both(&table, Checks::Kept).await {
         insert(&bench, &table, &["a"]).await;
         let rows = bench.rows(&table).await;
-        rows.claim(&claim(token("mailer", 1), 9)).await.unwrap().unwrap();
+        rows.claim(&claim(token("mailer", 1), 9))
+            .await
+            .unwrap()
+            .unwrap();
         let end = NOW.after(Term::STANDARD.length());
-        let ask = claim(token("other", 1), 9).at(end).recovery(Some(at_once.clone()));
+        let ask = claim(token("other", 1), 9)
+            .at(end)
+            .recovery(Some(at_once.clone()));
         let held = rows.claim(&ask).await.unwrap().unwrap();
         assert_eq!(held.ids(), ids(&[1]), "{}", bench.name());
         assert_eq!(held.items[0].counters.crashes, 1, "{}", bench.name());
@@ -202,17 +243,34 @@ async fn an_operator_replays_and_buries_but_sees_no_token() {
             let mine = token("mailer", 1);
             let held = rows.claim(&claim(mine.clone(), 2)).await.unwrap().unwrap();
             let found = &rows.find(&ids(&[1])).await.unwrap()[0];
-            assert_eq!(found.hold.as_ref().map(|hold| hold.fence), Some(held.lease.fence));
-            assert!(column(&found.content, table.columns.token.as_str()).is_null(), "{place}");
+            assert_eq!(
+                found.hold.as_ref().map(|hold| hold.fence),
+                Some(held.lease.fence)
+            );
+            assert!(
+                column(&found.content, table.columns.token.as_str()).is_null(),
+                "{place}"
+            );
             let done = Settle::new(mine.clone()).done(ids(&[1])).at(NOW);
-            assert!(rows.settle(&done).await.unwrap().items[0].1.is_kept(), "{place}");
+            assert!(
+                rows.settle(&done).await.unwrap().items[0].1.is_kept(),
+                "{place}"
+            );
             let found = &rows.find(&ids(&[1])).await.unwrap()[0];
             let settled = column(&found.content, table.columns.settled_token.as_str());
             assert!(settled.is_null(), "{place}");
 
-            let replay = Replay { ids: ids(&[1, 2, 99, 1]), now: Some(NOW) };
-            let answers: Vec<Guarded> =
-                rows.replay(&replay).await.unwrap().into_iter().map(|(_, answer)| answer).collect();
+            let replay = Replay {
+                ids: ids(&[1, 2, 99, 1]),
+                now: Some(NOW),
+            };
+            let answers: Vec<Guarded> = rows
+                .replay(&replay)
+                .await
+                .unwrap()
+                .into_iter()
+                .map(|(_, answer)| answer)
+                .collect();
             let expected = [
                 Guarded::Kept(()),
                 Guarded::Refused(Refusal::NotSettled),
@@ -221,7 +279,11 @@ async fn an_operator_replays_and_buries_but_sees_no_token() {
             ];
             assert_eq!(answers, expected, "{place}");
             let found = &rows.find(&ids(&[1])).await.unwrap()[0];
-            assert_eq!((found.state, found.counters.generation), (State::Pending, 1), "{place}");
+            assert_eq!(
+                (found.state, found.counters.generation),
+                (State::Pending, 1),
+                "{place}"
+            );
 
             for (id, expected) in [
                 (2, Guarded::Kept(())),
@@ -240,7 +302,11 @@ async fn an_operator_replays_and_buries_but_sees_no_token() {
             }
             let buried = &rows.find(&ids(&[3])).await.unwrap()[0];
             assert_eq!(buried.last_error.as_deref(), Some("poison"), "{place}");
-            assert_eq!((buried.counters.attempts, buried.counters.failures), (1, 0), "{place}");
+            assert_eq!(
+                (buried.counters.attempts, buried.counters.failures),
+                (1, 0),
+                "{place}"
+            );
             let lost = Settle::new(mine).done(ids(&[2])).at(NOW);
             let answer = rows.settle(&lost).await.unwrap().items[0].1;
             assert_eq!(answer, Guarded::Refused(Refusal::AlreadySettled), "{place}");
@@ -258,7 +324,10 @@ async fn a_list_goes_page_by_page_and_counts_agree() {
         rows.claim(&claim(mine.clone(), 2)).await.unwrap().unwrap();
         let settle = Settle::new(mine).done(ids(&[1])).at(NOW);
         assert_eq!(rows.settle(&settle).await.unwrap().refused().count(), 0);
-        let mut filter = Filter { state: Some(State::Pending), ..Filter::default() };
+        let mut filter = Filter {
+            state: Some(State::Pending),
+            ..Filter::default()
+        };
         let mut seen = Vec::new();
         loop {
             let page = rows.list(&filter, 2).await.unwrap();
@@ -284,14 +353,28 @@ async fn a_table_that_lacks_columns_is_told_all_of_them_at_once() {
     let Bench::Postgres { pool, .. } = &bench else {
         panic!("the bench is PostgreSQL's");
     };
-    bench.execute("alter table outbox drop column fence, drop column crashes cascade").await;
-    let error = PostgresRows::open(pool.clone(), table.clone(), None).await.unwrap_err();
+    bench
+        .execute("alter table outbox drop column fence, drop column crashes cascade")
+        .await;
+    let error = PostgresRows::open(pool.clone(), table.clone(), None)
+        .await
+        .unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Invalid);
-    assert!(error.to_string().ends_with("lacks the columns crashes, fence"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .ends_with("lacks the columns crashes, fence"),
+        "{error}"
+    );
     assert!(error.advice().is_some());
     let missing = table.named(identifier("nowhere"));
-    let error = PostgresRows::open(pool.clone(), missing, None).await.unwrap_err();
-    assert!(error.to_string().contains("there is no table nowhere"), "{error}");
+    let error = PostgresRows::open(pool.clone(), missing, None)
+        .await
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("there is no table nowhere"),
+        "{error}"
+    );
 }
 
 #[test]
