@@ -15,6 +15,7 @@ mod operate;
 mod queue;
 mod reap;
 mod row;
+mod rows;
 mod settle;
 mod statements;
 pub mod writer;
@@ -31,6 +32,8 @@ use crate::config::StoreConfig;
 use crate::memory::SystemClock;
 pub use migrate::migration_sql;
 use writer::Writer;
+
+pub use rows::SqliteRows;
 
 /// A store in an SQLite file. Clones share it.
 ///

@@ -12,4 +12,5 @@
 mod conformance;
 mod plans;
 mod planted;
+mod rows_sql;
 mod world;
