@@ -116,14 +116,16 @@ pub fn migration_sql() -> String {
          --   create role tenure login;\n\
          --   alter role tenure set plan_cache_mode = force_generic_plan;\n\
          --   alter role tenure set enable_seqscan = off;\n\
+         --   alter role tenure set enable_bitmapscan = off;\n\
          --   alter role tenure set jit = off;\n\
          begin;\n\n{JOURNAL}\n"
     );
     for (step, migration) in MIGRATIONS.iter().enumerate() {
-        let version = step + 1;
-        text.push_str(&format!(
-            "\n{migration}\ninsert into tenure_migrations (version) values ({version});\n"
-        ));
+        let note = format!(
+            "insert into tenure_migrations (version) values ({});",
+            step + 1
+        );
+        text.extend(["\n", migration, "\n", &note, "\n"]);
     }
     text.push_str("\ncommit;\n");
     text
