@@ -8,7 +8,7 @@ use crate::config::StoreConfig;
 use crate::memory::{MemoryStore, SystemClock};
 #[cfg(feature = "postgres")]
 use crate::postgres::{self, PostgresStore};
-#[cfg(any())]
+#[cfg(feature = "sqlite")]
 use crate::sqlite::{self, SqliteStore};
 
 /// From which version of the tables to which a migration went.
@@ -27,7 +27,7 @@ pub enum Opened {
     /// In memory: gone with the program.
     Memory(MemoryStore),
     /// In an SQLite file.
-    #[cfg(any())]
+    #[cfg(feature = "sqlite")]
     Sqlite(SqliteStore),
     /// On PostgreSQL.
     #[cfg(feature = "postgres")]
@@ -39,7 +39,7 @@ impl Opened {
     pub fn store(&self) -> &dyn Store {
         match self {
             Self::Memory(store) => store,
-            #[cfg(any())]
+            #[cfg(feature = "sqlite")]
             Self::Sqlite(store) => store,
             #[cfg(feature = "postgres")]
             Self::Postgres(store) => store,
@@ -62,12 +62,18 @@ impl<'a> Address<'a> {
         if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             return Ok(Self::Postgres);
         }
-        let path = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:"));
+        let path = url
+            .strip_prefix("sqlite://")
+            .or_else(|| url.strip_prefix("sqlite:"));
         match path {
             Some(path) if !path.is_empty() => Ok(Self::Sqlite(path)),
             // The address itself is not repeated: it may hold a password.
-            _ => Err(StoreError::new(verb, StoreErrorKind::Invalid, "the address names no database")
-                .hint("expected sqlite://FILE, postgres://USER@HOST/DATABASE or memory:")),
+            _ => Err(StoreError::new(
+                verb,
+                StoreErrorKind::Invalid,
+                "the address names no database",
+            )
+            .hint("expected sqlite://FILE, postgres://USER@HOST/DATABASE or memory:")),
         }
     }
 }
@@ -81,11 +87,13 @@ impl<'a> Address<'a> {
 pub async fn open(url: &str, config: &StoreConfig) -> Result<Opened, StoreError> {
     match Address::parse("open", url)? {
         Address::Memory => Ok(Opened::Memory(MemoryStore::new(Arc::new(SystemClock)))),
-        #[cfg(any())]
-        Address::Sqlite(path) => Ok(Opened::Sqlite(SqliteStore::open(path.as_ref(), config).await?)),
+        #[cfg(feature = "sqlite")]
+        Address::Sqlite(path) => Ok(Opened::Sqlite(
+            SqliteStore::open(path.as_ref(), config).await?,
+        )),
         #[cfg(feature = "postgres")]
         Address::Postgres => Ok(Opened::Postgres(PostgresStore::open(url, config).await?)),
-        #[cfg(not(all(any(), feature = "postgres")))]
+        #[cfg(not(all(feature = "sqlite", feature = "postgres")))]
         _ => Err(not_built("open")),
     }
 }
@@ -97,11 +105,11 @@ pub async fn open(url: &str, config: &StoreConfig) -> Result<Opened, StoreError>
 pub async fn migrate(url: &str, config: &StoreConfig) -> Result<Migrated, StoreError> {
     match Address::parse("migrate", url)? {
         Address::Memory => Ok(Migrated { from: 0, to: 0 }),
-        #[cfg(any())]
+        #[cfg(feature = "sqlite")]
         Address::Sqlite(path) => SqliteStore::migrate(path.as_ref(), config).await,
         #[cfg(feature = "postgres")]
         Address::Postgres => PostgresStore::migrate(url, config).await,
-        #[cfg(not(all(any(), feature = "postgres")))]
+        #[cfg(not(all(feature = "sqlite", feature = "postgres")))]
         _ => Err(not_built("migrate")),
     }
 }
@@ -114,17 +122,21 @@ pub async fn migrate(url: &str, config: &StoreConfig) -> Result<Migrated, StoreE
 pub fn migration_sql(url: &str) -> Result<String, StoreError> {
     match Address::parse("migrate", url)? {
         Address::Memory => Ok(String::new()),
-        #[cfg(any())]
+        #[cfg(feature = "sqlite")]
         Address::Sqlite(_) => Ok(sqlite::migration_sql()),
         #[cfg(feature = "postgres")]
         Address::Postgres => Ok(postgres::migration_sql()),
-        #[cfg(not(all(any(), feature = "postgres")))]
+        #[cfg(not(all(feature = "sqlite", feature = "postgres")))]
         _ => Err(not_built("migrate")),
     }
 }
 
-#[cfg(not(all(any(), feature = "postgres")))]
+#[cfg(not(all(feature = "sqlite", feature = "postgres")))]
 fn not_built(verb: &'static str) -> StoreError {
-    StoreError::new(verb, StoreErrorKind::Invalid, "this program was built without that database")
-        .hint("turn on the feature `sqlite` or `postgres` of the crate `tenure`")
+    StoreError::new(
+        verb,
+        StoreErrorKind::Invalid,
+        "this program was built without that database",
+    )
+    .hint("turn on the feature `sqlite` or `postgres` of the crate `tenure`")
 }

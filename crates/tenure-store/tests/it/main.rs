@@ -1,4 +1,16 @@
-//! The tests of the stores, in one binary.
+//! The tests of the stores. `conformance` says what every store promises and runs on all of them;
+//! `planted` proves that it would notice a broken one; `twins` and `stress` try what nobody thought
+//! of.
 
-#[cfg(test)]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "the lints spare test functions, but not what these call"
+)]
+
+mod conformance;
+mod plans;
+mod planted;
 mod rows_sql;
+mod world;
