@@ -20,8 +20,8 @@ use tenure_store::Planted;
 use tenure_store::config::StoreConfig;
 use tenure_store::memory::SystemClock;
 use tenure_store::postgres::{PostgresRows, PostgresStore};
-use tenure_store::sqlite::{SqliteRows, SqliteStore};
 use tenure_store::sqlite::writer::Writer;
+use tenure_store::sqlite::{SqliteRows, SqliteStore};
 use tenure_store::testing::{Database, postgres};
 
 /// The moment at which the tests take place.
@@ -62,7 +62,7 @@ enum Bench {
     Postgres {
         pool: PgPool,
         // Dropped last: a field is dropped after those before it.
-        _database: Database,
+        database: Box<Database>,
     },
     Sqlite {
         writer: Writer,
@@ -97,7 +97,7 @@ impl Bench {
             .unwrap();
         let bench = Self::Postgres {
             pool,
-            _database: database,
+            database: Box::new(database),
         };
         bench.execute(&written(create, checks)).await;
         bench

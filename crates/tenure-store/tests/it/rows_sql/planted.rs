@@ -33,10 +33,7 @@ const FAULTS: [Fault; 8] = [
     Fault {
         name: "settle by worker",
         file: "settle",
-        postgres: [
-            "t.{token} = $2\n      and t.{holder}",
-            "t.{holder}",
-        ],
+        postgres: ["t.{token} = $2\n      and t.{holder}", "t.{holder}"],
         sqlite: ["  and +t.{token} = :token\n", ""],
     },
     Fault {
