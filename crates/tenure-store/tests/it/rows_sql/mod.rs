@@ -90,16 +90,15 @@ impl Bench {
             .connect(&database.url)
             .await
             .unwrap();
-        let statements = PostgresRows::statements(table).unwrap();
-        let (_, create) = statements
-            .iter()
-            .find(|(name, _)| *name == "create")
-            .unwrap();
         let bench = Self::Postgres {
             pool,
             database: Box::new(database),
         };
-        bench.execute(&written(create, checks)).await;
+        for (name, statement) in PostgresRows::statements(table).unwrap() {
+            if name == "create" {
+                bench.execute(&written(&statement, checks)).await;
+            }
+        }
         bench
     }
 
