@@ -12,7 +12,7 @@ mod error_text;
 mod lane;
 pub mod memory;
 mod open;
-#[cfg(feature = "testing")]
+#[cfg(all(feature = "testing", any(feature = "postgres", feature = "sqlite")))]
 mod planted;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -26,5 +26,5 @@ pub mod sqlite;
 pub mod testing;
 
 pub use open::{Migrated, Opened, migrate, migration_sql, open};
-#[cfg(feature = "testing")]
+#[cfg(all(feature = "testing", any(feature = "postgres", feature = "sqlite")))]
 pub use planted::Planted;
