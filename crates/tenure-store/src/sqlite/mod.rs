@@ -17,6 +17,8 @@ mod reap;
 mod row;
 mod settle;
 mod statements;
+#[cfg(test)]
+mod tests;
 pub mod writer;
 
 use std::fmt;
