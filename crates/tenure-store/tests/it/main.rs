@@ -11,4 +11,5 @@
 
 mod conformance;
 mod planted;
+mod twins;
 mod world;

@@ -5,6 +5,7 @@
 //! clock wrote at the start is due.
 
 mod memory;
+mod postgres;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,6 +21,7 @@ use tenure_core::{
 };
 
 pub(crate) use memory::{memory, planted};
+pub(crate) use postgres::postgres_queue;
 pub(crate) use tenure_core::testing::token;
 
 /// The start of time in the tests: 2100-01-01.
