@@ -20,7 +20,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Size::default()
     };
     let server = Server::start().await;
-    let database = server.database().await;
+    let (first, second) = (server.database().await, server.database().await);
     let mut missed = 0_u32;
     let mut report = |figure: &Figure| {
         missed += u32::from(!figure.holds());
@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         "PostgreSQL, {} events of 500 bytes, median of {} rounds",
         size.events, size.rounds
     );
-    postgres(&database.url, size, &mut report).await?;
+    postgres([&first.url, &second.url], size, &mut report).await?;
     println!("{missed} figures below their bar");
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use sqlx::PgPool;
+use sqlx::{PgPool, Postgres, Transaction};
 use tenure_core::store::{Claim, Intake, LeaseStore, Settle, StoreError};
 use tenure_core::{Event, Held, ItemId, Outcome, Token, WorkerId};
 
@@ -25,12 +25,13 @@ struct Shape {
     retry_one_in: u32,
 }
 
-/// All figures on PostgreSQL, each handed to `report` as soon as it is known.
+/// All figures on PostgreSQL, each handed to `report` as soon as it is known. The second database is
+/// filled, so that a drain of full tables runs in turns with one of empty tables on the first.
 ///
 /// # Errors
-/// The database cannot be reached or used. It must be empty.
+/// A database cannot be reached or used. Both must be empty.
 pub async fn postgres(
-    url: &str,
+    [url, full_url]: [&str; 2],
     size: Size,
     mut report: impl FnMut(&Figure),
 ) -> Result<(), StoreError> {
@@ -60,8 +61,12 @@ pub async fn postgres(
         report(&figure);
     }
     report(&bench.enqueue(size).await?);
-    bench.on_full_tables(size, &mut report).await
+    let full = Bench::open(full_url).await?;
+    on_full_tables(&bench, &full, size, &mut report).await
 }
+
+/// The shape in which full tables are compared with empty ones.
+const FAST: Shape = shape(1000, 2, true, 0);
 
 const fn shape(batch: u32, connections: u32, is_fused: bool, retry_one_in: u32) -> Shape {
     Shape {
@@ -117,6 +122,18 @@ impl Bench {
                 .execute(&self.pool)
                 .await
                 .map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    async fn tidy_all(&self) -> Result<(), StoreError> {
+        for table in [
+            "tenure_events",
+            "tenure_ready",
+            "tenure_leases",
+            "tenure_setbacks",
+        ] {
+            self.tidy(table).await?;
         }
         Ok(())
     }
@@ -218,7 +235,7 @@ impl Bench {
             one.and(other)?;
             figure.rounds.push((theirs, watch.rate(batches * 2000)));
         }
-        self.run(shape(1000, 2, true, 0), u32::MAX).await?;
+        self.run(FAST, u32::MAX).await?;
         Ok(figure)
     }
 
@@ -234,42 +251,19 @@ impl Bench {
         Ok(())
     }
 
-    /// The drain with much pending, with much published, with an old snapshot open, against the drain
-    /// of the same number from empty tables.
-    async fn on_full_tables(
-        &self,
-        size: Size,
-        report: &mut impl FnMut(&Figure),
-    ) -> Result<(), StoreError> {
-        let fast = shape(1000, 2, true, 0);
-        let claims = size.events / 2000;
-        let mut empty = Vec::new();
-        for _ in 0..size.rounds {
-            empty.push(self.drain(size.events, fast).await?);
-        }
-        let figure = |name: &str, bar: f64, ours: Vec<f64>| Figure {
-            name: format!("empty tables → {name}"),
-            bar,
-            rounds: empty.iter().copied().zip(ours).collect(),
-        };
-        self.fill(size.standing).await?;
-        let mut ours = Vec::new();
-        for _ in 0..size.rounds {
-            self.tidy("tenure_ready").await?;
-            let watch = Watch::start();
-            ours.push((self.run(fast, claims).await?, watch.elapsed()));
-        }
-        report(&figure(
-            &format!("{} pending", size.standing),
-            0.8,
-            rates(&ours),
-        ));
-        self.run(fast, u32::MAX).await?;
-        let mut ours = Vec::new();
-        for _ in 0..size.rounds {
-            ours.push(self.drain(size.events, fast).await?);
-        }
-        report(&figure(&format!("{} published", size.standing), 0.8, ours));
+    /// Claims and settles as many events as a drain would, of the many that wait: events per second.
+    async fn drain_some(&self, events: u32) -> Result<f64, StoreError> {
+        self.fill(events).await?;
+        self.tidy_all().await?;
+        let watch = Watch::start();
+        let done = self
+            .run(FAST, events / FAST.batch / FAST.connections)
+            .await?;
+        Ok(watch.rate(done))
+    }
+
+    /// Opens a transaction whose snapshot stays.
+    async fn old_snapshot(&self) -> Result<Transaction<'static, Postgres>, StoreError> {
         let mut old = self.pool.begin().await.map_err(failed)?;
         let isolation = "set transaction isolation level repeatable read";
         Statement::new(isolation, None)
@@ -282,22 +276,51 @@ impl Bench {
             .execute(&mut *old)
             .await
             .map_err(failed)?;
-        let mut ours = Vec::new();
-        for _ in 0..size.rounds {
-            self.fill(size.events).await?;
-            let watch = Watch::start();
-            self.run(fast, u32::MAX).await?;
-            ours.push(watch.rate(size.events));
-        }
-        report(&figure("an old snapshot open", 0.8, ours));
-        old.rollback().await.map_err(failed)
+        Ok(old)
     }
 }
 
-fn rates(runs: &[(u32, Duration)]) -> Vec<f64> {
-    runs.iter()
-        .map(|(done, took)| f64::from(*done) / took.as_secs_f64())
-        .collect()
+/// The drain with much pending, with much published and with an old snapshot open, in turns with the
+/// drain of the same number from empty tables.
+async fn on_full_tables(
+    empty: &Bench,
+    full: &Bench,
+    size: Size,
+    report: &mut impl FnMut(&Figure),
+) -> Result<(), StoreError> {
+    let figure = |name: &str| Figure {
+        name: format!("empty tables → {name}"),
+        bar: 0.8,
+        rounds: Vec::new(),
+    };
+    let mut pending = figure(&format!("{} pending", size.standing));
+    full.fill(size.standing).await?;
+    for _ in 0..size.rounds {
+        let theirs = empty.drain_some(size.events).await?;
+        pending
+            .rounds
+            .push((theirs, full.drain_some(size.events).await?));
+    }
+    report(&pending);
+    let mut published = figure(&format!("{} published", size.standing));
+    full.run(FAST, u32::MAX).await?;
+    for _ in 0..size.rounds {
+        let theirs = empty.drain_some(size.events).await?;
+        published
+            .rounds
+            .push((theirs, full.drain_some(size.events).await?));
+    }
+    report(&published);
+    let mut snapshot = figure("an old snapshot open");
+    let old = full.old_snapshot().await?;
+    for _ in 0..size.rounds {
+        let theirs = empty.drain_some(size.events).await?;
+        snapshot
+            .rounds
+            .push((theirs, full.drain_some(size.events).await?));
+    }
+    report(&snapshot);
+    old.rollback().await.map_err(failed)
 }
 
 async fn row_loop(pool: PgPool, batch: u32, token: Token) -> Result<u32, StoreError> {

@@ -199,6 +199,8 @@ fn connect_options(url: &str, config: &StoreConfig) -> Result<PgConnectOptions, 
             // than they take; planned while a table was empty, they would scan it for ever.
             ("plan_cache_mode", "force_generic_plan"),
             ("enable_seqscan", "off"),
+            // A page planned while its table was empty would be collected whole and sorted.
+            ("enable_bitmapscan", "off"),
             // The price of a forbidden scan looks high enough to compile the plan each time.
             ("jit", "off"),
         ]),

@@ -11,5 +11,6 @@
 
 mod conformance;
 mod planted;
+mod plans;
 mod twins;
 mod world;

@@ -1,0 +1,272 @@
+//! Every statement is a file, and both databases have the same ones.
+
+use super::{File, assert_caught, assert_none, repository};
+
+/// Statements that one database alone has, with the reason.
+const ONE_SIDED: &[(&str, &str)] = &[
+    (
+        "queue/settle_and_claim.sql",
+        "SQLite runs settle.sql and claim.sql in one transaction; there is no round trip to spare",
+    ),
+    (
+        "queue/settle_done_and_claim.sql",
+        "the same, with fewer branches for PostgreSQL to plan",
+    ),
+];
+
+/// Files that may hold statements, with the reason.
+const STATEMENTS_ALLOWED: &[(&str, &str)] = &[(
+    "/migrate.rs",
+    "it looks for the schema's version before any table of ours can be relied on",
+)];
+
+/// Files that hand text to a driver as safe: the renderer, and the tests' `create database`.
+const SAYS_SAFE: &[&str] = &[
+    "crates/tenure-store/src/postgres/statements.rs",
+    "crates/tenure-store/src/testing/postgres.rs",
+];
+
+const FOLDERS: [&str; 2] = [
+    "crates/tenure-store/sql/postgres/",
+    "crates/tenure-store/sql/sqlite/",
+];
+
+fn one_sided(files: &[File]) -> Vec<String> {
+    let mut violations = Vec::new();
+    for (here, there) in [(FOLDERS[0], FOLDERS[1]), (FOLDERS[1], FOLDERS[0])] {
+        for file in files {
+            let Some(name) = file.path.strip_prefix(here) else {
+                continue;
+            };
+            let excused = ONE_SIDED.iter().any(|(excused, _)| *excused == name);
+            let twin = format!("{there}{name}");
+            if !excused && !files.iter().any(|other| other.path == twin) {
+                violations.push(format!("{}: there is no {twin}", file.path));
+            }
+        }
+    }
+    violations
+}
+
+fn unfounded_excuses(files: &[File]) -> Vec<String> {
+    let mut violations = Vec::new();
+    for (name, _) in ONE_SIDED {
+        let homes = FOLDERS.map(|folder| format!("{folder}{name}"));
+        let present = homes
+            .iter()
+            .filter(|home| files.iter().any(|file| file.path == **home));
+        if present.count() != 1 {
+            violations.push(format!("{name}: is not in exactly one folder"));
+        }
+    }
+    violations
+}
+
+/// Whether a string that starts like this is a statement.
+fn is_statement(literal: &str) -> bool {
+    [
+        "select ",
+        "insert into ",
+        "update ",
+        "delete from ",
+        "with ",
+        "create table ",
+    ]
+    .iter()
+    .any(|start| {
+        literal
+            .get(..start.len())
+            .is_some_and(|head| head.eq_ignore_ascii_case(start))
+    }) && literal
+        .split('"')
+        .next()
+        .is_some_and(|text| text.split(' ').count() > 3)
+}
+
+fn statements_in_code(files: &[File]) -> Vec<String> {
+    let mut violations = Vec::new();
+    let shipped = |file: &&File| {
+        file.is("rs")
+            && file.path.contains("/src/")
+            && !file.path.contains("/testing/")
+            && !STATEMENTS_ALLOWED
+                .iter()
+                .any(|(end, _)| file.path.ends_with(end))
+    };
+    for file in files.iter().filter(shipped) {
+        for (number, line) in file.shipped() {
+            let comment = line.trim_start().starts_with("//");
+            if !comment && line.split('"').skip(1).step_by(2).any(is_statement) {
+                violations.push(format!(
+                    "{}:{number}: a statement outside its file",
+                    file.path
+                ));
+            }
+        }
+    }
+    violations
+}
+
+fn unchecked_text(files: &[File]) -> Vec<String> {
+    let mut violations = Vec::new();
+    for file in files.iter().filter(|file| file.is("rs") && !file.is_test()) {
+        let says = file
+            .shipped()
+            .any(|(_, line)| line.contains("AssertSqlSafe"));
+        if says && !SAYS_SAFE.contains(&file.path.as_str()) {
+            violations.push(format!(
+                "{}: only the renderer says that text is safe",
+                file.path
+            ));
+        }
+    }
+    violations
+}
+
+/// Statements that choose work skip rows that others have locked. One that is addressed by its own
+/// token may wait for that lease's row; nothing else may wait.
+fn waiting_locks(files: &[File]) -> Vec<String> {
+    let mut violations = Vec::new();
+    for file in files
+        .iter()
+        .filter(|file| file.path.starts_with(FOLDERS[0]))
+    {
+        let lines: Vec<&str> = file
+            .text
+            .lines()
+            .filter(|line| !line.starts_with("--"))
+            .collect();
+        for (index, line) in lines.iter().enumerate() {
+            let locks = ["for update", "for no key update", "for share"];
+            if !locks.iter().any(|lock| line.contains(lock)) || line.contains("skip locked") {
+                continue;
+            }
+            let mut before = lines.iter().take(index).rev();
+            let condition = before.find(|line| line.trim_start().starts_with("where "));
+            if !condition.is_some_and(|condition| condition.contains("token")) {
+                violations.push(format!("{}: {}: waits for others", file.path, line.trim()));
+            }
+        }
+        let claims = file.stem() == "claim" || file.stem().ends_with("_claim");
+        if claims
+            && !lines
+                .iter()
+                .any(|line| line.contains("for update skip locked"))
+        {
+            violations.push(format!("{}: chooses work without skipping", file.path));
+        }
+    }
+    violations
+}
+
+/// A reader finds purpose, parameters, answer, law and index in the same place of every file.
+fn headers_in_another_form(files: &[File]) -> Vec<String> {
+    let mut violations = Vec::new();
+    let verbs = |file: &&File| {
+        ["/queue/", "/rows/"]
+            .iter()
+            .any(|layout| file.path.contains(layout))
+    };
+    for file in files.iter().filter(|file| file.is("sql")).filter(verbs) {
+        let header: Vec<&str> = file
+            .text
+            .lines()
+            .take_while(|line| line.starts_with("--"))
+            .collect();
+        let header = header.join("\n");
+        if !header.starts_with(&format!("-- {}: ", file.stem())) {
+            violations.push(format!("{}: does not begin with its verb", file.path));
+        }
+        for part in ["Parameters", "Returns", "Keeps", "Relies on"] {
+            if !header.contains(part) {
+                violations.push(format!("{}: the header lacks `{part}:`", file.path));
+            }
+        }
+    }
+    violations
+}
+
+#[test]
+fn every_statement_has_the_same_header() {
+    assert_none("headers", &headers_in_another_form(&repository()));
+    let fine = "-- renew: prolongs.\n-- Parameters: $1.\n-- Returns: id.\n-- Keeps: law 3.\n\
+                -- Relies on: the key.\nselect 1\n";
+    let planted = [
+        File::new("crates/tenure-store/sql/postgres/queue/renew.sql", fine),
+        File::new("crates/tenure-store/sql/postgres/queue/reap.sql", fine),
+        File::new(
+            "crates/tenure-store/sql/sqlite/rows/renew.sql",
+            &fine.replace("Keeps", "Does"),
+        ),
+    ];
+    assert_caught(&headers_in_another_form(&planted), 2);
+}
+
+/// Proves: S1-006, S1-008, S1-047, S1-048
+#[test]
+fn work_is_chosen_past_the_locks_of_others() {
+    let files = repository();
+    assert_none("locks that wait", &waiting_locks(&files));
+    let claim = "crates/tenure-store/sql/postgres/queue/claim.sql";
+    assert!(
+        files.iter().any(|file| file.path == claim),
+        "{claim} is gone"
+    );
+    let planted = [
+        File::new(claim, "select 1\nwhere lane = 1\nfor update\n"),
+        File::new(
+            "crates/tenure-store/sql/postgres/rows/claim.sql",
+            "for update skip locked\n",
+        ),
+        File::new(
+            "crates/tenure-store/sql/postgres/queue/renew.sql",
+            "where token = $1\nfor update",
+        ),
+        File::new(
+            "crates/tenure-store/sql/postgres/queue/reap.sql",
+            "where id = 1\nfor share\n",
+        ),
+    ];
+    assert_caught(&waiting_locks(&planted), 3);
+}
+
+#[test]
+fn both_databases_have_the_same_statements() {
+    let files = repository();
+    assert_none("statements of one database", &one_sided(&files));
+    assert_none("excuses", &unfounded_excuses(&files));
+    let planted = [
+        File::new("crates/tenure-store/sql/postgres/queue/claim.sql", ""),
+        File::new("crates/tenure-store/sql/sqlite/queue/claim.sql", ""),
+        File::new("crates/tenure-store/sql/postgres/queue/lonely.sql", ""),
+        File::new("crates/tenure-store/sql/sqlite/rows/claim.sql", ""),
+    ];
+    assert_caught(&one_sided(&planted), 2);
+}
+
+#[test]
+fn every_statement_is_a_file() {
+    assert_none("statements in code", &statements_in_code(&repository()));
+    let text = "let text = \"select id from tenure_ready\";\nlet why = \"with care\";\n\
+                // \"select id from tenure_ready\"\n#[cfg(test)]\n\"delete from tenure_ready t\"\n";
+    assert_caught(
+        &statements_in_code(&[File::new("crates/tenure/src/lib.rs", text)]),
+        1,
+    );
+}
+
+#[test]
+fn only_the_renderer_tells_a_driver_that_text_is_safe() {
+    assert_none("unchecked text", &unchecked_text(&repository()));
+    let planted = [
+        File::new(
+            "crates/tenure-store/src/postgres/queue.rs",
+            "AssertSqlSafe(text)\n",
+        ),
+        File::new(
+            "crates/tenure-store/src/postgres/statements.rs",
+            "AssertSqlSafe(text)\n",
+        ),
+    ];
+    assert_caught(&unchecked_text(&planted), 1);
+}
