@@ -10,7 +10,7 @@
 )]
 
 mod conformance;
-mod planted;
 mod plans;
+mod planted;
 mod twins;
 mod world;

@@ -51,7 +51,8 @@ fn arguments(name: &str) -> String {
     };
     let lanes = "array[0,1,2,3,4,5,6,7], array_fill('epoch'::timestamptz, array[8]), \
                  array_fill(0::bigint, array[8])";
-    let claim = format!("'new-0000000000000001.1.0', 'new-0000000000000001', 30000000, 100, {lanes}");
+    let claim =
+        format!("'new-0000000000000001.1.0', 'new-0000000000000001', 30000000, 100, {lanes}");
     let held = "now-0000000000000001.0.0";
     let settle = format!(
         "null, '{held}', {}, {}, array_fill(0::bigint, array[10]), array_fill('e'::text, array[10]), \
@@ -95,8 +96,12 @@ fn arguments(name: &str) -> String {
 
 /// Prepares every statement, as our connections do; what each is called with.
 async fn prepared(url: &str) -> (PgConnection, Vec<(&'static str, String)>) {
-    PostgresStore::migrate(url, &StoreConfig::default()).await.unwrap();
-    let store = PostgresStore::open(url, &StoreConfig::default()).await.unwrap();
+    PostgresStore::migrate(url, &StoreConfig::default())
+        .await
+        .unwrap();
+    let store = PostgresStore::open(url, &StoreConfig::default())
+        .await
+        .unwrap();
     let mut conn = PgConnection::connect(url).await.unwrap();
     let mut script = String::from(
         "set plan_cache_mode = force_generic_plan; set enable_seqscan = off; \
@@ -106,7 +111,11 @@ async fn prepared(url: &str) -> (PgConnection, Vec<(&'static str, String)>) {
     for (name, text) in store.statement_texts() {
         write!(script, "prepare s_{name} as {text};").unwrap();
         let arguments = arguments(name);
-        let list = if arguments.is_empty() { arguments } else { format!("({arguments})") };
+        let list = if arguments.is_empty() {
+            arguments
+        } else {
+            format!("({arguments})")
+        };
         calls.push((name, format!("execute s_{name}{list}")));
     }
     run(&mut conn, &script).await;
@@ -114,12 +123,18 @@ async fn prepared(url: &str) -> (PgConnection, Vec<(&'static str, String)>) {
 }
 
 async fn run(conn: &mut PgConnection, script: &str) {
-    sqlx::raw_sql(AssertSqlSafe(script)).execute(conn).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(script))
+        .execute(conn)
+        .await
+        .unwrap();
 }
 
 async fn explain(conn: &mut PgConnection, how: &str, call: &str) -> Value {
     let text = format!("explain ({how}, format json) {call}");
-    let row = sqlx::raw_sql(AssertSqlSafe(text)).fetch_one(conn).await.unwrap();
+    let row = sqlx::raw_sql(AssertSqlSafe(text))
+        .fetch_one(conn)
+        .await
+        .unwrap();
     serde_json::from_str(row.get_unchecked::<&str, _>(0)).unwrap()
 }
 

@@ -215,8 +215,10 @@ impl Pair {
             if nth == 0 {
                 given.clone_from(&held);
             }
-            let text = twin.settlement(&settlement, &skipped) + &twin.held(Ok(held));
-            answers.push(text);
+            let settled = twin.settlement(&settlement, &skipped);
+            // Where a refused item is, is looked up before the claim or after it.
+            let settled = settled.replace("(NotClaimed)", "(Lost)");
+            answers.push(settled + &twin.held(Ok(held)));
         }
         self.note_claim(&claim.token, given.as_ref());
         pair(answers)
