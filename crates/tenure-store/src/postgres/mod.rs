@@ -3,6 +3,7 @@
 //! The outbox is in the queue layout: see `migrations/postgres/0001_queue.sql` for its tables and
 //! `sql/postgres/queue/` for a file per verb. The database's clock is the only judge of a lease.
 
+mod claim;
 mod cursor;
 mod directory;
 pub(crate) mod error;
@@ -11,6 +12,8 @@ mod migrate;
 mod operate;
 mod queue;
 pub(crate) mod row;
+mod rows;
+mod settle;
 pub(crate) mod statements;
 
 use std::collections::HashMap;
@@ -21,14 +24,15 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgRow};
 use sqlx::{ConnectOptions, PgPool};
 use tenure_core::store::{StoreError, StoreErrorKind};
-use tenure_core::{ItemId, QueueName, Token, WorkerId};
+use tenure_core::{Identifier, ItemId, QueueName, Token, WorkerId};
 
 pub use self::migrate::migration_sql;
+pub use self::rows::PostgresRows;
 
 use self::cursor::Cursors;
 use self::directory::Directory;
 use self::error::store_error;
-use self::queue::Place;
+use self::settle::Place;
 use self::statements::QueueStatements;
 use crate::config::{Planner, StoreConfig};
 use crate::lane::Lane;
@@ -54,6 +58,7 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct PostgresStore {
     pool: PgPool,
+    schema: Option<Identifier>,
     statements: QueueStatements,
     directory: RwLock<Directory>,
     cursors: Cursors,
@@ -81,6 +86,7 @@ impl PostgresStore {
         migrate::check(&mut conn, config.schema.as_ref()).await?;
         let store = Self {
             pool,
+            schema: config.schema.clone(),
             statements: QueueStatements::new(config.schema.as_ref()),
             directory: RwLock::default(),
             cursors: Cursors::default(),

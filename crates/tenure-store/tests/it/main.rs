@@ -12,5 +12,6 @@
 mod conformance;
 mod plans;
 mod planted;
+mod rows_sql;
 mod twins;
 mod world;
