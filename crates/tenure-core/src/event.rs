@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -37,6 +38,10 @@ pub const DELAY_MAX: Duration = Duration::from_hours(87840);
 /// # Ok::<(), tenure_core::Invalid>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "`event_id` is what everybody calls it"
+)]
 pub struct Event {
     topic: String,
     payload: String,
@@ -177,13 +182,6 @@ impl Event {
         self
     }
 
-    /// Marks the payload as what [`Event::from_bytes`] wrote, when it is read back from a store.
-    #[must_use]
-    pub fn encoded(mut self, encoding: Option<Encoding>) -> Self {
-        self.encoding = encoding;
-        self
-    }
-
     /// What it is about.
     pub fn topic(&self) -> &str {
         &self.topic
@@ -264,6 +262,45 @@ impl fmt::Debug for Event {
     }
 }
 
+/// An event as a store has kept it. Turned into an [`Event`] without a second check: what was
+/// accepted once is given back, even if a limit has changed since.
+#[derive(Clone)]
+#[expect(
+    missing_docs,
+    reason = "each field is the one of the same name of `Event`"
+)]
+#[expect(
+    missing_debug_implementations,
+    reason = "it holds the payload; `Event` has a `Debug`"
+)]
+pub struct StoredEvent {
+    pub topic: String,
+    pub payload: String,
+    pub encoding: Option<Encoding>,
+    pub event_id: Uuid,
+    pub queue: QueueName,
+    pub priority: Priority,
+    pub ordering_key: Option<String>,
+    pub headers: BTreeMap<String, String>,
+}
+
+impl From<StoredEvent> for Event {
+    fn from(stored: StoredEvent) -> Self {
+        Self {
+            topic: stored.topic,
+            payload: stored.payload,
+            encoding: stored.encoding,
+            event_id: Some(stored.event_id),
+            queue: stored.queue,
+            priority: stored.priority,
+            delay: Duration::ZERO,
+            ordering_key: stored.ordering_key,
+            dedupe: None,
+            headers: stored.headers,
+        }
+    }
+}
+
 /// How a payload that is not plain JSON is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
@@ -287,7 +324,7 @@ impl Encoding {
 
 /// The name of a queue.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct QueueName(String);
+pub struct QueueName(Arc<str>);
 
 impl QueueName {
     /// The queue that is always there.
@@ -298,7 +335,7 @@ impl QueueName {
     /// # Errors
     /// The name is empty, too long or has control characters.
     pub fn new(queue: &str) -> Result<Self, Invalid> {
-        Ok(Self(name("queue", queue, "mail")?))
+        Ok(Self(name("queue", queue, "mail")?.into()))
     }
 
     /// The name as text.
@@ -309,7 +346,7 @@ impl QueueName {
 
 impl Default for QueueName {
     fn default() -> Self {
-        Self(Self::DEFAULT.to_owned())
+        Self(Self::DEFAULT.into())
     }
 }
 

@@ -32,7 +32,7 @@ mod token;
 
 pub use event::{
     DELAY_MAX, Encoding, Event, HEADERS_BYTES_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX,
-    PAYLOAD_DEPTH_MAX, Priority, QueueName,
+    PAYLOAD_DEPTH_MAX, Priority, QueueName, StoredEvent,
 };
 pub use guard::{Boundary, Guarded, Lateness, Refusal, may_reap, may_renew, may_settle};
 pub use invalid::Invalid;

@@ -5,6 +5,7 @@
 //! rows, one lease row per claim). The two databases also lease the rows of any table that a
 //! [`LeaseTable`](tenure_core::LeaseTable) describes: the *row layout*.
 
+pub mod config;
 mod lane;
 pub mod memory;
 #[cfg(feature = "postgres")]
