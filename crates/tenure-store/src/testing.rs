@@ -1,1 +1,0 @@
-//! What tests of this and other crates need.
