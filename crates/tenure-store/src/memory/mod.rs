@@ -1,1 +1,304 @@
-//! The store in memory.
+//! The store in memory: the queue layout kept in maps, for tests and for the twins of the databases.
+//!
+//! It calls the guards of the core themselves, so what it answers is what the rules say. One mutex
+//! guards everything and is never held across an await. Nothing outlives the process.
+
+mod clock;
+mod intake;
+mod lease;
+mod operate;
+#[cfg(feature = "testing")]
+mod planted;
+mod rules;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tenure_core::store::{StoreError, StoreErrorKind};
+use tenure_core::{
+    Clock, Counters, Event, Fence, ItemId, Lease, QueueName, State, Term, Timestamp, Token, Word,
+};
+
+pub use clock::SystemClock;
+#[cfg(feature = "testing")]
+pub use planted::Fault;
+
+use crate::lane::{Lane, alone_lane, lane};
+use rules::Rules;
+
+/// A store that lives and dies with the process.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tenure_core::Event;
+/// use tenure_core::store::Intake;
+/// use tenure_store::memory::{MemoryStore, SystemClock};
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// # runtime.block_on(async {
+/// let store = MemoryStore::new(Arc::new(SystemClock));
+/// let answers = store.enqueue(&[Event::new("order.paid", &7)?]).await?;
+/// assert!(answers.iter().all(|answer| answer.is_fresh()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct MemoryStore {
+    clock: Arc<dyn Clock>,
+    rules: Rules,
+    shelf: Mutex<Shelf>,
+}
+
+impl MemoryStore {
+    /// An empty store that judges leases by this clock.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self::with_rules(clock, Rules::default())
+    }
+
+    fn with_rules(clock: Arc<dyn Clock>, rules: Rules) -> Self {
+        Self {
+            clock,
+            rules,
+            shelf: Mutex::new(Shelf::default()),
+        }
+    }
+
+    /// The given moment, or that of the store's own clock.
+    fn moment(&self, given: Option<Timestamp>) -> Timestamp {
+        given.unwrap_or_else(|| self.clock.now())
+    }
+
+    /// Everything that is kept. A verb checks before it writes, so a panic under the lock leaves
+    /// nothing half written.
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    /// Shows how much is kept, not what: payloads and tokens do not belong in a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shelf = self.shelf();
+        f.debug_struct("MemoryStore")
+            .field("items", &shelf.items.len())
+            .field("leases", &shelf.leases.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Everything that the store keeps.
+#[derive(Debug)]
+struct Shelf {
+    items: BTreeMap<ItemId, Kept>,
+    /// What waits, in the order in which it is claimed.
+    ready: BTreeSet<(Lane, Timestamp, ItemId)>,
+    leases: BTreeMap<Token, Leased>,
+    queues: BTreeMap<QueueName, Line>,
+    dedupe: BTreeMap<String, ItemId>,
+    last_id: i64,
+    last_fence: i64,
+}
+
+impl Default for Shelf {
+    fn default() -> Self {
+        Self {
+            items: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            leases: BTreeMap::new(),
+            queues: BTreeMap::from([(QueueName::default(), Line::numbered(0))]),
+            dedupe: BTreeMap::new(),
+            last_id: 0,
+            last_fence: 0,
+        }
+    }
+}
+
+/// An item and all that is known of it.
+#[derive(Debug)]
+struct Kept {
+    event: Event,
+    queue: i32,
+    created_at: Timestamp,
+    available_at: Timestamp,
+    counters: Counters,
+    last_error: Option<String>,
+    place: Place,
+    /// The holds that ended, oldest first.
+    journal: Vec<Ended>,
+}
+
+/// Where an item is; it is in exactly one place, and the place is its state.
+#[derive(Debug)]
+enum Place {
+    /// In `ready`, in this lane.
+    Ready(Lane),
+    /// Under the lease with this token.
+    Leased(Token),
+    Done {
+        at: Timestamp,
+    },
+    Dead {
+        at: Timestamp,
+        reason: String,
+    },
+}
+
+/// A lease and what is held under it; it goes when nothing is.
+#[derive(Debug)]
+struct Leased {
+    lease: Lease,
+    ids: BTreeSet<ItemId>,
+}
+
+/// A hold that ended, with the token that a repeated settle is known by.
+#[derive(Debug)]
+struct Ended {
+    token: Token,
+    word: Word,
+    fence: Fence,
+    claimed_at: Timestamp,
+    settled_at: Timestamp,
+}
+
+/// A queue.
+#[derive(Debug)]
+struct Line {
+    number: i32,
+    term: Option<Term>,
+    paused: bool,
+}
+
+impl Line {
+    const fn numbered(number: i32) -> Self {
+        Self {
+            number,
+            term: None,
+            paused: false,
+        }
+    }
+}
+
+/// How a hold ends: the word for the journal, and where the item goes.
+struct End<'a> {
+    word: Word,
+    /// What went wrong; `None` leaves what was said before.
+    error: Option<&'a str>,
+    to: To<'a>,
+}
+
+/// Where an item goes when its hold ends.
+enum To<'a> {
+    /// Back, from this moment on; `None`: as it was before.
+    Ready(Option<Timestamp>),
+    Done,
+    Dead(&'a str),
+}
+
+impl Kept {
+    const fn state(&self) -> State {
+        match self.place {
+            Place::Ready(_) => State::Pending,
+            Place::Leased(_) => State::Claimed,
+            Place::Done { .. } => State::Done,
+            Place::Dead { .. } => State::Dead,
+        }
+    }
+
+    fn ordinary_lane(&self) -> Lane {
+        lane(self.queue, self.event.urgency())
+    }
+}
+
+impl Shelf {
+    /// The lease that covers an item, whoever holds it.
+    fn lease_on(&self, id: ItemId) -> Option<&Lease> {
+        match &self.items.get(&id)?.place {
+            Place::Leased(token) => self.leases.get(token).map(|leased| &leased.lease),
+            Place::Ready(_) | Place::Done { .. } | Place::Dead { .. } => None,
+        }
+    }
+
+    /// Puts an item into `ready`.
+    fn make_ready(&mut self, id: ItemId, lane: Lane, available_at: Timestamp) {
+        let Some(kept) = self.items.get_mut(&id) else {
+            return;
+        };
+        kept.available_at = available_at;
+        kept.place = Place::Ready(lane);
+        self.ready.insert((lane, available_at, id));
+    }
+
+    /// Draws the number of a claim.
+    fn draw_fence(&mut self, rules: &Rules) -> Fence {
+        self.last_fence = (rules.next_fence)(self.last_fence);
+        Fence::new(self.last_fence)
+    }
+
+    /// Ends the hold on an item: out of its lease, counters moved, a line in the journal, and on
+    /// to where it goes. The caller has asked the guard.
+    fn end_hold(&mut self, id: ItemId, end: &End<'_>, rules: &Rules, now: Timestamp) {
+        let Some(kept) = self.items.get_mut(&id) else {
+            return;
+        };
+        let Place::Leased(token) = &kept.place else {
+            return;
+        };
+        let Some(leased) = self.leases.get_mut(token) else {
+            return;
+        };
+        leased.ids.remove(&id);
+        let is_empty = leased.ids.is_empty();
+        let token = token.clone();
+        kept.journal.push(Ended {
+            token: token.clone(),
+            word: end.word,
+            fence: leased.lease.fence,
+            claimed_at: leased.lease.claimed_at,
+            settled_at: now,
+        });
+        kept.counters = (rules.count)(kept.counters, end.word);
+        if let Some(error) = end.error {
+            kept.last_error = Some(readable(error));
+        }
+        if is_empty {
+            self.leases.remove(&token);
+        }
+        match end.to {
+            To::Ready(from) => {
+                let lane = if (rules.is_lonely)(kept.counters.crashes) {
+                    alone_lane(kept.queue)
+                } else {
+                    kept.ordinary_lane()
+                };
+                let from = from.unwrap_or(kept.available_at);
+                self.make_ready(id, lane, from);
+            }
+            To::Done => kept.place = Place::Done { at: now },
+            To::Dead(reason) => {
+                let reason = readable(reason);
+                kept.place = Place::Dead { at: now, reason };
+            }
+        }
+    }
+}
+
+/// A queue was named that nobody declared.
+fn unknown_queue(verb: &'static str, queue: &QueueName) -> StoreError {
+    StoreError::new(
+        verb,
+        StoreErrorKind::Invalid,
+        format!("there is no queue {queue}"),
+    )
+    .hint(format!("add it: tenure queues add {queue}"))
+}
+
+/// An error text as it is kept: at most 1000 characters, none of them NUL, which PostgreSQL cannot
+/// keep.
+fn readable(text: &str) -> String {
+    const CHARACTERS_MAX: usize = 1000;
+    text.chars()
+        .take(CHARACTERS_MAX)
+        .map(|letter| if letter == '\0' { '\u{fffd}' } else { letter })
+        .collect()
+}
