@@ -23,6 +23,17 @@ pub(crate) fn alone_lane(queue: i32) -> Lane {
     queue * LANES_PER_QUEUE + ALONE
 }
 
+/// The number of the queue that a lane belongs to.
+pub(crate) fn queue_of(lane: Lane) -> i32 {
+    lane.div_euclid(LANES_PER_QUEUE)
+}
+
+/// The priority of an event that was enqueued into this lane.
+pub(crate) fn priority(lane: Lane) -> Priority {
+    let step = u8::try_from(lane.rem_euclid(LANES_PER_QUEUE)).unwrap_or(0);
+    Priority::new(Priority::MAX.level().saturating_sub(step)).unwrap_or_default()
+}
+
 /// The lanes of a queue that are claimed together, the most urgent first.
 pub(crate) fn lanes(queue: i32) -> impl Iterator<Item = Lane> {
     (0..=i32::from(Priority::MAX.level())).map(move |step| queue * LANES_PER_QUEUE + step)
@@ -39,5 +50,9 @@ mod tests {
         assert_eq!(all.last(), Some(&lane(2, Priority::default())));
         assert!(all.iter().all(|lane| *lane < alone_lane(2)));
         assert!(alone_lane(2) < lane(3, Priority::MAX));
+        for (step, lane) in lanes(2).enumerate() {
+            assert_eq!(queue_of(lane), 2);
+            assert_eq!(usize::from(priority(lane).level()), 7 - step);
+        }
     }
 }

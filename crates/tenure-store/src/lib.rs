@@ -6,11 +6,15 @@
 //! [`LeaseTable`](tenure_core::LeaseTable) describes: the *row layout*.
 
 pub mod config;
+mod error_text;
 mod lane;
 pub mod memory;
+mod open;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(feature = "testing")]
 pub mod testing;
+
+pub use open::{Migrated, Opened, migrate, migration_sql, open};

@@ -1,1 +1,181 @@
-//! The store on PostgreSQL.
+//! The store on PostgreSQL, for many machines.
+//!
+//! The outbox is in the queue layout: see `migrations/postgres/0001_queue.sql` for its tables and
+//! `sql/postgres/queue/` for a file per verb. The database's clock is the only judge of a lease.
+
+mod cursor;
+mod directory;
+mod error;
+mod intake;
+mod migrate;
+mod operate;
+mod queue;
+mod row;
+mod statements;
+
+use std::collections::HashMap;
+use std::str::FromStr;
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgRow};
+use sqlx::{ConnectOptions, PgPool};
+use tenure_core::store::{StoreError, StoreErrorKind};
+use tenure_core::{ItemId, QueueName, Token, WorkerId};
+
+pub use self::migrate::migration_sql;
+
+use self::cursor::Cursors;
+use self::directory::Directory;
+use self::error::store_error;
+use self::queue::Place;
+use self::statements::QueueStatements;
+use crate::config::{Planner, StoreConfig};
+use crate::lane::Lane;
+use crate::open::Migrated;
+
+/// A verb waits this long for a connection.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The outbox on PostgreSQL.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use tenure_core::{Event, store::Intake};
+/// use tenure_store::{config::StoreConfig, postgres::PostgresStore};
+///
+/// let url = "postgres://localhost/shop";
+/// PostgresStore::migrate(url, &StoreConfig::default()).await?;
+/// let store = PostgresStore::open(url, &StoreConfig::default()).await?;
+/// store.enqueue(&[Event::new("order.paid", &7)?]).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct PostgresStore {
+    pool: PgPool,
+    statements: QueueStatements,
+    directory: RwLock<Directory>,
+    cursors: Cursors,
+}
+
+impl PostgresStore {
+    /// Connects to a database that was migrated.
+    ///
+    /// # Errors
+    /// The address is not valid, the database cannot be reached, or its tables are missing, older or
+    /// newer.
+    pub async fn open(url: &str, config: &StoreConfig) -> Result<Self, StoreError> {
+        let options = connect_options(url, config)?;
+        let pool = PgPoolOptions::new()
+            .max_connections(config.connections.max(1))
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            // The ping before each use would cost a round trip; a dead connection shows itself.
+            .test_before_acquire(false)
+            .connect_lazy_with(options.clone());
+        // The first connection is made by hand: the pool would go on trying until its timeout.
+        let mut conn = options.connect().await.map_err(|error| store_error("open", error))?;
+        migrate::check(&mut conn, config.schema.as_ref()).await?;
+        let store = Self {
+            pool,
+            statements: QueueStatements::new(config.schema.as_ref()),
+            directory: RwLock::default(),
+            cursors: Cursors::default(),
+        };
+        store.reload_directory("open").await?;
+        Ok(store)
+    }
+
+    /// Creates the tables, or brings them to the version of this program.
+    ///
+    /// # Errors
+    /// As [`PostgresStore::open`], and when the role may not create tables.
+    pub async fn migrate(url: &str, config: &StoreConfig) -> Result<Migrated, StoreError> {
+        let options = connect_options(url, config)?;
+        let mut conn = options.connect().await.map_err(|error| store_error("migrate", error))?;
+        migrate::migrate(&mut conn, config.schema.as_ref()).await
+    }
+
+    /// The connections of this store.
+    pub fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    fn statements(&self) -> &QueueStatements {
+        &self.statements
+    }
+
+    fn cursors(&self) -> &Cursors {
+        &self.cursors
+    }
+
+    fn directory(&self) -> Directory {
+        self.directory.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn reload_directory(&self, verb: &'static str) -> Result<Directory, StoreError> {
+        let rows = self.statements.queues.query().fetch_all(&self.pool).await;
+        let read = |row: &PgRow| Ok((row::get::<String>(row, 0)?, row::get::<i32>(row, 1)?));
+        let queues = rows.and_then(|rows| rows.iter().map(read).collect::<Result<Vec<_>, _>>());
+        let queues = queues.map_err(|error| store_error(verb, error))?;
+        let named = queues
+            .into_iter()
+            .filter_map(|(name, number)| Some((QueueName::new(&name).ok()?, number)));
+        let directory = Directory::new(named);
+        let mut kept = self.directory.write().unwrap_or_else(PoisonError::into_inner);
+        *kept = directory.clone();
+        Ok(directory)
+    }
+
+    /// The number of a queue; looks again before it says that there is none.
+    async fn queue_number(&self, verb: &'static str, queue: &QueueName) -> Result<i32, StoreError> {
+        if let Some(number) = self.directory().number(queue) {
+            return Ok(number);
+        }
+        let directory = self.reload_directory(verb).await?;
+        directory.number(queue).ok_or_else(|| {
+            let known: Vec<&str> = directory.names().map(QueueName::as_str).collect();
+            StoreError::new(verb, StoreErrorKind::Invalid, format!("there is no queue {queue:?}"))
+                .hint(format!(
+                    "there are: {}; add one with `tenure queues add {queue}`",
+                    known.join(", ")
+                ))
+        })
+    }
+
+    /// A directory that knows the queues of all these rows, whose lane is at `first + 9`.
+    async fn directory_for(&self, rows: &[PgRow], first: usize) -> Result<Directory, StoreError> {
+        let directory = self.directory();
+        let is_known = |row: &PgRow| match row::get::<Option<Lane>>(row, first + 9) {
+            Ok(Some(lane)) => directory.name(lane).is_some(),
+            Ok(None) | Err(_) => true,
+        };
+        if rows.iter().all(is_known) {
+            return Ok(directory);
+        }
+        self.reload_directory("claim").await
+    }
+
+    /// Where these items are; the operator holds none of them.
+    async fn look_for_operator(&self, ids: Vec<i64>) -> Result<HashMap<ItemId, Place>, StoreError> {
+        let nobody = WorkerId::new("operator", 0)
+            .map_err(|problem| StoreError::invalid("look", problem))?;
+        self.look(&Token::new(&nobody, 0, 0), ids).await
+    }
+}
+
+fn connect_options(url: &str, config: &StoreConfig) -> Result<PgConnectOptions, StoreError> {
+    let options = PgConnectOptions::from_str(url).map_err(|error| store_error("open", error))?;
+    let options = options.application_name("tenure");
+    Ok(match config.planner {
+        Planner::Role => options,
+        Planner::Connection => options.options([
+            // Our statements are planned once and by index: planned anew, twenty steps cost more
+            // than they take; planned while a table was empty, they would scan it for ever.
+            ("plan_cache_mode", "force_generic_plan"),
+            ("enable_seqscan", "off"),
+            // The price of a forbidden scan looks high enough to compile the plan each time.
+            ("jit", "off"),
+        ]),
+    })
+}

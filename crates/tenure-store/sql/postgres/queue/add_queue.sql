@@ -1,0 +1,8 @@
+-- add_queue: declares a queue, or gives one that is there another term.
+-- Parameters: $1 name, $2 term in ms (null: none of its own).
+-- Returns: nothing.
+-- Keeps: a queue's number never changes, so a lane always means the same.
+-- Relies on: tenure_queues_pkey.
+insert into tenure_queues as q (name, term_ms)
+values ($1, $2)
+on conflict (name) do update set term_ms = excluded.term_ms

@@ -1,0 +1,31 @@
+-- renew: moves `locked_until` forward for the leases that stand and are live.
+-- Parameters: $1 now, $2 tokens, $3 term in us.
+-- Returns: per token: is_there (the lease exists, live or lapsed), and fence, locked_until, ids if it
+--   was renewed.
+-- Keeps: law 3; `locked_until` never moves back. Locks in the order of the tokens, so that it cannot
+--   wait crosswise for a settle of the same worker.
+-- Relies on: tenure_leases_pkey.
+with live as materialized (
+    select token
+    from tenure_leases
+    where token = any ($2::text[]) and locked_until > coalesce($1::timestamptz, now())
+    order by token
+    for update
+), renewed as (
+    update tenure_leases l
+    set locked_until = greatest(
+        l.locked_until, coalesce($1::timestamptz, now()) + $3::bigint * interval '1 us')
+    from live
+    where l.token = live.token
+    returning l.token, l.fence, l.locked_until, l.ids
+)
+select token, bool_or(is_there) as is_there, max(fence) as fence, max(locked_until) as locked_until,
+       max(ids) as ids
+from (
+    select token, true as is_there, fence, locked_until, ids from renewed
+    union all
+    select token, true, null, null, null from tenure_leases where token = any ($2::text[])
+    union all
+    select token, false, null, null, null from unnest($2::text[]) as u(token)
+) as asked
+group by token

@@ -1,0 +1,130 @@
+//! From an address to a store.
+
+use std::sync::Arc;
+
+use tenure_core::store::{Store, StoreError, StoreErrorKind};
+
+use crate::config::StoreConfig;
+use crate::memory::{MemoryStore, SystemClock};
+#[cfg(feature = "postgres")]
+use crate::postgres::{self, PostgresStore};
+#[cfg(feature = "sqlite")]
+use crate::sqlite::{self, SqliteStore};
+
+/// From which version of the tables to which a migration went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Migrated {
+    /// The version that was found; 0: no tables.
+    pub from: u32,
+    /// The version that is there now.
+    pub to: u32,
+}
+
+/// A store of any kind.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Opened {
+    /// In memory: gone with the program.
+    Memory(MemoryStore),
+    /// In an SQLite file.
+    #[cfg(feature = "sqlite")]
+    Sqlite(SqliteStore),
+    /// On PostgreSQL.
+    #[cfg(feature = "postgres")]
+    Postgres(PostgresStore),
+}
+
+impl Opened {
+    /// The store, whatever its kind.
+    pub fn store(&self) -> &dyn Store {
+        match self {
+            Self::Memory(store) => store,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(store) => store,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(store) => store,
+        }
+    }
+}
+
+/// What an address names.
+enum Address<'a> {
+    Memory,
+    Sqlite(&'a str),
+    Postgres,
+}
+
+impl<'a> Address<'a> {
+    fn parse(verb: &'static str, url: &'a str) -> Result<Self, StoreError> {
+        if url == "memory:" {
+            return Ok(Self::Memory);
+        }
+        if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            return Ok(Self::Postgres);
+        }
+        let path = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:"));
+        match path {
+            Some(path) if !path.is_empty() => Ok(Self::Sqlite(path)),
+            // The address itself is not repeated: it may hold a password.
+            _ => Err(StoreError::new(verb, StoreErrorKind::Invalid, "the address names no database")
+                .hint("expected sqlite://FILE, postgres://USER@HOST/DATABASE or memory:")),
+        }
+    }
+}
+
+/// Opens the store that an address names. An SQLite file is created and migrated by itself; a
+/// PostgreSQL database must have been migrated.
+///
+/// # Errors
+/// The address is not valid, the database cannot be reached, is of another version, or this program
+/// was built without it.
+pub async fn open(url: &str, config: &StoreConfig) -> Result<Opened, StoreError> {
+    match Address::parse("open", url)? {
+        Address::Memory => Ok(Opened::Memory(MemoryStore::new(Arc::new(SystemClock)))),
+        #[cfg(feature = "sqlite")]
+        Address::Sqlite(path) => Ok(Opened::Sqlite(SqliteStore::open(path.as_ref(), config).await?)),
+        #[cfg(feature = "postgres")]
+        Address::Postgres => Ok(Opened::Postgres(PostgresStore::open(url, config).await?)),
+        #[cfg(not(all(feature = "sqlite", feature = "postgres")))]
+        _ => Err(not_built("open")),
+    }
+}
+
+/// Creates the tables, or brings them to the version of this program.
+///
+/// # Errors
+/// As [`open`].
+pub async fn migrate(url: &str, config: &StoreConfig) -> Result<Migrated, StoreError> {
+    match Address::parse("migrate", url)? {
+        Address::Memory => Ok(Migrated { from: 0, to: 0 }),
+        #[cfg(feature = "sqlite")]
+        Address::Sqlite(path) => SqliteStore::migrate(path.as_ref(), config).await,
+        #[cfg(feature = "postgres")]
+        Address::Postgres => PostgresStore::migrate(url, config).await,
+        #[cfg(not(all(feature = "sqlite", feature = "postgres")))]
+        _ => Err(not_built("migrate")),
+    }
+}
+
+/// The SQL that [`migrate`] would run on an empty database of this kind, for an administrator to
+/// apply.
+///
+/// # Errors
+/// The address is not valid, or this program was built without that database.
+pub fn migration_sql(url: &str) -> Result<String, StoreError> {
+    match Address::parse("migrate", url)? {
+        Address::Memory => Ok(String::new()),
+        #[cfg(feature = "sqlite")]
+        Address::Sqlite(_) => Ok(sqlite::migration_sql()),
+        #[cfg(feature = "postgres")]
+        Address::Postgres => Ok(postgres::migration_sql()),
+        #[cfg(not(all(feature = "sqlite", feature = "postgres")))]
+        _ => Err(not_built("migrate")),
+    }
+}
+
+#[cfg(not(all(feature = "sqlite", feature = "postgres")))]
+fn not_built(verb: &'static str) -> StoreError {
+    StoreError::new(verb, StoreErrorKind::Invalid, "this program was built without that database")
+        .hint("turn on the feature `sqlite` or `postgres` of the crate `tenure`")
+}

@@ -1,0 +1,161 @@
+//! Enqueue: one or many events in one statement, in the caller's transaction or in one of its own.
+
+use std::collections::{BTreeSet, HashMap};
+
+use sqlx::PgConnection;
+use sqlx::postgres::PgRow;
+use tenure_core::store::{Answer, Enqueued, Intake, StoreError};
+use tenure_core::{Encoding, Event, Invalid, ItemId};
+use uuid::Uuid;
+
+use super::PostgresStore;
+use super::error::store_error;
+use super::queue::micros;
+use super::row::{Moment, get};
+use crate::lane::{Lane, lane};
+
+impl Intake for PostgresStore {
+    fn enqueue<'a>(&'a self, events: &'a [Event]) -> Answer<'a, Vec<Enqueued>> {
+        Box::pin(async move {
+            let batch = self.batch(events).await?;
+            let mut conn =
+                self.pool().acquire().await.map_err(|error| store_error("enqueue", error))?;
+            self.write(&mut conn, batch).await
+        })
+    }
+}
+
+impl PostgresStore {
+    /// Writes the events in the caller's transaction: they exist if and only if it commits.
+    ///
+    /// # Errors
+    /// An event names an unknown queue; the database refuses. After a database error the caller's
+    /// transaction can only be rolled back, as after any failed statement.
+    ///
+    /// ```no_run
+    /// # async fn example(store: tenure_store::postgres::PostgresStore, pool: sqlx::PgPool)
+    /// # -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut tx = pool.begin().await?;
+    /// sqlx::query("insert into orders (id) values (7)").execute(&mut *tx).await?;
+    /// let event = tenure_core::Event::new("order.paid", &7)?;
+    /// store.enqueue_on(&mut tx, &[event]).await?;
+    /// tx.commit().await?; // the event exists iff the order does
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn enqueue_on(
+        &self,
+        conn: &mut PgConnection,
+        events: &[Event],
+    ) -> Result<Vec<Enqueued>, StoreError> {
+        let batch = self.batch(events).await?;
+        self.write(conn, batch).await
+    }
+
+    /// Everything that the statement takes, or what is wrong with the first bad event.
+    async fn batch(&self, events: &[Event]) -> Result<Batch, StoreError> {
+        let mut batch = Batch::default();
+        let mut keys = BTreeSet::new();
+        for event in events {
+            if event.ordering_key().is_some() {
+                let expected = "none: ordering by key is not available yet";
+                let problem = Invalid::new("ordering key", "set", expected);
+                return Err(StoreError::invalid("enqueue", problem));
+            }
+            let number = self.queue_number("enqueue", event.queue_name()).await?;
+            let key = event.dedupe_key().map(str::to_owned);
+            if key.as_ref().is_some_and(|key| !keys.insert(key.clone())) {
+                batch.asked.push(Asked::Repeat(key.unwrap_or_default()));
+                continue;
+            }
+            batch.push(event, lane(number, event.urgency()), key);
+        }
+        Ok(batch)
+    }
+
+    async fn write(
+        &self,
+        conn: &mut PgConnection,
+        batch: Batch,
+    ) -> Result<Vec<Enqueued>, StoreError> {
+        let is_unique = batch.keys.iter().any(Option::is_some);
+        let statement =
+            if is_unique { &self.statements().enqueue_unique } else { &self.statements().enqueue };
+        let query = statement
+            .query()
+            .bind(None::<Moment>)
+            .bind(&batch.event_ids)
+            .bind(&batch.topics)
+            .bind(&batch.lanes)
+            .bind(&batch.payloads)
+            .bind(&batch.headers)
+            .bind(&batch.encodings)
+            .bind(&batch.delays);
+        let query = if is_unique { query.bind(&batch.keys) } else { query };
+        let rows = query.fetch_all(conn).await.map_err(|error| store_error("enqueue", error))?;
+        batch.answers(&rows, is_unique).map_err(|error| store_error("enqueue", error))
+    }
+}
+
+/// An event of a call, or a repeat of one before it.
+#[derive(Debug)]
+enum Asked {
+    Event { event_id: Uuid, key: Option<String> },
+    Repeat(String),
+}
+
+/// The columns that the statement takes, one entry per event.
+#[derive(Debug, Default)]
+struct Batch {
+    asked: Vec<Asked>,
+    event_ids: Vec<Uuid>,
+    topics: Vec<String>,
+    lanes: Vec<Lane>,
+    payloads: Vec<String>,
+    headers: Vec<Option<String>>,
+    encodings: Vec<Option<&'static str>>,
+    delays: Vec<i64>,
+    keys: Vec<Option<String>>,
+}
+
+impl Batch {
+    fn push(&mut self, event: &Event, lane: Lane, key: Option<String>) {
+        let event_id = event.event_id().unwrap_or_else(Uuid::now_v7);
+        let headers = (!event.headers().is_empty())
+            .then(|| serde_json::to_string(event.headers()).unwrap_or_default());
+        self.asked.push(Asked::Event { event_id, key: key.clone() });
+        self.event_ids.push(event_id);
+        self.topics.push(event.topic().to_owned());
+        self.lanes.push(lane);
+        self.payloads.push(event.payload().to_owned());
+        self.headers.push(headers);
+        self.encodings.push(event.encoding().map(Encoding::as_str));
+        self.delays.push(micros(event.held_back()));
+        self.keys.push(key);
+    }
+
+    /// The statement's rows as answers, in the order asked.
+    fn answers(&self, rows: &[PgRow], is_unique: bool) -> Result<Vec<Enqueued>, sqlx::Error> {
+        let mut ids: HashMap<Uuid, i64> = HashMap::with_capacity(rows.len());
+        let mut winners: HashMap<String, i64> = HashMap::new();
+        for row in rows {
+            match get::<Option<Uuid>>(row, 0)? {
+                Some(event_id) => drop(ids.insert(event_id, get(row, 1)?)),
+                None if is_unique => drop(winners.insert(get(row, 3)?, get(row, 1)?)),
+                None => {}
+            }
+        }
+        let winner = |key: &String| winners.get(key).copied().unwrap_or_default();
+        let answer = |asked: &Asked| match asked {
+            Asked::Repeat(key) => Enqueued::Existed { id: ItemId::new(winner(key)) },
+            Asked::Event { event_id, key } => {
+                let own = ids.get(event_id).copied().unwrap_or_default();
+                match key.as_ref().map(winner) {
+                    Some(id) if id != own => Enqueued::Existed { id: ItemId::new(id) },
+                    _ => Enqueued::Fresh { id: ItemId::new(own), event_id: *event_id },
+                }
+            }
+        };
+        Ok(self.asked.iter().map(answer).collect())
+    }
+}

@@ -1,0 +1,119 @@
+//! Migrations: forward only, in order, each in one transaction, noted in `tenure_migrations`.
+
+use sqlx::{Connection, PgConnection};
+use tenure_core::Identifier;
+use tenure_core::store::{StoreError, StoreErrorKind};
+
+use super::error::store_error;
+use super::statements::Statement;
+use crate::open::Migrated;
+
+/// Every migration, oldest first. Never edited once released.
+const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/postgres/0001_queue.sql")];
+
+/// The version that this program knows.
+pub(crate) const VERSION: i32 = 1;
+
+/// Two programs that migrate at once take turns; the number is only ours.
+const TURN: &str = "select pg_advisory_xact_lock(7407170001)";
+
+const JOURNAL: &str = "create table if not exists tenure_migrations (
+    version    int         primary key,
+    applied_at timestamptz not null default now()
+);";
+
+/// Brings the database to the version that this program knows.
+pub(crate) async fn migrate(
+    conn: &mut PgConnection,
+    schema: Option<&Identifier>,
+) -> Result<Migrated, StoreError> {
+    run(conn, schema).await.map_err(|error| store_error("migrate", error))?.ok_or_else(too_new)
+}
+
+async fn run(
+    conn: &mut PgConnection,
+    schema: Option<&Identifier>,
+) -> Result<Option<Migrated>, sqlx::Error> {
+    let mut tx = conn.begin().await?;
+    sqlx::raw_sql(TURN).execute(&mut *tx).await?;
+    if let Some(schema) = schema {
+        enter(&mut tx, schema).await?;
+    }
+    sqlx::raw_sql(JOURNAL).execute(&mut *tx).await?;
+    let from = version(&mut tx, None).await?;
+    if from > VERSION {
+        return Ok(None);
+    }
+    let done = usize::try_from(from).unwrap_or(0);
+    for (step, text) in MIGRATIONS.iter().enumerate().skip(done) {
+        sqlx::raw_sql(*text).execute(&mut *tx).await?;
+        let number = i32::try_from(step + 1).unwrap_or(i32::MAX);
+        let note = sqlx::query("insert into tenure_migrations (version) values ($1)");
+        note.bind(number).execute(&mut *tx).await?;
+    }
+    tx.commit().await?;
+    Ok(Some(Migrated { from: unsigned(from), to: unsigned(VERSION) }))
+}
+
+/// Makes the schema and writes into it for the rest of the transaction.
+async fn enter(conn: &mut PgConnection, schema: &Identifier) -> Result<(), sqlx::Error> {
+    let name = schema.quoted();
+    let text = format!("create schema if not exists {name}; set local search_path to {name};");
+    Statement::new(&text, None).raw(conn).await
+}
+
+/// The version of the database: the highest that was applied; 0: none.
+pub(crate) async fn version(
+    conn: &mut PgConnection,
+    schema: Option<&Identifier>,
+) -> Result<i32, sqlx::Error> {
+    let text = "select coalesce(max(version), 0) from tenure_migrations";
+    let row = Statement::new(text, schema).query().fetch_one(conn).await?;
+    super::row::get(&row, 0)
+}
+
+/// Refuses a database that is older or newer than this program.
+pub(crate) async fn check(
+    conn: &mut PgConnection,
+    schema: Option<&Identifier>,
+) -> Result<(), StoreError> {
+    let found = version(conn, schema).await.map_err(|error| store_error("open", error))?;
+    match found.cmp(&VERSION) {
+        std::cmp::Ordering::Equal => Ok(()),
+        std::cmp::Ordering::Greater => Err(too_new()),
+        std::cmp::Ordering::Less => {
+            let message = format!("the tables are of version {found}, this program needs {VERSION}");
+            Err(StoreError::new("open", StoreErrorKind::Invalid, message).hint("run `tenure migrate`"))
+        }
+    }
+}
+
+fn too_new() -> StoreError {
+    let message = format!("the tables are of a newer version than {VERSION}, which this program knows");
+    StoreError::new("open", StoreErrorKind::Invalid, message).hint("use a newer `tenure`")
+}
+
+fn unsigned(version: i32) -> u32 {
+    u32::try_from(version).unwrap_or(0)
+}
+
+/// Everything, for a database administrator to apply by hand.
+pub fn migration_sql() -> String {
+    let mut text = format!(
+        "-- Tenure's tables, version {VERSION}. Apply in one transaction.\n\
+         -- Best as a role of Tenure's own, whose statements are then planned once and by index:\n\
+         --   create role tenure login;\n\
+         --   alter role tenure set plan_cache_mode = force_generic_plan;\n\
+         --   alter role tenure set enable_seqscan = off;\n\
+         --   alter role tenure set jit = off;\n\
+         begin;\n\n{JOURNAL}\n"
+    );
+    for (step, migration) in MIGRATIONS.iter().enumerate() {
+        let version = step + 1;
+        text.push_str(&format!(
+            "\n{migration}\ninsert into tenure_migrations (version) values ({version});\n"
+        ));
+    }
+    text.push_str("\ncommit;\n");
+    text
+}

@@ -1,0 +1,103 @@
+//! Rows of PostgreSQL as the words of the core, and moments as its `timestamptz`.
+
+use std::collections::BTreeMap;
+
+use sqlx::encode::IsNull;
+use sqlx::error::BoxDynError;
+use sqlx::postgres::types::Oid;
+use sqlx::postgres::{
+    PgArgumentBuffer, PgHasArrayType, PgRow, PgTypeInfo, PgValueFormat, PgValueRef,
+};
+use sqlx::{Decode, Encode, Postgres, Row, Type};
+use tenure_core::Timestamp;
+
+/// Microseconds from the Unix epoch to the one of PostgreSQL, 2000-01-01.
+const EPOCH_MICROS: i64 = 946_684_800_000_000;
+
+/// A moment on its way to or from the database. (The driver's own types bring a calendar with them.)
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment(pub(crate) Timestamp);
+
+impl Moment {
+    /// The start of time: before anything that is stored.
+    pub(crate) const START: Self = Self(Timestamp::from_micros(0));
+}
+
+/// An optional moment as a parameter.
+pub(crate) fn moment(now: Option<Timestamp>) -> Option<Moment> {
+    now.map(Moment)
+}
+
+impl Type<Postgres> for Moment {
+    fn type_info() -> PgTypeInfo {
+        PgTypeInfo::with_oid(Oid(1184))
+    }
+}
+
+impl PgHasArrayType for Moment {
+    fn array_type_info() -> PgTypeInfo {
+        PgTypeInfo::with_oid(Oid(1185))
+    }
+}
+
+impl Encode<'_, Postgres> for Moment {
+    fn encode_by_ref(&self, buffer: &mut PgArgumentBuffer) -> Result<IsNull, BoxDynError> {
+        let micros = self.0.as_micros().saturating_sub(EPOCH_MICROS);
+        Encode::<Postgres>::encode(micros, buffer)
+    }
+}
+
+impl Decode<'_, Postgres> for Moment {
+    fn decode(value: PgValueRef<'_>) -> Result<Self, BoxDynError> {
+        match value.format() {
+            PgValueFormat::Binary => {
+                let bytes: [u8; 8] = value.as_bytes()?.try_into()?;
+                let micros = i64::from_be_bytes(bytes).saturating_add(EPOCH_MICROS);
+                Ok(Self(Timestamp::from_micros(micros)))
+            }
+            PgValueFormat::Text => Err("a moment came as text; all our statements are prepared".into()),
+        }
+    }
+}
+
+/// A column by its place, without the driver's look at its type: our statements name their types.
+pub(crate) fn get<'r, T>(row: &'r PgRow, index: usize) -> Result<T, sqlx::Error>
+where
+    T: Decode<'r, Postgres> + Type<Postgres>,
+{
+    row.try_get_unchecked(index)
+}
+
+/// A moment that may be missing.
+pub(crate) fn get_moment(row: &PgRow, index: usize) -> Result<Option<Timestamp>, sqlx::Error> {
+    Ok(get::<Option<Moment>>(row, index)?.map(|moment| moment.0))
+}
+
+/// A moment that must be there.
+pub(crate) fn get_timestamp(row: &PgRow, index: usize) -> Result<Timestamp, sqlx::Error> {
+    Ok(get::<Moment>(row, index)?.0)
+}
+
+/// A counter; what is null was never counted.
+pub(crate) fn get_count(row: &PgRow, index: usize) -> Result<u32, sqlx::Error> {
+    Ok(get::<Option<i32>>(row, index)?.map_or(0, |count| u32::try_from(count).unwrap_or(0)))
+}
+
+/// A number that counts rows.
+pub(crate) fn get_total(row: &PgRow, index: usize) -> Result<u64, sqlx::Error> {
+    Ok(u64::try_from(get::<i64>(row, index)?).unwrap_or(0))
+}
+
+/// Headers as they are stored: an object of strings. A value that is none (a stranger's insert) is
+/// given as its JSON text.
+pub(crate) fn headers(stored: Option<&str>) -> BTreeMap<String, String> {
+    let Some(Ok(object)) = stored.map(serde_json::from_str::<BTreeMap<String, serde_json::Value>>)
+    else {
+        return BTreeMap::new();
+    };
+    let text = |value| match value {
+        serde_json::Value::String(text) => text,
+        other => other.to_string(),
+    };
+    object.into_iter().map(|(name, value)| (name, text(value))).collect()
+}

@@ -1,0 +1,128 @@
+//! Every statement of this store: a file each, read at compile time. The schema's name is all that is
+//! ever filled in, once, when the store is opened.
+
+use std::sync::Arc;
+
+use sqlx::postgres::PgArguments;
+use sqlx::query::Query;
+use sqlx::{AssertSqlSafe, PgConnection, Postgres};
+use tenure_core::Identifier;
+
+/// A statement that may be sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Statement(Arc<str>);
+
+impl Statement {
+    /// The text of one of our files, or of one that `render` has filled with checked names.
+    pub(crate) fn new(text: &str, schema: Option<&Identifier>) -> Self {
+        Self(qualified(text, schema).into())
+    }
+
+    /// The text, for explaining it.
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// A query to bind parameters to. The only place that tells the driver a text is safe: it holds
+    /// our own files and checked, quoted names.
+    pub(crate) fn query<'q>(&self) -> Query<'q, Postgres, PgArguments> {
+        sqlx::query(AssertSqlSafe(Arc::clone(&self.0)))
+    }
+
+    /// Runs a script of several statements without parameters.
+    pub(crate) async fn raw(&self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
+        sqlx::raw_sql(AssertSqlSafe(Arc::clone(&self.0))).execute(conn).await.map(drop)
+    }
+}
+
+/// Writes the schema in front of every name of ours. A text without a schema stays as it is.
+fn qualified(text: &str, schema: Option<&Identifier>) -> String {
+    const OURS: &str = "tenure_";
+    let Some(schema) = schema else {
+        return text.to_owned();
+    };
+    let mut out = String::with_capacity(text.len() * 2);
+    let mut rest = text;
+    while let Some(at) = rest.find(OURS) {
+        let (before, name) = rest.split_at(at);
+        let is_whole = !before.ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.');
+        out.push_str(before);
+        if is_whole {
+            out.push_str(&schema.quoted());
+            out.push('.');
+        }
+        out.push_str(OURS);
+        rest = name.strip_prefix(OURS).unwrap_or_default();
+    }
+    out.push_str(rest);
+    out
+}
+
+macro_rules! queue_statements {
+    ($($name:ident),* $(,)?) => {
+        /// The statements of the queue layout, by the names of their files.
+        #[derive(Clone, Debug)]
+        pub(crate) struct QueueStatements {
+            $(pub(crate) $name: Statement,)*
+        }
+
+        impl QueueStatements {
+            pub(crate) fn new(schema: Option<&Identifier>) -> Self {
+                Self {
+                    $($name: Statement::new(
+                        include_str!(concat!("../../sql/postgres/queue/", stringify!($name), ".sql")),
+                        schema,
+                    ),)*
+                }
+            }
+
+            /// All of them with their names, for the tests that prepare and explain each.
+            #[cfg(feature = "testing")]
+            pub(crate) fn all(&self) -> Vec<(&'static str, &Statement)> {
+                vec![$((stringify!($name), &self.$name),)*]
+            }
+        }
+    };
+}
+
+queue_statements!(
+    enqueue,
+    enqueue_unique,
+    claim,
+    renew,
+    settle,
+    settle_and_claim,
+    settle_done_and_claim,
+    reap,
+    look,
+    replay,
+    bury,
+    find,
+    timeline,
+    page_all,
+    page_pending,
+    page_claimed,
+    page_done,
+    page_dead,
+    count,
+    queues,
+    add_queue,
+    pause_queue,
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schema_is_written_before_our_names_and_nothing_else() {
+        let schema = Identifier::new("work").unwrap();
+        let text = "select nextval('tenure_fence') from tenure_ready, my_tenure_x where a.tenure_b";
+        assert_eq!(
+            qualified(text, Some(&schema)),
+            "select nextval('\"work\".tenure_fence') from \"work\".tenure_ready, my_tenure_x \
+             where a.tenure_b"
+        );
+        assert_eq!(qualified(text, None), text);
+    }
+}

@@ -1,0 +1,85 @@
+//! Connections: how the file is opened, for the one writer and for readers.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+use tenure_core::store::{StoreError, StoreErrorKind};
+
+use super::error::failed;
+use crate::config::{StoreConfig, Synchronous};
+
+/// How long a write waits while another process writes to the file.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Prepared statements that a connection keeps: all of the queue layout's and a few tables'.
+const STATEMENTS_KEPT: usize = 128;
+const VERB: &str = "open";
+
+/// The connection that writes; creates the file if there is none.
+pub(super) fn writer(path: &Path, config: &StoreConfig) -> Result<Connection, StoreError> {
+    check_place(path)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+        | OpenFlags::SQLITE_OPEN_CREATE
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(failed(VERB))?;
+    connection
+        .busy_timeout(BUSY_TIMEOUT)
+        .map_err(failed(VERB))?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    set_journal(&connection)?;
+    let synchronous = match config.synchronous {
+        Synchronous::Full => "pragma synchronous = full",
+        Synchronous::Normal => "pragma synchronous = normal",
+    };
+    connection
+        // What a statement may have to undo stays in memory instead of a temporary file.
+        .execute_batch("pragma temp_store = memory")
+        .and_then(|()| connection.execute_batch(synchronous))
+        .map_err(failed(VERB))?;
+    Ok(connection)
+}
+
+/// A connection that cannot write. The file is there: the writer was opened first.
+pub(super) fn reader(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(failed(VERB))?;
+    connection
+        .busy_timeout(BUSY_TIMEOUT)
+        .map_err(failed(VERB))?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    Ok(connection)
+}
+
+/// With a write-ahead log readers do not wait for the writer, and a commit is one sync.
+fn set_journal(connection: &Connection) -> Result<(), StoreError> {
+    let mode: String = connection
+        .query_row("pragma journal_mode = wal", [], |row| row.get(0))
+        .map_err(failed(VERB))?;
+    if mode == "wal" {
+        return Ok(());
+    }
+    let message = "the file cannot have a write-ahead log";
+    Err(StoreError::new(VERB, StoreErrorKind::Invalid, message)
+        .hint("keep it on a local disk; for a store without a file use memory"))
+}
+
+/// Says clearly what SQLite would only call unable to open.
+fn check_place(path: &Path) -> Result<(), StoreError> {
+    let invalid = |message: String, hint: &str| {
+        Err(StoreError::new(VERB, StoreErrorKind::Invalid, message).hint(hint))
+    };
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    match folder {
+        Some(folder) if !folder.is_dir() => invalid(
+            format!("there is no folder {}", folder.display()),
+            "make it first, or name another place",
+        ),
+        _ if path.is_dir() => invalid(
+            format!("{} is a folder", path.display()),
+            "name a file in it, such as tenure.db",
+        ),
+        _ => Ok(()),
+    }
+}

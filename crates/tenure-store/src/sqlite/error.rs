@@ -1,0 +1,154 @@
+//! What SQLite's errors mean to us: the only file that matches them.
+
+use rusqlite::ffi::{self, ErrorCode};
+use tenure_core::store::{StoreError, StoreErrorKind};
+
+use StoreErrorKind::{Conflict, Corrupt, Invalid, Unavailable};
+
+/// Turns an error of the driver into ours; for `map_err`.
+pub(crate) fn failed(verb: &'static str) -> impl Fn(rusqlite::Error) -> StoreError {
+    move |error| store_error(verb, error)
+}
+
+/// What `verb` came upon, sorted by what can be done about it.
+pub(crate) fn store_error(verb: &'static str, error: rusqlite::Error) -> StoreError {
+    let (kind, message, hint) = meaning(&error);
+    let told = StoreError::new(verb, kind, message).cause(error);
+    match hint {
+        Some(hint) => told.hint(hint),
+        None => told,
+    }
+}
+
+type Meaning = (StoreErrorKind, String, Option<&'static str>);
+
+fn meaning(error: &rusqlite::Error) -> Meaning {
+    match sqlite_code(error) {
+        Some((code, message)) => meaning_of_code(code, message),
+        // Everything else is a value that is not of the kind that our own schema demands.
+        None => (Corrupt, "what is stored cannot be read".to_owned(), None),
+    }
+}
+
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the rest, known or to come, means that a statement of ours cannot run here"
+)]
+fn meaning_of_code(code: ffi::Error, message: &str) -> Meaning {
+    let (kind, phrase, hint) = match code.code {
+        ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => (
+            Unavailable,
+            "another process keeps the database file locked",
+            Some("which program leaves a write transaction open on this file?"),
+        ),
+        ErrorCode::DiskFull => (
+            Unavailable,
+            "the disk is full",
+            Some("free some space; nothing that was accepted is lost"),
+        ),
+        ErrorCode::ReadOnly => (
+            Unavailable,
+            "the database file is read-only",
+            Some("may this user write the file and its folder?"),
+        ),
+        ErrorCode::CannotOpen | ErrorCode::PermissionDenied => (
+            Unavailable,
+            "the database file cannot be opened",
+            Some("does its folder exist, and may this user write there?"),
+        ),
+        ErrorCode::NotADatabase => (
+            Invalid,
+            "the file is not an SQLite database",
+            Some("name another file, or move this one away"),
+        ),
+        ErrorCode::DatabaseCorrupt => (
+            Corrupt,
+            "the database file is damaged",
+            Some("run `pragma integrity_check`; restore a backup if it complains"),
+        ),
+        ErrorCode::ConstraintViolation => return meaning_of_constraint(code, message),
+        ErrorCode::TooBig => (Invalid, "a value is too long for the database", None),
+        ErrorCode::Unknown if message.contains("no such table") => (
+            Invalid,
+            "the tables of Tenure are missing or older than this program",
+            Some("open the file once as a store, or run `tenure migrate`"),
+        ),
+        ErrorCode::SystemIoFailure
+        | ErrorCode::OutOfMemory
+        | ErrorCode::OperationInterrupted
+        | ErrorCode::OperationAborted
+        | ErrorCode::FileLockingProtocolFailed
+        | ErrorCode::NoLargeFileSupport
+        | ErrorCode::SchemaChanged => return (Unavailable, message.to_owned(), None),
+        _ => return (Corrupt, message.to_owned(), None),
+    };
+    (kind, phrase.to_owned(), hint)
+}
+
+fn meaning_of_constraint(code: ffi::Error, message: &str) -> Meaning {
+    let is_double = matches!(
+        code.extended_code,
+        ffi::SQLITE_CONSTRAINT_UNIQUE
+            | ffi::SQLITE_CONSTRAINT_PRIMARYKEY
+            | ffi::SQLITE_CONSTRAINT_ROWID
+    );
+    let kind = if is_double { Conflict } else { Invalid };
+    (kind, message.to_owned(), None)
+}
+
+/// The code and the message, if it was SQLite that complained. The message names columns, never
+/// values.
+fn sqlite_code(error: &rusqlite::Error) -> Option<(ffi::Error, &str)> {
+    if let rusqlite::Error::SqliteFailure(code, message) = error {
+        return Some((*code, message.as_deref().unwrap_or("the database failed")));
+    }
+    if let rusqlite::Error::SqlInputError { error, msg, .. } = error {
+        return Some((*error, msg));
+    }
+    None
+}
+
+/// Why a whole batch of writes failed; told to each of them.
+pub(crate) struct BatchFailure {
+    kind: StoreErrorKind,
+    message: String,
+    hint: Option<&'static str>,
+}
+
+impl BatchFailure {
+    /// The transaction could not begin.
+    pub(crate) fn of(error: &rusqlite::Error) -> Self {
+        let (kind, message, hint) = meaning(error);
+        Self {
+            kind,
+            message,
+            hint,
+        }
+    }
+
+    /// The commit failed. Always worth another try: nothing of the batch took effect.
+    pub(crate) fn of_commit(error: &rusqlite::Error) -> Self {
+        Self {
+            kind: Unavailable,
+            ..Self::of(error)
+        }
+    }
+
+    /// The database rolled the transaction back in the middle.
+    pub(crate) fn given_up() -> Self {
+        Self {
+            kind: Unavailable,
+            message: "the transaction was rolled back".to_owned(),
+            hint: None,
+        }
+    }
+
+    /// The error for one write of the batch.
+    pub(crate) fn told(&self, verb: &'static str) -> StoreError {
+        let told = StoreError::new(verb, self.kind, self.message.clone());
+        match self.hint {
+            Some(hint) => told.hint(hint),
+            None => told,
+        }
+    }
+}

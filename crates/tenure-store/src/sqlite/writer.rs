@@ -1,0 +1,603 @@
+//! Writer: the one thread that writes to the file, and the readers beside it.
+//!
+//! SQLite has one writer at a time and a commit costs a sync of the disk. So all writes go through a
+//! bounded channel to one thread. It takes everything that waits, up to a bound, and commits it in
+//! one transaction, each operation in a savepoint of its own; it answers when the commit has
+//! returned, never before. An operation that was sent runs even if its caller no longer waits. The
+//! thread ends when the last handle is gone and the channel is empty.
+
+use std::fmt;
+use std::iter::Peekable;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use rusqlite::Connection;
+use tenure_core::store::{StoreError, StoreErrorKind};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+use super::connect;
+use super::error::{BatchFailure, failed};
+use crate::config::StoreConfig;
+
+/// Writes that may wait before callers wait, too.
+const WAITING_MAX: usize = 1024;
+/// Writes that share a commit.
+const BATCH_MAX: usize = 256;
+/// Connections for reading: reads are an operator's, and few.
+const READERS_MAX: usize = 4;
+
+/// A handle on the thread that writes; clones share it.
+#[derive(Clone)]
+pub struct Writer {
+    waiting: mpsc::Sender<Box<dyn Operation>>,
+    readers: Arc<Readers>,
+    commits: Arc<AtomicU64>,
+}
+
+impl Writer {
+    /// Opens the file, creating it if need be, and starts the thread.
+    ///
+    /// # Errors
+    /// The file cannot be opened or made, or is no database.
+    pub async fn open(path: &Path, config: &StoreConfig) -> Result<Self, StoreError> {
+        let (waiting, inbox) = mpsc::channel(WAITING_MAX);
+        let (opened, answer) = oneshot::channel();
+        let commits = Arc::new(AtomicU64::new(0));
+        let (file, config, count) = (path.to_owned(), config.clone(), Arc::clone(&commits));
+        thread::Builder::new()
+            .name("tenure-writer".to_owned())
+            .spawn(move || {
+                let connection = match connect::writer(&file, &config) {
+                    Ok(connection) => connection,
+                    Err(error) => return drop(opened.send(Err(error))),
+                };
+                if opened.send(Ok(())).is_ok() {
+                    Thread {
+                        connection,
+                        inbox,
+                        commits: count,
+                    }
+                    .run();
+                }
+            })
+            .map_err(|cause| stopped("open").cause(cause))?;
+        answer
+            .await
+            .map_err(|cause| stopped("open").cause(cause))??;
+        Ok(Self {
+            waiting,
+            readers: Arc::new(Readers::new(path)),
+            commits,
+        })
+    }
+
+    /// Runs `op` in a transaction that it may share with other writes, and answers when that is
+    /// committed. What `op` did is undone if it answers with an error, and nothing else is.
+    ///
+    /// `op` must not begin, commit or roll back.
+    ///
+    /// # Errors
+    /// That of `op`; `Unavailable` when the commit failed.
+    pub async fn write<T: Send + 'static>(
+        &self,
+        verb: &'static str,
+        op: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (reply, answer) = oneshot::channel();
+        let operation = Box::new(Write {
+            verb,
+            op: Some(op),
+            result: None,
+            reply,
+        });
+        if self.waiting.send(operation).await.is_err() {
+            return Err(stopped(verb));
+        }
+        answer.await.map_err(|cause| stopped(verb).cause(cause))?
+    }
+
+    /// Runs `op` on a connection that cannot write, in one snapshot.
+    ///
+    /// # Errors
+    /// That of `op`.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        verb: &'static str,
+        op: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let readers = Arc::clone(&self.readers);
+        let turn = Arc::clone(&readers.turns)
+            .acquire_owned()
+            .await
+            .map_err(|cause| stopped(verb).cause(cause))?;
+        tokio::task::spawn_blocking(move || {
+            let result = readers.run(verb, op);
+            drop(turn);
+            result
+        })
+        .await
+        .map_err(|cause| stopped(verb).cause(cause))?
+    }
+
+    /// How many transactions were committed so far: fewer than writes when many write at once.
+    pub fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for Writer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Writer")
+            .field("path", &self.readers.path)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A write on its way: run within a batch, answered after the commit.
+trait Operation: Send {
+    /// Runs it; whether what it did is to be kept.
+    fn run(&mut self, connection: &Connection) -> bool;
+    /// Tells the caller its own result, or why the batch failed.
+    fn answer(self: Box<Self>, failure: Option<&BatchFailure>);
+}
+
+struct Write<T, F> {
+    verb: &'static str,
+    op: Option<F>,
+    result: Option<Result<T, StoreError>>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T: Send, F> Operation for Write<T, F>
+where
+    F: FnOnce(&Connection) -> Result<T, StoreError> + Send,
+{
+    fn run(&mut self, connection: &Connection) -> bool {
+        let Some(op) = self.op.take() else {
+            return false;
+        };
+        let result = caught(self.verb, || op(connection));
+        let is_ok = result.is_ok();
+        self.result = Some(result);
+        is_ok
+    }
+
+    fn answer(self: Box<Self>, failure: Option<&BatchFailure>) {
+        let result = match (self.result, failure) {
+            // What an operation complained of itself says more than that its batch failed.
+            (Some(Err(error)), _) => Err(error),
+            (_, Some(failure)) => Err(failure.told(self.verb)),
+            (Some(result), None) => result,
+            (None, None) => Err(stopped(self.verb)),
+        };
+        // A caller that no longer waits is no error: the write stands.
+        drop(self.reply.send(result));
+    }
+}
+
+/// The thread's own things.
+struct Thread {
+    connection: Connection,
+    inbox: mpsc::Receiver<Box<dyn Operation>>,
+    commits: Arc<AtomicU64>,
+}
+
+type Batch = Peekable<std::vec::IntoIter<Box<dyn Operation>>>;
+
+impl Thread {
+    fn run(mut self) {
+        let mut batch = Vec::with_capacity(BATCH_MAX);
+        while self.inbox.blocking_recv_many(&mut batch, BATCH_MAX) > 0 {
+            let mut left: Batch = std::mem::take(&mut batch).into_iter().peekable();
+            // More than one round only if the database gave a transaction up in the middle (a full
+            // disk can do that): then what ran has failed, and the rest gets another one.
+            while left.peek().is_some() {
+                self.commit_together(&mut left);
+            }
+        }
+    }
+
+    fn commit_together(&self, left: &mut Batch) {
+        let (ran, failure) = match self.connection.execute_batch("begin immediate") {
+            Ok(()) => {
+                let ran = self.run_all(left);
+                (ran, self.commit().err())
+            }
+            Err(error) => (left.collect(), Some(BatchFailure::of(&error))),
+        };
+        for op in ran {
+            op.answer(failure.as_ref());
+        }
+    }
+
+    fn commit(&self) -> Result<(), BatchFailure> {
+        if self.connection.is_autocommit() {
+            return Err(BatchFailure::given_up());
+        }
+        self.connection.execute_batch("commit").map_err(|error| {
+            self.rollback();
+            BatchFailure::of_commit(&error)
+        })?;
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Runs what is left, or less if the transaction is gone after one of them.
+    fn run_all(&self, left: &mut Batch) -> Vec<Box<dyn Operation>> {
+        let mut ran = Vec::new();
+        while let Some(mut op) = left.next() {
+            if ran.is_empty() && left.peek().is_none() {
+                // A write that is alone needs no savepoint: the transaction is one.
+                if !op.run(&self.connection) {
+                    self.rollback();
+                }
+            } else {
+                self.run_in_savepoint(op.as_mut());
+            }
+            ran.push(op);
+            if self.connection.is_autocommit() {
+                break;
+            }
+        }
+        ran
+    }
+
+    fn run_in_savepoint(&self, op: &mut dyn Operation) {
+        let run = |statements| self.connection.execute_batch(statements);
+        let ended = run("savepoint operation").and_then(|()| {
+            if op.run(&self.connection) {
+                run("release operation")
+            } else {
+                run("rollback to operation; release operation")
+            }
+        });
+        if ended.is_err() {
+            self.rollback();
+        }
+    }
+
+    /// Gives the transaction up. That the database had done so itself is no news.
+    fn rollback(&self) {
+        drop(self.connection.execute_batch("rollback"));
+    }
+}
+
+/// The connections for reading, opened when they are first needed.
+struct Readers {
+    path: PathBuf,
+    turns: Arc<Semaphore>,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Readers {
+    fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            turns: Arc::new(Semaphore::new(READERS_MAX)),
+            idle: Mutex::new(Vec::new()),
+        }
+    }
+
+    fn run<T>(
+        &self,
+        verb: &'static str,
+        op: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let idle = self.idle().pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => connect::reader(&self.path)?,
+        };
+        connection.execute_batch("begin").map_err(failed(verb))?;
+        let result = caught(verb, || op(&connection));
+        if connection.execute_batch("rollback").is_ok() {
+            self.idle().push(connection);
+        }
+        result
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs `op`; a panic in it becomes an error, so that one bad operation does not end the thread
+/// that serves all others.
+fn caught<T>(
+    verb: &'static str,
+    op: impl FnOnce() -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    catch_unwind(AssertUnwindSafe(op)).unwrap_or_else(|panic| {
+        let said = panic
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned())
+            .or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_default();
+        let message = format!("the operation panicked: {said}");
+        Err(StoreError::new(verb, StoreErrorKind::Corrupt, message))
+    })
+}
+
+fn stopped(verb: &'static str) -> StoreError {
+    StoreError::new(verb, StoreErrorKind::Unavailable, "the writer has stopped")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc as blocking;
+
+    use rusqlite::params;
+
+    use super::*;
+
+    struct Bench {
+        writer: Writer,
+        folder: tempfile::TempDir,
+    }
+
+    async fn bench() -> Bench {
+        let folder = tempfile::tempdir().unwrap();
+        let writer = Writer::open(&folder.path().join("t.db"), &StoreConfig::default())
+            .await
+            .unwrap();
+        writer
+            .write("make", |connection| {
+                connection
+                    .execute_batch("create table line (n integer primary key)")
+                    .map_err(failed("make"))
+            })
+            .await
+            .unwrap();
+        Bench { writer, folder }
+    }
+
+    fn insert(connection: &Connection, n: u32) -> Result<(), StoreError> {
+        connection
+            .execute("insert into line values (?1)", params![n])
+            .map_err(failed("insert"))?;
+        Ok(())
+    }
+
+    async fn lines(writer: &Writer) -> Vec<u32> {
+        let all = |connection: &Connection| -> rusqlite::Result<Vec<u32>> {
+            let mut rows = connection.prepare("select n from line order by n")?;
+            rows.query_map([], |row| row.get(0))?.collect()
+        };
+        writer
+            .read("lines", move |connection| {
+                all(connection).map_err(failed("lines"))
+            })
+            .await
+            .unwrap()
+    }
+
+    /// Keeps the thread busy until the returned sender is dropped; so that what is written
+    /// meanwhile waits together.
+    async fn hold_up(writer: &Writer) -> blocking::Sender<()> {
+        let (release, held) = blocking::channel::<()>();
+        let (started, has_started) = oneshot::channel();
+        let writer = writer.clone();
+        tokio::spawn(async move {
+            writer
+                .write("hold up", move |_| {
+                    started.send(()).unwrap();
+                    assert!(held.recv().is_err());
+                    Ok(())
+                })
+                .await
+        });
+        has_started.await.unwrap();
+        release
+    }
+
+    /// Sends the write and does not wait for its answer.
+    async fn send<T: Send + 'static>(
+        writer: &Writer,
+        op: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> oneshot::Receiver<Result<T, StoreError>> {
+        let (reply, answer) = oneshot::channel();
+        let write = Write {
+            verb: "send",
+            op: Some(op),
+            result: None,
+            reply,
+        };
+        assert!(writer.waiting.send(Box::new(write)).await.is_ok());
+        answer
+    }
+
+    #[tokio::test]
+    async fn writes_that_wait_together_are_committed_together() {
+        let Bench {
+            writer,
+            folder: _folder,
+        } = bench().await;
+        let release = hold_up(&writer).await;
+        let before = writer.commits();
+        let mut answers = Vec::new();
+        for n in 0..200 {
+            answers.push(send(&writer, move |connection| insert(connection, n)).await);
+        }
+        drop(release);
+        for answer in answers {
+            answer.await.unwrap().unwrap();
+        }
+        assert_eq!(lines(&writer).await.len(), 200);
+        // One for the write that held the thread up, one for the two hundred.
+        assert_eq!(writer.commits() - before, 2);
+    }
+
+    #[tokio::test]
+    async fn a_write_that_fails_does_not_hurt_those_beside_it() {
+        let Bench {
+            writer,
+            folder: _folder,
+        } = bench().await;
+        let release = hold_up(&writer).await;
+        let good = send(&writer, |connection| insert(connection, 1)).await;
+        let bad = send(&writer, |connection| {
+            insert(connection, 2)?;
+            insert(connection, 1)
+        })
+        .await;
+        let panics = send(&writer, |connection| -> Result<(), StoreError> {
+            insert(connection, 3)?;
+            panic!("a planted fault")
+        })
+        .await;
+        let last = send(&writer, |connection| insert(connection, 4)).await;
+        drop(release);
+        good.await.unwrap().unwrap();
+        let error = bad.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Conflict);
+        let error = panics.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Corrupt);
+        assert!(error.to_string().contains("a planted fault"));
+        last.await.unwrap().unwrap();
+        assert_eq!(lines(&writer).await, [1, 4]);
+    }
+
+    #[tokio::test]
+    async fn a_lone_write_that_fails_leaves_nothing_behind() {
+        let Bench {
+            writer,
+            folder: _folder,
+        } = bench().await;
+        let failed_write = writer.write("fail", |connection| -> Result<(), StoreError> {
+            insert(connection, 1)?;
+            Err(stopped("fail"))
+        });
+        assert!(failed_write.await.is_err());
+        writer
+            .write("insert", |connection| insert(connection, 2))
+            .await
+            .unwrap();
+        assert_eq!(lines(&writer).await, [2]);
+    }
+
+    #[tokio::test]
+    async fn a_write_whose_caller_went_away_takes_effect() {
+        let Bench {
+            writer,
+            folder: _folder,
+        } = bench().await;
+        let release = hold_up(&writer).await;
+        drop(send(&writer, |connection| insert(connection, 7)).await);
+        drop(release);
+        writer
+            .write("insert", |connection| insert(connection, 8))
+            .await
+            .unwrap();
+        assert_eq!(lines(&writer).await, [7, 8]);
+    }
+
+    /// A commit fails here through a reference that is checked at the end of the transaction.
+    #[tokio::test]
+    async fn a_commit_that_fails_fails_all_of_its_writes() {
+        let Bench {
+            writer,
+            folder: _folder,
+        } = bench().await;
+        writer
+            .write("make", |connection| {
+                let sql =
+                    "create table leaf (n integer references line deferrable initially deferred)";
+                connection.execute_batch(sql).map_err(failed("make"))
+            })
+            .await
+            .unwrap();
+        let release = hold_up(&writer).await;
+        let innocent = send(&writer, |connection| insert(connection, 1)).await;
+        let guilty = send(&writer, |connection| {
+            connection
+                .execute("insert into leaf values (99)", [])
+                .map_err(failed("insert"))
+        })
+        .await;
+        drop(release);
+        assert_eq!(
+            innocent.await.unwrap().unwrap_err().kind(),
+            StoreErrorKind::Unavailable
+        );
+        assert_eq!(
+            guilty.await.unwrap().unwrap_err().kind(),
+            StoreErrorKind::Unavailable
+        );
+        assert!(lines(&writer).await.is_empty());
+        writer
+            .write("insert", |connection| insert(connection, 2))
+            .await
+            .unwrap();
+        assert_eq!(lines(&writer).await, [2]);
+    }
+
+    /// A disk that is full is a file that may not grow: SQLite gives up the whole transaction.
+    #[tokio::test]
+    async fn a_full_disk_fails_the_batch_and_the_thread_lives_on() {
+        let Bench {
+            writer,
+            folder: _folder,
+        } = bench().await;
+        let fill = "create table heap (x blob); pragma max_page_count = 10";
+        writer
+            .write("make", move |connection| {
+                connection.execute_batch(fill).map_err(failed("make"))
+            })
+            .await
+            .unwrap();
+        let release = hold_up(&writer).await;
+        let first = send(&writer, |connection| insert(connection, 1)).await;
+        let large = send(&writer, |connection| {
+            connection
+                .execute("insert into heap values (zeroblob(1000000))", [])
+                .map_err(failed("insert"))
+        })
+        .await;
+        let last = send(&writer, |connection| insert(connection, 3)).await;
+        drop(release);
+        let error = large.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+        assert!(error.to_string().contains("full"), "{error}");
+        let mut expected = Vec::new();
+        if first.await.unwrap().is_ok() {
+            expected.push(1);
+        }
+        last.await.unwrap().unwrap();
+        expected.push(3);
+        assert_eq!(lines(&writer).await, expected);
+    }
+
+    #[tokio::test]
+    async fn a_reader_cannot_write() {
+        let Bench {
+            writer,
+            folder: _folder,
+        } = bench().await;
+        let error = writer
+            .read("insert", |connection| insert(connection, 1))
+            .await
+            .unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+        assert!(lines(&writer).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_thread_ends_with_the_last_handle_and_what_was_sent_is_written() {
+        let Bench { writer, folder } = bench().await;
+        let release = hold_up(&writer).await;
+        drop(send(&writer, |connection| insert(connection, 1)).await);
+        // The thread has one of the counter's handles.
+        let counter = Arc::downgrade(&writer.commits);
+        drop(writer);
+        drop(release);
+        while counter.upgrade().is_some() {
+            tokio::task::yield_now().await;
+        }
+        let path = folder.path().join("t.db");
+        let again = Writer::open(&path, &StoreConfig::default()).await.unwrap();
+        assert_eq!(lines(&again).await, [1]);
+    }
+}
