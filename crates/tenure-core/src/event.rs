@@ -431,7 +431,8 @@ fn check_payload(payload: &str) -> Result<(), Invalid> {
             "payload",
             format!("{} bytes long", payload.len()),
             format!(
-                "at most {PAYLOAD_BYTES_MAX} (1 MiB): keep the large part elsewhere and send its address"
+                "at most {PAYLOAD_BYTES_MAX} (1 MiB): \
+                 keep the large part elsewhere and send its address"
             ),
         ));
     }

@@ -6,7 +6,8 @@ use std::fmt;
 ///
 /// ```
 /// let problem = tenure_core::Event::new("", &1).unwrap_err();
-/// assert_eq!(problem.to_string(), "topic is empty; expected 1 to 255 bytes, such as `order.paid`");
+/// let text = problem.to_string();
+/// assert_eq!(text, "topic is empty; expected 1 to 255 bytes, such as `order.paid`");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Invalid {

@@ -1,0 +1,116 @@
+//! The house rules of `docs/STYLE.md`, run as a test over every file of the repository.
+//!
+//! A rule is a function from the files to its violations. Beside each stands a test with planted
+//! violations, since a checker that never failed proves nothing.
+
+mod crates;
+mod names;
+mod promises;
+mod shape;
+mod statements;
+
+use std::{fs, path::Path};
+
+/// A text file: its path from the root of the repository, with `/`, and what is in it.
+#[derive(Debug, Clone)]
+struct File {
+    path: String,
+    text: String,
+}
+
+impl File {
+    fn new(path: &str, text: &str) -> Self {
+        Self {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        }
+    }
+
+    fn is(&self, extension: &str) -> bool {
+        self.path
+            .rsplit_once('.')
+            .is_some_and(|(_, end)| end == extension)
+    }
+
+    /// The name without folders and extension.
+    fn stem(&self) -> &str {
+        let name = self.path.rsplit('/').next().unwrap_or(&self.path);
+        name.split('.').next().unwrap_or(name)
+    }
+
+    fn folder(&self) -> &str {
+        self.path.rsplit_once('/').map_or("", |(folder, _)| folder)
+    }
+
+    /// Tests in a file of their own; those at the end of a source file are cut off by `shipped`.
+    fn is_test(&self) -> bool {
+        self.path.contains("/tests/")
+    }
+
+    /// The rules themselves, which have to spell out what they forbid.
+    fn is_tidy(&self) -> bool {
+        self.path.contains("/tests/it/tidy/")
+    }
+
+    /// The lines before the unit tests.
+    fn shipped(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.lines().take_while(|(_, line)| *line != "#[cfg(test)]")
+    }
+
+    /// The lines, numbered from one.
+    fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.text
+            .lines()
+            .enumerate()
+            .map(|(index, line)| (index + 1, line))
+    }
+}
+
+/// Every text file of the repository that a person wrote.
+fn repository() -> Vec<File> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = Vec::new();
+    collect(&root, "", &mut files);
+    assert!(files.len() > 50, "the repository was not found");
+    files
+}
+
+fn collect(folder: &Path, prefix: &str, files: &mut Vec<File>) {
+    for entry in fs::read_dir(folder).expect("a folder of the repository is readable") {
+        let entry = entry.expect("a folder of the repository is readable");
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = format!("{prefix}{name}");
+        if matches!(name.as_str(), "target" | ".git" | "Cargo.lock") {
+            continue;
+        }
+        if entry.path().is_dir() {
+            collect(&entry.path(), &format!("{path}/"), files);
+        } else if let Ok(text) = fs::read_to_string(entry.path()) {
+            files.push(File { path, text });
+        }
+    }
+}
+
+/// Fails with all violations at once, each with its place.
+fn assert_none(rule: &str, violations: &[String]) {
+    assert!(
+        violations.is_empty(),
+        "{rule}:\n  {}",
+        violations.join("\n  ")
+    );
+}
+
+/// Fails unless the checker finds exactly as many violations as were planted.
+fn assert_caught(violations: &[String], planted: usize) {
+    assert_eq!(
+        violations.len(),
+        planted,
+        "planted and found differ: {violations:#?}"
+    );
+}
+
+/// The words of a text: runs of letters, digits and `_`.
+fn identifiers(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_')
+        .filter(|word| !word.is_empty())
+}
