@@ -16,18 +16,15 @@ pub(crate) fn parse() -> Result<Cli, Exit> {
     Cli::try_parse().map_err(|error| {
         // A mistyped argument is shown as it was given; it may be an address with a password.
         let text = hide_addresses(&error.render().ansi().to_string());
+        let is_help = !error.use_stderr()
+            || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
         // When nobody reads it, there is nobody to tell.
-        match error.kind() {
-            ErrorKind::DisplayHelp
-            | ErrorKind::DisplayVersion
-            | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-                drop(write!(anstream::stdout(), "{text}"));
-                Exit::Done
-            }
-            _ => {
-                drop(write!(anstream::stderr(), "{text}"));
-                Exit::Usage
-            }
+        if is_help {
+            drop(write!(anstream::stdout(), "{text}"));
+            Exit::Done
+        } else {
+            drop(write!(anstream::stderr(), "{text}"));
+            Exit::Usage
         }
     })
 }
@@ -45,8 +42,8 @@ pub(crate) fn parse() -> Result<Cli, Exit> {
     after_help = after_help()
 )]
 pub(crate) struct Cli {
-    /// The database: sqlite://PATH or postgres://USER@HOST/NAME
     #[arg(
+        help = "The database: sqlite://PATH or postgres://USER@HOST/NAME",
         long,
         global = true,
         value_name = "URL",
@@ -337,15 +334,23 @@ impl From<SettledWord> for State {
 }
 
 fn item_id(text: &str) -> Result<ItemId, Invalid> {
-    text.parse()
-        .map(ItemId::new)
-        .map_err(|_| Invalid::new("the id", format!("{text:?}"), "a number such as 17"))
+    text.parse().map(ItemId::new).map_err(|cause| {
+        Invalid::new(
+            "the id",
+            format!("{text:?} ({cause})"),
+            "a number such as 17",
+        )
+    })
 }
 
 fn priority(text: &str) -> Result<Priority, Invalid> {
-    let level = text
-        .parse()
-        .map_err(|_| Invalid::new("priority", format!("{text:?}"), "0 to 7, high first"))?;
+    let level = text.parse().map_err(|cause| {
+        Invalid::new(
+            "priority",
+            format!("{text:?} ({cause})"),
+            "0 to 7, high first",
+        )
+    })?;
     Priority::new(level)
 }
 

@@ -98,9 +98,10 @@ impl Database {
     /// The passwords in the address, as they are written and as they are meant.
     fn secrets(&self) -> Vec<String> {
         let password = self.password().map(str::to_owned);
-        let named = self.query().filter_map(|(name, value)| {
-            name.ends_with("password").then(|| value.to_owned())
-        });
+        let named = self
+            .query()
+            .filter(|(name, _)| name.ends_with("password"))
+            .map(|(_, value)| value.to_owned());
         let written: Vec<String> = password.into_iter().chain(named).collect();
         let meant = written.iter().map(|secret| decoded(secret));
         let mut secrets: Vec<String> = written.iter().cloned().chain(meant).collect();
@@ -161,7 +162,12 @@ impl fmt::Debug for Database {
 /// Hides the password of any address in a text of unknown origin, such as a mistyped argument.
 pub(crate) fn hide_addresses(text: &str) -> String {
     text.split_inclusive(|c: char| c.is_whitespace() || c == '\'')
-        .map(|word| Database { url: word.to_owned() }.to_string())
+        .map(|word| {
+            Database {
+                url: word.to_owned(),
+            }
+            .to_string()
+        })
         .collect()
 }
 
@@ -170,16 +176,15 @@ fn decoded(text: &str) -> String {
     let mut parts = text.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
     for part in parts {
-        let escape = part.get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        match escape {
-            Some(byte) => {
-                bytes.push(byte);
-                bytes.extend(part.bytes().skip(2));
-            }
-            None => {
-                bytes.push(b'%');
-                bytes.extend(part.bytes());
-            }
+        let escape = part
+            .get(..2)
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        if let Some(byte) = escape {
+            bytes.push(byte);
+            bytes.extend(part.bytes().skip(2));
+        } else {
+            bytes.push(b'%');
+            bytes.extend(part.bytes());
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
@@ -198,7 +203,10 @@ mod tests {
         for (url, shown) in [
             ("postgres://u:canary@h/db", "postgres://u:…@h/db"),
             ("postgres://u:can/ary@x@h/db", "postgres://u:…@h/db"),
-            ("postgres://u@h/db?password=canary&x=1", "postgres://u@h/db?password=…&x=1"),
+            (
+                "postgres://u@h/db?password=canary&x=1",
+                "postgres://u@h/db?password=…&x=1",
+            ),
             ("postgres://u@h:5432/db", "postgres://u@h:5432/db"),
             ("sqlite://tenure.db", "sqlite://tenure.db"),
         ] {
@@ -220,7 +228,10 @@ mod tests {
     #[test]
     fn a_password_that_is_a_public_name_garbles_no_text() {
         let database = database("postgres://tenure:tenure@h/db");
-        assert_eq!(database.hide("run `tenure migrate`"), "run `tenure migrate`");
+        assert_eq!(
+            database.hide("run `tenure migrate`"),
+            "run `tenure migrate`"
+        );
         assert_eq!(
             database.hide("at postgres://tenure:tenure@h/db"),
             "at postgres://tenure:…@h/db"

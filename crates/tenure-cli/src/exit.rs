@@ -1,6 +1,5 @@
 //! The exit codes, once.
 
-use std::fmt::Write as _;
 use std::process::ExitCode;
 
 /// How the program ends.
@@ -44,12 +43,8 @@ impl Exit {
 
     /// The list for `--help`.
     pub(crate) fn help() -> String {
-        let mut text = String::from("Exit codes:");
-        for exit in Self::ALL {
-            // Writing to a String cannot fail.
-            drop(write!(text, "\n  {}  {}", exit.code(), exit.meaning()));
-        }
-        text
+        let lines = Self::ALL.map(|exit| format!("\n  {}  {}", exit.code(), exit.meaning()));
+        format!("Exit codes:{}", lines.concat())
     }
 }
 

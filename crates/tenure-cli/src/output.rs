@@ -58,7 +58,10 @@ impl Output {
     }
 
     /// Writes a line.
-    #[expect(clippy::unused_self, reason = "output goes through the one that was given")]
+    #[expect(
+        clippy::unused_self,
+        reason = "output goes through the one that was given"
+    )]
     pub(crate) fn line(&self, text: impl Display) -> Result<(), Stop> {
         Ok(writeln!(anstream::stdout(), "{text}")?)
     }
@@ -77,9 +80,11 @@ impl Output {
             .set_content_arrangement(ContentArrangement::Dynamic)
             // Always styled here; `anstream` drops the styles where they are not wanted.
             .enforce_styling()
-            .set_header(heading.iter().map(|name| {
-                Cell::new(name.trim_start()).add_attribute(Attribute::Bold)
-            }))
+            .set_header(
+                heading
+                    .iter()
+                    .map(|name| Cell::new(name.trim_start()).add_attribute(Attribute::Bold)),
+            )
             .add_rows(rows);
         for (column, name) in table.column_iter_mut().zip(heading) {
             column.set_padding((0, 2));
@@ -96,18 +101,15 @@ impl Output {
             aside(format_args!("{QUIET}{text}{QUIET:#}"));
         }
     }
-
-    /// Reports a problem: message, causes, hint.
-    #[expect(clippy::unused_self, reason = "output goes through the one that was given")]
-    pub(crate) fn problem(&self, problem: &Problem, hide: impl Fn(&str) -> String) {
-        report(problem, hide);
-    }
 }
 
 /// Reports a problem: message, causes, hint, each with secrets hidden.
 pub(crate) fn report(problem: &Problem, hide: impl Fn(&str) -> String) {
     let shown = |text: &str| plain(&hide(text));
-    aside(format_args!("{ERROR}error:{ERROR:#} {}", shown(&problem.message)));
+    aside(format_args!(
+        "{ERROR}error:{ERROR:#} {}",
+        shown(&problem.message)
+    ));
     for cause in &problem.causes {
         aside(format_args!("  because: {}", shown(cause)));
     }

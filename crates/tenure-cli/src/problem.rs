@@ -74,10 +74,11 @@ impl From<io::Error> for Stop {
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
-        let exit = match error.kind() {
-            StoreErrorKind::Invalid => Exit::Usage,
-            // Kinds that come later are failures until they get a code of their own.
-            _ => Exit::Failed,
+        // Kinds that come later are failures until they get a code of their own.
+        let exit = if error.kind() == StoreErrorKind::Invalid {
+            Exit::Usage
+        } else {
+            Exit::Failed
         };
         Self {
             message: error.to_string(),

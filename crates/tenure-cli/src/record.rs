@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use comfy_table::Cell;
 use serde::Serialize;
 use serde_json::value::RawValue;
-use tenure::{Content, EndedHold, Encoding, Record, State, Timestamp};
+use tenure::{Content, Encoding, EndedHold, Event, Record, State, Timestamp};
 
 use crate::output::{plain, state};
 use crate::time::{brief, relative};
@@ -57,9 +57,9 @@ impl<'a> Shown<'a> {
         let hold = record.hold.as_ref();
         Self {
             id: record.id.number(),
-            event_id: event.and_then(|event| event.event_id()).map(|id| id.to_string()),
+            event_id: event.and_then(Event::event_id).map(|id| id.to_string()),
             state: record.state.as_str(),
-            topic: event.map(|event| event.topic()),
+            topic: event.map(Event::topic),
             queue: event.map(|event| event.queue_name().as_str()),
             priority: event.map(|event| event.urgency().level()),
             attempts: record.counters.attempts,
@@ -76,8 +76,8 @@ impl<'a> Shown<'a> {
             dead_at: text(record.dead_at),
             dead_reason: record.dead_reason.as_deref(),
             last_error: record.last_error.as_deref(),
-            headers: event.map(|event| event.headers()),
-            encoding: event.and_then(|event| event.encoding()).map(Encoding::as_str),
+            headers: event.map(Event::headers),
+            encoding: event.and_then(Event::encoding).map(Encoding::as_str),
             payload: RawValue::from_string(on_one_line(payload(&record.content))).ok(),
             timeline: None,
         }

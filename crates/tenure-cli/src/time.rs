@@ -13,14 +13,18 @@ pub(crate) fn now() -> Timestamp {
 
 /// Reads `30s`, `5m`, `1h 30m`, `2 days`; a day has 24 hours.
 pub(crate) fn duration(text: &str) -> Result<Duration, Invalid> {
-    let wrong = |found: String| Invalid::new("the duration", found, "one such as 30s, 5m or 1h 30m");
+    let wrong =
+        |found: String| Invalid::new("the duration", found, "one such as 30s, 5m or 1h 30m");
     let span: Span = text
         .parse()
         .map_err(|cause| wrong(format!("{text:?} ({cause})")))?;
     let length = span
         .to_duration(SpanRelativeTo::days_are_24_hours())
-        .map_err(|_| wrong(format!("{text:?}, of no fixed length")))?;
-    Duration::try_from(length).map_err(|_| wrong(format!("{text:?}, less than nothing")))
+        .map_err(|cause| wrong(format!("{text:?} ({cause})")))?;
+    if length.is_negative() {
+        return Err(wrong(format!("{text:?}, less than nothing")));
+    }
+    Ok(length.unsigned_abs())
 }
 
 /// Reads a moment: `2026-11-15T10:00:00Z`, `2026-11-15` (its start, UTC), or a duration (that long
@@ -35,15 +39,14 @@ pub(crate) fn moment(text: &str) -> Result<Timestamp, Invalid> {
             .map_err(|cause| Invalid::new("the date", format!("{text:?} ({cause})"), "a date"))?;
         return Ok(Timestamp::from_micros(start.timestamp().as_microsecond()));
     }
-    let age = duration(text).map_err(|_| {
-        Invalid::new(
-            "the moment",
-            format!("{text:?}"),
-            "a duration before now (1h 30m), a date (2026-11-15) or 2026-11-15T10:00:00Z",
-        )
-    })?;
-    Ok(now().before(age))
+    if let Ok(age) = duration(text) {
+        return Ok(now().before(age));
+    }
+    let expected = "a duration before now (1h 30m), a date (2026-11-15) or 2026-11-15T10:00:00Z";
+    Err(Invalid::new("the moment", format!("{text:?}"), expected))
 }
+
+const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
 
 /// A duration in its two largest units: `0s`, `250ms`, `12s`, `3m 5s`, `2h`, `4d 7h`.
 pub(crate) fn brief(length: Duration) -> String {
@@ -54,7 +57,6 @@ pub(crate) fn brief(length: Duration) -> String {
             millis => format!("{millis}ms"),
         };
     }
-    const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
     let mut rest = seconds;
     let mut parts = Vec::new();
     for (size, unit) in UNITS {
@@ -103,7 +105,16 @@ mod tests {
 
     #[test]
     fn what_is_no_duration_is_refused_and_an_example_given() {
-        for text in ["", "30", "-5s", "5s ago", "1 month", "soon", "--json", "99999999999999999d"] {
+        for text in [
+            "",
+            "30",
+            "-5s",
+            "5s ago",
+            "1 month",
+            "soon",
+            "--json",
+            "99999999999999999d",
+        ] {
             let problem = duration(text).unwrap_err().to_string();
             assert!(problem.contains("such as 30s"), "{text:?}: {problem}");
         }
@@ -136,6 +147,9 @@ mod tests {
         }
         let now = Timestamp::from_micros(1_000_000_000);
         assert_eq!(relative(now.after(Duration::from_secs(20)), now), "in 20s");
-        assert_eq!(relative(now.before(Duration::from_secs(20)), now), "20s ago");
+        assert_eq!(
+            relative(now.before(Duration::from_secs(20)), now),
+            "20s ago"
+        );
     }
 }

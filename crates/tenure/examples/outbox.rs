@@ -33,13 +33,21 @@ pub(crate) async fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     tx.execute("insert into orders (id, total) values (6, 120)", [])?;
     tenure.enqueue_on(&tx, Event::new("order.paid", &6)?)?;
     tx.rollback()?;
-    writeln!(out, "order 6 was rolled back: {} events wait", tenure.count().await?.pending())?;
+    writeln!(
+        out,
+        "order 6 was rolled back: {} events wait",
+        tenure.count().await?.pending()
+    )?;
 
     let tx = shop.transaction()?;
     tx.execute("insert into orders (id, total) values (7, 990)", [])?;
     let id = tenure.enqueue_on(&tx, Event::new("order.paid", &7)?)?.id();
     tx.commit()?;
-    writeln!(out, "order 7 was committed: {} event waits", tenure.count().await?.pending())?;
+    writeln!(
+        out,
+        "order 7 was committed: {} event waits",
+        tenure.count().await?.pending()
+    )?;
 
     // The first worker takes a short lease and is never heard of again in time.
     let term = Term::new(Duration::from_millis(50))?;
@@ -50,12 +58,19 @@ pub(crate) async fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     // Another program opens the same file.
     let successor = Tenure::open_with(&url, &StoreConfig::default(), "successor").await?;
     for reaped in lapsed(&successor).await? {
-        writeln!(out, "its lease lapsed: event {} is {} again", reaped.id, reaped.state)?;
+        writeln!(
+            out,
+            "its lease lapsed: event {} is {} again",
+            reaped.id, reaped.state
+        )?;
     }
 
     let second = due(&successor).await?;
     let newer = second.lease.fence > first.lease.fence;
-    writeln!(out, "the second worker takes over; its fence is newer: {newer}")?;
+    writeln!(
+        out,
+        "the second worker takes over; its fence is newer: {newer}"
+    )?;
 
     // The first worker was only slow after all, and says done.
     let late = Settle::new(first.lease.token.clone()).done(first.ids());

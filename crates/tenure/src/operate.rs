@@ -1,8 +1,6 @@
 //! The operator's verbs of `Tenure`: look, replay, bury, queues.
 
-use tenure_core::store::{
-    Bury, Counts, Filter, Page, Queue, Replay, Replayed, StoreError,
-};
+use tenure_core::store::{Bury, Counts, Filter, Page, Queue, Replay, Replayed, StoreError};
 use tenure_core::{EndedHold, Guarded, ItemId, QueueName, Record, Term};
 
 use crate::tenure::Tenure;

@@ -166,10 +166,7 @@ impl Tenure {
     ///
     /// # Errors
     /// The database is away. A lease that is lost or over is no error but an answer.
-    pub async fn renew(
-        &self,
-        renew: &Renew,
-    ) -> Result<Vec<(Token, Guarded<Renewed>)>, StoreError> {
+    pub async fn renew(&self, renew: &Renew) -> Result<Vec<(Token, Guarded<Renewed>)>, StoreError> {
         self.store().renew(renew).await
     }
 
@@ -230,7 +227,8 @@ pub(crate) fn one(mut answers: Vec<Enqueued>) -> Result<Enqueued, StoreError> {
 /// The refusal of a connection that is not one of the open store.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn wrong_connection(found: &'static str) -> StoreError {
-    let problem = tenure_core::Invalid::new("the connection", found, "one to the store that is open");
+    let problem =
+        tenure_core::Invalid::new("the connection", found, "one to the store that is open");
     StoreError::invalid("enqueue", problem).hint(
         "`enqueue` takes a PgConnection (store opened with postgres://), `enqueue_on` a \
          rusqlite::Connection (sqlite://); `enqueue_now` works on every store",

@@ -26,7 +26,8 @@ pub(super) async fn run(cx: &Context, args: &Events) -> Result<Exit, Stop> {
     let rows = page.records.iter().map(|record| row(record, now)).collect();
     cx.output.table(&HEADING, rows)?;
     if let Some(next) = page.next {
-        cx.output.note(format_args!("there are more: --before {next}"));
+        cx.output
+            .note(format_args!("there are more: --before {next}"));
     }
     Ok(Exit::Done)
 }

@@ -31,7 +31,10 @@ pub(super) async fn run(cx: &Context, args: &Migrate) -> Result<Exit, Stop> {
         if moved.from == moved.to {
             format!("the schema is at version {}: nothing to do", moved.to)
         } else {
-            format!("the schema went from version {} to {}", moved.from, moved.to)
+            format!(
+                "the schema went from version {} to {}",
+                moved.from, moved.to
+            )
         }
     })?;
     Ok(Exit::Done)

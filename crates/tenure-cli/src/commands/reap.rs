@@ -60,8 +60,10 @@ pub(super) async fn run(cx: &Context) -> Result<Exit, Stop> {
             Cell::new(due.unwrap_or_default()),
         ]
     });
-    cx.output
-        .table(&["ID", "NOW", "HELD BY", "LAPSED FOR", "DUE"], rows.collect())?;
+    cx.output.table(
+        &["ID", "NOW", "HELD BY", "LAPSED FOR", "DUE"],
+        rows.collect(),
+    )?;
     Ok(Exit::Done)
 }
 

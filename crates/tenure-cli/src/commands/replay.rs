@@ -23,9 +23,11 @@ struct Planned {
 pub(super) async fn run(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
     let chosen = args.state.is_some() || args.choice.is_given();
     match (args.ids.is_empty(), chosen) {
-        (true, false) => Err(Problem::new(Exit::Usage, "nothing says which events to replay")
-            .hint("name ids, or choose by --state dead, --topic, --queue or --since")
-            .into()),
+        (true, false) => Err(
+            Problem::new(Exit::Usage, "nothing says which events to replay")
+                .hint("name ids, or choose by --state dead, --topic, --queue or --since")
+                .into(),
+        ),
         (false, true) => Err(Problem::new(Exit::Usage, "both ids and a choice are given")
             .hint("name ids, or choose by --state, --topic, --queue and --since")
             .into()),

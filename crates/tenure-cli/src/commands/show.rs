@@ -23,12 +23,17 @@ pub(super) async fn run(cx: &Context, args: &Show) -> Result<Exit, Stop> {
         cx.output.json(&Shown::new(&record).timeline(&holds))?;
         return Ok(Exit::Done);
     }
-    cx.output.table(&["EVENT", ""], facts(&record, cx.output.now))?;
-    cx.output.line(format_args!("\n{}", payload(&record.content)))?;
+    cx.output
+        .table(&["EVENT", ""], facts(&record, cx.output.now))?;
+    cx.output
+        .line(format_args!("\n{}", payload(&record.content)))?;
     if !holds.is_empty() {
         cx.output.line("")?;
         let heading = ["ENDED", "OUTCOME", "HOLDER", " FENCE", "HELD FOR"];
-        let rows = holds.iter().map(|hold| ended(hold, cx.output.now)).collect();
+        let rows = holds
+            .iter()
+            .map(|hold| ended(hold, cx.output.now))
+            .collect();
         cx.output.table(&heading, rows)?;
     }
     Ok(Exit::Done)
@@ -92,7 +97,11 @@ fn fact(name: &str, value: Option<String>) -> Vec<Cell> {
 /// A line of the timeline.
 fn ended(hold: &EndedHold, now: Timestamp) -> Vec<Cell> {
     vec![
-        Cell::new(format!("{} ({})", hold.settled_at, relative(hold.settled_at, now))),
+        Cell::new(format!(
+            "{} ({})",
+            hold.settled_at,
+            relative(hold.settled_at, now)
+        )),
         Cell::new(hold.word.as_str()),
         Cell::new(&hold.holder),
         Cell::new(hold.fence),

@@ -50,7 +50,10 @@ async fn on_postgres_the_event_exists_if_and_only_if_the_change_does() {
 
     let mut tx = shop.begin().await.unwrap();
     let fresh = tenure.enqueue(&mut tx, event(2)).await.unwrap();
-    let more = tenure.enqueue_many(&mut tx, &[event(3), event(4)]).await.unwrap();
+    let more = tenure
+        .enqueue_many(&mut tx, &[event(3), event(4)])
+        .await
+        .unwrap();
     assert!(fresh.is_fresh());
     assert_eq!(more.len(), 2);
     tx.commit().await.unwrap();

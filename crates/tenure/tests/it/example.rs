@@ -1,6 +1,9 @@
 //! The examples run as printed.
 
-#[expect(dead_code, reason = "the example's `main` is not called here, what it calls is")]
+#[expect(
+    dead_code,
+    reason = "the example's `main` is not called here, what it calls is"
+)]
 #[path = "../../examples/outbox.rs"]
 mod outbox;
 
