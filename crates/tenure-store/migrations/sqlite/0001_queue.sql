@@ -1,0 +1,250 @@
+-- The queue layout: append-only events, narrow ready rows, one lease row per claim.
+-- An item is in exactly one place: ready, one lease's ids, dead, or none of them: then it is published.
+-- Times are microseconds since 1970. Programs from before and after may not run side by side: it is the first.
+
+-- Queues, each with a number; sixteen lanes belong to it: number * 16 + (7 - priority), and + 8 is the lane alone.
+create table tenure_queues (
+    number  integer primary key check (number >= 0),
+    name    text    not null unique check (length(cast(name as blob)) between 1 and 255),
+    term_ms integer check (term_ms between 1 and 86400000),
+    paused  integer not null default 0 check (paused in (0, 1))
+) strict;
+
+insert into tenure_queues (number, name)
+values (0, 'default');
+
+-- The last fence that was drawn, by claims of both layouts. One row.
+create table tenure_fence (
+    one   integer primary key check (one = 1),
+    fence integer not null check (fence >= 0)
+) strict;
+
+insert into tenure_fence (one, fence)
+values (1, 0);
+
+-- Events: never updated. The wide columns stand last, so that the narrow ones are read without them.
+-- An id is never given twice (autoincrement): the journal goes on naming it.
+create table tenure_events (
+    id           integer primary key autoincrement,
+    lane         integer not null check (lane >= 0 and lane % 16 < 8),
+    created_at   integer not null,
+    available_at integer not null,                    -- as enqueued; a later one stands in tenure_setbacks
+    event_id     blob    not null check (length(event_id) = 16),
+    topic        text    not null check (length(cast(topic as blob)) between 1 and 255),
+    ordering_key text    check (length(cast(ordering_key as blob)) between 1 and 255),
+    encoding     text    check (encoding = 'base64'),
+    headers      text    check (json_type(headers) = 'object'),
+    payload      text    not null check (json_valid(payload) and length(cast(payload as blob)) <= 1048576)
+) strict;
+
+-- What may be claimed at available_at. Inserted and deleted, never updated. Lane and available_at are always
+-- those of tenure_setbacks or else of tenure_events, so a row is found by its id without another index.
+create table tenure_ready (
+    lane         integer not null,
+    available_at integer not null,
+    id           integer not null,
+    primary key (lane, available_at, id)
+) strict, without rowid;
+
+-- One row per claim. ids: a JSON array, ascending, without spaces.
+create table tenure_leases (
+    token        text    primary key not null,
+    fence        integer not null,
+    holder       text    not null check (holder <> ''),
+    claimed_at   integer not null,
+    locked_until integer not null,
+    ids          text    not null check (json_array_length(ids) > 0)
+) strict;
+
+-- The journal of ended holds: it answers a repeated settle, and says when an event was published.
+-- ids: as in a lease. The ids of one row lie within one block of 1024 (whence the check), so that the rows that
+-- may name an id are found in a short range of hi.
+create table tenure_settled (
+    line       integer primary key,
+    token      text    not null,
+    outcome    text    not null check (outcome in ('done', 'retry', 'dead', 'release', 'lapsed', 'buried')),
+    holder     text    not null,
+    fence      integer not null,
+    claimed_at integer not null,
+    settled_at integer not null,
+    lo         integer not null,
+    hi         integer not null,
+    ids        text    not null,
+    check (lo <= hi and lo >> 10 = hi >> 10)
+) strict;
+
+create index tenure_settled_token on tenure_settled (token);
+create index tenure_settled_at on tenure_settled (settled_at);
+create index tenure_settled_span on tenure_settled (hi, lo);
+
+create table tenure_dead (
+    id      integer primary key,
+    dead_at integer not null,
+    reason  text    not null
+) strict;
+
+-- Only for items that ever had one. A null lane or available_at: as enqueued.
+create table tenure_setbacks (
+    id           integer primary key,
+    generation   integer not null default 0 check (generation >= 0),
+    attempts     integer not null default 0 check (attempts >= failures + crashes),
+    failures     integer not null default 0 check (failures >= 0),
+    crashes      integer not null default 0 check (crashes >= 0),
+    lane         integer,
+    available_at integer,
+    replayed_at  integer,
+    last_error   text
+) strict;
+
+-- Which event won a dedupe key.
+create table tenure_dedupe (
+    dedupe_key text    primary key not null check (length(cast(dedupe_key as blob)) between 1 and 255),
+    id         integer not null
+) strict, without rowid;
+
+-- One row per event, for people. It shows no token.
+create view tenure_outbox as
+with held as materialized (
+    select held_id.value as id, lease.fence, lease.holder, lease.claimed_at, lease.locked_until
+    from tenure_leases as lease, json_each(lease.ids) as held_id
+)
+select
+    event.id,
+    event.event_id,
+    event.topic,
+    event.ordering_key,
+    queue.name as queue,
+    7 - event.lane % 16 as priority,
+    event.payload,
+    event.headers,
+    event.encoding,
+    case
+        when ready.id is not null then 'PENDING'
+        when dead.id is not null then 'DEAD'
+        when held.id is not null then 'CLAIMED'
+        else 'PUBLISHED'
+    end as status,
+    event.created_at,
+    coalesce(setback.available_at, event.available_at) as available_at,
+    held.claimed_at,
+    held.holder as claimed_by,
+    held.locked_until,
+    held.fence,
+    coalesce(setback.attempts, 0) as attempts,
+    coalesce(setback.failures, 0) as failures,
+    coalesce(setback.crashes, 0) as crashes,
+    setback.last_error,
+    case
+        when ready.id is null and dead.id is null and held.id is null then (
+            select settled.settled_at
+            from tenure_settled as settled
+            where settled.hi between event.id and event.id | 1023
+                and settled.lo <= event.id
+                and settled.outcome = 'done'
+                and instr(',' || trim(settled.ids, '[]') || ',', ',' || event.id || ',') > 0
+            order by settled.line desc
+            limit 1
+        )
+    end as published_at,
+    dead.dead_at,
+    dead.reason as dead_reason,
+    coalesce(setback.generation, 0) as generation
+from tenure_events as event
+left join tenure_queues as queue
+    on queue.number = event.lane / 16
+left join tenure_setbacks as setback
+    on setback.id = event.id
+left join tenure_ready as ready
+    on ready.lane = coalesce(setback.lane, event.lane)
+    and ready.available_at = coalesce(setback.available_at, event.available_at)
+    and ready.id = event.id
+left join tenure_dead as dead
+    on dead.id = event.id
+left join held
+    on held.id = event.id;
+
+-- `insert into tenure_outbox (topic, payload) values (…)` enqueues an event, in the caller's transaction and from any
+-- language. It refuses what the library refuses, then inserts, and nothing more.
+create trigger tenure_outbox_insert
+instead of insert on tenure_outbox
+begin
+    select raise(abort, 'topic is not 1 to 255 bytes of text without control characters, such as order.paid')
+    where new.topic is null
+        or typeof(new.topic) <> 'text'
+        or length(cast(new.topic as blob)) not between 1 and 255
+        or instr(new.topic, char(0)) > 0
+        or new.topic glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*';
+    select raise(abort, 'payload is not JSON, such as {"order": 7}')
+    where new.payload is null
+        or typeof(new.payload) = 'blob'
+        or not json_valid(new.payload);
+    select raise(abort, 'payload is over 1 MiB: keep the large part elsewhere and send its address')
+    where length(cast(new.payload as blob)) > 1048576;
+    select raise(abort, 'encoding is neither null nor base64, or the payload is not a JSON string')
+    where new.encoding is not null
+        and (new.encoding <> 'base64' or json_type(new.payload) <> 'text');
+    select raise(abort, 'ordering key is set; expected none: ordering by key is not available yet')
+    where new.ordering_key is not null;
+    select raise(abort, 'there is no such queue: add it with tenure queues add')
+    where new.queue is not null
+        and not exists (select 1 from tenure_queues where name = new.queue);
+    select raise(abort, 'priority is not 0 to 7, high first')
+    where new.priority is not null
+        and (typeof(new.priority) <> 'integer' or new.priority not between 0 and 7);
+    select raise(abort, 'available_at is not a number of microseconds since 1970')
+    where new.available_at is not null
+        and typeof(new.available_at) <> 'integer';
+    select raise(abort, 'event_id is not a blob of 16 bytes')
+    where new.event_id is not null
+        and (typeof(new.event_id) <> 'blob' or length(new.event_id) <> 16);
+    select raise(abort, 'headers is not a JSON object')
+    where new.headers is not null
+        and (not json_valid(new.headers) or json_type(new.headers) <> 'object');
+    select raise(abort, 'headers is not 16 KiB at most of names in lower case and texts without control characters')
+    where length(cast(new.headers as blob)) > 16384
+        or exists (
+            select 1
+            from json_each(new.headers) as header
+            where header.type <> 'text'
+                or length(header.key) not between 1 and 255
+                or header.key glob '*[^-!#$%&''*+.^_`|~0-9a-z]*'
+                or instr(header.value, char(0)) > 0
+                or header.value glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+        );
+    insert into tenure_events (lane, created_at, available_at, event_id, topic, encoding, headers, payload)
+    values (
+        (select number from tenure_queues where name = coalesce(new.queue, 'default')) * 16
+            + 7 - coalesce(new.priority, 0),
+        strftime('%s', 'now') * 1000000 + substr(strftime('%f', 'now'), 4) * 1000,
+        coalesce(new.available_at, strftime('%s', 'now') * 1000000 + substr(strftime('%f', 'now'), 4) * 1000),
+        -- A random UUID: version 4 in the seventh byte, the variant in the ninth.
+        coalesce(
+            new.event_id,
+            cast(
+                randomblob(6)
+                || substr(x'404142434445464748494a4b4c4d4e4f', 1 + (random() & 15), 1)
+                || randomblob(1)
+                || substr(x'808182838485868788898a8b8c8d8e8f909192939495969798999a9b9c9d9e9f', 1 + (random() & 31), 1)
+                || randomblob(7)
+                as blob
+            )
+        ),
+        new.topic,
+        new.encoding,
+        new.headers,
+        new.payload
+    );
+    insert into tenure_ready (lane, available_at, id)
+    select lane, available_at, id
+    from tenure_events
+    where id = last_insert_rowid();
+end;
+
+-- Which of these files were applied. One row; not `user_version`, which belongs to the application whose file it is.
+create table tenure_schema (
+    one     integer primary key check (one = 1),
+    version integer not null
+) strict;
+
+insert into tenure_schema (one, version)
+values (1, 1);

@@ -1,0 +1,23 @@
+-- bury: settles one item dead, now. Where it is is asked of look.sql before; the end is written by the statements of settle.
+-- Parameters: :id.
+-- Returns: lease: the lease that holds the item.
+-- Keeps: laws 5, 6: a pending item is claimed first (its ready row goes, a fence is drawn as in claim.sql), then ended.
+-- Relies on: the primary keys; all leases are looked at, they are few.
+
+-- statement: taken
+delete from tenure_ready
+where (lane, available_at, id) = (
+    select
+        coalesce(setback.lane, event.lane),
+        coalesce(setback.available_at, event.available_at),
+        event.id
+    from tenure_events as event
+    left join tenure_setbacks as setback
+        on setback.id = event.id
+    where event.id = :id
+);
+
+-- statement: lease
+select token, fence, holder, claimed_at, locked_until, ids
+from tenure_leases
+where instr(',' || trim(ids, '[]') || ',', ',' || :id || ',') > 0;

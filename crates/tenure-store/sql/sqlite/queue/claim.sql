@@ -1,0 +1,57 @@
+-- claim: gives up to a limit of due items one lease and returns them whole, in order.
+-- Parameters: :now, :lane, :limit (due, taken: run lane by lane, the most urgent first, until the limit is reached);
+--   :last_at and :last_id, the last item of the lane that was due; :token, :holder, :until, :fence, and :ids as a JSON
+--   array, ascending; :names, queue names as a JSON array.
+-- Returns: used: whether the token has a lease already; due: the items with their counters, in order; fence: the number
+--   of this claim; queues: name, number and whether it is paused.
+-- Keeps: laws 1, 2, 6. What is due is chosen once, so the limit holds; taken removes exactly that from ready, since it is
+--   the front of its lane; a fence is drawn only if there is something to claim.
+-- Relies on: the primary key of tenure_ready, in which what is due lies before what is not; those of the other tables.
+
+-- statement: queues
+select queue.name, queue.number, queue.paused
+from json_each(:names) as named
+cross join tenure_queues as queue
+    on queue.name = named.value;
+
+-- statement: used
+select exists (select 1 from tenure_leases where token = :token);
+
+-- statement: due
+select
+    ready.id,
+    ready.available_at,
+    event.lane,
+    event.event_id,
+    event.topic,
+    event.ordering_key,
+    event.encoding,
+    event.headers,
+    event.payload,
+    coalesce(setback.generation, 0) as generation,
+    coalesce(setback.attempts, 0) as attempts,
+    coalesce(setback.failures, 0) as failures,
+    coalesce(setback.crashes, 0) as crashes
+from tenure_ready as ready
+cross join tenure_events as event
+    on event.id = ready.id
+left join tenure_setbacks as setback
+    on setback.id = ready.id
+where ready.lane = :lane
+    and ready.available_at <= :now
+order by ready.available_at, ready.id
+limit :limit;
+
+-- statement: taken
+delete from tenure_ready
+where lane = :lane
+    and (available_at, id) <= (:last_at, :last_id);
+
+-- statement: fence
+update tenure_fence
+set fence = fence + 1
+returning fence;
+
+-- statement: lease
+insert into tenure_leases (token, fence, holder, claimed_at, locked_until, ids)
+values (:token, :fence, :holder, :now, :until, :ids);

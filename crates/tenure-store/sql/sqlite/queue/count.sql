@@ -1,0 +1,33 @@
+-- count: how many items stand where.
+-- Parameters: :now; :lane and :next_lane, where the lanes of a queue begin and end.
+-- Returns: queues: name and number; waiting, for one queue: due, delayed, and the moment from which the first due item may
+--   be claimed; held: claimed and lapsed; settled: dead, and all items, of which those that are in no place are done.
+-- Keeps: nothing; it only reads, all of it in one snapshot.
+-- Relies on: the primary key of tenure_ready, read once; that of tenure_dead, read once; that of
+--   tenure_events, whose last id is their number: ids have no gaps, since there is one writer and a
+--   rollback takes them back, and to count the events would read every payload.
+
+-- statement: queues
+select name, number
+from tenure_queues
+order by name;
+
+-- statement: waiting
+select
+    count(*) filter (where available_at <= :now) as due,
+    count(*) filter (where available_at > :now) as delayed,
+    min(available_at) filter (where available_at <= :now) as oldest
+from tenure_ready
+where lane >= :lane
+    and lane < :next_lane;
+
+-- statement: held
+select
+    coalesce(sum(json_array_length(ids)), 0) as claimed,
+    coalesce(sum(json_array_length(ids)) filter (where locked_until <= :now), 0) as lapsed
+from tenure_leases;
+
+-- statement: settled
+select
+    (select count(*) from tenure_dead) as dead,
+    (select coalesce(max(id), 0) from tenure_events) as total;

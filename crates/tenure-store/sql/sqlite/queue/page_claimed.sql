@@ -1,0 +1,27 @@
+-- page_claimed: the ids of a page of items that are held, newest first; find.sql fills it.
+-- Parameters: :before (ids below this one), :since (written at or after), :topic, :queue (each null:
+--   all), :limit.
+-- Returns: id.
+-- Keeps: nothing; it only reads.
+-- Relies on: the ids of all leases are read: they are few rows; the primary key of tenure_events.
+
+-- statement: page_claimed
+select held.value as id
+from tenure_leases as lease, json_each(lease.ids) as held
+where held.value < :before
+    and (
+        (:since is null and :topic is null and :queue is null)
+        or exists (
+            select 1
+            from tenure_events as event
+            where event.id = held.value
+                and (:since is null or event.created_at >= :since)
+                and (:topic is null or event.topic = :topic)
+                and (
+                    :queue is null
+                    or event.lane / 16 = (select number from tenure_queues where name = :queue)
+                )
+        )
+    )
+order by held.value desc
+limit :limit;

@@ -1,0 +1,28 @@
+-- page_dead: the ids of a page of items that are dead, newest first; find.sql fills it.
+-- Parameters: :before (ids below this one), :since (written at or after), :topic, :queue (each null:
+--   all), :limit.
+-- Returns: id.
+-- Keeps: nothing; it only reads.
+-- Relies on: the primary key of tenure_dead, read backwards until the page is full; that of
+--   tenure_events.
+
+-- statement: page_dead
+select dead.id
+from tenure_dead as dead
+where dead.id < :before
+    and (
+        (:since is null and :topic is null and :queue is null)
+        or exists (
+            select 1
+            from tenure_events as event
+            where event.id = dead.id
+                and (:since is null or event.created_at >= :since)
+                and (:topic is null or event.topic = :topic)
+                and (
+                    :queue is null
+                    or event.lane / 16 = (select number from tenure_queues where name = :queue)
+                )
+        )
+    )
+order by dead.id desc
+limit :limit;

@@ -1,0 +1,34 @@
+-- page_done: the ids of a page of items that are done, newest first; find.sql fills it.
+-- Parameters: :before (ids below this one), :since (written at or after), :topic, :queue (each null:
+--   all), :limit.
+-- Returns: id.
+-- Keeps: nothing; it only reads. Done is what is in no other place.
+-- Relies on: the primary key of tenure_events, read backwards until the page is full; those of the
+--   places. The ids of all leases are read once: they are few rows.
+
+-- statement: page_done
+select event.id
+from tenure_events as event
+left join tenure_setbacks as setback
+    on setback.id = event.id
+left join tenure_ready as ready
+    on ready.lane = coalesce(setback.lane, event.lane)
+    and ready.available_at = coalesce(setback.available_at, event.available_at)
+    and ready.id = event.id
+left join tenure_dead as dead
+    on dead.id = event.id
+where event.id < :before
+    and (:since is null or event.created_at >= :since)
+    and (:topic is null or event.topic = :topic)
+    and (
+        :queue is null
+        or event.lane / 16 = (select number from tenure_queues where name = :queue)
+    )
+    and ready.id is null
+    and dead.id is null
+    and event.id not in (
+        select held.value
+        from tenure_leases as lease, json_each(lease.ids) as held
+    )
+order by event.id desc
+limit :limit;

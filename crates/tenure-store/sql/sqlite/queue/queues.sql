@@ -1,0 +1,10 @@
+-- queues: all queues, by name.
+-- Parameters: none.
+-- Returns: name, term_ms, paused.
+-- Keeps: nothing; it only reads.
+-- Relies on: the unique index on their names.
+
+-- statement: queues
+select name, term_ms, paused
+from tenure_queues
+order by name;

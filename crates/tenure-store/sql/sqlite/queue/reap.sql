@@ -1,0 +1,27 @@
+-- reap: ends lapsed leases. What becomes of their items is written by the statements of settle.
+-- Parameters: :now, :reached whether a term that ends this very moment is over, :limit (leases); :tokens and :ids as JSON
+--   arrays.
+-- Returns: lapsed: the leases that are over, the oldest first; counters: lane as enqueued and lapses so far of each item.
+-- Keeps: laws 5, 6: a lease that is live at :now is not among the lapsed.
+-- Relies on: no index for lapsed: leases are few, and an index on locked_until would cost every renewal more; the primary
+--   keys.
+
+-- statement: lapsed
+select token, fence, holder, claimed_at, locked_until, ids
+from tenure_leases
+where locked_until < :now
+    or (:reached and locked_until = :now)
+order by locked_until, token
+limit :limit;
+
+-- statement: end_leases
+delete from tenure_leases
+where token in (select value from json_each(:tokens));
+
+-- statement: counters
+select event.id, event.lane, coalesce(setback.crashes, 0) as crashes
+from json_each(:ids) as named
+cross join tenure_events as event
+    on event.id = named.value
+left join tenure_setbacks as setback
+    on setback.id = named.value;

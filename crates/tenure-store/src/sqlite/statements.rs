@@ -1,0 +1,104 @@
+//! The statements of the queue layout, each cut out of the file of its verb.
+//!
+//! A file opens with the header that every `.sql` file has. A line `-- statement: <name>` begins a
+//! statement, which goes on to the next such line; the statements of a file are those of one
+//! transaction. They are cut out by the compiler, so that a missing one is found by it, too.
+
+/// Names statements: constant, file, statement.
+macro_rules! statements {
+    ($($name:ident = $file:literal, $statement:literal;)*) => {
+        $(pub(super) const $name: &str = cut(
+            include_str!(concat!("../../sql/sqlite/queue/", $file, ".sql")),
+            $statement,
+        );)*
+
+        /// All of them: file, statement, text.
+        #[cfg(test)]
+        const ALL: &[(&str, &str, &str)] = &[$(($file, $statement, $name),)*];
+    };
+}
+
+statements! {
+    CLAIM_QUEUES = "claim", "queues";
+    CLAIM_USED = "claim", "used";
+    CLAIM_DUE = "claim", "due";
+    CLAIM_TAKEN = "claim", "taken";
+    CLAIM_FENCE = "claim", "fence";
+    CLAIM_LEASE = "claim", "lease";
+    RENEW_KEPT = "renew", "kept";
+    RENEW_LAPSED = "renew", "lapsed";
+    SETTLE_LEASE = "settle", "lease";
+    SETTLE_END_LEASE = "settle", "end_lease";
+    SETTLE_KEEP_LEASE = "settle", "keep_lease";
+    SETTLE_JOURNAL = "settle", "journal";
+    SETTLE_SETBACKS = "settle", "setbacks";
+    SETTLE_READY = "settle", "ready";
+    SETTLE_DEAD = "settle", "dead";
+    REAP_LAPSED = "reap", "lapsed";
+    REAP_END_LEASES = "reap", "end_leases";
+    REAP_COUNTERS = "reap", "counters";
+    LOOK_PLACE = "look", "place";
+    LOOK_SAID = "look", "said";
+    ENQUEUE_QUEUES = "enqueue", "queues";
+    ENQUEUE_EVENT = "enqueue", "event";
+    ENQUEUE_READY = "enqueue", "ready";
+    ENQUEUE_UNIQUE_THERE = "enqueue_unique", "there";
+    ENQUEUE_UNIQUE_WON = "enqueue_unique", "won";
+    REPLAY_OPENED = "replay", "opened";
+    REPLAY_RAISED = "replay", "raised";
+    BURY_TAKEN = "bury", "taken";
+    BURY_LEASE = "bury", "lease";
+    FIND = "find", "find";
+    TIMELINE = "timeline", "timeline";
+    PAGE_ALL = "page_all", "page_all";
+    PAGE_PENDING = "page_pending", "page_pending";
+    PAGE_CLAIMED = "page_claimed", "page_claimed";
+    PAGE_DONE = "page_done", "page_done";
+    PAGE_DEAD = "page_dead", "page_dead";
+    COUNT_QUEUES = "count", "queues";
+    COUNT_WAITING = "count", "waiting";
+    COUNT_HELD = "count", "held";
+    COUNT_SETTLED = "count", "settled";
+    QUEUES = "queues", "queues";
+    ADD_QUEUE = "add_queue", "add_queue";
+    PAUSE_QUEUE = "pause_queue", "pause_queue";
+}
+
+const MARK: &str = "-- statement: ";
+
+/// The statement `name` of a file.
+#[expect(clippy::panic, reason = "it runs in the compiler, which then says so")]
+const fn cut(file: &'static str, name: &str) -> &'static str {
+    let (whole, mark) = (file.as_bytes(), MARK.as_bytes());
+    let mut at = 0;
+    while at < whole.len() {
+        let start = at + mark.len() + name.len();
+        if has(whole, at, mark)
+            && has(whole, at + mark.len(), name.as_bytes())
+            && has(whole, start, b"\n")
+        {
+            let mut end = start;
+            while end < whole.len() && !has(whole, end, mark) {
+                end += 1;
+            }
+            let (front, _) = file.split_at(end);
+            let (_, statement) = front.split_at(start);
+            return statement;
+        }
+        at += 1;
+    }
+    panic!("the file has no statement of this name")
+}
+
+/// Whether `part` stands at `at`.
+#[expect(clippy::indexing_slicing, reason = "both indexes are compared with the lengths")]
+const fn has(whole: &[u8], at: usize, part: &[u8]) -> bool {
+    let mut n = 0;
+    while n < part.len() {
+        if at + n >= whole.len() || whole[at + n] != part[n] {
+            return false;
+        }
+        n += 1;
+    }
+    true
+}
