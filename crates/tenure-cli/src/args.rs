@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use clap::error::ErrorKind;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::builder::StyledStr;
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use tenure::{Filter, Invalid, ItemId, Priority, QueueName, State, Term, Timestamp};
 
 use crate::database::{Database, hide_addresses};
@@ -12,21 +12,27 @@ use crate::exit::Exit;
 use crate::{env, time};
 
 /// Reads the command line; prints help, or what is wrong with it, by itself.
-pub(crate) fn parse() -> Result<Cli, Exit> {
-    Cli::try_parse().map_err(|error| {
-        // A mistyped argument is shown as it was given; it may be an address with a password.
-        let text = hide_addresses(&error.render().ansi().to_string());
-        let is_help = !error.use_stderr()
-            || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
-        // When nobody reads it, there is nobody to tell.
-        if is_help {
-            drop(write!(anstream::stdout(), "{text}"));
-            Exit::Done
-        } else {
+pub(crate) fn parse() -> Result<(Cli, Command), Exit> {
+    match Cli::try_parse() {
+        Ok(mut cli) => match cli.command.take() {
+            Some(command) => Ok((cli, command)),
+            None => Err(help(&Cli::command().render_help())),
+        },
+        Err(error) if error.use_stderr() => {
+            // A mistyped argument is shown as it was given; it may be an address with a password.
+            let text = hide_addresses(&error.render().ansi().to_string());
+            // When nobody reads it, there is nobody to tell.
             drop(write!(anstream::stderr(), "{text}"));
-            Exit::Usage
+            Err(Exit::Usage)
         }
-    })
+        Err(asked) => Err(help(&asked.render())),
+    }
+}
+
+fn help(text: &StyledStr) -> Exit {
+    // When nobody reads it, there is nobody to tell.
+    drop(write!(anstream::stdout(), "{}", text.ansi()));
+    Exit::Done
 }
 
 /// Leases for work on the database you already have.
@@ -37,7 +43,6 @@ pub(crate) fn parse() -> Result<Cli, Exit> {
 #[command(
     name = "tenure",
     version,
-    arg_required_else_help = true,
     disable_help_subcommand = true,
     after_help = after_help()
 )]
@@ -46,6 +51,7 @@ pub(crate) struct Cli {
         help = "The database: sqlite://PATH or postgres://USER@HOST/NAME",
         long,
         global = true,
+        help_heading = "Everywhere",
         value_name = "URL",
         env = env::DATABASE,
         hide_env_values = true,
@@ -54,11 +60,11 @@ pub(crate) struct Cli {
     pub(crate) database: Database,
 
     /// Print JSON, one object per line
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Everywhere")]
     pub(crate) json: bool,
 
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
 }
 
 fn after_help() -> String {
@@ -153,15 +159,31 @@ pub(crate) struct Enqueue {
     pub(crate) payload: Option<String>,
 
     /// Put it into this queue
-    #[arg(long, value_name = "QUEUE", default_value = QueueName::DEFAULT, value_parser = QueueName::new)]
+    #[arg(
+        long,
+        value_name = "QUEUE",
+        default_value = QueueName::DEFAULT,
+        value_parser = QueueName::new
+    )]
     pub(crate) queue: QueueName,
 
     /// Hold it back for this long: 30s, 5m, 1h 30m
-    #[arg(long, value_name = "DURATION", value_parser = time::duration, allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        value_parser = time::duration,
+        allow_hyphen_values = true
+    )]
     pub(crate) delay: Option<Duration>,
 
     /// How urgent it is within its queue: 0 to 7, high first
-    #[arg(long, value_name = "LEVEL", default_value = "0", value_parser = priority, allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        default_value = "0",
+        value_parser = priority,
+        allow_hyphen_values = true
+    )]
     pub(crate) priority: Priority,
 
     /// Write it only if no event with this key is kept

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     match args::parse() {
-        Ok(cli) => commands::run(cli).into(),
+        Ok((cli, command)) => commands::run(cli, command).into(),
         Err(exit) => exit.into(),
     }
 }

@@ -86,6 +86,8 @@ impl Output {
                     .map(|name| Cell::new(name.trim_start()).add_attribute(Attribute::Bold)),
             )
             .add_rows(rows);
+        // Blanks at the end of a line are then no part of a style, and can be cut off.
+        table.style_text_only();
         for (column, name) in table.column_iter_mut().zip(heading) {
             column.set_padding((0, 2));
             if name.starts_with(' ') {

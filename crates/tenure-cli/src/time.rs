@@ -13,16 +13,22 @@ pub(crate) fn now() -> Timestamp {
 
 /// Reads `30s`, `5m`, `1h 30m`, `2 days`; a day has 24 hours.
 pub(crate) fn duration(text: &str) -> Result<Duration, Invalid> {
-    let wrong =
-        |found: String| Invalid::new("the duration", found, "one such as 30s, 5m or 1h 30m");
-    let span: Span = text
-        .parse()
-        .map_err(|cause| wrong(format!("{text:?} ({cause})")))?;
-    let length = span
-        .to_duration(SpanRelativeTo::days_are_24_hours())
-        .map_err(|cause| wrong(format!("{text:?} ({cause})")))?;
+    let wrong = |found: &str| {
+        let found = format!("{text:?}{found}");
+        Err(Invalid::new(
+            "the duration",
+            found,
+            "one such as 30s, 5m or 1h 30m",
+        ))
+    };
+    let Ok(span) = text.parse::<Span>() else {
+        return wrong("");
+    };
+    let Ok(length) = span.to_duration(SpanRelativeTo::days_are_24_hours()) else {
+        return wrong(", of no fixed length");
+    };
     if length.is_negative() {
-        return Err(wrong(format!("{text:?}, less than nothing")));
+        return wrong(", less than nothing");
     }
     Ok(length.unsigned_abs())
 }

@@ -60,8 +60,8 @@
 //! ```
 //!
 //! What is not done is said as an [`Outcome`]: [`Outcome::Retry`] with a delay that a
-//! [`RetryPolicy`] computes, [`Outcome::Dead`], or [`Outcome::Release`]. Work that takes longer than
-//! the term is kept with [`Tenure::renew`].
+//! [`RetryPolicy`] computes, [`Outcome::Dead`], or [`Outcome::Release`]. Work that takes longer
+//! than the term is kept with [`Tenure::renew`].
 //!
 //! # Refused is an answer
 //!

@@ -12,8 +12,8 @@ impl Tenure {
     /// Writes an event on the caller's connection: inside its transaction the event exists if and
     /// only if that transaction commits. The connection is one to the file that is open here.
     ///
-    /// A transaction of rusqlite derefs to its connection, so `&tx` fits. Begin it as immediate when
-    /// it reads before it writes, else SQLite may refuse the write as too late.
+    /// A transaction of rusqlite derefs to its connection, so `&tx` fits. Begin it as immediate
+    /// when it reads before it writes, else SQLite may refuse the write as too late.
     ///
     /// # Errors
     /// The open store is not SQLite, there is no such queue, or the file is busy. The caller's

@@ -27,7 +27,7 @@ struct Context {
 }
 
 /// Runs the command and reports what stopped it.
-pub(crate) fn run(cli: Cli) -> Exit {
+pub(crate) fn run(cli: Cli, command: Command) -> Exit {
     let reader = if cli.json {
         Reader::Program
     } else {
@@ -37,7 +37,7 @@ pub(crate) fn run(cli: Cli) -> Exit {
         database: cli.database,
         output: Output::new(reader),
     };
-    match start(&cx, cli.command) {
+    match start(&cx, command) {
         Ok(exit) => exit,
         Err(Stop::Closed) => Exit::Done,
         Err(Stop::Problem(problem)) => {

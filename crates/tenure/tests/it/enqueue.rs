@@ -1,5 +1,10 @@
 //! Enqueueing in the caller's own transaction, on both databases; the wrong kind of connection.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by a panic, also where it is not in the test function itself"
+)]
+
 use sqlx::{Connection, PgConnection};
 use tenure::{Event, StoreConfig, StoreErrorKind, Tenure};
 use tenure_store::testing;
