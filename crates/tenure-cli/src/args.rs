@@ -35,10 +35,7 @@ fn help(text: &StyledStr) -> Exit {
     Exit::Done
 }
 
-/// Leases for work on the database you already have.
-///
-/// Events are enqueued, claimed under a lease that ends by itself, and settled; this program looks
-/// after them.
+/// Leases for work on the database you already have
 #[derive(Debug, Parser)]
 #[command(
     name = "tenure",
@@ -295,8 +292,15 @@ pub(crate) struct Queues {
 #[derive(Debug, Subcommand)]
 pub(crate) enum QueueCommand {
     /// List the queues
+    #[command(after_help = "\
+Examples:
+  tenure queues list --json")]
     List,
     /// Declare a queue, or give one that is there another term
+    #[command(after_help = "\
+Examples:
+  tenure queues add mail
+  tenure queues add mail --term 90s")]
     Add {
         /// Its name
         #[arg(value_parser = QueueName::new)]
@@ -306,12 +310,18 @@ pub(crate) enum QueueCommand {
         term: Option<Term>,
     },
     /// Let claims pass a queue by
+    #[command(after_help = "\
+Examples:
+  tenure queues pause mail")]
     Pause {
         /// Its name
         #[arg(value_parser = QueueName::new)]
         queue: QueueName,
     },
     /// Let claims take from a queue again
+    #[command(after_help = "\
+Examples:
+  tenure queues resume mail")]
     Resume {
         /// Its name
         #[arg(value_parser = QueueName::new)]

@@ -36,7 +36,7 @@ impl Exit {
             Self::Done => "done",
             Self::Failed => "failed: the database is away, busy, full or read-only",
             Self::Usage => "usage or configuration: fix the command, the input or the setup",
-            Self::Nothing => "nothing matched",
+            Self::Nothing => "nothing matched, or there is no database yet",
             Self::Refused => "refused: an item was in another state than the command needs",
         }
     }

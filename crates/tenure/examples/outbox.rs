@@ -51,7 +51,7 @@ pub(crate) async fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
 
     // The first worker takes a short lease and is never heard of again in time.
     let term = Term::new(Duration::from_millis(50))?;
-    let ask = Claim::new(tenure.token(), 10).term(term);
+    let ask = Claim::new(tenure.token(), 10).term(term).recovery(None);
     let first = tenure.claim_with(&ask).await?.ok_or("the event is due")?;
     writeln!(out, "the first worker holds event {id} and dies")?;
 

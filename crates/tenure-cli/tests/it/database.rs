@@ -50,13 +50,7 @@ fn memory_is_refused_since_it_would_end_with_the_command() {
 #[test]
 fn an_address_of_no_database_is_told() {
     let place = sqlite();
-    for url in [
-        "",
-        "tenure.db",
-        "mysql://host/db",
-        "postgres://%zz",
-        "sqlite:",
-    ] {
+    for url in ["", "tenure.db", "mysql://host/db", "sqlite:"] {
         let said = place.run(&["enqueue", "a", "1", "--database", url]);
         said.failed(2, "address", "postgres://");
     }

@@ -5,10 +5,10 @@ use crate::program::everywhere;
 #[tokio::test]
 async fn a_lapsed_lease_is_ended_and_a_live_one_is_not() {
     for place in everywhere().await {
-        let lapsed = place.enqueue("a");
-        place.lapsed().await;
-        place.enqueue("b");
+        place.enqueue("live");
         let (tenure, _held) = place.held().await;
+        let lapsed = place.enqueue("lapsed");
+        place.lapsed().await;
 
         let said = place.run(&["reap", "--json"]).succeeded();
         assert_eq!(said.column("id"), [&lapsed[..]]);
