@@ -9,7 +9,13 @@ pub(crate) fn error_text(error: &str) -> String {
     error
         .chars()
         .take(CHARACTERS_MAX)
-        .map(|c| if c == '\0' { char::REPLACEMENT_CHARACTER } else { c })
+        .map(|c| {
+            if c == '\0' {
+                char::REPLACEMENT_CHARACTER
+            } else {
+                c
+            }
+        })
         .collect()
 }
 

@@ -62,12 +62,18 @@ impl<'a> Address<'a> {
         if url.starts_with("postgres://") || url.starts_with("postgresql://") {
             return Ok(Self::Postgres);
         }
-        let path = url.strip_prefix("sqlite://").or_else(|| url.strip_prefix("sqlite:"));
+        let path = url
+            .strip_prefix("sqlite://")
+            .or_else(|| url.strip_prefix("sqlite:"));
         match path {
             Some(path) if !path.is_empty() => Ok(Self::Sqlite(path)),
             // The address itself is not repeated: it may hold a password.
-            _ => Err(StoreError::new(verb, StoreErrorKind::Invalid, "the address names no database")
-                .hint("expected sqlite://FILE, postgres://USER@HOST/DATABASE or memory:")),
+            _ => Err(StoreError::new(
+                verb,
+                StoreErrorKind::Invalid,
+                "the address names no database",
+            )
+            .hint("expected sqlite://FILE, postgres://USER@HOST/DATABASE or memory:")),
         }
     }
 }
@@ -82,7 +88,9 @@ pub async fn open(url: &str, config: &StoreConfig) -> Result<Opened, StoreError>
     match Address::parse("open", url)? {
         Address::Memory => Ok(Opened::Memory(MemoryStore::new(Arc::new(SystemClock)))),
         #[cfg(any())]
-        Address::Sqlite(path) => Ok(Opened::Sqlite(SqliteStore::open(path.as_ref(), config).await?)),
+        Address::Sqlite(path) => Ok(Opened::Sqlite(
+            SqliteStore::open(path.as_ref(), config).await?,
+        )),
         #[cfg(feature = "postgres")]
         Address::Postgres => Ok(Opened::Postgres(PostgresStore::open(url, config).await?)),
         #[cfg(not(all(any(), feature = "postgres")))]
@@ -125,6 +133,10 @@ pub fn migration_sql(url: &str) -> Result<String, StoreError> {
 
 #[cfg(not(all(any(), feature = "postgres")))]
 fn not_built(verb: &'static str) -> StoreError {
-    StoreError::new(verb, StoreErrorKind::Invalid, "this program was built without that database")
-        .hint("turn on the feature `sqlite` or `postgres` of the crate `tenure`")
+    StoreError::new(
+        verb,
+        StoreErrorKind::Invalid,
+        "this program was built without that database",
+    )
+    .hint("turn on the feature `sqlite` or `postgres` of the crate `tenure`")
 }

@@ -42,7 +42,12 @@ impl Start {
     /// At the front of every lane.
     pub(crate) fn front(lanes: Vec<Lane>) -> Self {
         let count = lanes.len();
-        Self { lanes, at: vec![Moment::START; count], ids: vec![0; count], is_ahead: false }
+        Self {
+            lanes,
+            at: vec![Moment::START; count],
+            ids: vec![0; count],
+            is_ahead: false,
+        }
     }
 }
 
@@ -84,7 +89,10 @@ impl Cursors {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a cursor's age is not judged by the store's clock")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a cursor's age is not judged by the store's clock"
+)]
 fn monotonic_now() -> Instant {
     Instant::now()
 }

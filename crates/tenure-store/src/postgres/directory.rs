@@ -18,8 +18,14 @@ impl Directory {
     /// The directory of these queues.
     pub(crate) fn new(queues: impl Iterator<Item = (QueueName, i32)>) -> Self {
         let numbers: BTreeMap<QueueName, i32> = queues.collect();
-        let names = numbers.iter().map(|(name, number)| (*number, name.clone())).collect();
-        Self { numbers: Arc::new(numbers), names: Arc::new(names) }
+        let names = numbers
+            .iter()
+            .map(|(name, number)| (*number, name.clone()))
+            .collect();
+        Self {
+            numbers: Arc::new(numbers),
+            names: Arc::new(names),
+        }
     }
 
     /// The number of a queue, if it is known.

@@ -3,31 +3,43 @@
 use sqlx::error::DatabaseError;
 use tenure_core::store::{StoreError, StoreErrorKind};
 
-/// Turns a driver's error under `verb` into ours.
+/// Turns a driver's error under `verb` into ours. Of what the server said only the message is kept: its
+/// details quote the row, and a row holds tokens and payloads.
 pub(crate) fn store_error(verb: &'static str, error: sqlx::Error) -> StoreError {
     match &error {
         sqlx::Error::Database(database) => {
             let (kind, hint) = judge(database.as_ref());
-            let message = database.message().to_owned();
-            with_hint(StoreError::new(verb, kind, message), hint).cause(error)
+            with_hint(StoreError::new(verb, kind, database.message()), hint)
         }
         sqlx::Error::Configuration(_) | sqlx::Error::InvalidArgument(_) => {
             // The text may hold the address with its password: it is not repeated.
-            StoreError::new(verb, StoreErrorKind::Invalid, "the address of the database is not valid")
-                .hint("expected postgres://user:password@host:port/database")
+            StoreError::new(
+                verb,
+                StoreErrorKind::Invalid,
+                "the address of the database is not valid",
+            )
+            .hint("expected postgres://user:password@host:port/database")
         }
-        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::PoolClosed => {
-            StoreError::new(verb, StoreErrorKind::Unavailable, "the database cannot be reached")
-                .hint("is PostgreSQL running, and are host and port right?")
-                .cause(error)
-        }
-        sqlx::Error::PoolTimedOut => {
-            StoreError::new(verb, StoreErrorKind::Unavailable, "no connection became free in time")
-                .hint("the database is away or slow, or more connections are needed")
-                .cause(error)
-        }
-        _ => StoreError::new(verb, StoreErrorKind::Corrupt, "the database's answer makes no sense")
-            .cause(error),
+        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::PoolClosed => StoreError::new(
+            verb,
+            StoreErrorKind::Unavailable,
+            "the database cannot be reached",
+        )
+        .hint("is PostgreSQL running, and are host and port right?")
+        .cause(error),
+        sqlx::Error::PoolTimedOut => StoreError::new(
+            verb,
+            StoreErrorKind::Unavailable,
+            "no connection became free in time",
+        )
+        .hint("the database is away or slow, or more connections are needed")
+        .cause(error),
+        _ => StoreError::new(
+            verb,
+            StoreErrorKind::Corrupt,
+            "the database's answer makes no sense",
+        )
+        .cause(error),
     }
 }
 
@@ -43,20 +55,33 @@ fn judge(error: &dyn DatabaseError) -> (StoreErrorKind, Option<&'static str>) {
     use StoreErrorKind::{Conflict, Corrupt, Invalid, Unavailable};
     let code = error.code().unwrap_or_default();
     match code.as_ref() {
-        "42P01" | "3F000" | "42883" | "42703" => {
-            (Invalid, Some("Tenure's tables are missing or of another version: run `tenure migrate`"))
-        }
+        "42P01" | "3F000" | "42883" | "42703" => (
+            Invalid,
+            Some("Tenure's tables are missing or of another version: run `tenure migrate`"),
+        ),
         "3D000" => (Invalid, Some("create the database first: createdb NAME")),
-        "28P01" | "28000" => (Invalid, Some("check the user and the password in the address")),
-        "42501" => (Invalid, Some("grant the role that Tenure connects as the rights it needs")),
-        "25006" => {
-            (Unavailable, Some("the database is read-only: is this a replica, or is a failover going on?"))
-        }
+        "28P01" | "28000" => (
+            Invalid,
+            Some("check the user and the password in the address"),
+        ),
+        "42501" => (
+            Invalid,
+            Some("grant the role that Tenure connects as the rights it needs"),
+        ),
+        "25006" => (
+            Unavailable,
+            Some("the database is read-only: is this a replica, or is a failover going on?"),
+        ),
         "53100" => (Unavailable, Some("the disk of the database is full")),
-        "53300" => (Unavailable, Some("the database has no connection left: lower `connections`")),
+        "53300" => (
+            Unavailable,
+            Some("the database has no connection left: lower `connections`"),
+        ),
         "08P01" => (
             Invalid,
-            Some("does a pooler refuse start-up options? take the planner's settings from the role"),
+            Some(
+                "does a pooler refuse start-up options? take the planner's settings from the role",
+            ),
         ),
         code => match code.get(..2).unwrap_or_default() {
             "40" => (Conflict, None),

@@ -18,8 +18,11 @@ impl Intake for PostgresStore {
     fn enqueue<'a>(&'a self, events: &'a [Event]) -> Answer<'a, Vec<Enqueued>> {
         Box::pin(async move {
             let batch = self.batch(events).await?;
-            let mut conn =
-                self.pool().acquire().await.map_err(|error| store_error("enqueue", error))?;
+            let mut conn = self
+                .pool()
+                .acquire()
+                .await
+                .map_err(|error| store_error("enqueue", error))?;
             self.write(&mut conn, batch).await
         })
     }
@@ -79,8 +82,11 @@ impl PostgresStore {
         batch: Batch,
     ) -> Result<Vec<Enqueued>, StoreError> {
         let is_unique = batch.keys.iter().any(Option::is_some);
-        let statement =
-            if is_unique { &self.statements().enqueue_unique } else { &self.statements().enqueue };
+        let statement = if is_unique {
+            &self.statements().enqueue_unique
+        } else {
+            &self.statements().enqueue
+        };
         let query = statement
             .query()
             .bind(None::<Moment>)
@@ -91,9 +97,18 @@ impl PostgresStore {
             .bind(&batch.headers)
             .bind(&batch.encodings)
             .bind(&batch.delays);
-        let query = if is_unique { query.bind(&batch.keys) } else { query };
-        let rows = query.fetch_all(conn).await.map_err(|error| store_error("enqueue", error))?;
-        batch.answers(&rows, is_unique).map_err(|error| store_error("enqueue", error))
+        let query = if is_unique {
+            query.bind(&batch.keys)
+        } else {
+            query
+        };
+        let rows = query
+            .fetch_all(conn)
+            .await
+            .map_err(|error| store_error("enqueue", error))?;
+        batch
+            .answers(&rows, is_unique)
+            .map_err(|error| store_error("enqueue", error))
     }
 }
 
@@ -123,7 +138,10 @@ impl Batch {
         let event_id = event.event_id().unwrap_or_else(Uuid::now_v7);
         let headers = (!event.headers().is_empty())
             .then(|| serde_json::to_string(event.headers()).unwrap_or_default());
-        self.asked.push(Asked::Event { event_id, key: key.clone() });
+        self.asked.push(Asked::Event {
+            event_id,
+            key: key.clone(),
+        });
         self.event_ids.push(event_id);
         self.topics.push(event.topic().to_owned());
         self.lanes.push(lane);
@@ -147,12 +165,19 @@ impl Batch {
         }
         let winner = |key: &String| winners.get(key).copied().unwrap_or_default();
         let answer = |asked: &Asked| match asked {
-            Asked::Repeat(key) => Enqueued::Existed { id: ItemId::new(winner(key)) },
+            Asked::Repeat(key) => Enqueued::Existed {
+                id: ItemId::new(winner(key)),
+            },
             Asked::Event { event_id, key } => {
                 let own = ids.get(event_id).copied().unwrap_or_default();
                 match key.as_ref().map(winner) {
-                    Some(id) if id != own => Enqueued::Existed { id: ItemId::new(id) },
-                    _ => Enqueued::Fresh { id: ItemId::new(own), event_id: *event_id },
+                    Some(id) if id != own => Enqueued::Existed {
+                        id: ItemId::new(id),
+                    },
+                    _ => Enqueued::Fresh {
+                        id: ItemId::new(own),
+                        event_id: *event_id,
+                    },
                 }
             }
         };

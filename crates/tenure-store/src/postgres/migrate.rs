@@ -27,7 +27,10 @@ pub(crate) async fn migrate(
     conn: &mut PgConnection,
     schema: Option<&Identifier>,
 ) -> Result<Migrated, StoreError> {
-    run(conn, schema).await.map_err(|error| store_error("migrate", error))?.ok_or_else(too_new)
+    run(conn, schema)
+        .await
+        .map_err(|error| store_error("migrate", error))?
+        .ok_or_else(too_new)
 }
 
 async fn run(
@@ -52,7 +55,10 @@ async fn run(
         note.bind(number).execute(&mut *tx).await?;
     }
     tx.commit().await?;
-    Ok(Some(Migrated { from: unsigned(from), to: unsigned(VERSION) }))
+    Ok(Some(Migrated {
+        from: unsigned(from),
+        to: unsigned(VERSION),
+    }))
 }
 
 /// Makes the schema and writes into it for the rest of the transaction.
@@ -77,19 +83,24 @@ pub(crate) async fn check(
     conn: &mut PgConnection,
     schema: Option<&Identifier>,
 ) -> Result<(), StoreError> {
-    let found = version(conn, schema).await.map_err(|error| store_error("open", error))?;
+    let found = version(conn, schema)
+        .await
+        .map_err(|error| store_error("open", error))?;
     match found.cmp(&VERSION) {
         std::cmp::Ordering::Equal => Ok(()),
         std::cmp::Ordering::Greater => Err(too_new()),
         std::cmp::Ordering::Less => {
-            let message = format!("the tables are of version {found}, this program needs {VERSION}");
-            Err(StoreError::new("open", StoreErrorKind::Invalid, message).hint("run `tenure migrate`"))
+            let message =
+                format!("the tables are of version {found}, this program needs {VERSION}");
+            Err(StoreError::new("open", StoreErrorKind::Invalid, message)
+                .hint("run `tenure migrate`"))
         }
     }
 }
 
 fn too_new() -> StoreError {
-    let message = format!("the tables are of a newer version than {VERSION}, which this program knows");
+    let message =
+        format!("the tables are of a newer version than {VERSION}, which this program knows");
     StoreError::new("open", StoreErrorKind::Invalid, message).hint("use a newer `tenure`")
 }
 

@@ -5,13 +5,13 @@
 
 mod cursor;
 mod directory;
-mod error;
+pub(crate) mod error;
 mod intake;
 mod migrate;
 mod operate;
 mod queue;
-mod row;
-mod statements;
+pub(crate) mod row;
+pub(crate) mod statements;
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -74,7 +74,10 @@ impl PostgresStore {
             .test_before_acquire(false)
             .connect_lazy_with(options.clone());
         // The first connection is made by hand: the pool would go on trying until its timeout.
-        let mut conn = options.connect().await.map_err(|error| store_error("open", error))?;
+        let mut conn = options
+            .connect()
+            .await
+            .map_err(|error| store_error("open", error))?;
         migrate::check(&mut conn, config.schema.as_ref()).await?;
         let store = Self {
             pool,
@@ -92,8 +95,20 @@ impl PostgresStore {
     /// As [`PostgresStore::open`], and when the role may not create tables.
     pub async fn migrate(url: &str, config: &StoreConfig) -> Result<Migrated, StoreError> {
         let options = connect_options(url, config)?;
-        let mut conn = options.connect().await.map_err(|error| store_error("migrate", error))?;
+        let mut conn = options
+            .connect()
+            .await
+            .map_err(|error| store_error("migrate", error))?;
         migrate::migrate(&mut conn, config.schema.as_ref()).await
+    }
+
+    /// The text of every statement with the name of its file, for tests that prepare and explain
+    /// each.
+    #[cfg(feature = "testing")]
+    pub fn statement_texts(&self) -> Vec<(&'static str, String)> {
+        let all = self.statements.all().into_iter();
+        all.map(|(name, statement)| (name, statement.text().to_owned()))
+            .collect()
     }
 
     /// The connections of this store.
@@ -110,7 +125,10 @@ impl PostgresStore {
     }
 
     fn directory(&self) -> Directory {
-        self.directory.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.directory
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     async fn reload_directory(&self, verb: &'static str) -> Result<Directory, StoreError> {
@@ -122,7 +140,10 @@ impl PostgresStore {
             .into_iter()
             .filter_map(|(name, number)| Some((QueueName::new(&name).ok()?, number)));
         let directory = Directory::new(named);
-        let mut kept = self.directory.write().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self
+            .directory
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
         *kept = directory.clone();
         Ok(directory)
     }
@@ -135,11 +156,15 @@ impl PostgresStore {
         let directory = self.reload_directory(verb).await?;
         directory.number(queue).ok_or_else(|| {
             let known: Vec<&str> = directory.names().map(QueueName::as_str).collect();
-            StoreError::new(verb, StoreErrorKind::Invalid, format!("there is no queue {queue:?}"))
-                .hint(format!(
-                    "there are: {}; add one with `tenure queues add {queue}`",
-                    known.join(", ")
-                ))
+            StoreError::new(
+                verb,
+                StoreErrorKind::Invalid,
+                format!("there is no queue `{queue}`"),
+            )
+            .hint(format!(
+                "there are: {}; add one with `tenure queues add {queue}`",
+                known.join(", ")
+            ))
         })
     }
 
@@ -158,8 +183,8 @@ impl PostgresStore {
 
     /// Where these items are; the operator holds none of them.
     async fn look_for_operator(&self, ids: Vec<i64>) -> Result<HashMap<ItemId, Place>, StoreError> {
-        let nobody = WorkerId::new("operator", 0)
-            .map_err(|problem| StoreError::invalid("look", problem))?;
+        let nobody =
+            WorkerId::new("operator", 0).map_err(|problem| StoreError::invalid("look", problem))?;
         self.look(&Token::new(&nobody, 0, 0), ids).await
     }
 }

@@ -8,8 +8,8 @@ use tenure_core::store::{
     StoreError, StoreErrorKind,
 };
 use tenure_core::{
-    Content, Counters, Encoding, EndedHold, Event, Fence, Guarded, Hold, ItemId, Priority, QueueName,
-    Record, Refusal, State, StoredEvent, Term, Word,
+    Content, Counters, Encoding, EndedHold, Event, Fence, Guarded, Hold, ItemId, Priority,
+    QueueName, Record, Refusal, State, StoredEvent, Term, Word,
 };
 
 use super::PostgresStore;
@@ -30,7 +30,8 @@ impl Operate for PostgresStore {
             let numbers: Vec<i64> = ids.iter().map(|id| id.number()).collect();
             let query = self.statements().find.query().bind(numbers);
             let rows = query.fetch_all(self.pool()).await;
-            let records = rows.and_then(|rows| rows.iter().map(record).collect::<Result<Vec<_>, _>>());
+            let records =
+                rows.and_then(|rows| rows.iter().map(record).collect::<Result<Vec<_>, _>>());
             let mut records = records.map_err(|error| store_error("find", error))?;
             let place = |id: ItemId| ids.iter().position(|asked| *asked == id);
             records.sort_by_cached_key(|record| place(record.id));
@@ -76,7 +77,10 @@ impl Operate for PostgresStore {
             let has_more = ids.len() > page;
             let ids: Vec<ItemId> = ids.into_iter().take(page).map(ItemId::new).collect();
             let next = ids.last().copied().filter(|_| has_more);
-            Ok(Page { records: self.find(&ids).await?, next })
+            Ok(Page {
+                records: self.find(&ids).await?,
+                next,
+            })
         })
     }
 
@@ -84,18 +88,27 @@ impl Operate for PostgresStore {
         Box::pin(async move {
             let query = self.statements().count.query().bind(moment(now));
             let rows = query.fetch_all(self.pool()).await;
-            rows.and_then(|rows| counts(&rows)).map_err(|error| store_error("count", error))
+            rows.and_then(|rows| counts(&rows))
+                .map_err(|error| store_error("count", error))
         })
     }
 
     fn replay<'a>(&'a self, replay: &'a Replay) -> Answer<'a, Replayed> {
         Box::pin(async move {
             let numbers: Vec<i64> = replay.ids.iter().map(|id| id.number()).collect();
-            let query = self.statements().replay.query().bind(moment(replay.now)).bind(&numbers);
+            let query = self
+                .statements()
+                .replay
+                .query()
+                .bind(moment(replay.now))
+                .bind(&numbers);
             let rows = query.fetch_all(self.pool()).await;
             let opened = rows.and_then(|rows| rows.iter().map(|row| get(row, 0)).collect());
             let opened: Vec<i64> = opened.map_err(|error| store_error("replay", error))?;
-            let left = numbers.into_iter().filter(|id| !opened.contains(id)).collect();
+            let left = numbers
+                .into_iter()
+                .filter(|id| !opened.contains(id))
+                .collect();
             let places = self.look_for_operator(left).await?;
             let answer = |id: &ItemId| match places.get(id).map(|place| place.refusal) {
                 None => Guarded::Kept(()),
@@ -119,7 +132,10 @@ impl Operate for PostgresStore {
                     .bind(bury.token.expose())
                     .bind(bury.token.holder());
                 let row = query.fetch_optional(self.pool()).await;
-                if row.map_err(|error| store_error("bury", error).item(bury.id))?.is_some() {
+                if row
+                    .map_err(|error| store_error("bury", error).item(bury.id))?
+                    .is_some()
+                {
                     return Ok(Guarded::Kept(()));
                 }
                 let places = self.look_for_operator(vec![bury.id.number()]).await?;
@@ -139,7 +155,12 @@ impl Operate for PostgresStore {
 impl Queues for PostgresStore {
     fn queues(&self) -> Answer<'_, Vec<Queue>> {
         Box::pin(async move {
-            let rows = self.statements().queues.query().fetch_all(self.pool()).await;
+            let rows = self
+                .statements()
+                .queues
+                .query()
+                .fetch_all(self.pool())
+                .await;
             let queues = rows.and_then(|rows| rows.iter().map(queue).collect());
             queues.map_err(|error| store_error("queues", error))
         })
@@ -150,13 +171,19 @@ impl Queues for PostgresStore {
             let query = self.statements().add_queue.query();
             let query = query.bind(name.as_str()).bind(term.map(Term::millis));
             let done = query.execute(self.pool()).await;
-            done.map(drop).map_err(|error| store_error("add queue", error))
+            done.map(drop)
+                .map_err(|error| store_error("add queue", error))
         })
     }
 
     fn pause_queue<'a>(&'a self, name: &'a QueueName, paused: bool) -> Answer<'a, Guarded> {
         Box::pin(async move {
-            let query = self.statements().pause_queue.query().bind(name.as_str()).bind(paused);
+            let query = self
+                .statements()
+                .pause_queue
+                .query()
+                .bind(name.as_str())
+                .bind(paused);
             let row = query.fetch_optional(self.pool()).await;
             let row = row.map_err(|error| store_error("pause queue", error))?;
             Ok(row.map_or(Guarded::Refused(Refusal::NotFound), |_| Guarded::Kept(())))
@@ -167,12 +194,18 @@ impl Queues for PostgresStore {
 fn queue(row: &PgRow) -> Result<Queue, sqlx::Error> {
     let term = get::<Option<i64>>(row, 2)?
         .and_then(|ms| Term::new(Duration::from_millis(u64::try_from(ms).unwrap_or(0))).ok());
-    Ok(Queue { name: queue_name(get(row, 0)?), term, paused: get(row, 3)? })
+    Ok(Queue {
+        name: queue_name(get(row, 0)?),
+        term,
+        paused: get(row, 3)?,
+    })
 }
 
 /// A name that is stored was checked when it was added.
 fn queue_name(stored: Option<&str>) -> QueueName {
-    stored.and_then(|name| QueueName::new(name).ok()).unwrap_or_default()
+    stored
+        .and_then(|name| QueueName::new(name).ok())
+        .unwrap_or_default()
 }
 
 fn record(row: &PgRow) -> Result<Record, sqlx::Error> {

@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use sqlx::Postgres;
 use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
-use sqlx::Postgres;
 use tenure_core::store::{
     Answer, Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Rest, Settle, Settlement,
     StoreError, StoreErrorKind,
 };
 use tenure_core::{
-    Content, Counters, Encoding, Event, Fence, Guarded, Held, Item, ItemId, Lateness, Lease, Outcome,
-    Refusal, State, StoredEvent, Timestamp, Token, Word,
+    Content, Counters, Encoding, Event, Fence, Guarded, Held, Item, ItemId, Lateness, Lease,
+    Outcome, Refusal, State, StoredEvent, Timestamp, Token, Word,
 };
 
 use super::PostgresStore;
@@ -33,8 +33,11 @@ impl LeaseStore for PostgresStore {
         Box::pin(async move {
             let start = self.start(claim).await?;
             let query = self.statements().claim.query().bind(moment(claim.now));
-            let rows = self.fetch("claim", bind_claim(query, claim, &start)).await?;
-            self.finish_claim(claim, start, self.held(claim, &rows, 0).await?).await
+            let rows = self
+                .fetch("claim", bind_claim(query, claim, &start))
+                .await?;
+            self.finish_claim(claim, start, self.held(claim, &rows, 0).await?)
+                .await
         })
     }
 
@@ -49,12 +52,22 @@ impl LeaseStore for PostgresStore {
                 .bind(tokens)
                 .bind(micros(renew.term.length()));
             let rows = self.fetch("renew", query).await?;
-            let answers = rows.iter().map(renewal).collect::<Result<HashMap<_, _>, _>>();
+            let answers = rows
+                .iter()
+                .map(renewal)
+                .collect::<Result<HashMap<_, _>, _>>();
             let answers = answers.map_err(|error| store_error("renew", error))?;
             let answer = |token: &Token| {
-                answers.get(token.expose()).cloned().unwrap_or(Guarded::Refused(Refusal::Lost))
+                answers
+                    .get(token.expose())
+                    .cloned()
+                    .unwrap_or(Guarded::Refused(Refusal::Lost))
             };
-            Ok(renew.tokens.iter().map(|token| (token.clone(), answer(token))).collect())
+            Ok(renew
+                .tokens
+                .iter()
+                .map(|token| (token.clone(), answer(token)))
+                .collect())
         })
     }
 
@@ -63,7 +76,10 @@ impl LeaseStore for PostgresStore {
             settle.check()?;
             if let Some(ids) = whole_and_done(settle) {
                 let query = self.statements().settle_done_and_claim.query();
-                let query = query.bind(moment(settle.now)).bind(settle.token.expose()).bind(ids);
+                let query = query
+                    .bind(moment(settle.now))
+                    .bind(settle.token.expose())
+                    .bind(ids);
                 let rows = self.fetch("settle", bind_no_claim(query)).await?;
                 if let Some(settlement) = self.settled_whole(settle, &rows)? {
                     return Ok(settlement);
@@ -85,8 +101,13 @@ impl LeaseStore for PostgresStore {
                 return self.settle_each_and_claim(settle, claim, start).await;
             };
             let query = self.statements().settle_done_and_claim.query();
-            let query = query.bind(moment(settle.now)).bind(settle.token.expose()).bind(ids);
-            let rows = self.fetch("settle", bind_claim(query, claim, &start)).await?;
+            let query = query
+                .bind(moment(settle.now))
+                .bind(settle.token.expose())
+                .bind(ids);
+            let rows = self
+                .fetch("settle", bind_claim(query, claim, &start))
+                .await?;
             let held = self.held(claim, &rows, 2).await?;
             let settlement = match self.settled_whole(settle, &rows)? {
                 Some(settlement) => settlement,
@@ -120,9 +141,12 @@ impl PostgresStore {
     async fn fetch(&self, verb: &'static str, query: Sql<'_>) -> Result<Vec<PgRow>, StoreError> {
         query.fetch_all(self.pool()).await.map_err(|error| {
             if breaks(&error, "tenure_leases_pkey") {
-                return StoreError::new(verb, StoreErrorKind::Conflict, "the token was used before")
-                    .hint("every claim needs a new token; release what this one holds by it")
-                    .cause(error);
+                return StoreError::new(
+                    verb,
+                    StoreErrorKind::Conflict,
+                    "the token was used before",
+                )
+                .hint("every claim needs a new token; release what this one holds by it");
             }
             store_error(verb, error)
         })
@@ -139,7 +163,11 @@ impl PostgresStore {
             }
         }
         let is_moved = claim.now.is_some();
-        Ok(if is_moved { Start::front(wanted) } else { self.cursors().start(wanted) })
+        Ok(if is_moved {
+            Start::front(wanted)
+        } else {
+            self.cursors().start(wanted)
+        })
     }
 
     /// What remains to be done after a claim's statement: move the cursors; look again from the front
@@ -212,7 +240,9 @@ impl PostgresStore {
     ) -> Result<(Settlement, Option<Held>), StoreError> {
         let words = Words::of(settle);
         let query = words.bind(self.statements().settle_and_claim.query(), settle);
-        let rows = self.fetch("settle", bind_claim(query, claim, &start)).await?;
+        let rows = self
+            .fetch("settle", bind_claim(query, claim, &start))
+            .await?;
         let held = self.held(claim, &rows, 3).await?;
         let settlement = self.settlement(settle, &rows).await?;
         Ok((settlement, self.finish_claim(claim, start, held).await?))
@@ -228,22 +258,34 @@ impl PostgresStore {
         let read = |row: &PgRow| Ok((get::<i64>(row, 0)? == 1, get::<bool>(row, 1)?));
         let answer = rows.first().map(read).transpose();
         let answer: Option<(bool, bool)> = answer.map_err(|error| store_error("settle", error))?;
-        Ok(answer.filter(|(is_settled, _)| *is_settled).map(|(_, late)| Settlement {
-            items: settle.items.iter().map(|(id, _)| (*id, Guarded::Kept(()))).collect(),
-            rest: 0,
-            late,
-        }))
+        Ok(answer
+            .filter(|(is_settled, _)| *is_settled)
+            .map(|(_, late)| Settlement {
+                items: settle
+                    .items
+                    .iter()
+                    .map(|(id, _)| (*id, Guarded::Kept(())))
+                    .collect(),
+                rest: 0,
+                late,
+            }))
     }
 
     /// The answer of the general form, with a second look at what it refused.
     async fn settlement(&self, settle: &Settle, rows: &[PgRow]) -> Result<Settlement, StoreError> {
         let read = |row: &PgRow| {
-            Ok((get::<bool>(row, 0)?, get::<i64>(row, 1)?, get::<Option<Vec<i64>>>(row, 2)?))
+            Ok((
+                get::<bool>(row, 0)?,
+                get::<i64>(row, 1)?,
+                get::<Option<Vec<i64>>>(row, 2)?,
+            ))
         };
         let answer = rows.first().map(read).transpose();
         let answer = answer.map_err(|error| store_error("settle", error))?;
         let (late, rest, refused) = answer.unwrap_or_default();
-        let places = self.look(&settle.token, refused.unwrap_or_default()).await?;
+        let places = self
+            .look(&settle.token, refused.unwrap_or_default())
+            .await?;
         let judge = |(id, outcome): &(ItemId, Outcome)| {
             let answer = match places.get(id) {
                 None => Guarded::Kept(()),
@@ -267,7 +309,12 @@ impl PostgresStore {
         if ids.is_empty() {
             return Ok(HashMap::new());
         }
-        let query = self.statements().look.query().bind(token.expose()).bind(ids);
+        let query = self
+            .statements()
+            .look
+            .query()
+            .bind(token.expose())
+            .bind(ids);
         let rows = self.fetch("settle", query).await?;
         let places = rows.iter().map(Place::read).collect::<Result<_, _>>();
         places.map_err(|error| store_error("settle", error))
@@ -295,7 +342,11 @@ impl Place {
             Refusal::AlreadySettled
         };
         let word = get::<Option<&str>>(row, 6)?.and_then(Word::parse);
-        let place = Self { is_mine: get(row, 3)?, word, refusal };
+        let place = Self {
+            is_mine: get(row, 3)?,
+            word,
+            refusal,
+        };
         Ok((ItemId::new(get(row, 0)?), place))
     }
 
@@ -304,7 +355,11 @@ impl Place {
         if self.word == Some(word) {
             return Guarded::Kept(());
         }
-        Guarded::Refused(if self.is_mine { Refusal::Lapsed } else { self.refusal })
+        Guarded::Refused(if self.is_mine {
+            Refusal::Lapsed
+        } else {
+            self.refusal
+        })
     }
 }
 
@@ -393,11 +448,22 @@ fn bind_claim<'q>(query: Sql<'q>, claim: &'q Claim, start: &Start) -> Sql<'q> {
 /// The fast form with no lanes claims nothing.
 fn bind_no_claim(query: Sql<'_>) -> Sql<'_> {
     let start = Start::front(Vec::new());
-    query.bind("").bind("").bind(0_i64).bind(0_i64).bind(start.lanes).bind(start.at).bind(start.ids)
+    query
+        .bind("")
+        .bind("")
+        .bind(0_i64)
+        .bind(0_i64)
+        .bind(start.lanes)
+        .bind(start.at)
+        .bind(start.ids)
 }
 
 fn limit(claim: &Claim) -> usize {
-    let most = if claim.company == Company::Alone { 1 } else { Claim::LIMIT_MAX };
+    let most = if claim.company == Company::Alone {
+        1
+    } else {
+        Claim::LIMIT_MAX
+    };
     usize::try_from(claim.limit.min(most)).unwrap_or(0)
 }
 
@@ -414,7 +480,9 @@ fn read_held(
     let mut lease = None;
     let mut items = Vec::with_capacity(rows.len());
     for row in rows {
-        let Some(id) = get::<Option<i64>>(row, first)? else { continue };
+        let Some(id) = get::<Option<i64>>(row, first)? else {
+            continue;
+        };
         if lease.is_none() {
             lease = Some(Lease {
                 token: claim.token.clone(),
@@ -426,7 +494,10 @@ fn read_held(
         let lane: Lane = get(row, first + 1)?;
         items.push((lane, read_item(row, first, id, directory)?));
     }
-    let taken = items.iter().map(|(lane, item)| (*lane, item.available_at, item.id.number())).collect();
+    let taken = items
+        .iter()
+        .map(|(lane, item)| (*lane, item.available_at, item.id.number()))
+        .collect();
     let rank = |lane: Lane| (claim_rank(claim, directory, lane), lane);
     items.sort_by_key(|(lane, item)| (rank(*lane), item.available_at, item.id));
     let items = items.into_iter().map(|(_, item)| item).collect();
@@ -436,10 +507,19 @@ fn read_held(
 /// The place of a lane's queue in the order in which the claim named them.
 fn claim_rank(claim: &Claim, directory: &Directory, lane: Lane) -> usize {
     let name = directory.name(lane);
-    claim.queues.iter().position(|queue| Some(queue) == name).unwrap_or(usize::MAX)
+    claim
+        .queues
+        .iter()
+        .position(|queue| Some(queue) == name)
+        .unwrap_or(usize::MAX)
 }
 
-fn read_item(row: &PgRow, first: usize, id: i64, directory: &Directory) -> Result<Item, sqlx::Error> {
+fn read_item(
+    row: &PgRow,
+    first: usize,
+    id: i64,
+    directory: &Directory,
+) -> Result<Item, sqlx::Error> {
     let own_lane: Lane = get(row, first + 9)?;
     let event = StoredEvent {
         event_id: get(row, first + 6)?,
@@ -469,7 +549,10 @@ fn renewal(row: &PgRow) -> Result<(String, Guarded<Renewed>), sqlx::Error> {
         Some(fence) => Guarded::Kept(Renewed {
             fence: Fence::new(fence),
             until: get_timestamp(row, 3)?,
-            ids: get::<Vec<i64>>(row, 4)?.into_iter().map(ItemId::new).collect(),
+            ids: get::<Vec<i64>>(row, 4)?
+                .into_iter()
+                .map(ItemId::new)
+                .collect(),
         }),
         None if get(row, 1)? => Guarded::Refused(Refusal::Lapsed),
         None => Guarded::Refused(Refusal::Lost),

@@ -55,7 +55,9 @@ impl Decode<'_, Postgres> for Moment {
                 let micros = i64::from_be_bytes(bytes).saturating_add(EPOCH_MICROS);
                 Ok(Self(Timestamp::from_micros(micros)))
             }
-            PgValueFormat::Text => Err("a moment came as text; all our statements are prepared".into()),
+            PgValueFormat::Text => {
+                Err("a moment came as text; all our statements are prepared".into())
+            }
         }
     }
 }
@@ -99,5 +101,8 @@ pub(crate) fn headers(stored: Option<&str>) -> BTreeMap<String, String> {
         serde_json::Value::String(text) => text,
         other => other.to_string(),
     };
-    object.into_iter().map(|(name, value)| (name, text(value))).collect()
+    object
+        .into_iter()
+        .map(|(name, value)| (name, text(value)))
+        .collect()
 }

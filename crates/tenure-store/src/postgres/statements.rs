@@ -19,6 +19,7 @@ impl Statement {
     }
 
     /// The text, for explaining it.
+    #[cfg(feature = "testing")]
     pub(crate) fn text(&self) -> &str {
         &self.0
     }
@@ -31,7 +32,10 @@ impl Statement {
 
     /// Runs a script of several statements without parameters.
     pub(crate) async fn raw(&self, conn: &mut PgConnection) -> Result<(), sqlx::Error> {
-        sqlx::raw_sql(AssertSqlSafe(Arc::clone(&self.0))).execute(conn).await.map(drop)
+        sqlx::raw_sql(AssertSqlSafe(Arc::clone(&self.0)))
+            .execute(conn)
+            .await
+            .map(drop)
     }
 }
 

@@ -9,7 +9,7 @@ const EDGES: &[(&str, &[&str], &[&str])] = &[
     ("tenure-engine", &["tenure-core"], &["tenure-store"]),
     ("tenure-publish", &["tenure-core"], &[]),
     ("tenure-server", &["tenure-core"], &["tenure-store"]),
-    // Its own tests use it with every feature on.
+    // Its own tests use it with every feature on, as do those of the front door.
     ("tenure-store", &["tenure-core"], &["tenure-store"]),
     (
         "tenure",
@@ -20,7 +20,7 @@ const EDGES: &[(&str, &[&str], &[&str])] = &[
             "tenure-server",
             "tenure-store",
         ],
-        &["tenure-store"],
+        &["tenure", "tenure-store"],
     ),
     ("tenure-cli", &["tenure"], &["tenure-store"]),
 ];

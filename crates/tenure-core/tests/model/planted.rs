@@ -1,0 +1,311 @@
+//! Planted faults: each replaces one shipped rule by a plausible wrong one, and the model must
+//! answer with the law that breaks and the shortest way there.
+
+use stateright::{Checker, HasDiscoveries, Model};
+use tenure_core::{Boundary, Guarded, Lateness, Lease, Refusal, State, Token, WorkerId};
+
+use crate::laws::{Breach, name};
+use crate::report;
+use crate::world::{Ask, Rules, Step, World};
+
+/// The shortest way in which this world breaks `law`, step by step.
+///
+/// The checker is asked for one more step at a time: left alone it reports whichever
+/// counterexample it met last, which is longer.
+fn shortest_way<R: Rules>(world: &World<R>, law: Breach) -> Vec<Step> {
+    for depth in 2..16 {
+        let checker = world
+            .clone()
+            .checker()
+            .target_max_depth(depth)
+            .finish_when(HasDiscoveries::AllOf([name(law)].into()))
+            .spawn_bfs()
+            .join();
+        if let Some(path) = checker.discovery(name(law)) {
+            return path.into_actions();
+        }
+    }
+    panic!("the planted fault was not caught");
+}
+
+/// Shows how a planted fault breaks a law, or fails.
+fn catch<R: Rules>(fault: &str, world: &World<R>, law: Breach) {
+    let steps = shortest_way(world, law);
+    let mut lines = format!("planted: {fault}; breaks {}", name(law));
+    for step in steps {
+        lines += &format!("\n    {step:?}");
+    }
+    report(&lines);
+}
+
+/// Settles by id alone, as one leading engine did until 2026.
+#[derive(Clone)]
+struct SettlesById;
+
+impl Rules for SettlesById {
+    fn may_settle(&self, _: Option<&Lease>, _: &Ask<'_>, _: Lateness) -> Guarded {
+        Guarded::Kept(())
+    }
+}
+
+#[test]
+fn a_settle_by_id_alone_is_caught() {
+    let world = World::new(SettlesById);
+    catch("settle by id alone", &world, Breach::StaleWrite);
+}
+
+/// Settles whatever is claimed, without asking by whom.
+#[derive(Clone)]
+struct SettlesClaimed;
+
+impl Rules for SettlesClaimed {
+    fn may_settle(&self, lease: Option<&Lease>, _: &Ask<'_>, _: Lateness) -> Guarded {
+        match lease {
+            None => Guarded::Refused(Refusal::NotClaimed),
+            Some(_) => Guarded::Kept(()),
+        }
+    }
+}
+
+#[test]
+fn a_settle_by_id_and_state_is_caught() {
+    let world = World::new(SettlesClaimed);
+    catch("settle by id and state", &world, Breach::StaleWrite);
+}
+
+/// Compares the fence instead of the token.
+#[derive(Clone)]
+struct ComparesFences;
+
+impl Rules for ComparesFences {
+    fn may_settle(&self, lease: Option<&Lease>, ask: &Ask<'_>, _: Lateness) -> Guarded {
+        match lease {
+            Some(lease) if lease.fence == ask.fence => Guarded::Kept(()),
+            _ => Guarded::Refused(Refusal::Lost),
+        }
+    }
+}
+
+#[test]
+fn a_guard_that_compares_fences_is_caught_by_a_failover() {
+    let world = World {
+        failover: true,
+        claims: 2,
+        ..World::new(ComparesFences)
+    };
+    catch("fence-only guard, failover", &world, Breach::StaleWrite);
+}
+
+/// Reads lapsed leases and later puts their items back by id, as another one did until 2026.
+#[derive(Clone)]
+struct ReapsUnguarded;
+
+impl Rules for ReapsUnguarded {
+    fn may_reap(&self, _: Option<&Lease>, boundary: Boundary) -> bool {
+        boundary == Boundary::Past
+    }
+}
+
+#[test]
+fn a_reaper_without_guard_is_caught() {
+    let world = World::new(ReapsUnguarded);
+    catch("reaper without guard", &world, Breach::Reopened);
+}
+
+/// Ends leases whether or not their term is over.
+#[derive(Clone)]
+struct ReapsLive;
+
+impl Rules for ReapsLive {
+    fn may_reap(&self, lease: Option<&Lease>, _: Boundary) -> bool {
+        lease.is_some()
+    }
+}
+
+#[test]
+fn a_reap_of_a_live_lease_is_caught() {
+    let world = World::new(ReapsLive);
+    catch("reap of a live lease", &world, Breach::EndedLive);
+}
+
+/// Renews whatever lease stands on the item.
+#[derive(Clone)]
+struct RenewsWithoutToken;
+
+impl Rules for RenewsWithoutToken {
+    fn may_renew(&self, lease: Option<&Lease>, _: &Ask<'_>) -> Guarded {
+        match lease {
+            Some(lease) if lease.is_live(crate::moment::NOW) => Guarded::Kept(()),
+            _ => Guarded::Refused(Refusal::Lost),
+        }
+    }
+}
+
+#[test]
+fn a_renewal_without_token_is_caught() {
+    let world = World::new(RenewsWithoutToken);
+    catch("renewal without token", &world, Breach::StaleWrite);
+}
+
+/// Renews by token, also after the term.
+#[derive(Clone)]
+struct RenewsLapsed;
+
+impl Rules for RenewsLapsed {
+    fn may_renew(&self, lease: Option<&Lease>, ask: &Ask<'_>) -> Guarded {
+        match lease {
+            Some(lease) if lease.token == *ask.token => Guarded::Kept(()),
+            _ => Guarded::Refused(Refusal::Lost),
+        }
+    }
+}
+
+#[test]
+fn a_renewal_of_a_lapsed_lease_is_caught() {
+    let world = World::new(RenewsLapsed);
+    catch("renewal of a lapsed lease", &world, Breach::Revived);
+}
+
+/// Puts items back and leaves the lease, and so its token, in place.
+#[derive(Clone)]
+struct ReapKeepsToken;
+
+impl Rules for ReapKeepsToken {
+    fn reap_ends_lease(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_reap_that_does_not_end_the_token_is_caught() {
+    let world = World::new(ReapKeepsToken);
+    catch("reap keeps the token", &world, Breach::Place);
+    let blind = World {
+        unchecked: Some(Breach::Place),
+        ..world
+    };
+    catch("and so a stale settle counts", &blind, Breach::Transition);
+}
+
+/// One token per worker for all of its claims.
+#[derive(Clone)]
+struct TokenPerWorker;
+
+impl Rules for TokenPerWorker {
+    fn token(&self, grant: u64) -> Token {
+        let worker = WorkerId::new("w", grant % 2).expect("`w` is a worker's name");
+        Token::new(&worker, 0, 0)
+    }
+}
+
+#[test]
+fn a_token_that_is_used_for_two_claims_is_caught() {
+    let world = World::new(TokenPerWorker);
+    catch("one token per worker", &world, Breach::TokenTwice);
+    let blind = World {
+        unchecked: Some(Breach::TokenTwice),
+        ..world
+    };
+    catch("and so a stale settle counts", &blind, Breach::StaleWrite);
+}
+
+/// Puts a settled item back with the hold that it had.
+#[derive(Clone)]
+struct ReplayKeepsLease;
+
+impl Rules for ReplayKeepsLease {
+    fn replay_restores_hold(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_replay_that_keeps_the_old_lease_is_caught() {
+    let world = World::new(ReplayKeepsLease);
+    catch("replay keeps the old lease", &world, Breach::Place);
+    let blind = World {
+        unchecked: Some(Breach::Place),
+        ..world
+    };
+    catch("and so a stale settle counts", &blind, Breach::Transition);
+}
+
+/// Takes all that is due.
+#[derive(Clone)]
+struct ClaimsBeyondLimit;
+
+impl Rules for ClaimsBeyondLimit {
+    fn claim_limit(&self, _: usize) -> usize {
+        usize::MAX
+    }
+}
+
+#[test]
+fn a_claim_beyond_the_limit_is_caught() {
+    let world = World::new(ClaimsBeyondLimit);
+    catch("claim beyond the limit", &world, Breach::Limit);
+}
+
+/// Also takes what is held already.
+#[derive(Clone)]
+struct ClaimsClaimed;
+
+impl Rules for ClaimsClaimed {
+    fn is_claimable(&self, state: State) -> bool {
+        !state.is_terminal()
+    }
+}
+
+#[test]
+fn a_claim_of_a_claimed_item_is_caught() {
+    let world = World::new(ClaimsClaimed);
+    catch("claim of a claimed item", &world, Breach::HeldTwice);
+}
+
+/// Also takes what is settled.
+#[derive(Clone)]
+struct ClaimsSettled;
+
+impl Rules for ClaimsSettled {
+    fn is_claimable(&self, state: State) -> bool {
+        state != State::Claimed
+    }
+}
+
+#[test]
+fn a_claim_of_a_settled_item_is_caught() {
+    let world = World::new(ClaimsSettled);
+    catch("claim of a settled item", &world, Breach::Reopened);
+}
+
+/// Draws the same fence again.
+#[derive(Clone)]
+struct FenceStands;
+
+impl Rules for FenceStands {
+    fn next_fence(&self, _: u8) -> u8 {
+        1
+    }
+}
+
+#[test]
+fn a_fence_that_does_not_rise_is_caught() {
+    let world = World::new(FenceStands);
+    catch("fence does not rise", &world, Breach::FenceFell);
+}
+
+/// Keeps no journal of settles.
+#[derive(Clone)]
+struct ForgetsSettles;
+
+impl Rules for ForgetsSettles {
+    fn remembers_settles(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_repeat_that_is_answered_differently_is_caught() {
+    let world = World::new(ForgetsSettles);
+    catch("settles are not remembered", &world, Breach::OtherAnswer);
+}

@@ -1,0 +1,1 @@
+//! The bare loops on SQLite, and ours.

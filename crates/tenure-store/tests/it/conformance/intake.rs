@@ -1,0 +1,376 @@
+//! Enqueue and the queues: what goes in, what is refused, and which of it comes out first. For the
+//! built-in outbox; a lease table is filled by its owner.
+
+use std::time::Duration;
+
+use tenure_core::store::{Enqueued, Filter, Store, StoreError, StoreErrorKind};
+use tenure_core::{Encoding, Event, Guarded, ItemId, Priority, QueueName, Refusal, State, Term};
+use uuid::Uuid;
+
+use crate::world::{T0, TICK, World, ask, fresh};
+
+on_every_queue!(
+    a_new_event_is_pending,
+    an_event_comes_back_as_it_was_given,
+    bytes_come_back_as_bytes,
+    the_receivers_key_can_be_chosen,
+    a_large_payload_comes_back_whole,
+    many_events_are_written_at_once,
+    enqueueing_nothing_writes_nothing,
+    a_delay_is_kept_to_the_microsecond,
+    the_urgent_come_first,
+    a_dedupe_key_is_taken_once,
+    of_two_with_one_key_in_a_call_the_first_counts,
+    a_dedupe_key_stays_taken_when_its_event_is_done,
+    an_unknown_queue_is_refused_with_a_hint,
+    an_ordering_key_is_refused_for_now,
+    one_bad_event_keeps_out_all,
+    the_first_queue_is_served_first,
+    a_queue_that_is_not_asked_for_is_left_alone,
+    a_paused_queue_is_passed_by,
+    a_queue_can_be_given_another_term,
+    a_lonely_item_stays_in_its_queue,
+);
+
+fn event(topic: &str) -> Event {
+    Event::from_json(topic, "1").expect("the event is well formed")
+}
+
+fn queue(name: &str) -> QueueName {
+    QueueName::new(name).expect("a queue's name")
+}
+
+fn outbox(world: &dyn World) -> &dyn Store {
+    world
+        .outbox()
+        .expect("these checks run in the queue layout")
+}
+
+async fn enqueue(world: &dyn World, events: &[Event]) -> Vec<Enqueued> {
+    outbox(world).enqueue(events).await.expect("enqueue")
+}
+
+async fn enqueue_one(world: &dyn World, event: Event) -> ItemId {
+    enqueue(world, &[event]).await[0].id()
+}
+
+async fn add_queue(world: &dyn World, name: &str) {
+    outbox(world)
+        .add_queue(&queue(name), None)
+        .await
+        .expect("add a queue");
+}
+
+async fn claim_from(world: &dyn World, queues: &[&str], limit: u32) -> Vec<ItemId> {
+    let queues = queues.iter().map(|name| queue(name)).collect();
+    let claim = ask(&fresh("worker"), limit, T0).queues(queues);
+    let held = world.try_claim(claim).await;
+    held.map(|held| held.ids()).unwrap_or_default()
+}
+
+/// Proves: S4-002, S4-003
+async fn a_new_event_is_pending(world: &dyn World) {
+    let answers = enqueue(world, &[event("order.paid")]).await;
+    assert!(answers[0].is_fresh());
+    let record = world.record(answers[0].id()).await;
+    assert_eq!(record.state, State::Pending);
+    assert_eq!((record.hold, record.last_error), (None, None));
+    assert_eq!((record.done_at, record.dead_at), (None, None));
+    assert_eq!(record.counters, tenure_core::Counters::default());
+    assert_eq!(record.available_at, Some(record.created_at));
+}
+
+/// Proves: S1-007
+async fn an_event_comes_back_as_it_was_given(world: &dyn World) {
+    add_queue(world, "mail").await;
+    let payload = "{ \"b\":1,\"a\" : 1.0, \"b\": 2, \"z\":\"\\u0000]ß😀\" }";
+    let given = Event::from_json("order.paid", payload)
+        .and_then(|event| event.queue("mail"))
+        .and_then(|event| event.header("Trace", "ä'\"\\ b"))
+        .and_then(|event| event.header("x-empty", ""))
+        .map(|event| event.priority(Priority::MAX))
+        .expect("the event is well formed");
+    let answers = enqueue(world, std::slice::from_ref(&given)).await;
+    let Enqueued::Fresh { id, event_id } = answers[0] else {
+        panic!("it was not there before");
+    };
+    let claim = ask(&fresh("worker"), 1, T0).queues(vec![queue("mail")]);
+    let held = world.try_claim(claim).await.expect("there is an event");
+    let record = world.record(id).await;
+    for content in [&held.items[0].content, &record.content] {
+        let event = content.event().expect("the outbox holds events");
+        assert_eq!(event.topic(), given.topic());
+        assert_eq!(event.payload(), payload, "byte for byte");
+        assert_eq!(event.encoding(), None);
+        assert_eq!(event.headers(), given.headers());
+        assert_eq!(event.queue_name(), given.queue_name());
+        assert_eq!(event.urgency(), Priority::MAX);
+        assert_eq!(event.event_id(), Some(event_id));
+    }
+}
+
+async fn bytes_come_back_as_bytes(world: &dyn World) {
+    let bytes = [0_u8, 255, 10, 13, 0];
+    enqueue(world, &[Event::from_bytes("file.stored", &bytes).unwrap()]).await;
+    let held = world.claim(&fresh("worker"), 1, T0).await;
+    let event = held.items[0].content.event().expect("an event");
+    assert_eq!(event.encoding(), Some(Encoding::Base64));
+    assert_eq!(event.payload_bytes().unwrap(), bytes);
+}
+
+async fn the_receivers_key_can_be_chosen(world: &dyn World) {
+    let chosen = Uuid::from_u128(0x0192_0000_0000_7000_8000_0000_0000_0001);
+    let answers = enqueue(world, &[event("a").id(chosen), event("b"), event("c")]).await;
+    let keys: Vec<Uuid> = answers
+        .iter()
+        .map(|answer| match answer {
+            Enqueued::Fresh { event_id, .. } => *event_id,
+            Enqueued::Existed { .. } => panic!("nothing was there before"),
+        })
+        .collect();
+    assert_eq!(keys[0], chosen);
+    assert_ne!(keys[1], keys[2], "drawn keys differ");
+    let record = world.record(answers[0].id()).await;
+    assert_eq!(record.content.event().unwrap().event_id(), Some(chosen));
+}
+
+async fn a_large_payload_comes_back_whole(world: &dyn World) {
+    let text = "x".repeat(tenure_core::PAYLOAD_BYTES_MAX - 2);
+    let payload = format!("\"{text}\"");
+    enqueue(world, &[Event::from_json("big", payload.clone()).unwrap()]).await;
+    let held = world.claim(&fresh("worker"), 1, T0).await;
+    let event = held.items[0].content.event().expect("an event");
+    assert!(event.payload() == payload, "1 MiB came back different");
+}
+
+/// Proves: S4-058
+async fn many_events_are_written_at_once(world: &dyn World) {
+    let events: Vec<Event> = (0..250).map(|n| event(&format!("topic-{n}"))).collect();
+    let answers = enqueue(world, &events).await;
+    let ids: Vec<ItemId> = answers.iter().map(|answer| answer.id()).collect();
+    assert!(ids.is_sorted() && ids.len() == 250, "answered in order");
+    let records = world.operate().find(&ids).await.expect("find");
+    for (id, event) in ids.iter().zip(&events) {
+        let record = records.iter().find(|record| record.id == *id);
+        let content = &record.expect("it was written").content;
+        assert_eq!(content.event().unwrap().topic(), event.topic());
+    }
+    assert_eq!(world.drain("worker", T0).await, ids, "and claimed in order");
+}
+
+async fn enqueueing_nothing_writes_nothing(world: &dyn World) {
+    let before = world.dump().await;
+    assert!(enqueue(world, &[]).await.is_empty());
+    assert_eq!(world.dump().await, before);
+}
+
+/// Proves: S4-015
+async fn a_delay_is_kept_to_the_microsecond(world: &dyn World) {
+    let delay = Duration::from_micros(3_600_000_001);
+    let id = enqueue_one(world, event("later").delay(delay).unwrap()).await;
+    let record = world.record(id).await;
+    let due = record.available_at.expect("it has a time");
+    assert_eq!(due, record.created_at.after(delay));
+    let early = ask(&fresh("worker"), 1, due.before(TICK));
+    assert!(world.try_claim(early).await.is_none());
+    assert_eq!(world.claim(&fresh("worker"), 1, due).await.ids(), [id]);
+}
+
+async fn the_urgent_come_first(world: &dyn World) {
+    let levels = [0, 7, 3, 7, 0, 5];
+    let events: Vec<Event> = levels
+        .iter()
+        .map(|level| event("t").priority(Priority::new(*level).unwrap()))
+        .collect();
+    let answers = enqueue(world, &events).await;
+    let ids: Vec<ItemId> = answers.iter().map(|answer| answer.id()).collect();
+    let expected = [1, 3, 5, 2, 0, 4].map(|nth: usize| ids[nth]);
+    assert_eq!(
+        world.claim(&fresh("worker"), 4, T0).await.ids(),
+        expected[..4]
+    );
+    assert_eq!(
+        world.claim(&fresh("worker"), 9, T0).await.ids(),
+        expected[4..]
+    );
+}
+
+async fn a_dedupe_key_is_taken_once(world: &dyn World) {
+    let first = enqueue(world, &[event("a").dedupe("order-7").unwrap()]).await;
+    assert!(first[0].is_fresh());
+    let again = enqueue(
+        world,
+        &[
+            event("b").dedupe("order-7").unwrap(),
+            event("c").dedupe("order-8").unwrap(),
+        ],
+    )
+    .await;
+    assert_eq!(again[0], Enqueued::Existed { id: first[0].id() });
+    assert!(again[1].is_fresh());
+    let topics = topics(world).await;
+    assert_eq!(topics, ["c", "a"], "the second one was not written");
+}
+
+async fn of_two_with_one_key_in_a_call_the_first_counts(world: &dyn World) {
+    let events = ["a", "b", "c"].map(|topic| event(topic).dedupe("order-7").unwrap());
+    let answers = enqueue(world, &events).await;
+    assert!(answers[0].is_fresh());
+    for answer in &answers[1..] {
+        assert_eq!(
+            *answer,
+            Enqueued::Existed {
+                id: answers[0].id()
+            }
+        );
+    }
+    assert_eq!(topics(world).await, ["a"]);
+}
+
+async fn a_dedupe_key_stays_taken_when_its_event_is_done(world: &dyn World) {
+    let unique = event("a").dedupe("order-7").unwrap();
+    let id = enqueue_one(world, unique.clone()).await;
+    let holder = fresh("worker");
+    world.claim(&holder, 1, T0).await;
+    let kept = world
+        .settle_one(&holder, id, tenure_core::Outcome::Done, T0)
+        .await;
+    assert_eq!(kept, Guarded::Kept(()));
+    assert_eq!(enqueue(world, &[unique]).await, [Enqueued::Existed { id }]);
+}
+
+/// The topics of all events, newest first.
+async fn topics(world: &dyn World) -> Vec<String> {
+    let page = world
+        .operate()
+        .list(&Filter::default(), 100)
+        .await
+        .expect("list");
+    let topic = |record: &tenure_core::Record| record.content.event().unwrap().topic().to_owned();
+    page.records.iter().map(topic).collect()
+}
+
+fn is_refused_with_hint<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
+    let error = answer.expect_err("it was to be refused");
+    assert_eq!(error.kind(), StoreErrorKind::Invalid, "{error}");
+    assert!(
+        error.to_string().contains("letters"),
+        "{error} names the queue"
+    );
+    assert!(error.advice().is_some(), "{error} says what to do");
+}
+
+async fn an_unknown_queue_is_refused_with_a_hint(world: &dyn World) {
+    let before = world.dump().await;
+    let stray = event("a").queue("letters").unwrap();
+    is_refused_with_hint(outbox(world).enqueue(&[stray]).await);
+    let claim = ask(&fresh("worker"), 1, T0).queues(vec![queue("letters")]);
+    is_refused_with_hint(outbox(world).claim(&claim).await);
+    let answer = outbox(world).pause_queue(&queue("letters"), true).await;
+    assert_eq!(answer.expect("pause"), Guarded::Refused(Refusal::NotFound));
+    assert_eq!(world.dump().await, before);
+}
+
+async fn an_ordering_key_is_refused_for_now(world: &dyn World) {
+    let keyed = event("a").key("customer-7").unwrap();
+    let error = outbox(world)
+        .enqueue(&[keyed])
+        .await
+        .expect_err("it is refused");
+    assert_eq!(error.kind(), StoreErrorKind::Invalid);
+    assert!(error.to_string().contains("ordering key"), "{error}");
+    assert!(topics(world).await.is_empty());
+}
+
+async fn one_bad_event_keeps_out_all(world: &dyn World) {
+    let before = world.dump().await;
+    let events = [
+        event("good").dedupe("order-7").unwrap(),
+        event("bad").queue("letters").unwrap(),
+        event("good"),
+    ];
+    is_refused_with_hint(outbox(world).enqueue(&events).await);
+    assert_eq!(world.dump().await, before, "all of them or none");
+    assert!(
+        enqueue(world, &events[..1]).await[0].is_fresh(),
+        "the key is free"
+    );
+}
+
+async fn the_first_queue_is_served_first(world: &dyn World) {
+    add_queue(world, "mail").await;
+    add_queue(world, "audit").await;
+    let events = ["default", "mail", "audit", "mail"].map(|name| event("t").queue(name).unwrap());
+    let answers = enqueue(world, &events).await;
+    let ids: Vec<ItemId> = answers.iter().map(|answer| answer.id()).collect();
+    let order = ["audit", "mail", "default"];
+    assert_eq!(claim_from(world, &order, 2).await, [ids[2], ids[1]]);
+    assert_eq!(claim_from(world, &order, 9).await, [ids[3], ids[0]]);
+}
+
+async fn a_queue_that_is_not_asked_for_is_left_alone(world: &dyn World) {
+    add_queue(world, "mail").await;
+    let mail = enqueue_one(world, event("t").queue("mail").unwrap()).await;
+    let other = enqueue_one(world, event("t")).await;
+    assert_eq!(claim_from(world, &["default"], 9).await, [other]);
+    assert!(claim_from(world, &[], 9).await.is_empty());
+    assert_eq!(claim_from(world, &["mail"], 9).await, [mail]);
+}
+
+async fn a_paused_queue_is_passed_by(world: &dyn World) {
+    add_queue(world, "mail").await;
+    let mail = enqueue_one(world, event("t").queue("mail").unwrap()).await;
+    let other = enqueue_one(world, event("t")).await;
+    let pause = |paused| async move {
+        let answer = outbox(world).pause_queue(&queue("mail"), paused).await;
+        assert_eq!(answer.expect("pause"), Guarded::Kept(()));
+    };
+    pause(true).await;
+    assert_eq!(claim_from(world, &["mail", "default"], 9).await, [other]);
+    assert!(claim_from(world, &["mail"], 9).await.is_empty());
+    pause(false).await;
+    assert_eq!(claim_from(world, &["mail", "default"], 9).await, [mail]);
+}
+
+async fn a_queue_can_be_given_another_term(world: &dyn World) {
+    let mail = queue("mail");
+    for term in [None, Some(Term::HEAVY), Some(Term::EXTERNAL)] {
+        outbox(world)
+            .add_queue(&mail, term)
+            .await
+            .expect("add a queue");
+        let queues = outbox(world).queues().await.expect("queues");
+        let names: Vec<&str> = queues.iter().map(|queue| queue.name.as_str()).collect();
+        assert_eq!(names, ["default", "mail"], "by name, each once");
+        assert_eq!((queues[1].term, queues[1].paused), (term, false));
+    }
+    // A pause outlives a new term.
+    let answer = outbox(world).pause_queue(&mail, true).await;
+    assert_eq!(answer.expect("pause"), Guarded::Kept(()));
+    outbox(world)
+        .add_queue(&mail, None)
+        .await
+        .expect("add a queue");
+    assert!(outbox(world).queues().await.expect("queues")[1].paused);
+}
+
+/// A worker must not be given lonely items of queues that it does not serve.
+async fn a_lonely_item_stays_in_its_queue(world: &dyn World) {
+    add_queue(world, "mail").await;
+    let id = enqueue_one(world, event("t").queue("mail").unwrap()).await;
+    for n in 1..=2 {
+        let now = crate::world::at(100 * n);
+        let claim = ask(&fresh("victim"), 1, now).queues(vec![queue("mail")]);
+        assert!(world.try_claim(claim).await.is_some());
+        assert_eq!(world.reap_at(crate::world::at(100 * n + 50)).await.len(), 1);
+    }
+    let later = crate::world::at(300);
+    let alone = |name| {
+        ask(&fresh("worker"), 1, later)
+            .queues(vec![queue(name)])
+            .alone()
+    };
+    assert!(world.try_claim(alone("default")).await.is_none());
+    let held = world.try_claim(alone("mail")).await.expect("it is there");
+    assert_eq!(held.ids(), [id]);
+}

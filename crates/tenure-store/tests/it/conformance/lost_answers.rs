@@ -1,0 +1,237 @@
+//! Lost answers: each verb is carried out and its answer is dropped once. The caller repeats it or
+//! releases by its token, as the port says, and ends in a right state.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tenure_core::store::{
+    Answer, Bury, Claim, LeaseStore, Operate, Reap, Reaped, Renew, Renewed, Replay, Rest, Settle,
+    Settlement, StoreError, StoreErrorKind,
+};
+use tenure_core::{Event, Guarded, Held, Outcome, Refusal, State, Term, Token};
+
+use crate::world::{T0, World, ask, at, at_once, every_outcome, fresh, token};
+
+on_every_store!(
+    the_answer_of_a_claim_is_lost,
+    the_answer_of_a_renew_is_lost,
+    the_answer_of_a_settle_is_lost,
+    the_answer_of_a_release_is_lost,
+    the_answer_of_a_settle_and_claim_is_lost,
+    the_answer_of_a_reap_is_lost,
+    the_answers_of_the_operators_verbs_are_lost,
+    the_answer_of_an_enqueue_is_lost,
+);
+
+/// Carries out each verb and loses the first answer.
+#[derive(Debug)]
+struct Forgetful<'w> {
+    store: &'w dyn LeaseStore,
+    has_lost: AtomicBool,
+}
+
+impl<'w> Forgetful<'w> {
+    fn new(store: &'w dyn LeaseStore) -> Self {
+        Self {
+            store,
+            has_lost: AtomicBool::new(false),
+        }
+    }
+
+    fn lose<'a, T: Send + 'a>(&'a self, answer: Answer<'a, T>) -> Answer<'a, T> {
+        Box::pin(async move {
+            let answer = answer.await.expect("the verb itself works");
+            if self.has_lost.swap(true, Ordering::Relaxed) {
+                return Ok(answer);
+            }
+            let away = StoreErrorKind::Unavailable;
+            Err(StoreError::new("any", away, "the connection was cut"))
+        })
+    }
+}
+
+impl LeaseStore for Forgetful<'_> {
+    fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Option<Held>> {
+        self.lose(self.store.claim(claim))
+    }
+
+    fn renew<'a>(&'a self, renew: &'a Renew) -> Answer<'a, Vec<(Token, Guarded<Renewed>)>> {
+        self.lose(self.store.renew(renew))
+    }
+
+    fn settle<'a>(&'a self, settle: &'a Settle) -> Answer<'a, Settlement> {
+        self.lose(self.store.settle(settle))
+    }
+
+    fn settle_and_claim<'a>(
+        &'a self,
+        settle: &'a Settle,
+        claim: &'a Claim,
+    ) -> Answer<'a, (Settlement, Option<Held>)> {
+        self.lose(self.store.settle_and_claim(settle, claim))
+    }
+
+    fn reap<'a>(&'a self, reap: &'a Reap) -> Answer<'a, Vec<Reaped>> {
+        self.lose(self.store.reap(reap))
+    }
+}
+
+/// The caller was told that the database is away, and does not know what happened.
+fn is_lost<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
+    assert!(answer.expect_err("the answer was lost").is_transient());
+}
+
+/// The items are leased to someone who does not know. He chose the token, so he can give them
+/// back.
+async fn the_answer_of_a_claim_is_lost(world: &dyn World) {
+    let ids = world.add(3).await;
+    let store = Forgetful::new(world.lease());
+    let lost = token("worker", 1);
+    is_lost(store.claim(&ask(&lost, 10, T0)).await);
+    assert!(
+        world.drain("other", at(1)).await.is_empty(),
+        "they are held"
+    );
+    // A repeat would be a second claim under the same token; it is refused or finds nothing.
+    let held = store.claim(&ask(&lost, 10, at(1))).await.unwrap_or(None);
+    assert_eq!(held, None);
+    assert_eq!(world.release(&lost, at(2)).await, 3);
+    assert_eq!(world.release(&lost, at(2)).await, 0, "it may be repeated");
+    let held = world.claim(&token("worker", 2), 10, at(2)).await;
+    assert_eq!(held.ids(), ids);
+    for item in held.items {
+        assert_eq!((item.counters.failures, item.counters.crashes), (0, 0));
+    }
+}
+
+async fn the_answer_of_a_renew_is_lost(world: &dyn World) {
+    let id = world.item_in(State::Claimed).await;
+    let store = Forgetful::new(world.lease());
+    let renew = Renew::new(vec![token("holder", 1)], Term::STANDARD);
+    is_lost(store.renew(&renew.clone().at(at(10))).await);
+    let answers = store.renew(&renew.at(at(11))).await.expect("renew");
+    let Guarded::Kept(renewed) = &answers[0].1 else {
+        panic!("a live lease was refused");
+    };
+    assert_eq!((renewed.until, &renewed.ids), (at(41), &vec![id]));
+}
+
+/// Proves: S4-054
+async fn the_answer_of_a_settle_is_lost(world: &dyn World) {
+    for outcome in every_outcome() {
+        let (holder, id) = world.item_in_fresh_lease().await;
+        let store = Forgetful::new(world.lease());
+        let settle = Settle::new(holder).item(id, outcome.clone()).at(at(1));
+        is_lost(store.settle(&settle).await);
+        let after_the_first = world.dump().await;
+        let again = store.settle(&settle.at(at(2))).await.expect("settle");
+        assert_eq!(again.items, [(id, Guarded::Kept(()))], "{outcome:?}");
+        assert_eq!(world.dump().await, after_the_first, "done once, told twice");
+        world.tidy(at(500)).await;
+    }
+}
+
+async fn the_answer_of_a_release_is_lost(world: &dyn World) {
+    let ids = world.add(2).await;
+    let holder = token("worker", 1);
+    world.claim(&holder, 2, T0).await;
+    let store = Forgetful::new(world.lease());
+    let release = Settle::new(holder).rest(Rest::Release);
+    is_lost(store.settle(&release.clone().at(at(1))).await);
+    let other = world.claim(&token("other", 1), 1, at(2)).await;
+    // The repeat comes when one of them is somebody else's already.
+    let again = store.settle(&release.at(at(3))).await.expect("settle");
+    assert_eq!(again.rest, 0);
+    assert!(world.renew(&other.lease.token, at(4)).await.is_kept());
+    assert_eq!(world.state(ids[1]).await, State::Pending);
+    assert_eq!(world.counters(ids[1]).await.attempts, 1, "given back once");
+}
+
+async fn the_answer_of_a_settle_and_claim_is_lost(world: &dyn World) {
+    let ids = world.add(4).await;
+    let (first, second) = (token("worker", 1), token("worker", 2));
+    world.claim(&first, 2, T0).await;
+    let store = Forgetful::new(world.lease());
+    let settle = Settle::new(first).done([ids[0], ids[1]]).at(at(1));
+    is_lost(
+        store
+            .settle_and_claim(&settle, &ask(&second, 2, at(1)))
+            .await,
+    );
+    let again = store.settle(&settle.at(at(2))).await.expect("settle");
+    assert_eq!(again.refused().count(), 0);
+    assert_eq!(world.release(&second, at(2)).await, 2);
+    assert_eq!(world.drain("worker-3", at(3)).await, ids[2..]);
+    for id in &ids[..2] {
+        let record = world.record(*id).await;
+        assert_eq!((record.state, record.done_at), (State::Done, Some(at(1))));
+    }
+}
+
+async fn the_answer_of_a_reap_is_lost(world: &dyn World) {
+    let id = world.item_in(State::Claimed).await;
+    let store = Forgetful::new(world.lease());
+    let reap = Reap::new(10, at_once()).at(at(31));
+    is_lost(store.reap(&reap).await);
+    assert!(store.reap(&reap).await.expect("reap").is_empty());
+    assert_eq!(world.counters(id).await.crashes, 1, "counted once");
+    assert_eq!(world.drain("other", at(31)).await, [id]);
+}
+
+/// A repeated replay or bury is refused by the state that the first one left, and nothing happens
+/// twice.
+async fn the_answers_of_the_operators_verbs_are_lost(world: &dyn World) {
+    let done = world.item_in(State::Done).await;
+    let operate: &dyn Operate = world.operate();
+    let replay = Replay {
+        ids: vec![done],
+        now: Some(at(5)),
+    };
+    operate
+        .replay(&replay)
+        .await
+        .expect("carried out, answer lost");
+    let again = operate.replay(&replay).await.expect("replay");
+    assert_eq!(again, [(done, Guarded::Refused(Refusal::NotSettled))]);
+    assert_eq!(world.counters(done).await.generation, 1);
+    let bury = Bury {
+        id: done,
+        token: token("operator", 1),
+        reason: "gone".into(),
+        now: Some(at(6)),
+    };
+    assert!(
+        operate
+            .bury(&bury)
+            .await
+            .expect("carried out, answer lost")
+            .is_kept()
+    );
+    let before = world.dump().await;
+    let again = operate.bury(&bury).await.expect("bury");
+    assert_eq!(again, Guarded::Refused(Refusal::AlreadySettled));
+    assert_eq!(world.dump().await, before);
+}
+
+/// With a dedupe key the repeat finds the first; without one it would be a second event. In the
+/// row layout the owner of the table inserts, so there is nothing to lose here.
+async fn the_answer_of_an_enqueue_is_lost(world: &dyn World) {
+    let Some(outbox) = world.outbox() else {
+        let id = world.item_in(State::Pending).await;
+        assert_eq!(world.drain("worker", T0).await, [id]);
+        return;
+    };
+    let event = Event::from_json("order.paid", "1").and_then(|event| event.dedupe("order-7"));
+    let events = [event.expect("the event is well formed")];
+    outbox
+        .enqueue(&events)
+        .await
+        .expect("carried out, answer lost");
+    let again = outbox.enqueue(&events).await.expect("enqueue");
+    assert!(!again[0].is_fresh());
+    let holder = fresh("worker");
+    assert_eq!(world.claim(&holder, 10, T0).await.ids(), [again[0].id()]);
+    let done = world
+        .settle_one(&holder, again[0].id(), Outcome::Done, at(1))
+        .await;
+    assert_eq!(done, Guarded::Kept(()));
+}

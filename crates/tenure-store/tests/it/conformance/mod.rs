@@ -1,0 +1,92 @@
+//! What every store promises, in one suite that runs on all of them and in both layouts.
+//!
+//! A check is a function of a [`World`]; `on_every_store!` makes a test of it per store, named
+//! `conformance::<file>::<store>::<check>`, and lists it for the planted faults.
+
+use crate::world::{Soon, World};
+
+/// A check, as the planted faults run it.
+#[derive(Clone, Copy)]
+pub(crate) struct Check {
+    pub(crate) name: &'static str,
+    pub(crate) run: for<'a> fn(&'a dyn World) -> Soon<'a, ()>,
+}
+
+/// Makes a test of each check for each store.
+macro_rules! on_every_store {
+    ($($check:ident),* $(,)?) => {
+        on_stores!([memory]; $($check),*);
+        list!($($check),*);
+    };
+}
+
+/// Makes a test of each check for each store in the queue layout.
+macro_rules! on_every_queue {
+    ($($check:ident),* $(,)?) => {
+        on_stores!([memory]; $($check),*);
+        list!($($check),*);
+    };
+}
+
+macro_rules! on_stores {
+    ([$($store:ident),*]; $($check:ident),*) => {
+        on_stores!(@each [$($store),*] ($($check),*));
+    };
+    (@each [$($store:ident),*] $checks:tt) => {
+        $(on_stores!(@one $store $checks);)*
+    };
+    (@one $store:ident ($($check:ident),*)) => {
+        mod $store {
+            $(
+                #[tokio::test]
+                async fn $check() {
+                    let world = crate::world::$store().await;
+                    super::$check(&*world).await;
+                }
+            )*
+        }
+    };
+}
+
+macro_rules! list {
+    ($($check:ident),*) => {
+        pub(crate) const CHECKS: &[crate::conformance::Check] = &[
+            $(crate::conformance::Check {
+                name: stringify!($check),
+                run: |world| Box::pin($check(world)),
+            }),*
+        ];
+    };
+}
+
+mod claim;
+mod guard;
+mod intake;
+mod laws;
+mod lost_answers;
+mod operate;
+mod reap;
+mod renew;
+mod settle;
+mod time;
+mod transitions;
+
+/// All checks, for the planted faults.
+pub(crate) fn all() -> impl Iterator<Item = Check> {
+    [
+        laws::CHECKS,
+        claim::CHECKS,
+        renew::CHECKS,
+        settle::CHECKS,
+        reap::CHECKS,
+        guard::CHECKS,
+        transitions::CHECKS,
+        intake::CHECKS,
+        operate::CHECKS,
+        time::CHECKS,
+        lost_answers::CHECKS,
+    ]
+    .into_iter()
+    .flatten()
+    .copied()
+}

@@ -1,0 +1,14 @@
+//! The tests of the stores. `conformance` says what every store promises and runs on all of them;
+//! `planted` proves that it would notice a broken one; `twins` and `stress` try what nobody thought
+//! of.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "the lints spare test functions, but not what these call"
+)]
+
+mod conformance;
+mod planted;
+mod world;

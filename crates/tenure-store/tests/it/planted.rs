@@ -1,0 +1,105 @@
+//! A checker that never failed proves nothing: each planted fault must be caught by the suite.
+
+use std::panic::AssertUnwindSafe;
+
+use tenure_store::memory::Fault;
+
+use crate::conformance;
+use crate::world;
+
+/// The checks that fail on a store with this fault.
+async fn caught_by(fault: Fault) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for check in conformance::all() {
+        let world = world::planted(fault);
+        // A task of its own, so that a failing check ends there.
+        let attempt = tokio::spawn(async move {
+            let world = AssertUnwindSafe(world);
+            (check.run)(&**world).await;
+        });
+        if attempt.await.is_err_and(|error| error.is_panic()) {
+            names.push(check.name);
+        }
+    }
+    names
+}
+
+/// Which check is made for which fault; others may notice it, too.
+const EXPECTED: [(Fault, &str); Fault::ALL.len()] = [
+    (
+        Fault::SettleById,
+        "law_3_any_token_but_the_current_one_is_refused",
+    ),
+    (
+        Fault::SettleByHolder,
+        "an_earlier_token_of_the_same_worker_is_refused",
+    ),
+    (
+        Fault::SettleLate,
+        "a_strict_settle_is_refused_at_the_end_of_the_term",
+    ),
+    (
+        Fault::ReapUnguarded,
+        "law_5_a_live_lease_is_ended_by_its_holder_or_a_bury_alone",
+    ),
+    (
+        Fault::ReapTooSoon,
+        "the_reaper_waits_until_the_term_is_past",
+    ),
+    (
+        Fault::RenewLapsed,
+        "a_lease_is_renewed_up_to_its_end_and_not_at_it",
+    ),
+    (Fault::RenewShortens, "a_renewal_never_shortens_a_lease"),
+    (
+        Fault::ClaimBeyondLimit,
+        "a_claim_never_takes_more_than_its_limit",
+    ),
+    (
+        Fault::ClaimTooSoon,
+        "an_item_is_not_claimed_before_it_is_available",
+    ),
+    (
+        Fault::TokenReused,
+        "law_2_a_token_is_never_issued_twice_and_a_fence_only_rises",
+    ),
+    (
+        Fault::FenceRepeated,
+        "law_2_a_token_is_never_issued_twice_and_a_fence_only_rises",
+    ),
+    (
+        Fault::ReplayUnsettled,
+        "law_6_only_the_six_transitions_exist",
+    ),
+    (
+        Fault::BurySettled,
+        "law_4_done_and_dead_are_final_but_for_a_replay",
+    ),
+    (Fault::RestLost, "law_8_what_was_added_is_never_lost"),
+    (
+        Fault::RepeatForgotten,
+        "law_9_a_repeated_settle_gives_the_same_answer",
+    ),
+    (
+        Fault::RepeatByToken,
+        "a_repeat_with_another_word_is_refused",
+    ),
+    (Fault::LapseUncounted, "the_crash_budget_ends_in_dead"),
+    (
+        Fault::ReleaseCharged,
+        "release_costs_nothing_but_an_attempt",
+    ),
+    (Fault::NeverAlone, "a_poison_item_dies_alone"),
+];
+
+#[tokio::test]
+async fn the_suite_catches_every_planted_fault() {
+    assert_eq!(EXPECTED.map(|(fault, _)| fault), Fault::ALL);
+    for (fault, check) in EXPECTED {
+        let names = caught_by(fault).await;
+        assert!(
+            names.contains(&check),
+            "{fault:?} was caught by {names:?}, not by {check}"
+        );
+    }
+}
