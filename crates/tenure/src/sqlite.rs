@@ -18,6 +18,10 @@ impl Tenure {
     /// # Errors
     /// The open store is not SQLite, there is no such queue, or the file is busy. The caller's
     /// transaction is then to be rolled back.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "as in its sisters, an event is handed over"
+    )]
     pub fn enqueue_on(&self, conn: &Connection, event: Event) -> Result<Enqueued, StoreError> {
         one(self.enqueue_many_on(conn, std::slice::from_ref(&event))?)
     }

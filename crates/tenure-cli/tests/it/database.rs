@@ -37,6 +37,16 @@ fn looking_at_a_file_that_is_not_there_makes_none_and_says_how_to_begin() {
 }
 
 #[test]
+fn without_an_address_the_database_is_a_file_in_the_current_folder() {
+    let place = sqlite();
+    let mut command = place.command(Path::new(env!("CARGO_BIN_EXE_tenure")));
+    command.env_remove("TENURE_DATABASE");
+    command.args(["enqueue", "a", "1"]);
+    said(command, b"").succeeded();
+    assert!(place.file().exists());
+}
+
+#[test]
 fn memory_is_refused_since_it_would_end_with_the_command() {
     let place = sqlite();
     for args in [&["enqueue", "a", "1"][..], &["stats"], &["migrate"]] {
@@ -103,6 +113,21 @@ async fn a_server_without_our_tables_is_told_with_the_way_to_make_them() {
     }
     place.run(&["migrate"]).succeeded();
     place.run(&["enqueue", "a", "1"]).succeeded();
+}
+
+/// Method: the note of the last migration is taken away, so that the tables look older.
+#[tokio::test]
+async fn a_server_of_an_older_program_is_told_with_the_way_to_move_on() {
+    let [_, place] = everywhere().await;
+    place.enqueue("a");
+    let mut conn = PgConnection::connect(&place.url).await.unwrap();
+    let note = "delete from tenure_migrations";
+    sqlx::raw_sql(note).execute(&mut conn).await.unwrap();
+    for args in [&["enqueue", "a", "1"][..], &["stats"]] {
+        place
+            .run(args)
+            .failed(2, "this program needs", "tenure migrate");
+    }
 }
 
 #[tokio::test]

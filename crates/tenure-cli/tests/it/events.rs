@@ -1,5 +1,6 @@
 //! `tenure events`: filters, pages, JSON lines, and readers that go away.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::Stdio;
@@ -136,5 +137,27 @@ async fn a_reader_that_goes_away_is_no_failure() {
             assert_eq!(String::from_utf8_lossy(&output.stderr), "");
             assert_eq!(output.status.code(), Some(0));
         }
+    }
+}
+
+/// Goal: output that is lost is told. Method: a device that is always full.
+#[tokio::test]
+async fn an_output_that_cannot_be_written_is_a_failure() {
+    let [place, _] = everywhere().await;
+    place.enqueue("a");
+    for args in [&["events"][..], &["events", "--json"], &["stats"]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = place
+            .command(Path::new(env!("CARGO_BIN_EXE_tenure")))
+            .args(args)
+            .stdout(full)
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            errors.starts_with("error: the output cannot be written"),
+            "{errors}"
+        );
+        assert_eq!(output.status.code(), Some(1));
     }
 }

@@ -9,28 +9,31 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tenure::{Claim, Clock, Event, LapsePolicy, Reap, SystemClock, Tenure, Timestamp};
+use tenure::{Claim, Clock, Event, LapsePolicy, Reap, SystemClock, Tenure, Term, Timestamp};
 
-/// A store with one item that must be worked alone, due since a while.
+/// A store with one item that must be worked alone, and is due.
 async fn store_with_a_loner() -> Tenure {
     let tenure = Tenure::open("memory:").await.unwrap();
-    tenure
-        .enqueue_now(Event::new("poison", &1).unwrap())
-        .await
-        .unwrap();
-    // Time is moved into the past, so that the item is due for the store's own clock.
+    let event = Event::new("poison", &1).unwrap();
+    tenure.enqueue_now(event).await.unwrap();
     let mut now = SystemClock.now();
     for _ in 0..2 {
         now = lapse(&tenure, now).await;
     }
+    // It comes due a few milliseconds from now.
+    while tenure.count().await.unwrap().queues[0].1.due == 0 {
+        tokio::task::yield_now().await;
+    }
     tenure
 }
 
-/// Claims at `now` and lets the lease lapse; the moment after which the item is due again.
+/// Claims at `now` and lets the lease lapse; the moment from which on the item is due again.
 async fn lapse(tenure: &Tenure, now: Timestamp) -> Timestamp {
-    let ask = Claim::new(tenure.token(), 1).recovery(None).at(now);
+    let tick = Duration::from_millis(1);
+    let ask = Claim::new(tenure.token(), 1).term(Term::new(tick).unwrap());
+    let ask = ask.recovery(None).at(now);
     assert!(tenure.claim_with(&ask).await.unwrap().is_some());
-    let later = now.after(Duration::from_secs(31));
+    let later = now.after(2 * tick);
     let policy = LapsePolicy::new(5, vec![Duration::ZERO]).unwrap();
     let reaped = tenure.reap(&Reap::new(10, policy).at(later)).await.unwrap();
     assert_eq!(reaped.len(), 1);
