@@ -102,9 +102,12 @@ impl RetryPolicy {
 
     /// The delay after `failures` earlier ones: exponential, capped, full jitter.
     pub fn delay(&self, failures: u32, chance: f64) -> Duration {
-        self.ceiling(failures)
-            .mul_f64(chance.clamp(0.0, 1.0))
-            .max(DELAY_MIN)
+        let ceiling = self.ceiling(failures);
+        // Multiplying a duration panics when rounding carries it past the longest, or on no number.
+        let share = ceiling.as_secs_f64() * chance.clamp(0.0, 1.0);
+        Duration::try_from_secs_f64(share)
+            .unwrap_or(ceiling)
+            .clamp(DELAY_MIN, ceiling.max(DELAY_MIN))
     }
 
     /// The longest delay after `failures` earlier ones.

@@ -12,11 +12,19 @@ mod error_text;
 mod lane;
 pub mod memory;
 mod open;
+#[cfg(feature = "testing")]
+mod planted;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod render;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod rows;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(feature = "testing")]
 pub mod testing;
 
 pub use open::{Migrated, Opened, migrate, migration_sql, open};
+#[cfg(feature = "testing")]
+pub use planted::Planted;

@@ -8,7 +8,7 @@ use crate::config::StoreConfig;
 use crate::memory::{MemoryStore, SystemClock};
 #[cfg(feature = "postgres")]
 use crate::postgres::{self, PostgresStore};
-#[cfg(any())]
+#[cfg(feature = "sqlite")]
 use crate::sqlite::{self, SqliteStore};
 
 /// From which version of the tables to which a migration went.
@@ -27,7 +27,7 @@ pub enum Opened {
     /// In memory: gone with the program.
     Memory(MemoryStore),
     /// In an SQLite file.
-    #[cfg(any())]
+    #[cfg(feature = "sqlite")]
     Sqlite(SqliteStore),
     /// On PostgreSQL.
     #[cfg(feature = "postgres")]
@@ -39,7 +39,7 @@ impl Opened {
     pub fn store(&self) -> &dyn Store {
         match self {
             Self::Memory(store) => store,
-            #[cfg(any())]
+            #[cfg(feature = "sqlite")]
             Self::Sqlite(store) => store,
             #[cfg(feature = "postgres")]
             Self::Postgres(store) => store,
@@ -87,13 +87,13 @@ impl<'a> Address<'a> {
 pub async fn open(url: &str, config: &StoreConfig) -> Result<Opened, StoreError> {
     match Address::parse("open", url)? {
         Address::Memory => Ok(Opened::Memory(MemoryStore::new(Arc::new(SystemClock)))),
-        #[cfg(any())]
+        #[cfg(feature = "sqlite")]
         Address::Sqlite(path) => Ok(Opened::Sqlite(
             SqliteStore::open(path.as_ref(), config).await?,
         )),
         #[cfg(feature = "postgres")]
         Address::Postgres => Ok(Opened::Postgres(PostgresStore::open(url, config).await?)),
-        #[cfg(not(all(any(), feature = "postgres")))]
+        #[cfg(not(all(feature = "sqlite", feature = "postgres")))]
         _ => Err(not_built("open")),
     }
 }
@@ -105,11 +105,11 @@ pub async fn open(url: &str, config: &StoreConfig) -> Result<Opened, StoreError>
 pub async fn migrate(url: &str, config: &StoreConfig) -> Result<Migrated, StoreError> {
     match Address::parse("migrate", url)? {
         Address::Memory => Ok(Migrated { from: 0, to: 0 }),
-        #[cfg(any())]
+        #[cfg(feature = "sqlite")]
         Address::Sqlite(path) => SqliteStore::migrate(path.as_ref(), config).await,
         #[cfg(feature = "postgres")]
         Address::Postgres => PostgresStore::migrate(url, config).await,
-        #[cfg(not(all(any(), feature = "postgres")))]
+        #[cfg(not(all(feature = "sqlite", feature = "postgres")))]
         _ => Err(not_built("migrate")),
     }
 }
@@ -122,16 +122,16 @@ pub async fn migrate(url: &str, config: &StoreConfig) -> Result<Migrated, StoreE
 pub fn migration_sql(url: &str) -> Result<String, StoreError> {
     match Address::parse("migrate", url)? {
         Address::Memory => Ok(String::new()),
-        #[cfg(any())]
+        #[cfg(feature = "sqlite")]
         Address::Sqlite(_) => Ok(sqlite::migration_sql()),
         #[cfg(feature = "postgres")]
         Address::Postgres => Ok(postgres::migration_sql()),
-        #[cfg(not(all(any(), feature = "postgres")))]
+        #[cfg(not(all(feature = "sqlite", feature = "postgres")))]
         _ => Err(not_built("migrate")),
     }
 }
 
-#[cfg(not(all(any(), feature = "postgres")))]
+#[cfg(not(all(feature = "sqlite", feature = "postgres")))]
 fn not_built(verb: &'static str) -> StoreError {
     StoreError::new(
         verb,

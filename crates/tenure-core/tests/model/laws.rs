@@ -128,10 +128,10 @@ fn breach_of_lease(before: &Db, new: &LeaseRow, mover: Mover) -> Option<Breach> 
 
 /// To prolong a live lease of another shows in no state of this world, so who did it is looked at.
 fn breach_of_renewal(mover: Mover) -> Option<Breach> {
-    match mover {
-        Mover::Renew { grant, lease } => (grant != lease).then_some(Breach::StaleWrite),
-        _ => None,
-    }
+    let Mover::Renew { grant, lease } = mover else {
+        return None;
+    };
+    (grant != lease).then_some(Breach::StaleWrite)
 }
 
 fn breach_of_claim(before: &Db, after: &Db, mover: Mover) -> Option<Breach> {

@@ -112,12 +112,12 @@ impl Words {
         self.0[grant][id] = Some(word);
     }
 
-    pub(crate) fn has(&self, grant: usize, id: usize, word: Word) -> bool {
+    pub(crate) fn has(self, grant: usize, id: usize, word: Word) -> bool {
         self.0[grant][id] == Some(word)
     }
 
     /// The grant that last ended a hold on this item.
-    pub(crate) fn last_holder(&self, id: usize) -> Option<usize> {
+    pub(crate) fn last_holder(self, id: usize) -> Option<usize> {
         self.0.iter().rposition(|words| words[id].is_some())
     }
 }

@@ -31,11 +31,12 @@ fn shortest_way<R: Rules>(world: &World<R>, law: Breach) -> Vec<Step> {
 /// Shows how a planted fault breaks a law, or fails.
 fn catch<R: Rules>(fault: &str, world: &World<R>, law: Breach) {
     let steps = shortest_way(world, law);
-    let mut lines = format!("planted: {fault}; breaks {}", name(law));
-    for step in steps {
-        lines += &format!("\n    {step:?}");
-    }
-    report(&lines);
+    let lines: Vec<_> = steps.iter().map(|step| format!("    {step:?}")).collect();
+    let law = name(law);
+    report(&format!(
+        "planted: {fault}; breaks {law}\n{}",
+        lines.join("\n")
+    ));
 }
 
 /// Settles by id alone, as one leading engine did until 2026.

@@ -381,7 +381,7 @@ impl<R: Rules> World<R> {
         }
     }
 
-    fn reaps(&self, moment: &Moment, steps: &mut Vec<Step>) {
+    fn reaps(moment: &Moment, steps: &mut Vec<Step>) {
         for row in moment.db.leases() {
             if row.term != Term::Past {
                 steps.push(Step::Wane(row.grant));
@@ -426,7 +426,7 @@ impl<R: Rules> Model for World<R> {
         if moment.breach.is_none() {
             self.claims(moment, steps);
             Self::asks(moment, steps);
-            self.reaps(moment, steps);
+            Self::reaps(moment, steps);
             self.orders(moment, steps);
         }
     }

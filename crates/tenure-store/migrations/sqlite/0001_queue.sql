@@ -98,8 +98,8 @@ create table tenure_setbacks (
 
 -- Which event won a dedupe key.
 create table tenure_dedupe (
-    dedupe_key text    primary key not null check (length(cast(dedupe_key as blob)) between 1 and 255),
-    id         integer not null
+    key text    primary key not null check (length(cast(key as blob)) between 1 and 255),
+    id  integer not null
 ) strict, without rowid;
 
 -- One row per event, for people. It shows no token.
@@ -239,12 +239,3 @@ begin
     from tenure_events
     where id = last_insert_rowid();
 end;
-
--- Which of these files were applied. One row; not `user_version`, which belongs to the application whose file it is.
-create table tenure_schema (
-    one     integer primary key check (one = 1),
-    version integer not null
-) strict;
-
-insert into tenure_schema (one, version)
-values (1, 1);

@@ -116,6 +116,7 @@ pub fn migration_sql() -> String {
          --   create role tenure login;\n\
          --   alter role tenure set plan_cache_mode = force_generic_plan;\n\
          --   alter role tenure set enable_seqscan = off;\n\
+         --   alter role tenure set enable_bitmapscan = off;\n\
          --   alter role tenure set jit = off;\n\
          begin;\n\n{JOURNAL}\n"
     );

@@ -11,6 +11,7 @@ mod migrate;
 mod operate;
 mod queue;
 pub(crate) mod row;
+mod rows;
 pub(crate) mod statements;
 
 use std::collections::HashMap;
@@ -21,9 +22,10 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgRow};
 use sqlx::{ConnectOptions, PgPool};
 use tenure_core::store::{StoreError, StoreErrorKind};
-use tenure_core::{ItemId, QueueName, Token, WorkerId};
+use tenure_core::{Identifier, ItemId, QueueName, Token, WorkerId};
 
 pub use self::migrate::migration_sql;
+pub use self::rows::PostgresRows;
 
 use self::cursor::Cursors;
 use self::directory::Directory;
@@ -54,6 +56,7 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct PostgresStore {
     pool: PgPool,
+    schema: Option<Identifier>,
     statements: QueueStatements,
     directory: RwLock<Directory>,
     cursors: Cursors,
@@ -81,6 +84,7 @@ impl PostgresStore {
         migrate::check(&mut conn, config.schema.as_ref()).await?;
         let store = Self {
             pool,
+            schema: config.schema.clone(),
             statements: QueueStatements::new(config.schema.as_ref()),
             directory: RwLock::default(),
             cursors: Cursors::default(),
@@ -199,6 +203,8 @@ fn connect_options(url: &str, config: &StoreConfig) -> Result<PgConnectOptions, 
             // than they take; planned while a table was empty, they would scan it for ever.
             ("plan_cache_mode", "force_generic_plan"),
             ("enable_seqscan", "off"),
+            // A page planned while its table was empty would be collected whole and sorted.
+            ("enable_bitmapscan", "off"),
             // The price of a forbidden scan looks high enough to compile the plan each time.
             ("jit", "off"),
         ]),

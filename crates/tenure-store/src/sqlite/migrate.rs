@@ -1,50 +1,104 @@
-//! Brings the tables of a file up to date. Forward only; each file says in `tenure_schema` which it is.
+//! Migrations: forward only, in order, in one transaction, noted in `tenure_migrations`. (Not in
+//! `user_version`: that belongs to the application whose file it is.)
 
-use rusqlite::Connection;
+use std::path::Path;
+
+use rusqlite::{Connection, params};
 use tenure_core::store::{StoreError, StoreErrorKind};
 
 use super::error::failed;
 use super::writer::Writer;
+use super::{SqliteStore, moment_of};
+use crate::config::StoreConfig;
+use crate::memory::SystemClock;
+use crate::open::Migrated;
 
-/// Every migration, in order; the n-th makes version n.
+/// Every migration, oldest first; the n-th makes version n. Never edited once released.
 const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/sqlite/0001_queue.sql")];
 const VERB: &str = "migrate";
 
-/// All migrations as one script, for people whose database is changed by hand.
-pub fn migration_sql() -> String {
-    format!("begin immediate;\n\n{}\ncommit;\n", MIGRATIONS.join("\n"))
+const JOURNAL: &str = "create table if not exists tenure_migrations (
+    version    integer primary key,
+    applied_at integer not null
+) strict;";
+
+impl SqliteStore {
+    /// Creates the file and its tables, or brings them to the version of this program.
+    ///
+    /// # Errors
+    /// As [`SqliteStore::open`].
+    pub async fn migrate(path: &Path, config: &StoreConfig) -> Result<Migrated, StoreError> {
+        let writer = Writer::open(path, config).await?;
+        migrate(&writer).await
+    }
 }
 
-/// Migrates if there is something to do. A file that is up to date is only read, so that it can be
-/// opened while another process writes.
-pub(super) async fn migrate(writer: &Writer) -> Result<(), StoreError> {
-    if writer.read(VERB, missing).await?.is_empty() {
-        return Ok(());
+/// Brings the file to the version of this program. One that is there already is only read, so that
+/// it can be opened while another process writes.
+pub(super) async fn migrate(writer: &Writer) -> Result<Migrated, StoreError> {
+    let from = writer.read(VERB, version).await?;
+    if missing(from)?.is_empty() {
+        return Ok(Migrated { from, to: from });
     }
-    // Asked again within the transaction: another process may have been faster.
-    let write = |connection: &Connection| {
-        missing(connection)?
-            .iter()
-            .try_for_each(|sql| connection.execute_batch(sql).map_err(failed(VERB)))
+    writer.write(VERB, apply).await
+}
+
+/// Asks for the version again, within the transaction: another process may have been faster.
+fn apply(connection: &Connection) -> Result<Migrated, StoreError> {
+    let from = version(connection)?;
+    let mut to = from;
+    let now = moment_of(&SystemClock, None).as_micros();
+    connection.execute_batch(JOURNAL).map_err(failed(VERB))?;
+    for migration in missing(from)? {
+        to += 1;
+        connection.execute_batch(migration).map_err(failed(VERB))?;
+        let note = "insert into tenure_migrations (version, applied_at) values (?1, ?2)";
+        connection
+            .execute(note, params![to, now])
+            .map_err(failed(VERB))?;
+    }
+    Ok(Migrated { from, to })
+}
+
+/// The migrations that a file of this version has not seen.
+fn missing(version: u32) -> Result<&'static [&'static str], StoreError> {
+    usize::try_from(version)
+        .ok()
+        .and_then(|seen| MIGRATIONS.get(seen..))
+        .ok_or_else(|| {
+            let known = MIGRATIONS.len();
+            let message = format!(
+                "the tables are of version {version}, newer than {known}, which this program knows"
+            );
+            StoreError::new(VERB, StoreErrorKind::Invalid, message).hint("use a newer `tenure`")
+        })
+}
+
+/// The version of the file: the highest that was applied; 0: none.
+fn version(connection: &Connection) -> Result<u32, StoreError> {
+    let find = || {
+        if !connection.table_exists(None, "tenure_migrations")? {
+            return Ok(0);
+        }
+        let sql = "select coalesce(max(version), 0) from tenure_migrations";
+        connection.query_row(sql, [], |row| row.get(0))
     };
-    writer.write(VERB, write).await
+    find().map_err(failed(VERB))
 }
 
-/// The migrations that this file has not seen.
-fn missing(connection: &Connection) -> Result<&'static [&'static str], StoreError> {
-    let version = version(connection).map_err(failed(VERB))?;
-    let newest = MIGRATIONS.len();
-    MIGRATIONS.get(version..).ok_or_else(|| {
-        let message = format!("the file has schema version {version}; expected at most {newest}");
-        StoreError::new(VERB, StoreErrorKind::Invalid, message)
-            .hint("a newer program has written it: use that one, or a newer one")
-    })
-}
-
-fn version(connection: &Connection) -> rusqlite::Result<usize> {
-    if !connection.table_exists(None, "tenure_schema")? {
-        return Ok(0);
+/// Everything, for people who change their database by hand.
+pub fn migration_sql() -> String {
+    let mut steps = vec![
+        format!("-- Tenure's tables, version {}.", MIGRATIONS.len()),
+        "begin immediate;\n".to_owned(),
+        JOURNAL.to_owned(),
+    ];
+    for (number, migration) in (1..).zip(MIGRATIONS) {
+        steps.push(format!(
+            "\n{migration}\ninsert into tenure_migrations (version, applied_at)\n\
+             values ({number}, strftime('%s', 'now') * 1000000);"
+        ));
     }
-    let sql = "select coalesce(max(version), 0) from tenure_schema";
-    connection.query_row(sql, [], |row| row.get(0))
+    steps.push("\ncommit;\n".to_owned());
+    steps.join("\n")
 }

@@ -1,24 +1,63 @@
 //! The store in an SQLite file: one process or several on one machine.
 //!
 //! All writes go through the one thread of [`writer::Writer`]; reads have connections of their own.
-//! The clock of this machine judges leases. Fences of both layouts are drawn from `tenure_fence`.
+//! A verb is one transaction: it reads, decides and writes while nobody else can. The clock of this
+//! machine judges leases, read when a verb's turn has come. Fences of both layouts are drawn from
+//! `tenure_fence`.
 
 mod connect;
 pub(crate) mod error;
+mod holds;
+mod intake;
+mod look;
+mod migrate;
+mod operate;
+mod queue;
+mod reap;
+mod row;
+mod rows;
+mod settle;
+mod statements;
 pub mod writer;
 
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
+use rusqlite::Connection;
 use tenure_core::store::StoreError;
 use tenure_core::{Clock, Timestamp};
 
 use crate::config::StoreConfig;
 use crate::memory::SystemClock;
+pub use migrate::migration_sql;
 use writer::Writer;
 
+pub use rows::SqliteRows;
+
 /// A store in an SQLite file. Clones share it.
+///
+/// ```
+/// use tenure_core::Event;
+/// use tenure_core::store::{Claim, Intake, LeaseStore, Settle};
+/// use tenure_core::{Token, WorkerId};
+/// use tenure_store::config::StoreConfig;
+/// use tenure_store::sqlite::SqliteStore;
+///
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// # let folder = tempfile::tempdir()?;
+/// # runtime.block_on(async {
+/// let store = SqliteStore::open(&folder.path().join("shop.db"), &StoreConfig::default()).await?;
+/// store.enqueue(&[Event::new("order.paid", &7)?]).await?;
+///
+/// let token = Token::new(&WorkerId::new("mailer", 7)?, 1, rand::random());
+/// let held = store.claim(&Claim::new(token.clone(), 10)).await?.expect("one event waits");
+/// let settlement = store.settle(&Settle::new(token).done(held.ids())).await?;
+/// assert_eq!(settlement.refused().count(), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct SqliteStore {
     writer: Writer,
@@ -32,6 +71,7 @@ impl SqliteStore {
     /// The file cannot be opened or made, is no database, or was written by a newer program.
     pub async fn open(path: &Path, config: &StoreConfig) -> Result<Self, StoreError> {
         let writer = Writer::open(path, config).await?;
+        migrate::migrate(&writer).await?;
         Ok(Self {
             writer,
             clock: Arc::new(SystemClock),
@@ -53,8 +93,29 @@ impl SqliteStore {
 
     /// The given moment, or that of the store's clock.
     pub(crate) fn moment(&self, given: Option<Timestamp>) -> Timestamp {
-        given.unwrap_or_else(|| self.clock.now())
+        moment_of(self.clock.as_ref(), given)
     }
+
+    /// Writes; `op` learns the moment when its turn has come, so that verbs judge in the order in
+    /// which they take effect.
+    async fn write<T: Send + 'static>(
+        &self,
+        verb: &'static str,
+        given: Option<Timestamp>,
+        op: impl FnOnce(&Connection, Timestamp) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let clock = Arc::clone(&self.clock);
+        self.writer
+            .write(verb, move |connection| {
+                op(connection, moment_of(clock.as_ref(), given))
+            })
+            .await
+    }
+}
+
+/// The given moment, or that of the clock.
+fn moment_of(clock: &dyn Clock, given: Option<Timestamp>) -> Timestamp {
+    given.unwrap_or_else(|| clock.now())
 }
 
 impl fmt::Debug for SqliteStore {

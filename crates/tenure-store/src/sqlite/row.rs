@@ -1,10 +1,13 @@
 //! From rows of the database to the words of the core.
 
+use std::time::Duration;
+
 use rusqlite::Row;
 use rusqlite::types::{FromSqlError, Type};
+use tenure_core::store::Queue;
 use tenure_core::{
     Content, Counters, Encoding, EndedHold, Event, Fence, Hold, Item, ItemId, QueueName, Record,
-    State, StoredEvent, Timestamp, Word,
+    State, StoredEvent, Term, Timestamp, Word,
 };
 use uuid::Uuid;
 
@@ -22,8 +25,7 @@ pub(super) fn item(row: &Row<'_>, queue: QueueName) -> rusqlite::Result<Item> {
 
 /// A record: the columns of `find.sql`, of which the first are those of an item.
 pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
-    let queue: String = row.get(13)?;
-    let queue = QueueName::new(&queue).map_err(|cause| unreadable(13, cause))?;
+    let queue = queue_name(row, 13)?;
     let word: String = row.get(15)?;
     let state = State::ALL.into_iter().find(|state| state.as_str() == word);
     Ok(Record {
@@ -59,6 +61,12 @@ pub(super) fn id(row: &Row<'_>, column: usize) -> rusqlite::Result<ItemId> {
 
 pub(super) fn moment(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp> {
     row.get(column).map(Timestamp::from_micros)
+}
+
+/// A number of items; it is never below zero.
+pub(super) fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    let number: i64 = row.get(column)?;
+    Ok(u64::try_from(number).unwrap_or(0))
 }
 
 fn past(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
@@ -113,4 +121,22 @@ fn unreadable(
     cause: impl std::error::Error + Send + Sync + 'static,
 ) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(cause))
+}
+
+/// A queue: the columns of `queues.sql`.
+pub(super) fn queue(row: &Row<'_>) -> rusqlite::Result<Queue> {
+    let millis: Option<u32> = row.get(1)?;
+    Ok(Queue {
+        name: queue_name(row, 0)?,
+        term: millis
+            .map(|length| Term::new(Duration::from_millis(length.into())))
+            .transpose()
+            .map_err(|cause| unreadable(1, cause))?,
+        paused: row.get(2)?,
+    })
+}
+
+pub(super) fn queue_name(row: &Row<'_>, column: usize) -> rusqlite::Result<QueueName> {
+    let name = row.get_ref(column)?.as_str()?;
+    QueueName::new(name).map_err(|cause| unreadable(column, cause))
 }

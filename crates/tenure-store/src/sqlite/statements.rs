@@ -91,7 +91,10 @@ const fn cut(file: &'static str, name: &str) -> &'static str {
 }
 
 /// Whether `part` stands at `at`.
-#[expect(clippy::indexing_slicing, reason = "both indexes are compared with the lengths")]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "both indexes are compared with the lengths"
+)]
 const fn has(whole: &[u8], at: usize, part: &[u8]) -> bool {
     let mut n = 0;
     while n < part.len() {

@@ -10,5 +10,7 @@
 )]
 
 mod conformance;
+mod plans;
 mod planted;
+mod rows_sql;
 mod world;

@@ -54,9 +54,9 @@ impl File {
         self.path.contains("/tests/it/tidy/")
     }
 
-    /// The two rules on proofs, which plant some.
+    /// The rules on proofs, which plant some.
     fn plants_proofs(&self) -> bool {
-        self.is_tidy() && matches!(self.stem(), "conformance" | "promises")
+        self.is_tidy() && matches!(self.stem(), "mod" | "conformance" | "promises")
     }
 
     /// The lines before the unit tests.

@@ -1,10 +1,50 @@
--- find: everything that is known of items.
+-- find: everything that is known of items, in the words of the view tenure_outbox.
 -- Parameters: $1 ids.
--- Returns: the rows of the view, without order.
--- Keeps: nothing; it only reads, and it reads no token.
+-- Returns: the columns of the view, without order.
+-- Keeps: nothing; it only reads, and it reads no token. It is not a select from the view: that compares
+--   every id with every claimed one.
 -- Relies on: the primary keys; tenure_settled_span for published_at. Leases are few and are scanned.
-select id, event_id, topic, ordering_key, queue, priority, payload, headers, encoding, status,
-       created_at, available_at, claimed_at, claimed_by, locked_until, fence, attempts, failures,
-       crashes, last_error, published_at, dead_at, dead_reason, generation
-from tenure_outbox
-where id = any ($1::bigint[])
+with held as materialized (
+    select i.id, l.holder, l.fence, l.claimed_at, l.locked_until
+    from tenure_leases l
+    cross join unnest(l.ids) as i(id)
+    where (i.id in (select a.id from unnest($1::bigint[]) as a(id))) is true
+), place as materialized (
+    select id, holder, fence, claimed_at, locked_until
+    from held
+    union all
+    select a.id, null, null, null, null
+    from unnest($1::bigint[]) as a(id)
+    where (a.id in (select held.id from held)) is not true
+)
+select e.id, e.event_id, e.topic, e.ordering_key, q.name as queue,
+       (7 - (e.lane & 15))::smallint as priority, e.payload, e.headers, e.encoding,
+       case
+           when p.holder is not null then 'CLAIMED'
+           when r.id is not null then 'PENDING'
+           when d.id is not null then 'DEAD'
+           else 'PUBLISHED'
+       end as status,
+       e.created_at, coalesce(s.available_at, e.available_at) as available_at, p.claimed_at,
+       p.holder as claimed_by, p.locked_until, p.fence, s.attempts, s.failures, s.crashes,
+       coalesce(d.last_error, s.last_error) as last_error, j.published_at, d.dead_at,
+       d.reason as dead_reason, s.generation
+from place p
+cross join lateral (select * from tenure_events e where e.id = p.id offset 0) e
+left join lateral (select * from tenure_setbacks s where s.id = p.id offset 0) s on true
+left join lateral (select q.name from tenure_queues q where q.number = e.lane >> 4 offset 0) q on true
+left join lateral (
+    select r.id
+    from tenure_ready r
+    where r.lane = coalesce(s.lane, e.lane)
+      and r.available_at = coalesce(s.available_at, e.available_at)
+      and r.id = p.id
+    offset 0
+) r on true
+left join lateral (select * from tenure_dead d where d.id = p.id offset 0) d on true
+left join lateral (
+    select max(j.settled_at) as published_at
+    from tenure_settled j
+    where p.holder is null and r.id is null and d.id is null
+      and j.outcome = 'done' and int8range(j.lo, j.hi, '[]') @> p.id and p.id = any (j.ids)
+) j on true

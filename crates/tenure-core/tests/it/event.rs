@@ -1,0 +1,208 @@
+//! Events: no input makes the checks panic, exactly the documented is accepted, and what was
+//! accepted reads back byte for byte.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tenure_core::{
+    DELAY_MAX, Encoding, Event, HEADERS_BYTES_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX,
+    PAYLOAD_DEPTH_MAX, Priority, QueueName, StoredEvent,
+};
+
+/// Text with a good share of what trips parsers.
+fn any_text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        any::<String>(),
+        "[ -~]{0,20}",
+        "\\PC{250,260}",
+        "[a\0\n\r\u{7f}\u{85}\u{2028}é]{0,8}",
+    ]
+}
+
+/// Text that is JSON, or nearly so.
+fn json_like() -> impl Strategy<Value = String> {
+    prop_oneof![
+        any::<String>(),
+        "[\\[\\]{}\",:0-9.eE+\\\\utrfalsn -]{0,24}",
+        any_json().prop_map(|value| value.to_string()),
+    ]
+}
+
+fn any_json() -> impl Strategy<Value = serde_json::Value> {
+    let leaf = prop_oneof![
+        Just(serde_json::Value::Null),
+        any::<bool>().prop_map(Into::into),
+        any::<i64>().prop_map(Into::into),
+        any::<String>().prop_map(Into::into),
+    ];
+    leaf.prop_recursive(6, 64, 6, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Into::into),
+            prop::collection::btree_map(any::<String>(), inner, 0..6)
+                .prop_map(|fields| fields.into_iter().collect()),
+        ]
+    })
+}
+
+fn is_name(text: &str) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control)
+}
+
+/// An event as a store gives it back.
+fn stored(payload: &str, encoding: Option<Encoding>) -> Event {
+    Event::from(StoredEvent {
+        topic: "order.paid".to_owned(),
+        payload: payload.to_owned(),
+        encoding,
+        event_id: uuid::Uuid::nil(),
+        queue: QueueName::default(),
+        priority: Priority::default(),
+        ordering_key: None,
+        headers: BTreeMap::new(),
+    })
+}
+
+fn plain() -> Event {
+    Event::from_json("order.paid", "1").expect("a plain event is accepted")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
+    #[test]
+    fn an_accepted_topic_and_payload_are_kept_byte_for_byte(
+        topic in any_text(),
+        payload in json_like(),
+    ) {
+        match Event::from_json(&topic, payload.clone()) {
+            Ok(event) => {
+                prop_assert!(is_name(&topic));
+                let parsed: Result<&serde_json::value::RawValue, _> = serde_json::from_str(&payload);
+                prop_assert!(parsed.is_ok(), "{:?} is not JSON", payload);
+                prop_assert_eq!(event.topic(), &topic);
+                prop_assert_eq!(event.payload(), &payload);
+                prop_assert_eq!(event.payload_bytes().unwrap(), payload.into_bytes());
+                prop_assert_eq!(event.encoding(), None);
+            }
+            Err(problem) if problem.field() == "topic" => prop_assert!(!is_name(&topic)),
+            Err(problem) => {
+                prop_assert_eq!(problem.field(), "payload");
+                let parsed: Result<serde_json::Value, _> = serde_json::from_str(&payload);
+                prop_assert!(parsed.is_err(), "{:?} was refused: {}", payload, problem);
+            }
+        }
+    }
+
+    #[test]
+    fn every_value_that_is_json_is_accepted(value in any_json()) {
+        let event = Event::new("order.paid", &value).unwrap();
+        let again: serde_json::Value = serde_json::from_str(event.payload()).unwrap();
+        prop_assert_eq!(again, value);
+    }
+
+    #[test]
+    fn bytes_come_back_as_they_were(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let event = Event::from_bytes("order.paid", &bytes).unwrap();
+        prop_assert_eq!(event.payload_bytes().unwrap(), bytes);
+        let stored = stored(event.payload(), event.encoding());
+        prop_assert_eq!(stored.payload_bytes(), event.payload_bytes());
+    }
+
+    /// What a store has kept is given back unchecked, so it may say base64 and hold anything.
+    #[test]
+    fn a_payload_that_only_says_base64_is_an_error(payload in json_like()) {
+        let answer = stored(&payload, Some(Encoding::Base64)).payload_bytes();
+        prop_assert!(answer.is_ok() || answer.unwrap_err().field() == "payload");
+    }
+
+    #[test]
+    fn exactly_the_documented_names_are_accepted(text in any_text()) {
+        let answers = [
+            plain().queue(&text).map(|event| event.queue_name().to_string()),
+            plain().key(&text).map(|event| event.ordering_key().unwrap_or("").to_owned()),
+            plain().dedupe(&text).map(|event| event.dedupe_key().unwrap_or("").to_owned()),
+            QueueName::new(&text).map(|queue| queue.as_str().to_owned()),
+        ];
+        for answer in answers {
+            prop_assert_eq!(answer.ok(), is_name(&text).then(|| text.clone()));
+        }
+    }
+
+    #[test]
+    fn headers_are_kept_in_small_letters_or_refused(
+        name in prop_oneof![any_text(), "[A-Za-z0-9!#$%&'*+.^_`|~-]{1,12}"],
+        value in any_text(),
+    ) {
+        match plain().header(&name, &value) {
+            Ok(event) => {
+                prop_assert_eq!(event.headers().get(&name.to_ascii_lowercase()), Some(&value));
+                prop_assert!(!value.chars().any(char::is_control));
+                prop_assert!(name.is_ascii() && !name.contains([' ', ':', '"', '(', ',']));
+            }
+            Err(problem) if problem.field() == "header value" => {
+                prop_assert!(value.chars().any(char::is_control));
+            }
+            Err(problem) => prop_assert_eq!(problem.field(), "header name"),
+        }
+    }
+
+    #[test]
+    fn all_headers_together_are_bounded(lengths in prop::collection::vec(0_usize..6000, 1..6)) {
+        let mut event = plain();
+        let mut bytes = 0;
+        for (n, length) in lengths.into_iter().enumerate() {
+            bytes += length + 2;
+            match event.header(&format!("h{n}"), &"x".repeat(length)) {
+                Ok(with) => event = with,
+                Err(problem) => {
+                    prop_assert_eq!(problem.field(), "headers");
+                    prop_assert!(bytes > HEADERS_BYTES_MAX);
+                    return Ok(());
+                }
+            }
+        }
+        prop_assert!(bytes <= HEADERS_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_delay_is_at_most_ten_years(seconds: u64) {
+        let delay = Duration::from_secs(seconds);
+        let answer = plain().delay(delay).map(|event| event.held_back());
+        prop_assert_eq!(answer.ok(), (delay <= DELAY_MAX).then_some(delay));
+    }
+
+    #[test]
+    fn a_priority_is_0_to_7(level: u8) {
+        let answer = Priority::new(level).map(Priority::level);
+        prop_assert_eq!(answer.ok(), (level <= 7).then_some(level));
+    }
+
+    /// Brackets in strings do not nest, and no text makes the count run away.
+    #[test]
+    fn depth_is_counted_outside_strings(
+        levels in 1_usize..200,
+        noise in "([\\[{}\\]a]|\\\\\"|\\\\\\\\){0,40}",
+    ) {
+        let (open, close) = ("[".repeat(levels), "]".repeat(levels));
+        let answer = Event::from_json("t", format!("{open}\"{noise}\"{close}"));
+        prop_assert_eq!(answer.is_ok(), levels <= PAYLOAD_DEPTH_MAX, "{:?}", answer);
+    }
+}
+
+#[test]
+fn a_payload_is_accepted_up_to_its_last_byte() {
+    let text = |bytes: usize| format!("\"{}\"", "x".repeat(bytes - 2));
+    assert!(Event::from_json("t", text(PAYLOAD_BYTES_MAX)).is_ok());
+    assert!(Event::from_json("t", text(PAYLOAD_BYTES_MAX + 1)).is_err());
+    assert!(Event::from_bytes("t", &vec![0; PAYLOAD_BYTES_MAX]).is_err());
+}
+
+/// A hundred thousand brackets end in an answer, not in a stack overflow.
+#[test]
+fn a_hostile_payload_is_refused_without_harm() {
+    for text in ["[", "{\"a\":", "[{\"a\":", "\"\\", "\\\"["] {
+        let problem = Event::from_json("t", text.repeat(100_000)).unwrap_err();
+        assert_eq!(problem.field(), "payload");
+    }
+}

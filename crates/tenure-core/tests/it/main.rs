@@ -1,0 +1,18 @@
+//! The pure rules of the core under random input: what they accept, refuse and never do.
+
+#[cfg(test)]
+mod event;
+#[cfg(test)]
+mod guard;
+#[cfg(test)]
+mod laws;
+#[cfg(test)]
+mod retry;
+#[cfg(test)]
+mod states_doc;
+#[cfg(test)]
+mod table;
+#[cfg(test)]
+mod time;
+#[cfg(test)]
+mod token;

@@ -1,0 +1,77 @@
+//! The diagram and the tables of `docs/STATES.md` are printed from the core: this fails when one
+//! of them is stale, and shows it as it should be. The prose between them is written by hand.
+
+use tenure_core::{Cause, LeaseTable, State, TRANSITIONS};
+
+#[test]
+fn the_diagram_shows_the_six_transitions() {
+    let mut lines = vec![
+        "```mermaid".to_owned(),
+        "stateDiagram-v2".to_owned(),
+        "    [*] --> pending : enqueue".to_owned(),
+    ];
+    lines.extend(TRANSITIONS.map(|(from, cause, to)| {
+        let causes = match cause {
+            Cause::Claim => "claim",
+            Cause::Done => "done",
+            Cause::Back => "retry, release, lapse",
+            Cause::Dead => "dead, budget used up, bury",
+            Cause::Replay => "replay",
+        };
+        format!("    {from} --> {to} : {causes}")
+    }));
+    lines.push("```".to_owned());
+    assert_shown(&lines);
+}
+
+#[test]
+fn the_table_of_causes_is_that_of_the_core() {
+    let mut lines = vec![
+        "| From | To | Cause | Who |".to_owned(),
+        "|---|---|---|---|".to_owned(),
+    ];
+    lines.extend(TRANSITIONS.map(|(from, cause, to)| {
+        let (why, who) = match cause {
+            Cause::Claim => ("a worker takes a lease", "a worker"),
+            Cause::Done => ("the work succeeded", "the holder"),
+            Cause::Back => (
+                "a retry, a release, or the lease lapsed",
+                "the holder; reap after the term",
+            ),
+            Cause::Dead => (
+                "the work failed for good, a budget was used up, or it was buried",
+                "the holder; reap; an operator",
+            ),
+            Cause::Replay => ("replay", "an operator"),
+        };
+        format!("| {from} | {to} | {why} | {who} |")
+    }));
+    assert_shown(&lines);
+}
+
+#[test]
+fn the_table_of_words_is_that_of_the_presets() {
+    let (outbox, processing) = (LeaseTable::outbox(), LeaseTable::outbox_processing());
+    let mut lines = vec![
+        "| State | view `tenure_outbox`, preset `outbox` | preset `outbox_processing` |".to_owned(),
+        "|---|---|---|".to_owned(),
+    ];
+    lines.extend(State::ALL.map(|state| {
+        let word = |table: &LeaseTable| table.words.word(state).as_str().to_owned();
+        format!(
+            "| {state} | `{}` | `{}` |",
+            word(&outbox),
+            word(&processing)
+        )
+    }));
+    assert_shown(&lines);
+}
+
+/// The page has these lines, one after the other, as a block of their own.
+fn assert_shown(lines: &[String]) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/STATES.md");
+    let page = std::fs::read_to_string(path).expect("docs/STATES.md is there");
+    let block = format!("\n\n{}\n\n", lines.join("\n"));
+    let is_shown = page.replace("\r\n", "\n").contains(&block);
+    assert!(is_shown, "docs/STATES.md is stale; it must show:\n{block}");
+}

@@ -1,0 +1,20 @@
+-- bury: settles a row dead, whoever holds it. One that is pending is claimed under the operator's
+-- token, with a fence of its own, and settled in the same step; one that is claimed is taken over.
+-- Parameters: $1 now, $2 the operator's token, $3 id, $4 why.
+-- Returns: id, if it was buried.
+-- Keeps: laws 5, 6: there is no way from pending to dead but through a claim.
+-- Relies on: the key.
+update {table} t
+set {status} = {dead},
+    {dead_at} = coalesce($1::timestamptz, now()),
+    {attempts} = t.{attempts} + 1,
+    {last_error} = $4,
+    {fence} = case when t.{status} = {pending} then nextval('{fence_sequence}') else t.{fence} end,
+    {settled_token} = coalesce(t.{token}, $2) || ' buried',
+    {holder} = null,
+    {token} = null,
+    {until} = null,
+    {claimed_at} = null
+where t.{key} = $3::bigint
+  and t.{status} in ({pending}, {claimed})
+returning t.{key} as id

@@ -1,0 +1,59 @@
+-- claim: gives up to a limit of pending rows one lease and returns them whole, in order.
+-- Parameters: $1 now, $2 token, $3 holder, $4 term in microseconds, $5 limit, $6 whether it is for a
+--   row that must be worked alone.
+-- Returns: per row: id, content, available_at, the counters, fence, claimed_at, until. If nothing was
+--   claimed, one row of nulls; used says whether that is because the token has a lease already.
+-- Keeps: laws 1, 2, 6. The rows are chosen once, so the limit holds whatever the plan; the fence is
+--   drawn once, and only if there is something to claim.
+-- Relies on: the partial indexes on the order of pending rows; the key. A join would let a plan for an
+--   unknown limit read the whole table, hence the array. The update does not ask for the status again:
+--   the rows are locked, and a plan made on an empty table would go by the wrong index.
+with used as materialized (
+    select exists (
+        select 1 from {table} t where t.{token} = $2 and t.{status} = {claimed}
+    ) as used
+), claimable as materialized (
+    select t.{key} as id
+    from {table} t
+    where t.{status} = {pending}
+      and (t.{available_at} is null or t.{available_at} <= coalesce($1::timestamptz, now()))
+      and t.{crashes} < 2
+      and not $6::boolean
+    order by {order}
+    limit $5::bigint
+    for update skip locked
+), claimable_alone as materialized (
+    select t.{key} as id
+    from {table} t
+    where t.{status} = {pending}
+      and (t.{available_at} is null or t.{available_at} <= coalesce($1::timestamptz, now()))
+      and t.{crashes} >= 2
+      and $6::boolean
+    order by {order}
+    limit $5::bigint
+    for update skip locked
+), drawn as materialized (
+    select nextval('{fence_sequence}') as fence
+    where exists (select 1 from claimable) or exists (select 1 from claimable_alone)
+), claimed as (
+    update {table} t
+    set {status} = {claimed},
+        {until} = coalesce($1::timestamptz, now()) + $4::bigint * interval '1 microsecond',
+        {token} = $2,
+        {holder} = $3,
+        {claimed_at} = coalesce($1::timestamptz, now()),
+        {fence} = (select fence from drawn)
+    where t.{key} = any (array(
+            select id from claimable union all select id from claimable_alone
+        ))
+      and not (select used from used)
+    returning t.*
+)
+select u.used and exists (select 1 from drawn) as used, t.{key} as id, to_json(t)::text as content,
+       coalesce(t.{available_at}, t.{created_at}) as available_at,
+       t.{attempts} as attempts, t.{failures} as failures, t.{crashes} as crashes,
+       t.{generation} as generation, t.{fence} as fence, t.{claimed_at} as claimed_at,
+       t.{until} as until
+from used u
+left join claimed t on true
+order by {order}

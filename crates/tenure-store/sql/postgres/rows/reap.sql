@@ -1,0 +1,51 @@
+-- reap: ends lapsed leases, row by row: pending again after a delay, or dead when the crash budget is
+-- used up.
+-- Parameters: $1 now, $2 limit, $3 delays in microseconds by number of lapses, $4 the crash budget,
+--   $5 whether a term that ends this very moment is over.
+-- Returns: per row: id, the holder and fence it had, the `until` that was, its status now,
+--   available_at; the longest lapsed first.
+-- Keeps: laws 5, 6. One conditional statement: a row that was renewed or settled meanwhile fails the
+--   predicate under its lock, and one that someone has in hand is left for the next turn.
+-- Relies on: the partial index of claimed rows, which are few and are all looked at (an index on
+--   `until` would cost every renewal more); the key.
+with lapsed as materialized (
+    select t.{key} as id, t.{until} as until, t.{holder} as holder
+    from {table} t
+    where t.{status} = {claimed}
+      and (t.{until} < coalesce($1::timestamptz, now())
+           or $5::boolean and t.{until} = coalesce($1::timestamptz, now()))
+    order by t.{until}, t.{key}
+    limit $2::bigint
+    for update skip locked
+), ended as (
+    update {table} t
+    set {status} = case when t.{crashes} + 1 > $4::integer then {dead} else {pending} end,
+        {until} = null,
+        {token} = null,
+        {holder} = null,
+        {claimed_at} = null,
+        {attempts} = t.{attempts} + 1,
+        {crashes} = t.{crashes} + 1,
+        {last_error} = case when t.{crashes} + 1 > $4::integer
+                            then 'crash_loop: lease lapsed' else 'lease lapsed' end,
+        {available_at} = case when t.{crashes} + 1 > $4::integer then t.{available_at}
+            else coalesce($1::timestamptz, now()) + interval '1 microsecond'
+                 * ($3::bigint[])[least(t.{crashes} + 1, cardinality($3::bigint[]))] end,
+        {dead_at} = case when t.{crashes} + 1 > $4::integer
+                         then coalesce($1::timestamptz, now()) end
+    where t.{key} = any (array(select id from lapsed))
+    returning t.{key} as id, t.{fence} as fence, t.{status} as status,
+              t.{available_at} as available_at
+)
+select id, max(holder) as holder, max(fence) as fence, max(until) as until, max(status) as status,
+       max(available_at) as available_at, coalesce($1::timestamptz, now()) as now
+from (
+    select id, holder, null::bigint as fence, until, null::text as status,
+           null::timestamptz as available_at
+    from lapsed
+    union all
+    select id, null, fence, null, status, available_at from ended
+) as reaped
+group by id
+having count(fence) > 0
+order by max(until), id

@@ -1,0 +1,27 @@
+-- bury: settles a row dead, whoever holds it. One that is pending is claimed under the operator's
+-- token, with a fence of its own, and settled in the same transaction; one that is claimed is taken
+-- over.
+-- Parameters: :now, :token the operator's, :id, :why, :fence.
+-- Returns: pending: whether the row waits; fence: the number of the operator's claim; bury: id, if it
+--   was buried.
+-- Keeps: laws 5, 6: there is no way from pending to dead but through a claim.
+-- Relies on: the key.
+-- statement: pending
+select exists (select 1 from {table} t where t.{key} = :id and t.{status} = {pending})
+-- statement: fence
+update tenure_fence set fence = fence + 1 returning fence
+-- statement: bury
+update {table} as t
+set {status} = {dead},
+    {dead_at} = :now,
+    {attempts} = t.{attempts} + 1,
+    {last_error} = :why,
+    {fence} = ifnull(:fence, t.{fence}),
+    {settled_token} = ifnull(t.{token}, :token) || ' buried',
+    {holder} = null,
+    {token} = null,
+    {until} = null,
+    {claimed_at} = null
+where t.{key} = :id
+  and t.{status} in ({pending}, {claimed})
+returning {key}

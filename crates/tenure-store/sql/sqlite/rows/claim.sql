@@ -1,0 +1,45 @@
+-- claim: gives up to a limit of pending rows one lease and returns them whole, in order.
+-- Parameters: :now, :token, :holder, :until, :limit, :fence, :ids as a JSON array.
+-- Returns: claimed: the whole rows; used: whether the token has a lease already; claimable and
+--   claimable_alone: ids; fence: the number of this claim.
+-- Keeps: laws 1, 2, 6. The rows are chosen once, so the limit holds; the fence is drawn only if there
+--   is something to claim. All of it is one transaction, and there is one writer.
+-- Relies on: the partial indexes on the order of pending rows and on the tokens of claimed ones; the
+--   key.
+-- statement: used
+select exists (
+    select 1 from {table} t where t.{token} = :token and t.{status} = {claimed}
+)
+-- statement: claimable
+select t.{key}
+from {table} t
+where t.{status} = {pending}
+  and (t.{available_at} is null or t.{available_at} <= :now)
+  and t.{crashes} < 2
+order by {order}
+limit :limit
+-- statement: claimable_alone
+select t.{key}
+from {table} t
+where t.{status} = {pending}
+  and (t.{available_at} is null or t.{available_at} <= :now)
+  and t.{crashes} >= 2
+order by {order}
+limit :limit
+-- statement: fence
+update tenure_fence set fence = fence + 1 returning fence
+-- statement: claim
+update {table} as t
+set {status} = {claimed},
+    {until} = :until,
+    {token} = :token,
+    {holder} = :holder,
+    {claimed_at} = :now,
+    {fence} = :fence
+where t.{key} in (select value from json_each(:ids))
+  and t.{status} = {pending}
+-- statement: claimed
+select t.*
+from {table} t
+where t.{token} = :token and t.{status} = {claimed}
+order by {order}

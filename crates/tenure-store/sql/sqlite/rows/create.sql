@@ -1,0 +1,45 @@
+-- create: makes a lease table with its indexes.
+-- Parameters: none.
+-- Returns: nothing.
+-- Keeps: the grammar of the columns: claimed, done and dead each have their facts and no others'.
+-- Relies on: nothing. Indexes hold no column that a renewal changes. `json text` is text that the
+--   content of a row shows as JSON; moments are microseconds since 1970.
+-- statement: create
+create table {table} (
+    {key} integer primary key autoincrement,
+    topic text not null,
+    payload json text not null check (json_valid(payload)),
+    {created_at} integer not null default (cast(unixepoch('subsec') * 1000 as integer) * 1000),
+    {order_columns}
+    {status} text not null default {pending},
+    {available_at} integer,
+    {holder} text,
+    {token} text,
+    {fence} integer not null default 0,
+    {claimed_at} integer,
+    {until} integer,
+    {attempts} integer not null default 0,
+    {failures} integer not null default 0,
+    {crashes} integer not null default 0,
+    {generation} integer not null default 0,
+    {last_error} text,
+    {done_at} integer,
+    {dead_at} integer,
+    {settled_token} text,
+    check ({status} in ({pending}, {claimed}, {done}, {dead})),
+    check (({status} = {claimed}) = ({holder} is not null)),
+    check (({status} = {claimed}) = ({token} is not null)),
+    check (({status} = {claimed}) = ({claimed_at} is not null)),
+    check (({status} = {claimed}) = ({until} is not null)),
+    check (({status} = {done}) = ({done_at} is not null)),
+    check (({status} = {dead}) = ({dead_at} is not null))
+);
+-- statement: claimable_index
+create index {claimable_index} on {table} ({order_index})
+where {status} = {pending};
+-- statement: alone_index
+create index {alone_index} on {table} ({order_index})
+where {status} = {pending} and {crashes} >= 2;
+-- statement: claimed_index
+create index {claimed_index} on {table} ({token}, {key})
+where {status} = {claimed};

@@ -1,0 +1,23 @@
+-- renew: moves `until` forward for the rows of a lease that stands and is live; run for each token.
+-- Parameters: :now, :token, :holder, :until the new end.
+-- Returns: renew: id, until and fence of each row that was renewed; lapsed: whether the token has rows
+--   whose term is over.
+-- Keeps: law 3; `until` never moves back and nothing else changes.
+-- Relies on: the partial index on the tokens of claimed rows.
+-- statement: renew
+update {table} as t
+set {until} = max(t.{until}, :until)
+where t.{token} = :token
+  and t.{holder} = :holder
+  and t.{status} = {claimed}
+  and t.{until} > :now
+returning {key}, {until}, {fence}
+-- statement: lapsed
+select exists (
+    select 1
+    from {table} t
+    where t.{token} = :token
+      and t.{holder} = :holder
+      and t.{status} = {claimed}
+      and t.{until} <= :now
+)

@@ -1,0 +1,274 @@
+//! Claim, renew, settle, reap.
+
+use std::collections::{HashMap, HashSet};
+
+use sqlx::postgres::PgRow;
+use tenure_core::store::{
+    Answer, Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Settle, Settlement,
+    StoreError,
+};
+use tenure_core::{
+    Boundary, Content, Counters, Fence, Guarded, Held, Item, ItemId, Lateness, Lease, Refusal,
+    State, Timestamp, Token,
+};
+
+use super::PostgresRows;
+use crate::postgres::error::store_error;
+use crate::postgres::row::{get, get_count, get_moment, get_timestamp, moment};
+use crate::rows::{
+    INLINE_REAP_LIMIT, Said, micros, not_ended, rest_word, settle_answers, state_of, used_before,
+};
+
+impl LeaseStore for PostgresRows {
+    fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Option<Held>> {
+        Box::pin(self.claim_or_recover(claim))
+    }
+
+    fn renew<'a>(&'a self, renew: &'a Renew) -> Answer<'a, Vec<(Token, Guarded<Renewed>)>> {
+        Box::pin(async move {
+            let rows = self.renew_rows(renew).await;
+            let rows = rows.map_err(|e| store_error("renew", e))?;
+            renewals(renew, &rows).map_err(|e| store_error("renew", e))
+        })
+    }
+
+    fn settle<'a>(&'a self, settle: &'a Settle) -> Answer<'a, Settlement> {
+        Box::pin(self.settle_rows(settle))
+    }
+
+    fn settle_and_claim<'a>(
+        &'a self,
+        settle: &'a Settle,
+        claim: &'a Claim,
+    ) -> Answer<'a, (Settlement, Option<Held>)> {
+        Box::pin(async move {
+            let settlement = self.settle_rows(settle).await?;
+            Ok((settlement, self.claim_or_recover(claim).await?))
+        })
+    }
+
+    fn reap<'a>(&'a self, reap: &'a Reap) -> Answer<'a, Vec<Reaped>> {
+        Box::pin(self.reap_rows(reap))
+    }
+}
+
+impl PostgresRows {
+    /// Claims; when that comes back short, lapsed leases are reaped, and an empty claim looks again.
+    async fn claim_or_recover(&self, claim: &Claim) -> Result<Option<Held>, StoreError> {
+        let limit = match claim.company {
+            Company::Together => claim.limit.min(Claim::LIMIT_MAX),
+            Company::Alone => claim.limit.min(1),
+        };
+        if limit == 0 {
+            return Ok(None);
+        }
+        let held = self.claim_rows(claim, limit).await?;
+        let taken = held.as_ref().map_or(0, |held| held.items.len());
+        let is_short = u32::try_from(taken).is_ok_and(|taken| taken < limit);
+        let Some(policy) = claim.recovery.as_ref().filter(|_| is_short) else {
+            return Ok(held);
+        };
+        let mut reap = Reap::new(INLINE_REAP_LIMIT, policy.clone()).inline();
+        reap.now = claim.now;
+        let reaped = self.reap_rows(&reap).await;
+        if held.is_some() {
+            // What was claimed is the answer, whatever became of the reap; the reaper will come.
+            return Ok(held);
+        }
+        if reaped?.iter().any(|row| row.state == State::Pending) {
+            return self.claim_rows(claim, limit).await;
+        }
+        Ok(None)
+    }
+
+    async fn claim_rows(&self, claim: &Claim, limit: u32) -> Result<Option<Held>, StoreError> {
+        let failed = |e| store_error("claim", e);
+        let rows = self
+            .statements
+            .claim
+            .query()
+            .bind(moment(claim.now))
+            .bind(claim.token.expose())
+            .bind(claim.token.holder())
+            .bind(micros(claim.term.length()))
+            .bind(i64::from(limit))
+            .bind(claim.company == Company::Alone)
+            .fetch_all(&self.pool)
+            .await
+            .map_err(failed)?;
+        let Some(first) = rows.first() else {
+            return Ok(None);
+        };
+        if get(first, 0).map_err(failed)? {
+            return Err(used_before());
+        }
+        if get::<Option<i64>>(first, 1).map_err(failed)?.is_none() {
+            return Ok(None);
+        }
+        let lease = lease_of(claim, first).map_err(failed)?;
+        let items: Result<Vec<Item>, _> = rows.iter().map(item_of).collect();
+        Ok(Some(Held {
+            lease,
+            items: items.map_err(failed)?,
+        }))
+    }
+
+    async fn renew_rows(&self, renew: &Renew) -> Result<Vec<PgRow>, sqlx::Error> {
+        if renew.tokens.is_empty() {
+            return Ok(Vec::new());
+        }
+        let tokens: Vec<&str> = renew.tokens.iter().map(Token::expose).collect();
+        let holders: Vec<&str> = renew.tokens.iter().map(Token::holder).collect();
+        self.statements
+            .renew
+            .query()
+            .bind(moment(renew.now))
+            .bind(tokens)
+            .bind(holders)
+            .bind(micros(renew.term.length()))
+            .fetch_all(&self.pool)
+            .await
+    }
+
+    async fn settle_rows(&self, settle: &Settle) -> Result<Settlement, StoreError> {
+        settle.check()?;
+        let failed = |e| store_error("settle", e);
+        let items = settle.items.iter();
+        let said: Vec<Said> = items.map(|(id, outcome)| Said::of(*id, outcome)).collect();
+        let rows = self
+            .statements
+            .settle
+            .query()
+            .bind(moment(settle.now))
+            .bind(settle.token.expose())
+            .bind(settle.token.holder())
+            .bind(said.iter().map(|said| said.id).collect::<Vec<i64>>())
+            .bind(said.iter().map(|said| said.word).collect::<Vec<&str>>())
+            .bind(said.iter().map(|said| said.delay).collect::<Vec<i64>>())
+            .bind(
+                said.into_iter()
+                    .map(|said| said.error)
+                    .collect::<Vec<Option<String>>>(),
+            )
+            .bind(rest_word(settle.rest))
+            .bind(settle.lateness == Lateness::Refuse)
+            .fetch_all(&self.pool)
+            .await
+            .map_err(failed)?;
+        let ended: Result<HashSet<ItemId>, _> = rows
+            .iter()
+            .map(|row| get(row, 0).map(ItemId::new))
+            .collect();
+        let ended = ended.map_err(failed)?;
+        let late = match rows.first() {
+            Some(row) => get(row, 1).map_err(failed)?,
+            None => false,
+        };
+        let who = (settle.token.expose(), settle.token.holder());
+        let looks = self.look("settle", who, &not_ended(settle, &ended)).await?;
+        let items = settle_answers(settle, &ended, &looks);
+        let named = items.iter().filter(|(id, _)| ended.contains(id)).count();
+        Ok(Settlement {
+            items,
+            rest: u32::try_from(ended.len() - named).unwrap_or(u32::MAX),
+            late,
+        })
+    }
+
+    async fn reap_rows(&self, reap: &Reap) -> Result<Vec<Reaped>, StoreError> {
+        let failed = |e| store_error("reap", e);
+        let delays: Vec<i64> = reap.policy.delays().iter().map(|d| micros(*d)).collect();
+        let rows = self
+            .statements
+            .reap
+            .query()
+            .bind(moment(reap.now))
+            .bind(i64::from(reap.limit))
+            .bind(delays)
+            .bind(i32::try_from(reap.policy.max_crashes()).unwrap_or(i32::MAX))
+            .bind(reap.boundary == Boundary::Reached)
+            .fetch_all(&self.pool)
+            .await
+            .map_err(failed)?;
+        let mut reaped = Vec::with_capacity(rows.len());
+        for row in &rows {
+            let status: &str = get(row, 4).map_err(failed)?;
+            let state = state_of("reap", &self.table, status)?;
+            reaped.push(reaped_of(row, state).map_err(failed)?);
+        }
+        Ok(reaped)
+    }
+}
+
+fn lease_of(claim: &Claim, row: &PgRow) -> Result<Lease, sqlx::Error> {
+    Ok(Lease {
+        token: claim.token.clone(),
+        fence: Fence::new(get(row, 8)?),
+        claimed_at: get_timestamp(row, 9)?,
+        until: get_timestamp(row, 10)?,
+    })
+}
+
+fn item_of(row: &PgRow) -> Result<Item, sqlx::Error> {
+    Ok(Item {
+        id: ItemId::new(get(row, 1)?),
+        content: Content::Row(get(row, 2)?),
+        available_at: get_timestamp(row, 3)?,
+        counters: Counters {
+            attempts: get_count(row, 4)?,
+            failures: get_count(row, 5)?,
+            crashes: get_count(row, 6)?,
+            generation: get_count(row, 7)?,
+        },
+    })
+}
+
+fn reaped_of(row: &PgRow, state: State) -> Result<Reaped, sqlx::Error> {
+    let until = get_timestamp(row, 3)?;
+    let available_at: Option<Timestamp> = get_moment(row, 5)?;
+    Ok(Reaped {
+        id: ItemId::new(get(row, 0)?),
+        // A claim that someone wrote by hand may name no holder.
+        holder: get::<Option<String>>(row, 1)?.unwrap_or_default(),
+        fence: Fence::new(get(row, 2)?),
+        stale: get_timestamp(row, 6)?.since(until),
+        state,
+        available_at: available_at.filter(|_| state == State::Pending),
+    })
+}
+
+/// Puts the rows of a renewal together, token by token, in the order asked.
+fn renewals(renew: &Renew, rows: &[PgRow]) -> Result<Vec<(Token, Guarded<Renewed>)>, sqlx::Error> {
+    let mut by_token: HashMap<&Token, Guarded<Renewed>> = HashMap::new();
+    for row in rows {
+        let nth: i32 = get(row, 0)?;
+        let place = usize::try_from(nth - 1).unwrap_or(usize::MAX);
+        let Some(token) = renew.tokens.get(place) else {
+            continue;
+        };
+        let Some(id) = get::<Option<i64>>(row, 1)? else {
+            by_token
+                .entry(token)
+                .or_insert(Guarded::Refused(Refusal::Lapsed));
+            continue;
+        };
+        if let Some(Guarded::Kept(renewed)) = by_token.get_mut(token) {
+            renewed.ids.push(ItemId::new(id));
+            continue;
+        }
+        let renewed = Renewed {
+            until: get_timestamp(row, 2)?,
+            fence: Fence::new(get(row, 3)?),
+            ids: vec![ItemId::new(id)],
+        };
+        by_token.insert(token, Guarded::Kept(renewed));
+    }
+    let answer = |token: &Token| {
+        let answer = by_token.get(token).cloned();
+        (
+            token.clone(),
+            answer.unwrap_or(Guarded::Refused(Refusal::Lost)),
+        )
+    };
+    Ok(renew.tokens.iter().map(answer).collect())
+}

@@ -1,0 +1,169 @@
+//! The row layout on PostgreSQL: leases on the rows of any table that a [`LeaseTable`] describes.
+//!
+//! Each verb is one statement, filled with the table's names when it is opened. A refusal is followed
+//! by a second look in a snapshot of its own; nothing else takes two round trips.
+
+mod lease;
+mod operate;
+#[cfg(feature = "testing")]
+mod planted;
+mod statements;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use sqlx::PgPool;
+use tenure_core::store::StoreError;
+use tenure_core::{Identifier, ItemId, LeaseTable, Word};
+
+use super::PostgresStore;
+use super::error::store_error;
+use super::row::get;
+use super::statements::Statement;
+use crate::render::{Edit, as_written, check_columns};
+use crate::rows::{Look, Looks, state_of};
+use statements::RowStatements;
+
+/// The rows of one table as leasable items. Clones share the connections.
+#[derive(Clone)]
+pub struct PostgresRows {
+    pool: PgPool,
+    table: Arc<LeaseTable>,
+    statements: Arc<RowStatements>,
+}
+
+impl PostgresStore {
+    /// Makes a lease table with its indexes, all or nothing.
+    ///
+    /// # Errors
+    /// It is there already, or the description is no table's.
+    pub async fn create_table(&self, table: &LeaseTable) -> Result<(), StoreError> {
+        PostgresRows::create(&self.pool, table, self.schema.as_ref()).await
+    }
+
+    /// The rows of a lease table that is there.
+    ///
+    /// # Errors
+    /// There is no such table, or it lacks columns that the description names.
+    pub async fn rows(&self, table: LeaseTable) -> Result<PostgresRows, StoreError> {
+        PostgresRows::open(self.pool.clone(), table, self.schema.as_ref()).await
+    }
+}
+
+impl PostgresRows {
+    /// Makes the table and its indexes, all or nothing. `schema` is where Tenure's own tables are.
+    ///
+    /// # Errors
+    /// It is there already, or the description is no table's.
+    pub async fn create(
+        pool: &PgPool,
+        table: &LeaseTable,
+        schema: Option<&Identifier>,
+    ) -> Result<(), StoreError> {
+        let statements = RowStatements::new(table, schema, &as_written)?;
+        let failed = |e| store_error("create", e);
+        let mut tx = pool.begin().await.map_err(failed)?;
+        for part in statements.create.text().split(";\n") {
+            let part = Statement::new(part, None);
+            part.query().execute(&mut *tx).await.map_err(failed)?;
+        }
+        tx.commit().await.map_err(failed)
+    }
+
+    /// Opens a table that is there.
+    ///
+    /// # Errors
+    /// There is no such table, or it lacks columns that the description names.
+    pub async fn open(
+        pool: PgPool,
+        table: LeaseTable,
+        schema: Option<&Identifier>,
+    ) -> Result<Self, StoreError> {
+        Self::open_edited(pool, table, schema, &as_written).await
+    }
+
+    /// What is described.
+    pub fn table(&self) -> &LeaseTable {
+        &self.table
+    }
+
+    async fn open_edited(
+        pool: PgPool,
+        table: LeaseTable,
+        schema: Option<&Identifier>,
+        edit: Edit<'_>,
+    ) -> Result<Self, StoreError> {
+        let statements = RowStatements::new(&table, schema, edit)?;
+        let rows = Self {
+            pool,
+            table: Arc::new(table),
+            statements: Arc::new(statements),
+        };
+        rows.check_columns().await?;
+        Ok(rows)
+    }
+
+    async fn check_columns(&self) -> Result<(), StoreError> {
+        let found = self
+            .statements
+            .columns
+            .query()
+            .bind(&self.statements.table)
+            .fetch_all(&self.pool)
+            .await
+            .map_err(|e| store_error("open", e))?;
+        let names: Result<BTreeSet<String>, _> = found.iter().map(|row| get(row, 0)).collect();
+        check_columns(&self.table, &names.map_err(|e| store_error("open", e))?)
+    }
+
+    /// Where rows are now, and what a token has said of them.
+    async fn look(
+        &self,
+        verb: &'static str,
+        (token, holder): (&str, &str),
+        ids: &[ItemId],
+    ) -> Result<Looks, StoreError> {
+        if ids.is_empty() {
+            return Ok(Looks::new());
+        }
+        let failed = |e| store_error(verb, e);
+        let found = self
+            .statements
+            .look
+            .query()
+            .bind(token)
+            .bind(holder)
+            .bind(numbers(ids))
+            .fetch_all(&self.pool)
+            .await
+            .map_err(failed)?;
+        let mut looks = Looks::with_capacity(found.len());
+        for row in &found {
+            let status: &str = get(row, 1).map_err(failed)?;
+            let word: Option<&str> = get(row, 3).map_err(failed)?;
+            let look = Look {
+                state: state_of(verb, &self.table, status)?,
+                // Null is a comparison with a column that is null: not ours.
+                is_mine: get::<Option<bool>>(row, 2)
+                    .map_err(failed)?
+                    .unwrap_or(false),
+                word: word.and_then(Word::parse),
+            };
+            looks.insert(ItemId::new(get(row, 0).map_err(failed)?), look);
+        }
+        Ok(looks)
+    }
+}
+
+fn numbers(ids: &[ItemId]) -> Vec<i64> {
+    ids.iter().map(|id| id.number()).collect()
+}
+
+impl fmt::Debug for PostgresRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresRows")
+            .field("table", &self.table.name)
+            .finish_non_exhaustive()
+    }
+}

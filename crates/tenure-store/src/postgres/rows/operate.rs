@@ -1,0 +1,183 @@
+//! Find, list, count, replay, bury.
+
+use std::collections::{HashMap, HashSet};
+
+use sqlx::postgres::PgRow;
+use tenure_core::store::{
+    Answer, Bury, Counts, Filter, Operate, Page, QueueCounts, Replay, Replayed, StoreError,
+};
+use tenure_core::{
+    Content, Counters, EndedHold, Fence, Guarded, ItemId, QueueName, Record, State, Timestamp,
+};
+
+use super::{PostgresRows, numbers};
+use crate::error_text::error_text;
+use crate::postgres::error::store_error;
+use crate::postgres::row::{get, get_count, get_moment, get_timestamp, get_total, moment};
+use crate::rows::{PAGE_MAX, bury_refusal, hold_of, replay_answers, state_of};
+
+impl Operate for PostgresRows {
+    fn find<'a>(&'a self, ids: &'a [ItemId]) -> Answer<'a, Vec<Record>> {
+        Box::pin(self.find_rows("find", ids))
+    }
+
+    fn timeline(&self, _id: ItemId) -> Answer<'_, Vec<EndedHold>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn list<'a>(&'a self, filter: &'a Filter, limit: u32) -> Answer<'a, Page> {
+        Box::pin(async move {
+            let limit = usize::try_from(limit.min(PAGE_MAX)).unwrap_or(usize::MAX);
+            // One more than asked tells whether there is a next page.
+            let mut ids = self
+                .page_ids(filter, limit + 1)
+                .await
+                .map_err(|e| store_error("list", e))?;
+            let has_more = ids.len() > limit;
+            ids.truncate(limit);
+            Ok(Page {
+                records: self.find_rows("list", &ids).await?,
+                next: ids.last().copied().filter(|_| has_more),
+            })
+        })
+    }
+
+    fn count(&self, now: Option<Timestamp>) -> Answer<'_, Counts> {
+        Box::pin(async move {
+            let row = self.statements.count.query().bind(moment(now));
+            let row = row.fetch_one(&self.pool).await;
+            let row = row.map_err(|e| store_error("count", e))?;
+            counts_of(&row).map_err(|e| store_error("count", e))
+        })
+    }
+
+    fn replay<'a>(&'a self, replay: &'a Replay) -> Answer<'a, Replayed> {
+        Box::pin(async move {
+            let failed = |e| store_error("replay", e);
+            let rows = self
+                .statements
+                .replay
+                .query()
+                .bind(moment(replay.now))
+                .bind(numbers(&replay.ids))
+                .fetch_all(&self.pool)
+                .await
+                .map_err(failed)?;
+            let back: Result<HashSet<ItemId>, _> = rows
+                .iter()
+                .map(|row| get(row, 0).map(ItemId::new))
+                .collect();
+            let back = back.map_err(failed)?;
+            let asked = replay.ids.iter().copied();
+            let refused: Vec<ItemId> = asked.filter(|id| !back.contains(id)).collect();
+            // No token asks here, and an empty one is nobody's.
+            let looks = self.look("replay", ("", ""), &refused).await?;
+            Ok(replay_answers(&replay.ids, back, &looks))
+        })
+    }
+
+    fn bury<'a>(&'a self, bury: &'a Bury) -> Answer<'a, Guarded> {
+        Box::pin(async move {
+            let buried = self
+                .statements
+                .bury
+                .query()
+                .bind(moment(bury.now))
+                .bind(bury.token.expose())
+                .bind(bury.id.number())
+                .bind(error_text(&bury.reason))
+                .fetch_optional(&self.pool)
+                .await
+                .map_err(|e| store_error("bury", e))?;
+            if buried.is_some() {
+                return Ok(Guarded::Kept(()));
+            }
+            let looks = self.look("bury", ("", ""), &[bury.id]).await?;
+            bury_refusal(bury.id, looks.get(&bury.id))
+        })
+    }
+}
+
+impl PostgresRows {
+    async fn page_ids(&self, filter: &Filter, limit: usize) -> Result<Vec<ItemId>, sqlx::Error> {
+        let word = filter
+            .state
+            .map(|state| self.table.words.word(state).as_str());
+        let last = filter
+            .before
+            .map_or(i64::MAX, |id| id.number().saturating_sub(1));
+        let rows = self
+            .statements
+            .page
+            .query()
+            .bind(word)
+            .bind(moment(filter.since))
+            .bind(last)
+            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .fetch_all(&self.pool)
+            .await?;
+        rows.iter()
+            .map(|row| get(row, 0).map(ItemId::new))
+            .collect()
+    }
+
+    async fn find_rows(
+        &self,
+        verb: &'static str,
+        ids: &[ItemId],
+    ) -> Result<Vec<Record>, StoreError> {
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let failed = |e| store_error(verb, e);
+        let query = self.statements.find.query().bind(numbers(ids));
+        let rows = query.fetch_all(&self.pool).await.map_err(failed)?;
+        let mut found = HashMap::with_capacity(rows.len());
+        for row in &rows {
+            let status: &str = get(row, 1).map_err(failed)?;
+            let state = state_of(verb, &self.table, status)?;
+            let record = record_of(row, state).map_err(failed)?;
+            found.insert(record.id, record);
+        }
+        Ok(ids.iter().filter_map(|id| found.get(id).cloned()).collect())
+    }
+}
+
+fn record_of(row: &PgRow, state: State) -> Result<Record, sqlx::Error> {
+    let fence = Fence::new(get(row, 10)?);
+    let times = (get_moment(row, 11)?, get_moment(row, 12)?);
+    Ok(Record {
+        id: ItemId::new(get(row, 0)?),
+        state,
+        content: Content::Row(get(row, 2)?),
+        counters: Counters {
+            attempts: get_count(row, 3)?,
+            failures: get_count(row, 4)?,
+            crashes: get_count(row, 5)?,
+            generation: get_count(row, 6)?,
+        },
+        created_at: get_timestamp(row, 7)?,
+        available_at: get_moment(row, 8)?,
+        hold: hold_of(state, get(row, 9)?, fence, times),
+        last_error: get(row, 13)?,
+        done_at: get_moment(row, 14)?,
+        dead_at: get_moment(row, 15)?,
+        dead_reason: None,
+    })
+}
+
+fn counts_of(row: &PgRow) -> Result<Counts, sqlx::Error> {
+    let now = get_timestamp(row, 7)?;
+    let waiting = QueueCounts {
+        due: get_total(row, 0)?,
+        delayed: get_total(row, 1)?,
+        oldest_due: get_moment(row, 2)?.map(|from| now.since(from)),
+    };
+    Ok(Counts {
+        queues: vec![(QueueName::default(), waiting)],
+        claimed: get_total(row, 3)?,
+        lapsed: get_total(row, 4)?,
+        done: get_total(row, 5)?,
+        dead: get_total(row, 6)?,
+    })
+}

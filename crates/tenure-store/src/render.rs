@@ -1,0 +1,271 @@
+//! Fills a lease table's names into the text of a statement.
+//!
+//! A text has holes such as `{until}`. Only checked names and words go into them, quoted; a hole that
+//! nothing fills is an error, so no brace ever reaches a database.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenure_core::store::{StoreError, StoreErrorKind};
+use tenure_core::{Direction, Identifier, LeaseTable, StatusWord};
+
+/// The line that begins a named statement of a file that has several.
+const MARKER: &str = "-- statement: ";
+
+/// What the holes of a lease table's statements are filled with.
+#[derive(Debug)]
+pub(crate) struct Names(BTreeMap<&'static str, String>);
+
+impl Names {
+    /// The names of this table. `schema` is where Tenure's own tables are.
+    ///
+    /// # Errors
+    /// Two facts share a column, or two states a word.
+    pub(crate) fn of(table: &LeaseTable, schema: Option<&Identifier>) -> Result<Self, StoreError> {
+        check_distinct(table)?;
+        let facts = facts(table);
+        let mut names = Self(BTreeMap::new());
+        for (hole, column) in &facts {
+            names.name(hole, column);
+        }
+        let words = &table.words;
+        names.word("pending", &words.pending);
+        names.word("claimed", &words.claimed);
+        names.word("done", &words.done);
+        names.word("dead", &words.dead);
+        names.0.insert("table", qualified(&table.name, schema));
+        names.0.insert("fence_sequence", fence_sequence(schema));
+        names.bare("token_name", &table.columns.token);
+        names.bare("settled_token_name", &table.columns.settled_token);
+        names.0.insert("order", order(table, "t."));
+        names.0.insert("order_index", order(table, ""));
+        names
+            .0
+            .insert("order_columns", order_columns(table, &facts));
+        for (hole, ending) in [
+            ("claimable_index", "claimable"),
+            ("alone_index", "alone"),
+            ("claimed_index", "claimed"),
+        ] {
+            names.0.insert(hole, index_name(&table.name, ending));
+        }
+        Ok(names)
+    }
+
+    /// The table's name as the statements write it.
+    pub(crate) fn table(&self) -> &str {
+        self.0.get("table").map_or("", String::as_str)
+    }
+
+    fn name(&mut self, hole: &'static str, name: &Identifier) {
+        self.0.insert(hole, name.quoted());
+    }
+
+    /// A name to stand within a text's own quotes.
+    fn bare(&mut self, hole: &'static str, name: &Identifier) {
+        self.0.insert(hole, name.as_str().to_owned());
+    }
+
+    fn word(&mut self, hole: &'static str, word: &StatusWord) {
+        self.0.insert(hole, word.quoted());
+    }
+
+    /// The text with every hole filled, without its comment lines and without empty lines.
+    ///
+    /// # Errors
+    /// A hole has no name here.
+    pub(crate) fn render(&self, file: &str, text: &str) -> Result<String, StoreError> {
+        let mut out = String::with_capacity(text.len() * 2);
+        for line in text.lines() {
+            if line.trim_start().starts_with("--") && !line.starts_with(MARKER) {
+                continue;
+            }
+            let line = self.fill(file, line)?;
+            // A hole that is filled with nothing leaves no line behind.
+            if !line.trim().is_empty() {
+                out.push_str(line.trim_end());
+                out.push('\n');
+            }
+        }
+        Ok(out)
+    }
+
+    fn fill(&self, file: &str, line: &str) -> Result<String, StoreError> {
+        let mut out = String::new();
+        let mut rest = line;
+        while let Some((before, after)) = rest.split_once('{') {
+            let (hole, after) = after
+                .split_once('}')
+                .ok_or_else(|| broken(file, "a brace is not closed"))?;
+            let name = self
+                .0
+                .get(hole)
+                .ok_or_else(|| broken(file, &format!("nothing fills the hole {hole:?}")))?;
+            out.push_str(before);
+            out.push_str(name);
+            rest = after;
+        }
+        if rest.contains('}') {
+            return Err(broken(file, "a brace is not opened"));
+        }
+        out.push_str(rest);
+        Ok(out)
+    }
+}
+
+/// What is done to the text of a file, by its name, before it is filled: nothing, but in tests.
+pub(crate) type Edit<'a> = &'a dyn Fn(&'static str, &'static str) -> Cow<'static, str>;
+
+/// Leaves the text of a file as it is.
+pub(crate) fn as_written(_file: &'static str, text: &'static str) -> Cow<'static, str> {
+    Cow::Borrowed(text)
+}
+
+/// The named statements of a file that has several, in order.
+pub(crate) fn split(text: &str) -> Vec<(String, String)> {
+    let mut statements: Vec<(String, String)> = Vec::new();
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix(MARKER) {
+            statements.push((name.to_owned(), String::new()));
+        } else if let Some((_, statement)) = statements.last_mut() {
+            statement.push_str(line);
+            statement.push('\n');
+        }
+    }
+    statements
+}
+
+/// Every fact with the column that holds it.
+pub(crate) fn facts(table: &LeaseTable) -> [(&'static str, &Identifier); 17] {
+    let columns = &table.columns;
+    [
+        ("key", &table.key),
+        ("created_at", &table.created_at),
+        ("status", &columns.status),
+        ("until", &columns.until),
+        ("holder", &columns.holder),
+        ("token", &columns.token),
+        ("fence", &columns.fence),
+        ("claimed_at", &columns.claimed_at),
+        ("available_at", &columns.available_at),
+        ("attempts", &columns.attempts),
+        ("failures", &columns.failures),
+        ("crashes", &columns.crashes),
+        ("last_error", &columns.last_error),
+        ("done_at", &columns.done_at),
+        ("dead_at", &columns.dead_at),
+        ("generation", &columns.generation),
+        ("settled_token", &columns.settled_token),
+    ]
+}
+
+/// Whether a table has every column that its description names; `columns` is what it has.
+///
+/// # Errors
+/// There is no such table, or it lacks columns: all of them are named at once.
+pub(crate) fn check_columns(
+    table: &LeaseTable,
+    columns: &BTreeSet<String>,
+) -> Result<(), StoreError> {
+    let invalid = |message: String| StoreError::new("open", StoreErrorKind::Invalid, message);
+    if columns.is_empty() {
+        return Err(invalid(format!("there is no table {}", table.name))
+            .hint("create it first, or check its name and the search path"));
+    }
+    let named = facts(table).map(|(_, column)| column);
+    let ordering = table.order.iter().map(|(column, _)| column);
+    let missing: BTreeSet<&str> = named
+        .into_iter()
+        .chain(ordering)
+        .map(Identifier::as_str)
+        .filter(|column| !columns.contains(*column))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let missing: Vec<&str> = missing.into_iter().collect();
+    Err(invalid(format!(
+        "the table {} lacks the columns {}",
+        table.name,
+        missing.join(", ")
+    ))
+    .hint("add them, or describe the table with the names that it has"))
+}
+
+fn check_distinct(table: &LeaseTable) -> Result<(), StoreError> {
+    let mut columns = BTreeSet::new();
+    let words = &table.words;
+    let mut states = BTreeSet::new();
+    let column = facts(table)
+        .into_iter()
+        .find(|(_, column)| !columns.insert(column.as_str()))
+        .map(|(fact, column)| format!("the column {column} holds {fact} and another fact"));
+    let word = [&words.pending, &words.claimed, &words.done, &words.dead]
+        .into_iter()
+        .find(|word| !states.insert(word.as_str()))
+        .map(|word| format!("the word {} stands for two states", word.as_str()));
+    match column.or(word) {
+        None => Ok(()),
+        Some(problem) => Err(StoreError::new("open", StoreErrorKind::Invalid, problem)
+            .hint("a lease table needs a column for each fact and a word for each state")),
+    }
+}
+
+/// The table's name; the schema stands before the names of our own tables only.
+fn qualified(name: &Identifier, schema: Option<&Identifier>) -> String {
+    match schema {
+        Some(schema) if name.as_str().starts_with("tenure_") => {
+            format!("{}.{}", schema.quoted(), name.quoted())
+        }
+        _ => name.quoted(),
+    }
+}
+
+fn fence_sequence(schema: Option<&Identifier>) -> String {
+    let front = schema.map(|schema| format!("{}.", schema.quoted()));
+    format!("{}tenure_fence", front.unwrap_or_default())
+}
+
+/// The order of the claims; the key comes last, so that it is one.
+fn order(table: &LeaseTable, qualifier: &str) -> String {
+    let key = (&table.key, &Direction::Ascending);
+    let columns = table
+        .order
+        .iter()
+        .map(|(column, direction)| (column, direction))
+        .chain([key]);
+    let part = |(column, direction): (&Identifier, &Direction)| {
+        let way = match direction {
+            Direction::Ascending => "",
+            Direction::Descending => " desc",
+        };
+        format!("{qualifier}{}{way}", column.quoted())
+    };
+    columns.map(part).collect::<Vec<_>>().join(", ")
+}
+
+/// The columns that only the order needs, for a table that we make. Both databases read the type.
+fn order_columns(table: &LeaseTable, facts: &[(&'static str, &Identifier)]) -> String {
+    table
+        .order
+        .iter()
+        .filter(|(column, _)| facts.iter().all(|(_, fact)| *fact != column))
+        .map(|(column, _)| format!("{} smallint not null default 0,", column.quoted()))
+        .collect::<Vec<_>>()
+        .join("\n    ")
+}
+
+/// The name of an index of the table, cut to what PostgreSQL keeps.
+fn index_name(table: &Identifier, ending: &str) -> String {
+    let most = Identifier::BYTES_MAX - ending.len() - 1;
+    let front: String = table.as_str().chars().take(most).collect();
+    format!("\"{front}_{ending}\"")
+}
+
+fn broken(file: &str, problem: &str) -> StoreError {
+    StoreError::new(
+        "open",
+        StoreErrorKind::Corrupt,
+        format!("the statement {file} is broken: {problem}"),
+    )
+}

@@ -1,0 +1,209 @@
+//! Holds as they are stored, and how they end: the part that settle, reap and bury share.
+
+use std::collections::BTreeMap;
+
+use rusqlite::types::Type;
+use rusqlite::{Connection, Row, named_params};
+use tenure_core::{ItemId, Outcome, Timestamp, Word};
+
+use super::statements as sql;
+use crate::error_text::error_text;
+use crate::lane::Lane;
+
+/// The ids of a journal row lie within one block of this many; `0001_queue.sql` says why.
+const BLOCK_BITS: u32 = 10;
+
+/// A lease as it is stored: the columns fence, holder, `claimed_at`, `locked_until`, ids.
+pub(super) struct Leased {
+    pub(super) token: String,
+    pub(super) fence: i64,
+    pub(super) holder: String,
+    pub(super) claimed_at: Timestamp,
+    pub(super) until: Timestamp,
+    /// A JSON array, ascending.
+    pub(super) ids: String,
+}
+
+impl Leased {
+    /// Reads one whose columns begin at `first`.
+    pub(super) fn read(token: String, row: &Row<'_>, first: usize) -> rusqlite::Result<Self> {
+        Ok(Self {
+            token,
+            fence: row.get(first)?,
+            holder: row.get(first + 1)?,
+            claimed_at: super::row::moment(row, first + 2)?,
+            until: super::row::moment(row, first + 3)?,
+            ids: row.get(first + 4)?,
+        })
+    }
+
+    /// What is held, ascending.
+    pub(super) fn held(&self) -> rusqlite::Result<Vec<i64>> {
+        parse(&self.ids, 4)
+    }
+
+    /// Leaves only these ids, ascending, under the lease; with none it goes.
+    pub(super) fn keep(&self, connection: &Connection, left: &[i64]) -> rusqlite::Result<()> {
+        if left.is_empty() {
+            connection
+                .prepare_cached(sql::SETTLE_END_LEASE)?
+                .execute(named_params! {":token": self.token})?;
+        } else {
+            connection
+                .prepare_cached(sql::SETTLE_KEEP_LEASE)?
+                .execute(named_params! {":token": self.token, ":ids": json(left)})?;
+        }
+        Ok(())
+    }
+
+    /// Notes in the journal that holds of this lease ended with a word.
+    pub(super) fn note(
+        &self,
+        connection: &Connection,
+        word: Word,
+        mut ids: Vec<i64>,
+        now: Timestamp,
+    ) -> rusqlite::Result<()> {
+        ids.sort_unstable();
+        let blocks: Vec<&[i64]> = ids
+            .chunk_by(|a, b| a >> BLOCK_BITS == b >> BLOCK_BITS)
+            .collect();
+        connection
+            .prepare_cached(sql::SETTLE_JOURNAL)?
+            .execute(named_params! {
+                ":token": self.token,
+                ":outcome": word.as_str(),
+                ":holder": self.holder,
+                ":fence": self.fence,
+                ":claimed_at": self.claimed_at.as_micros(),
+                ":now": now.as_micros(),
+                ":blocks": json(&blocks),
+            })?;
+        Ok(())
+    }
+}
+
+/// What becomes of items whose holds end. Done needs nothing: it is to be in no place.
+#[derive(Default)]
+pub(super) struct Ends {
+    setbacks: Vec<Setback>,
+    back: Vec<i64>,
+    dead: Vec<(i64, String)>,
+}
+
+/// Id; attempts, failures, crashes to be added; last error, available at, lane: null is as it was.
+type Setback = (
+    i64,
+    u32,
+    u32,
+    u32,
+    Option<String>,
+    Option<i64>,
+    Option<Lane>,
+);
+
+impl Ends {
+    /// A holder said this of an item.
+    pub(super) fn say(&mut self, id: i64, outcome: &Outcome, now: Timestamp) {
+        match outcome {
+            Outcome::Done => {}
+            Outcome::Retry { after, error } => {
+                let from = now.after(*after).as_micros();
+                let setback = (id, 1, 1, 0, Some(error_text(error)), Some(from), None);
+                self.setbacks.push(setback);
+                self.back.push(id);
+            }
+            Outcome::Dead { reason, error } => {
+                let setback = (id, 1, 1, 0, Some(error_text(error)), None, None);
+                self.setbacks.push(setback);
+                self.dead.push((id, error_text(reason)));
+            }
+            Outcome::Release { after } => {
+                let from = (!after.is_zero()).then(|| now.after(*after).as_micros());
+                self.setbacks.push((id, 1, 0, 0, None, from, None));
+                self.back.push(id);
+            }
+        }
+    }
+
+    /// Its lease lapsed: it waits again from this moment on, in this lane if not in its own.
+    pub(super) fn lapse(&mut self, id: i64, error: &str, from: Timestamp, lane: Option<Lane>) {
+        let setback = (
+            id,
+            1,
+            0,
+            1,
+            Some(error.to_owned()),
+            Some(from.as_micros()),
+            lane,
+        );
+        self.setbacks.push(setback);
+        self.back.push(id);
+    }
+
+    /// Its lease lapsed once too often.
+    pub(super) fn crash(&mut self, id: i64, error: &str, reason: &str) {
+        let setback = (id, 1, 0, 1, Some(error.to_owned()), None, None);
+        self.setbacks.push(setback);
+        self.dead.push((id, reason.to_owned()));
+    }
+
+    /// An operator settled it dead.
+    pub(super) fn bury(&mut self, id: i64, error: &str, reason: &str) {
+        let setback = (id, 1, 0, 0, Some(error_text(error)), None, None);
+        self.setbacks.push(setback);
+        self.dead.push((id, reason.to_owned()));
+    }
+
+    /// Writes all of it.
+    pub(super) fn write(self, connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+        if !self.setbacks.is_empty() {
+            connection
+                .prepare_cached(sql::SETTLE_SETBACKS)?
+                .execute(named_params! {":setbacks": json(&self.setbacks)})?;
+        }
+        if !self.back.is_empty() {
+            make_ready(connection, &self.back)?;
+        }
+        if !self.dead.is_empty() {
+            connection
+                .prepare_cached(sql::SETTLE_DEAD)?
+                .execute(named_params! {
+                    ":dead": json(&self.dead),
+                    ":now": now.as_micros(),
+                })?;
+        }
+        Ok(())
+    }
+}
+
+/// Puts items into ready, each at the key that its setback and its event say.
+pub(super) fn make_ready(connection: &Connection, ids: &[i64]) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(sql::SETTLE_READY)?
+        .execute(named_params! {":back": json(ids)})?;
+    Ok(())
+}
+
+/// Ids by the word that was said of them.
+pub(super) type Said = BTreeMap<Word, Vec<i64>>;
+
+/// Ids in a column that holds a JSON array.
+pub(super) fn ids(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<ItemId>> {
+    let text = row.get_ref(column)?.as_str()?;
+    Ok(parse(text, column)?.into_iter().map(ItemId::new).collect())
+}
+
+fn parse(text: &str, column: usize) -> rusqlite::Result<Vec<i64>> {
+    serde_json::from_str(text).map_err(|cause| {
+        rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(cause))
+    })
+}
+
+/// A list as JSON, as the statements take it.
+pub(super) fn json<T>(list: &T) -> String
+where
+    T: serde::Serialize + ?Sized,
+{
+    serde_json::to_string(list).expect("numbers and texts can always be written as JSON")
+}

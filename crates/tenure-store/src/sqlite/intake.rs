@@ -1,0 +1,181 @@
+//! Enqueue: all of the events or none, in the caller's transaction or one of its own.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, named_params};
+use tenure_core::store::{Answer, Enqueued, Intake, StoreError};
+use tenure_core::{Encoding, Event, Invalid, ItemId, Timestamp};
+use uuid::Uuid;
+
+use super::error::failed;
+use super::holds::json;
+use super::queue::unknown_queue;
+use super::{SqliteStore, moment_of, row, statements as sql};
+use crate::lane::{Lane, lane};
+use crate::memory::SystemClock;
+
+const VERB: &str = "enqueue";
+
+impl Intake for SqliteStore {
+    fn enqueue<'a>(&'a self, events: &'a [Event]) -> Answer<'a, Vec<Enqueued>> {
+        let events = events.to_vec();
+        Box::pin(self.write(VERB, None, move |connection, now| {
+            enqueue(connection, &events, now)
+        }))
+    }
+}
+
+impl SqliteStore {
+    /// Writes events on the caller's own connection: they exist if and only if the caller's
+    /// transaction commits. Without a transaction it makes one of its own.
+    ///
+    /// The file must have been opened as a store before. A transaction that has only read so far may
+    /// be refused as busy when it comes to write: begin it with `begin immediate`.
+    ///
+    /// # Errors
+    /// A queue is unknown, or the file has no tables of Tenure. The caller's transaction stands, and
+    /// none of the events is in it.
+    pub fn enqueue_on(
+        connection: &Connection,
+        events: &[Event],
+    ) -> Result<Vec<Enqueued>, StoreError> {
+        let (begin, commit, undo) = if connection.is_autocommit() {
+            ("begin immediate", "commit", "rollback")
+        } else {
+            (
+                "savepoint tenure_enqueue",
+                "release tenure_enqueue",
+                "rollback to tenure_enqueue; release tenure_enqueue",
+            )
+        };
+        let run = |statements| connection.execute_batch(statements).map_err(failed(VERB));
+        run(begin)?;
+        let written = enqueue(connection, events, moment_of(&SystemClock, None))
+            .and_then(|answers| run(commit).map(|()| answers));
+        if written.is_err() {
+            // What went wrong is told; that it cannot even be undone says no more.
+            drop(run(undo));
+        }
+        written
+    }
+}
+
+fn enqueue(
+    connection: &Connection,
+    events: &[Event],
+    now: Timestamp,
+) -> Result<Vec<Enqueued>, StoreError> {
+    let queues = queues(connection).map_err(failed(VERB))?;
+    // All are checked before the first is written.
+    let lanes = events
+        .iter()
+        .map(|event| lane_of(event, &queues))
+        .collect::<Result<Vec<Lane>, StoreError>>()?;
+    write(connection, events, &lanes, now).map_err(failed(VERB))
+}
+
+fn queues(connection: &Connection) -> rusqlite::Result<HashMap<String, i32>> {
+    connection
+        .prepare_cached(sql::ENQUEUE_QUEUES)?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect()
+}
+
+/// The lane of an event, if the event can be taken.
+fn lane_of(event: &Event, queues: &HashMap<String, i32>) -> Result<Lane, StoreError> {
+    if event.ordering_key().is_some() {
+        let expected = "none: ordering by key is not available yet";
+        let problem = Invalid::new("ordering key", "set", expected);
+        return Err(StoreError::invalid(VERB, problem));
+    }
+    let queue = event.queue_name();
+    match queues.get(queue.as_str()) {
+        Some(number) => Ok(lane(*number, event.urgency())),
+        None => Err(unknown_queue(VERB, queue)),
+    }
+}
+
+/// Writes events and their places in the queue, but those whose dedupe key is there already.
+fn write(
+    connection: &Connection,
+    events: &[Event],
+    lanes: &[Lane],
+    now: Timestamp,
+) -> rusqlite::Result<Vec<Enqueued>> {
+    let keys: Vec<&str> = events.iter().filter_map(Event::dedupe_key).collect();
+    let mut winners = there(connection, &keys)?;
+    let mut won: Vec<(&str, i64)> = Vec::new();
+    let mut answers = Vec::with_capacity(events.len());
+    for (event, lane) in events.iter().zip(lanes) {
+        if let Some(id) = event.dedupe_key().and_then(|key| winners.get(key)) {
+            answers.push(Enqueued::Existed { id: *id });
+            continue;
+        }
+        let answer = write_event(connection, event, *lane, now)?;
+        if let Some(key) = event.dedupe_key() {
+            winners.insert(key.to_owned(), answer.id());
+            won.push((key, answer.id().number()));
+        }
+        answers.push(answer);
+    }
+    make_ready(connection, &answers)?;
+    if !won.is_empty() {
+        connection
+            .prepare_cached(sql::ENQUEUE_UNIQUE_WON)?
+            .execute(named_params! {":won": json(&won)})?;
+    }
+    Ok(answers)
+}
+
+/// Which of these dedupe keys are there, and whose they are.
+fn there(connection: &Connection, keys: &[&str]) -> rusqlite::Result<HashMap<String, ItemId>> {
+    if keys.is_empty() {
+        return Ok(HashMap::new());
+    }
+    connection
+        .prepare_cached(sql::ENQUEUE_UNIQUE_THERE)?
+        .query_map(named_params! {":keys": json(keys)}, |found| {
+            Ok((found.get(0)?, row::id(found, 1)?))
+        })?
+        .collect()
+}
+
+fn write_event(
+    connection: &Connection,
+    event: &Event,
+    lane: Lane,
+    now: Timestamp,
+) -> rusqlite::Result<Enqueued> {
+    let event_id = event.event_id().unwrap_or_else(Uuid::now_v7);
+    let headers = Some(event.headers()).filter(|headers| !headers.is_empty());
+    connection
+        .prepare_cached(sql::ENQUEUE_EVENT)?
+        .execute(named_params! {
+            ":lane": lane,
+            ":now": now.as_micros(),
+            ":available_at": now.after(event.held_back()).as_micros(),
+            ":event_id": event_id.as_bytes(),
+            ":topic": event.topic(),
+            ":encoding": event.encoding().map(Encoding::as_str),
+            ":headers": headers.map(json),
+            ":payload": event.payload(),
+        })?;
+    let id = ItemId::new(connection.last_insert_rowid());
+    Ok(Enqueued::Fresh { id, event_id })
+}
+
+/// Gives the fresh ones their places. Their ids follow each other: nobody else writes meanwhile.
+fn make_ready(connection: &Connection, answers: &[Enqueued]) -> rusqlite::Result<()> {
+    let mut fresh = answers.iter().filter(|answer| answer.is_fresh());
+    let Some(first) = fresh.next() else {
+        return Ok(());
+    };
+    let last = fresh.next_back().unwrap_or(first);
+    connection
+        .prepare_cached(sql::ENQUEUE_READY)?
+        .execute(named_params! {
+            ":first": first.id().number(),
+            ":last": last.id().number(),
+        })?;
+    Ok(())
+}

@@ -1,0 +1,296 @@
+//! Find, list, count, replay, bury; and the queues.
+
+use std::collections::{HashMap, HashSet};
+
+use rusqlite::{CachedStatement, Connection, OptionalExtension, named_params};
+use tenure_core::store::{
+    Answer, Bury, Counts, Filter, Operate, Page, Queue, QueueCounts, Queues, Replay, Replayed,
+    StoreError,
+};
+use tenure_core::{
+    EndedHold, Guarded, ItemId, QueueName, Record, Refusal, State, Term, Timestamp, Word,
+};
+
+use super::error::failed;
+use super::holds::{Ends, Leased, json, make_ready};
+use super::look::states;
+use super::queue::draw_fence;
+use super::{SqliteStore, row, statements as sql};
+use crate::lane::lanes;
+
+/// The reason of an item that an operator settled dead.
+const BURIED: &str = "buried";
+/// No page is longer.
+const PAGE_MAX: u32 = 1000;
+
+impl Operate for SqliteStore {
+    fn find<'a>(&'a self, ids: &'a [ItemId]) -> Answer<'a, Vec<Record>> {
+        let ids: Vec<i64> = ids.iter().map(|id| id.number()).collect();
+        Box::pin(self.writer.read("find", move |connection| {
+            find(connection, &ids).map_err(failed("find"))
+        }))
+    }
+
+    fn timeline(&self, id: ItemId) -> Answer<'_, Vec<EndedHold>> {
+        Box::pin(self.writer.read("timeline", move |connection| {
+            timeline(connection, id).map_err(failed("timeline"))
+        }))
+    }
+
+    fn list<'a>(&'a self, filter: &'a Filter, limit: u32) -> Answer<'a, Page> {
+        let filter = filter.clone();
+        Box::pin(self.writer.read("list", move |connection| {
+            page(connection, &filter, limit.min(PAGE_MAX)).map_err(failed("list"))
+        }))
+    }
+
+    fn count(&self, now: Option<Timestamp>) -> Answer<'_, Counts> {
+        let now = self.moment(now);
+        Box::pin(self.writer.read("count", move |connection| {
+            count(connection, now).map_err(failed("count"))
+        }))
+    }
+
+    fn replay<'a>(&'a self, ask: &'a Replay) -> Answer<'a, Replayed> {
+        let (now, ask) = (ask.now, ask.clone());
+        Box::pin(self.write("replay", now, move |connection, now| {
+            replay(connection, &ask, now).map_err(failed("replay"))
+        }))
+    }
+
+    fn bury<'a>(&'a self, ask: &'a Bury) -> Answer<'a, Guarded> {
+        let (now, ask) = (ask.now, ask.clone());
+        Box::pin(self.write("bury", now, move |connection, now| {
+            bury(connection, &ask, now)
+        }))
+    }
+}
+
+impl Queues for SqliteStore {
+    fn queues(&self) -> Answer<'_, Vec<Queue>> {
+        Box::pin(self.writer.read("queues", |connection| {
+            queues(connection).map_err(failed("queues"))
+        }))
+    }
+
+    fn add_queue<'a>(&'a self, name: &'a QueueName, term: Option<Term>) -> Answer<'a, ()> {
+        let name = name.clone();
+        Box::pin(self.write("add queue", None, move |connection, _| {
+            let ask = named_params! {":name": name.as_str(), ":term_ms": term.map(Term::millis)};
+            let added = connection
+                .prepare_cached(sql::ADD_QUEUE)
+                .and_then(|mut statement| statement.execute(ask));
+            added.map(drop).map_err(failed("add queue"))
+        }))
+    }
+
+    fn pause_queue<'a>(&'a self, name: &'a QueueName, paused: bool) -> Answer<'a, Guarded> {
+        let name = name.clone();
+        Box::pin(self.write("pause queue", None, move |connection, _| {
+            let ask = named_params! {":name": name.as_str(), ":paused": paused};
+            let found: Option<i32> = connection
+                .prepare_cached(sql::PAUSE_QUEUE)
+                .and_then(|mut statement| statement.query_row(ask, |row| row.get(0)).optional())
+                .map_err(failed("pause queue"))?;
+            Ok(found.map_or(Guarded::Refused(Refusal::NotFound), |_| Guarded::Kept(())))
+        }))
+    }
+}
+
+fn find(connection: &Connection, ids: &[i64]) -> rusqlite::Result<Vec<Record>> {
+    let mut records: HashMap<i64, Record> = HashMap::with_capacity(ids.len());
+    let mut statement = connection.prepare_cached(sql::FIND)?;
+    let mut rows = statement.query(named_params! {":ids": json(ids)})?;
+    while let Some(found) = rows.next()? {
+        let record = row::record(found)?;
+        records.insert(record.id.number(), record);
+    }
+    Ok(ids
+        .iter()
+        .filter_map(|id| records.get(id).cloned())
+        .collect())
+}
+
+fn timeline(connection: &Connection, id: ItemId) -> rusqlite::Result<Vec<EndedHold>> {
+    connection
+        .prepare_cached(sql::TIMELINE)?
+        .query_map(named_params! {":id": id.number()}, row::ended_hold)?
+        .collect()
+}
+
+fn page(connection: &Connection, filter: &Filter, limit: u32) -> rusqlite::Result<Page> {
+    let statement = match filter.state {
+        None => sql::PAGE_ALL,
+        Some(State::Pending) => sql::PAGE_PENDING,
+        Some(State::Claimed) => sql::PAGE_CLAIMED,
+        Some(State::Done) => sql::PAGE_DONE,
+        Some(State::Dead) => sql::PAGE_DEAD,
+    };
+    let statement = connection.prepare_cached(statement)?;
+    // One more than asked for: it tells whether there is a next page.
+    let mut ids = page_ids(statement, filter, limit + 1)?;
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let has_more = ids.len() > limit;
+    ids.truncate(limit);
+    Ok(Page {
+        records: find(connection, &ids)?,
+        next: ids.last().copied().filter(|_| has_more).map(ItemId::new),
+    })
+}
+
+fn page_ids(
+    mut statement: CachedStatement<'_>,
+    filter: &Filter,
+    limit: u32,
+) -> rusqlite::Result<Vec<i64>> {
+    statement
+        .query_map(
+            named_params! {
+                ":before": filter.before.map_or(i64::MAX, ItemId::number),
+                ":since": filter.since.map(Timestamp::as_micros),
+                ":topic": filter.topic,
+                ":queue": filter.queue.as_ref().map(QueueName::as_str),
+                ":limit": limit,
+            },
+            |row| row.get(0),
+        )?
+        .collect()
+}
+
+fn count(connection: &Connection, now: Timestamp) -> rusqlite::Result<Counts> {
+    let mut counts = Counts::default();
+    let mut statement = connection.prepare_cached(sql::COUNT_QUEUES)?;
+    let mut rows = statement.query([])?;
+    while let Some(found) = rows.next()? {
+        let name = row::queue_name(found, 0)?;
+        counts
+            .queues
+            .push((name, waiting(connection, found.get(1)?, now)?));
+    }
+    (counts.claimed, counts.lapsed) = connection
+        .prepare_cached(sql::COUNT_HELD)?
+        .query_row(named_params! {":now": now.as_micros()}, |row| {
+            Ok((row::count(row, 0)?, row::count(row, 1)?))
+        })?;
+    let total: u64;
+    (counts.dead, total) = connection
+        .prepare_cached(sql::COUNT_SETTLED)?
+        .query_row([], |row| Ok((row::count(row, 0)?, row::count(row, 1)?)))?;
+    let elsewhere = counts.pending() + counts.claimed + counts.dead;
+    counts.done = total.saturating_sub(elsewhere);
+    Ok(counts)
+}
+
+fn waiting(connection: &Connection, queue: i32, now: Timestamp) -> rusqlite::Result<QueueCounts> {
+    let first = lanes(queue).next().unwrap_or_default();
+    let next = lanes(queue + 1).next().unwrap_or_default();
+    connection.prepare_cached(sql::COUNT_WAITING)?.query_row(
+        named_params! {":now": now.as_micros(), ":lane": first, ":next_lane": next},
+        |row| {
+            let oldest: Option<i64> = row.get(2)?;
+            Ok(QueueCounts {
+                due: row::count(row, 0)?,
+                delayed: row::count(row, 1)?,
+                oldest_due: oldest.map(|from| now.since(Timestamp::from_micros(from))),
+            })
+        },
+    )
+}
+
+fn replay(connection: &Connection, ask: &Replay, now: Timestamp) -> rusqlite::Result<Replayed> {
+    let ids: Vec<i64> = ask.ids.iter().map(|id| id.number()).collect();
+    let states = states(connection, &ids)?;
+    let mut opened = Vec::new();
+    let mut seen = HashSet::new();
+    let answers = ids
+        .iter()
+        .map(|id| {
+            let answer = match states.get(id) {
+                None => Guarded::Refused(Refusal::NotFound),
+                // Named twice: after the first it is no longer settled.
+                Some(state) if state.is_terminal() && seen.insert(*id) => {
+                    opened.push(*id);
+                    Guarded::Kept(())
+                }
+                Some(_) => Guarded::Refused(Refusal::NotSettled),
+            };
+            (ItemId::new(*id), answer)
+        })
+        .collect();
+    if !opened.is_empty() {
+        let named = json(&opened);
+        connection
+            .prepare_cached(sql::REPLAY_OPENED)?
+            .execute(named_params! {":ids": named, ":now": now.as_micros()})?;
+        connection
+            .prepare_cached(sql::REPLAY_RAISED)?
+            .execute(named_params! {":ids": named})?;
+        make_ready(connection, &opened)?;
+    }
+    Ok(answers)
+}
+
+fn bury(connection: &Connection, ask: &Bury, now: Timestamp) -> Result<Guarded, StoreError> {
+    let id = ask.id.number();
+    let states = states(connection, &[id]).map_err(failed("bury"))?;
+    let (lease, left) = match states.get(&id) {
+        None => return Ok(Guarded::Refused(Refusal::NotFound)),
+        Some(State::Done | State::Dead) => return Ok(Guarded::Refused(Refusal::AlreadySettled)),
+        Some(State::Pending) => (claim_to_bury(connection, ask, now)?, None),
+        Some(State::Claimed) => {
+            let (lease, left) = lease_without(connection, id).map_err(failed("bury"))?;
+            (lease, Some(left))
+        }
+    };
+    let end = || {
+        if let Some(left) = left {
+            lease.keep(connection, &left)?;
+        }
+        lease.note(connection, Word::Buried, vec![id], now)?;
+        let mut ends = Ends::default();
+        ends.bury(id, &ask.reason, BURIED);
+        ends.write(connection, now)
+    };
+    end().map_err(failed("bury"))?;
+    Ok(Guarded::Kept(()))
+}
+
+/// Gives a pending item to the operator, for no longer than this transaction: there is no way from
+/// pending to dead but through claimed.
+fn claim_to_bury(
+    connection: &Connection,
+    ask: &Bury,
+    now: Timestamp,
+) -> Result<Leased, StoreError> {
+    connection
+        .prepare_cached(sql::BURY_TAKEN)
+        .and_then(|mut statement| statement.execute(named_params! {":id": ask.id.number()}))
+        .map_err(failed("bury"))?;
+    Ok(Leased {
+        token: ask.token.expose().to_owned(),
+        fence: draw_fence(connection, "bury")?.number(),
+        holder: ask.token.holder().to_owned(),
+        claimed_at: now,
+        until: now,
+        ids: json(&[ask.id.number()]),
+    })
+}
+
+/// The lease that holds an item, and what else it holds.
+fn lease_without(connection: &Connection, id: i64) -> rusqlite::Result<(Leased, Vec<i64>)> {
+    let lease = connection
+        .prepare_cached(sql::BURY_LEASE)?
+        .query_row(named_params! {":id": id}, |row| {
+            Leased::read(row.get(0)?, row, 1)
+        })?;
+    let mut left = lease.held()?;
+    left.retain(|held| *held != id);
+    Ok((lease, left))
+}
+
+fn queues(connection: &Connection) -> rusqlite::Result<Vec<Queue>> {
+    connection
+        .prepare_cached(sql::QUEUES)?
+        .query_map([], row::queue)?
+        .collect()
+}

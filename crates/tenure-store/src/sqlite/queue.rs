@@ -1,0 +1,284 @@
+//! The four verbs on the queue layout, each one transaction; and what claim and renew do in theirs.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, named_params};
+use tenure_core::store::{
+    Answer, Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Settle, Settlement,
+    StoreError, StoreErrorKind,
+};
+use tenure_core::{Fence, Guarded, Held, Item, Lease, QueueName, Refusal, Timestamp, Token};
+
+use super::error::failed;
+use super::holds::{self, json};
+use super::reap::reap;
+use super::settle::settle;
+use super::{SqliteStore, row, statements as sql};
+use crate::lane::{Lane, alone_lane, lanes};
+
+/// A claim that comes back short ends at most this many lapsed leases.
+const INLINE_REAP_LIMIT: u32 = 100;
+
+impl LeaseStore for SqliteStore {
+    fn claim<'a>(&'a self, ask: &'a Claim) -> Answer<'a, Option<Held>> {
+        let (now, ask) = (ask.now, ask.clone());
+        Box::pin(self.write("claim", now, move |connection, now| {
+            claim(connection, &ask, now)
+        }))
+    }
+
+    fn renew<'a>(&'a self, ask: &'a Renew) -> Answer<'a, Vec<(Token, Guarded<Renewed>)>> {
+        let (now, ask) = (ask.now, ask.clone());
+        Box::pin(self.write("renew", now, move |connection, now| {
+            renew(connection, &ask, now)
+        }))
+    }
+
+    fn settle<'a>(&'a self, ask: &'a Settle) -> Answer<'a, Settlement> {
+        let (now, ask) = (ask.now, ask.clone());
+        Box::pin(async move {
+            ask.check()?;
+            self.write("settle", now, move |connection, now| {
+                settle(connection, &ask, now)
+            })
+            .await
+        })
+    }
+
+    fn settle_and_claim<'a>(
+        &'a self,
+        first: &'a Settle,
+        then: &'a Claim,
+    ) -> Answer<'a, (Settlement, Option<Held>)> {
+        let (first, then) = (first.clone(), then.clone());
+        Box::pin(async move {
+            first.check()?;
+            self.write("settle", first.now, move |connection, now| {
+                check_fresh(connection, &then.token)?;
+                let settlement = settle(connection, &first, now)?;
+                let held = claim(connection, &then, then.now.unwrap_or(now))?;
+                Ok((settlement, held))
+            })
+            .await
+        })
+    }
+
+    fn reap<'a>(&'a self, ask: &'a Reap) -> Answer<'a, Vec<Reaped>> {
+        let (now, ask) = (ask.now, ask.clone());
+        Box::pin(self.write("reap", now, move |connection, now| {
+            reap(connection, &ask, now)
+        }))
+    }
+}
+
+fn claim(connection: &Connection, ask: &Claim, now: Timestamp) -> Result<Option<Held>, StoreError> {
+    let lanes = lanes_of(connection, ask)?;
+    let limit = match ask.company {
+        Company::Together => ask.limit.min(Claim::LIMIT_MAX),
+        Company::Alone => ask.limit.min(1),
+    };
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    if limit == 0 {
+        return Ok(None);
+    }
+    let mut items = take(connection, &lanes, limit, now)?;
+    if let (true, Some(policy)) = (items.len() < limit, &ask.recovery) {
+        let lapsed = Reap::new(INLINE_REAP_LIMIT, policy.clone()).inline();
+        reap(connection, &lapsed, now)?;
+        // What was just put back joins an empty claim only: one that has items is in order already.
+        if items.is_empty() {
+            items = take(connection, &lanes, limit, now)?;
+        }
+    }
+    if items.is_empty() {
+        return Ok(None);
+    }
+    check_fresh(connection, &ask.token)?;
+    let lease = Lease {
+        token: ask.token.clone(),
+        fence: draw_fence(connection, "claim")?,
+        claimed_at: now,
+        until: now.after(ask.term.length()),
+    };
+    write_lease(connection, &lease, &items).map_err(failed("claim"))?;
+    Ok(Some(Held { lease, items }))
+}
+
+/// Draws the number of a claim.
+pub(super) fn draw_fence(connection: &Connection, verb: &'static str) -> Result<Fence, StoreError> {
+    connection
+        .prepare_cached(sql::CLAIM_FENCE)
+        .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+        .map(Fence::new)
+        .map_err(failed(verb))
+}
+
+/// A token is issued once: one that has a lease is that of a claim whose answer was lost.
+fn check_fresh(connection: &Connection, token: &Token) -> Result<(), StoreError> {
+    let is_used: bool = connection
+        .prepare_cached(sql::CLAIM_USED)
+        .and_then(|mut statement| {
+            statement.query_row(named_params! {":token": token.expose()}, |row| row.get(0))
+        })
+        .map_err(failed("claim"))?;
+    if !is_used {
+        return Ok(());
+    }
+    let problem = "the token was used before";
+    Err(StoreError::new("claim", StoreErrorKind::Conflict, problem)
+        .hint("release by it, then claim with a new one"))
+}
+
+/// The lanes that a claim looks into, in order, each with the name of its queue.
+fn lanes_of(connection: &Connection, ask: &Claim) -> Result<Vec<(Lane, QueueName)>, StoreError> {
+    let queues = queues_named(connection, &ask.queues).map_err(failed("claim"))?;
+    let mut all: Vec<(Lane, QueueName)> = Vec::new();
+    for name in &ask.queues {
+        let (number, is_paused) = *queues
+            .get(name.as_str())
+            .ok_or_else(|| unknown_queue("claim", name))?;
+        // A queue that was named twice is looked into once.
+        if is_paused || all.iter().any(|(_, seen)| seen == name) {
+            continue;
+        }
+        match ask.company {
+            Company::Together => all.extend(lanes(number).map(|lane| (lane, name.clone()))),
+            Company::Alone => all.push((alone_lane(number), name.clone())),
+        }
+    }
+    Ok(all)
+}
+
+/// The number of each queue, and whether it is paused.
+fn queues_named(
+    connection: &Connection,
+    names: &[QueueName],
+) -> rusqlite::Result<HashMap<String, (i32, bool)>> {
+    let names: Vec<&str> = names.iter().map(QueueName::as_str).collect();
+    connection
+        .prepare_cached(sql::CLAIM_QUEUES)?
+        .query_map(named_params! {":names": json(&names)}, |row| {
+            Ok((row.get(0)?, (row.get(1)?, row.get(2)?)))
+        })?
+        .collect()
+}
+
+/// A queue was named that nobody declared.
+pub(super) fn unknown_queue(verb: &'static str, queue: &QueueName) -> StoreError {
+    let message = format!("there is no queue {queue}");
+    StoreError::new(verb, StoreErrorKind::Invalid, message)
+        .hint(format!("add it: tenure queues add {queue}"))
+}
+
+/// Moves up to `limit` items that are due out of ready, lane by lane.
+fn take(
+    connection: &Connection,
+    lanes: &[(Lane, QueueName)],
+    limit: usize,
+    now: Timestamp,
+) -> Result<Vec<Item>, StoreError> {
+    let mut items = Vec::new();
+    for (lane, queue) in lanes {
+        if items.len() >= limit {
+            break;
+        }
+        take_from(connection, (*lane, queue), limit, now, &mut items).map_err(failed("claim"))?;
+    }
+    Ok(items)
+}
+
+fn take_from(
+    connection: &Connection,
+    (lane, queue): (Lane, &QueueName),
+    limit: usize,
+    now: Timestamp,
+    items: &mut Vec<Item>,
+) -> rusqlite::Result<()> {
+    let before = items.len();
+    let mut statement = connection.prepare_cached(sql::CLAIM_DUE)?;
+    let mut due = statement.query(named_params! {
+        ":lane": lane,
+        ":now": now.as_micros(),
+        ":limit": i64::try_from(limit - before).unwrap_or(i64::MAX),
+    })?;
+    while let Some(found) = due.next()? {
+        items.push(row::item(found, queue.clone())?);
+    }
+    if items.len() == before {
+        return Ok(());
+    }
+    if let Some(last) = items.last() {
+        connection
+            .prepare_cached(sql::CLAIM_TAKEN)?
+            .execute(named_params! {
+                ":lane": lane,
+                ":last_at": last.available_at.as_micros(),
+                ":last_id": last.id.number(),
+            })?;
+    }
+    Ok(())
+}
+
+fn write_lease(connection: &Connection, lease: &Lease, items: &[Item]) -> rusqlite::Result<()> {
+    let mut ids: Vec<i64> = items.iter().map(|item| item.id.number()).collect();
+    ids.sort_unstable();
+    connection
+        .prepare_cached(sql::CLAIM_LEASE)?
+        .execute(named_params! {
+            ":token": lease.token.expose(),
+            ":fence": lease.fence.number(),
+            ":holder": lease.token.holder(),
+            ":now": lease.claimed_at.as_micros(),
+            ":until": lease.until.as_micros(),
+            ":ids": json(&ids),
+        })?;
+    Ok(())
+}
+
+fn renew(
+    connection: &Connection,
+    ask: &Renew,
+    now: Timestamp,
+) -> Result<Vec<(Token, Guarded<Renewed>)>, StoreError> {
+    let answers = renewals(connection, ask, now).map_err(failed("renew"))?;
+    let answer = |token: &Token| {
+        let known = answers.get(token.expose()).cloned();
+        (
+            token.clone(),
+            known.unwrap_or(Guarded::Refused(Refusal::Lost)),
+        )
+    };
+    Ok(ask.tokens.iter().map(answer).collect())
+}
+
+/// The answer for each token that has a lease.
+fn renewals(
+    connection: &Connection,
+    ask: &Renew,
+    now: Timestamp,
+) -> rusqlite::Result<HashMap<String, Guarded<Renewed>>> {
+    let tokens: Vec<&str> = ask.tokens.iter().map(Token::expose).collect();
+    let tokens = json(&tokens);
+    let mut lapsed = connection.prepare_cached(sql::RENEW_LAPSED)?;
+    let mut answers = lapsed
+        .query_map(
+            named_params! {":tokens": tokens, ":now": now.as_micros()},
+            |row| Ok((row.get(0)?, Guarded::Refused(Refusal::Lapsed))),
+        )?
+        .collect::<rusqlite::Result<HashMap<_, _>>>()?;
+    let mut kept = connection.prepare_cached(sql::RENEW_KEPT)?;
+    let mut rows = kept.query(named_params! {
+        ":tokens": tokens,
+        ":now": now.as_micros(),
+        ":until": now.after(ask.term.length()).as_micros(),
+    })?;
+    while let Some(found) = rows.next()? {
+        let renewed = Renewed {
+            fence: Fence::new(found.get(1)?),
+            until: row::moment(found, 2)?,
+            ids: holds::ids(found, 3)?,
+        };
+        answers.insert(found.get(0)?, Guarded::Kept(renewed));
+    }
+    Ok(answers)
+}

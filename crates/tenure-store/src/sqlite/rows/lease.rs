@@ -1,0 +1,291 @@
+//! Claim, renew, settle, reap.
+
+use std::collections::{HashMap, HashSet};
+
+use rusqlite::{Connection, named_params};
+use serde_json::json;
+use tenure_core::store::{
+    Answer, Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Settle, Settlement,
+    StoreError,
+};
+use tenure_core::{
+    Boundary, Fence, Guarded, Held, ItemId, Lateness, Refusal, State, Timestamp, Token,
+};
+
+use super::row::{Claimed, corrupt};
+use super::{Desk, SqliteRows, json_ids};
+use crate::rows::{
+    INLINE_REAP_LIMIT, Said, micros, not_ended, rest_word, settle_answers, state_of, used_before,
+};
+
+impl LeaseStore for SqliteRows {
+    fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Option<Held>> {
+        Box::pin(async move {
+            let (claim, now) = (claim.clone(), self.moment(claim.now));
+            self.write("claim", move |desk, conn| desk.claim(conn, &claim, now))
+                .await
+        })
+    }
+
+    fn renew<'a>(&'a self, renew: &'a Renew) -> Answer<'a, Vec<(Token, Guarded<Renewed>)>> {
+        Box::pin(async move {
+            let (renew, now) = (renew.clone(), self.moment(renew.now));
+            self.write("renew", move |desk, conn| desk.renew(conn, renew, now))
+                .await
+        })
+    }
+
+    fn settle<'a>(&'a self, settle: &'a Settle) -> Answer<'a, Settlement> {
+        Box::pin(async move {
+            settle.check()?;
+            let (settle, now) = (settle.clone(), self.moment(settle.now));
+            self.write("settle", move |desk, conn| desk.settle(conn, &settle, now))
+                .await
+        })
+    }
+
+    fn settle_and_claim<'a>(
+        &'a self,
+        settle: &'a Settle,
+        claim: &'a Claim,
+    ) -> Answer<'a, (Settlement, Option<Held>)> {
+        Box::pin(async move {
+            let settlement = self.settle(settle).await?;
+            Ok((settlement, self.claim(claim).await?))
+        })
+    }
+
+    fn reap<'a>(&'a self, reap: &'a Reap) -> Answer<'a, Vec<Reaped>> {
+        Box::pin(async move {
+            let (reap, now) = (reap.clone(), self.moment(reap.now));
+            self.write("reap", move |desk, conn| desk.reap(conn, &reap, now))
+                .await
+        })
+    }
+}
+
+impl Desk {
+    /// Claims; when that comes back short, lapsed leases are reaped, and an empty claim looks again.
+    fn claim(
+        &self,
+        conn: &Connection,
+        claim: &Claim,
+        now: Timestamp,
+    ) -> Result<Option<Held>, StoreError> {
+        let limit = match claim.company {
+            Company::Together => claim.limit.min(Claim::LIMIT_MAX),
+            Company::Alone => claim.limit.min(1),
+        };
+        if limit == 0 {
+            return Ok(None);
+        }
+        let held = self.claim_rows(conn, claim, limit, now)?;
+        let taken = held.as_ref().map_or(0, |held| held.items.len());
+        let is_short = u32::try_from(taken).is_ok_and(|taken| taken < limit);
+        let Some(policy) = claim.recovery.as_ref().filter(|_| is_short) else {
+            return Ok(held);
+        };
+        let reap = Reap::new(INLINE_REAP_LIMIT, policy.clone()).inline();
+        let reaped = self.reap(conn, &reap, now)?;
+        let is_back = reaped.iter().any(|row| row.state == State::Pending);
+        if held.is_none() && is_back {
+            return self.claim_rows(conn, claim, limit, now);
+        }
+        Ok(held)
+    }
+
+    fn claim_rows(
+        &self,
+        conn: &Connection,
+        claim: &Claim,
+        limit: u32,
+        now: Timestamp,
+    ) -> Result<Option<Held>, StoreError> {
+        let ask = self.ask(conn, "claim");
+        let (now, token) = (now.as_micros(), claim.token.expose());
+        let claimable = match claim.company {
+            Company::Together => "claimable",
+            Company::Alone => "claimable_alone",
+        };
+        let params = named_params! {":now": now, ":limit": limit};
+        let ids = ask.rows("claim", claimable, params, |row| {
+            row.get(0).map(ItemId::new)
+        })?;
+        if ids.is_empty() {
+            return Ok(None);
+        }
+        let used: Option<bool> = ask.value("claim", "used", named_params! {":token": token})?;
+        if used == Some(true) {
+            return Err(used_before());
+        }
+        let fence: Option<i64> = ask.value("claim", "fence", [])?;
+        let fence = fence.ok_or_else(|| corrupt("claim", "the table tenure_fence is empty"))?;
+        let params = named_params! {
+            ":now": now,
+            ":until": now.saturating_add(micros(claim.term.length())),
+            ":token": token,
+            ":holder": claim.token.holder(),
+            ":fence": fence,
+            ":ids": json_ids(&ids),
+        };
+        ask.rows("claim", "claim", params, |_| Ok(()))?;
+        let params = named_params! {":token": token};
+        let claimed = ask.rows("claim", "claimed", params, |row| {
+            self.claimed(row, &claim.token)
+        })?;
+        Ok(held(claimed))
+    }
+
+    fn renew(
+        &self,
+        conn: &Connection,
+        renew: Renew,
+        now: Timestamp,
+    ) -> Result<Vec<(Token, Guarded<Renewed>)>, StoreError> {
+        let until = now.as_micros().saturating_add(micros(renew.term.length()));
+        let mut answers = Vec::with_capacity(renew.tokens.len());
+        for token in renew.tokens {
+            let answer = self.renew_one(conn, &token, until, now)?;
+            answers.push((token, answer));
+        }
+        Ok(answers)
+    }
+
+    fn renew_one(
+        &self,
+        conn: &Connection,
+        token: &Token,
+        until: i64,
+        now: Timestamp,
+    ) -> Result<Guarded<Renewed>, StoreError> {
+        let ask = self.ask(conn, "renew");
+        let (secret, holder, now) = (token.expose(), token.holder(), now.as_micros());
+        let params =
+            named_params! {":now": now, ":token": secret, ":holder": holder, ":until": until};
+        let mut rows: Vec<(i64, i64, i64)> = ask.rows("renew", "renew", params, |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?;
+        rows.sort_unstable();
+        if let Some((_, until, fence)) = rows.first() {
+            return Ok(Guarded::Kept(Renewed {
+                until: Timestamp::from_micros(*until),
+                fence: Fence::new(*fence),
+                ids: rows.iter().map(|(id, _, _)| ItemId::new(*id)).collect(),
+            }));
+        }
+        let params = named_params! {":now": now, ":token": secret, ":holder": holder};
+        let is_lapsed: Option<bool> = ask.value("renew", "lapsed", params)?;
+        Ok(Guarded::Refused(match is_lapsed {
+            Some(true) => Refusal::Lapsed,
+            _ => Refusal::Lost,
+        }))
+    }
+
+    fn settle(
+        &self,
+        conn: &Connection,
+        settle: &Settle,
+        now: Timestamp,
+    ) -> Result<Settlement, StoreError> {
+        let ask = self.ask(conn, "settle");
+        let who = (settle.token.expose(), settle.token.holder());
+        let mut said: Vec<_> = settle
+            .items
+            .iter()
+            .map(|(id, outcome)| Said::of(*id, outcome))
+            .map(|said| json!([said.id, said.word, said.delay, said.error]))
+            .collect();
+        if let Some(word) = rest_word(settle.rest) {
+            let named: HashSet<i64> = settle.items.iter().map(|(id, _)| id.number()).collect();
+            let params = named_params! {":token": who.0, ":holder": who.1};
+            let held: Vec<i64> = ask.rows("settle", "held", params, |row| row.get(0))?;
+            let rest = held.into_iter().filter(|id| !named.contains(id));
+            said.extend(rest.map(|id| json!([id, word, 0, null])));
+        }
+        let now = now.as_micros();
+        let params = named_params! {":now": now, ":token": who.0, ":holder": who.1};
+        let is_over: Option<bool> = ask.value("settle", "late", params)?;
+        let params = named_params! {
+            ":now": now,
+            ":token": who.0,
+            ":holder": who.1,
+            ":said": serde_json::Value::from(said).to_string(),
+            ":strict": settle.lateness == Lateness::Refuse,
+        };
+        let ended = ask.rows("settle", "settle", params, |row| {
+            row.get(0).map(ItemId::new)
+        })?;
+        let ended: HashSet<ItemId> = ended.into_iter().collect();
+        let looks = ask.look(who, &not_ended(settle, &ended))?;
+        let items = settle_answers(settle, &ended, &looks);
+        let named = items.iter().filter(|(id, _)| ended.contains(id)).count();
+        Ok(Settlement {
+            items,
+            rest: u32::try_from(ended.len() - named).unwrap_or(u32::MAX),
+            late: is_over == Some(true) && !ended.is_empty(),
+        })
+    }
+
+    fn reap(
+        &self,
+        conn: &Connection,
+        reap: &Reap,
+        now: Timestamp,
+    ) -> Result<Vec<Reaped>, StoreError> {
+        type Lapsed = (i64, Option<String>, i64, i64);
+        type Ended = (i64, String, Option<i64>);
+        let ask = self.ask(conn, "reap");
+        let reached = reap.boundary == Boundary::Reached;
+        let at = now.as_micros();
+        let params = named_params! {":now": at, ":limit": reap.limit, ":reached": reached};
+        let lapsed: Vec<Lapsed> = ask.rows("reap", "lapsed", params, |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+        })?;
+        if lapsed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids: Vec<ItemId> = lapsed.iter().map(|row| ItemId::new(row.0)).collect();
+        let delays: Vec<i64> = reap.policy.delays().iter().map(|d| micros(*d)).collect();
+        let params = named_params! {
+            ":now": at,
+            ":reached": reached,
+            ":ids": json_ids(&ids),
+            ":delays": json!(delays).to_string(),
+            ":budget": reap.policy.max_crashes(),
+        };
+        let ended: Vec<Ended> = ask.rows("reap", "reap", params, |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })?;
+        let ended: HashMap<i64, (String, Option<i64>)> = ended
+            .into_iter()
+            .map(|(id, status, available_at)| (id, (status, available_at)))
+            .collect();
+        let mut reaped = Vec::with_capacity(lapsed.len());
+        for (id, holder, fence, until) in lapsed {
+            let Some((status, available_at)) = ended.get(&id) else {
+                continue;
+            };
+            let state = state_of("reap", &self.table, status)?;
+            let available_at = available_at.filter(|_| state == State::Pending);
+            reaped.push(Reaped {
+                id: ItemId::new(id),
+                // A claim that someone wrote by hand may name no holder.
+                holder: holder.unwrap_or_default(),
+                fence: Fence::new(fence),
+                stale: now.since(Timestamp::from_micros(until)),
+                state,
+                available_at: available_at.map(Timestamp::from_micros),
+            });
+        }
+        Ok(reaped)
+    }
+}
+
+/// The rows of a claim under the lease that they share.
+fn held(claimed: Vec<Claimed>) -> Option<Held> {
+    let lease = claimed.first()?.lease.clone();
+    Some(Held {
+        lease,
+        items: claimed.into_iter().map(|claimed| claimed.item).collect(),
+    })
+}

@@ -1,0 +1,245 @@
+//! The row layout in SQLite: leases on the rows of any table that a [`LeaseTable`] describes.
+//!
+//! Each verb is one transaction on the writer's thread; reads have connections of their own.
+
+mod lease;
+mod operate;
+#[cfg(feature = "testing")]
+mod planted;
+mod row;
+mod statements;
+
+use std::collections::{BTreeSet, HashSet};
+use std::fmt;
+use std::sync::Arc;
+
+use rusqlite::{Connection, Params, Row, named_params};
+use tenure_core::store::StoreError;
+use tenure_core::{Clock, ItemId, LeaseTable, Timestamp, Word};
+
+use super::SqliteStore;
+use super::error::failed;
+use super::writer::Writer;
+use crate::render::{as_written, check_columns};
+use crate::rows::{Look, Looks, state_of};
+use statements::RowStatements;
+
+/// The rows of one table as leasable items. Clones share the writer.
+#[derive(Clone)]
+pub struct SqliteRows {
+    writer: Writer,
+    clock: Arc<dyn Clock>,
+    desk: Arc<Desk>,
+}
+
+/// What the verbs need on the writer's thread: the table and its statements.
+#[derive(Debug)]
+struct Desk {
+    table: LeaseTable,
+    statements: RowStatements,
+    /// The columns that were declared to hold JSON.
+    json_columns: HashSet<String>,
+}
+
+impl SqliteStore {
+    /// Makes a lease table with its indexes, all or nothing.
+    ///
+    /// # Errors
+    /// It is there already, or the description is no table's.
+    pub async fn create_table(&self, table: &LeaseTable) -> Result<(), StoreError> {
+        SqliteRows::create(&self.writer, table).await
+    }
+
+    /// The rows of a lease table that is there.
+    ///
+    /// # Errors
+    /// There is no such table, or it lacks columns that the description names.
+    pub async fn rows(&self, table: LeaseTable) -> Result<SqliteRows, StoreError> {
+        SqliteRows::open(self.writer.clone(), Arc::clone(&self.clock), table).await
+    }
+}
+
+impl SqliteRows {
+    /// Makes the table and its indexes, all or nothing.
+    ///
+    /// # Errors
+    /// It is there already, or the description is no table's.
+    pub async fn create(writer: &Writer, table: &LeaseTable) -> Result<(), StoreError> {
+        let statements = RowStatements::new(table, &as_written)?;
+        let create = move |conn: &Connection| {
+            for (_, statement) in statements.of("create") {
+                conn.execute_batch(statement).map_err(failed("create"))?;
+            }
+            Ok(())
+        };
+        writer.write("create", create).await
+    }
+
+    /// Opens a table that is there.
+    ///
+    /// # Errors
+    /// There is no such table, or it lacks columns that the description names.
+    pub async fn open(
+        writer: Writer,
+        clock: Arc<dyn Clock>,
+        table: LeaseTable,
+    ) -> Result<Self, StoreError> {
+        let statements = RowStatements::new(&table, &as_written)?;
+        Self::open_with(writer, clock, table, statements).await
+    }
+
+    /// What is described.
+    pub fn table(&self) -> &LeaseTable {
+        &self.desk.table
+    }
+
+    async fn open_with(
+        writer: Writer,
+        clock: Arc<dyn Clock>,
+        table: LeaseTable,
+        statements: RowStatements,
+    ) -> Result<Self, StoreError> {
+        let mut desk = Desk {
+            table,
+            statements,
+            json_columns: HashSet::new(),
+        };
+        let desk = writer
+            .read("open", move |conn| {
+                desk.read_columns(conn)?;
+                Ok(desk)
+            })
+            .await?;
+        Ok(Self {
+            writer,
+            clock,
+            desk: Arc::new(desk),
+        })
+    }
+
+    /// The given moment, or that of the store's clock.
+    fn moment(&self, given: Option<Timestamp>) -> Timestamp {
+        given.unwrap_or_else(|| self.clock.now())
+    }
+
+    async fn write<T: Send + 'static>(
+        &self,
+        verb: &'static str,
+        op: impl FnOnce(&Desk, &Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let desk = Arc::clone(&self.desk);
+        self.writer.write(verb, move |conn| op(&desk, conn)).await
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        verb: &'static str,
+        op: impl FnOnce(&Desk, &Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let desk = Arc::clone(&self.desk);
+        self.writer.read(verb, move |conn| op(&desk, conn)).await
+    }
+}
+
+impl Desk {
+    fn ask<'a>(&'a self, conn: &'a Connection, verb: &'static str) -> Ask<'a> {
+        Ask {
+            desk: self,
+            conn,
+            verb,
+        }
+    }
+
+    fn read_columns(&mut self, conn: &Connection) -> Result<(), StoreError> {
+        let ask = self.ask(conn, "open");
+        let name = self.table.name.as_str();
+        let columns = ask.rows(
+            "columns",
+            "columns",
+            named_params! {":table": name},
+            |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)),
+        )?;
+        let names: BTreeSet<String> = columns.iter().map(|(name, _)| name.clone()).collect();
+        check_columns(&self.table, &names)?;
+        let is_json = |declared: &str| declared.to_ascii_lowercase().contains("json");
+        self.json_columns = columns
+            .into_iter()
+            .filter(|(_, declared)| is_json(declared))
+            .map(|(name, _)| name)
+            .collect();
+        Ok(())
+    }
+}
+
+/// A verb at work on a connection: it runs the table's statements and names itself in errors.
+#[derive(Clone, Copy)]
+struct Ask<'a> {
+    desk: &'a Desk,
+    conn: &'a Connection,
+    verb: &'static str,
+}
+
+impl Ask<'_> {
+    /// Runs a statement and reads every row of its answer.
+    fn rows<T>(
+        &self,
+        file: &'static str,
+        name: &str,
+        params: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        let text = self.desk.statements.get(file, name)?;
+        let run = || -> rusqlite::Result<Vec<T>> {
+            let mut statement = self.conn.prepare_cached(text)?;
+            statement.query_map(params, read)?.collect()
+        };
+        run().map_err(failed(self.verb))
+    }
+
+    /// Runs a statement whose answer is one value, if any.
+    fn value<T: rusqlite::types::FromSql>(
+        &self,
+        file: &'static str,
+        name: &str,
+        params: impl Params,
+    ) -> Result<Option<T>, StoreError> {
+        let rows = self.rows(file, name, params, |row| row.get(0))?;
+        Ok(rows.into_iter().next())
+    }
+
+    /// Where rows are now, and what a token has said of them.
+    fn look(&self, (token, holder): (&str, &str), ids: &[ItemId]) -> Result<Looks, StoreError> {
+        type Seen = (i64, String, bool, Option<String>);
+        if ids.is_empty() {
+            return Ok(Looks::new());
+        }
+        let params = named_params! {":token": token, ":holder": holder, ":ids": json_ids(ids)};
+        let seen: Vec<Seen> = self.rows("look", "look", params, |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+        })?;
+        let mut looks = Looks::with_capacity(seen.len());
+        for (id, status, is_mine, word) in seen {
+            let look = Look {
+                state: state_of(self.verb, &self.desk.table, &status)?,
+                is_mine,
+                word: word.as_deref().and_then(Word::parse),
+            };
+            looks.insert(ItemId::new(id), look);
+        }
+        Ok(looks)
+    }
+}
+
+/// Ids as the JSON array that the statements take.
+fn json_ids(ids: &[ItemId]) -> String {
+    let numbers: Vec<String> = ids.iter().map(|id| id.number().to_string()).collect();
+    format!("[{}]", numbers.join(","))
+}
+
+impl fmt::Debug for SqliteRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteRows")
+            .field("table", &self.desk.table.name)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,173 @@
+//! Find, list, count, replay, bury.
+
+use std::collections::{HashMap, HashSet};
+
+use rusqlite::{Connection, Row, named_params};
+use tenure_core::store::{
+    Answer, Bury, Counts, Filter, Operate, Page, QueueCounts, Replay, Replayed, StoreError,
+};
+use tenure_core::{EndedHold, Guarded, ItemId, QueueName, Record, Timestamp};
+
+use super::row::corrupt;
+use super::{Desk, SqliteRows, json_ids};
+use crate::error_text::error_text;
+use crate::rows::{PAGE_MAX, bury_refusal, replay_answers};
+
+impl Operate for SqliteRows {
+    fn find<'a>(&'a self, ids: &'a [ItemId]) -> Answer<'a, Vec<Record>> {
+        Box::pin(async move {
+            let ids = ids.to_vec();
+            self.read("find", move |desk, conn| desk.find(conn, "find", &ids))
+                .await
+        })
+    }
+
+    fn timeline(&self, _id: ItemId) -> Answer<'_, Vec<EndedHold>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn list<'a>(&'a self, filter: &'a Filter, limit: u32) -> Answer<'a, Page> {
+        Box::pin(async move {
+            let filter = filter.clone();
+            self.read("list", move |desk, conn| desk.list(conn, &filter, limit))
+                .await
+        })
+    }
+
+    fn count(&self, now: Option<Timestamp>) -> Answer<'_, Counts> {
+        Box::pin(async move {
+            let now = self.moment(now);
+            self.read("count", move |desk, conn| desk.count(conn, now))
+                .await
+        })
+    }
+
+    fn replay<'a>(&'a self, replay: &'a Replay) -> Answer<'a, Replayed> {
+        Box::pin(async move {
+            let (ids, now) = (replay.ids.clone(), self.moment(replay.now));
+            self.write("replay", move |desk, conn| desk.replay(conn, &ids, now))
+                .await
+        })
+    }
+
+    fn bury<'a>(&'a self, bury: &'a Bury) -> Answer<'a, Guarded> {
+        Box::pin(async move {
+            let (bury, now) = (bury.clone(), self.moment(bury.now));
+            self.write("bury", move |desk, conn| desk.bury(conn, &bury, now))
+                .await
+        })
+    }
+}
+
+impl Desk {
+    fn find(
+        &self,
+        conn: &Connection,
+        verb: &'static str,
+        ids: &[ItemId],
+    ) -> Result<Vec<Record>, StoreError> {
+        let ask = self.ask(conn, verb);
+        let params = named_params! {":ids": json_ids(ids)};
+        let rows = ask.rows("find", "find", params, |row| self.record(verb, row))?;
+        let mut found = HashMap::with_capacity(rows.len());
+        for record in rows {
+            let record = record?;
+            found.insert(record.id, record);
+        }
+        Ok(ids.iter().filter_map(|id| found.get(id).cloned()).collect())
+    }
+
+    fn list(&self, conn: &Connection, filter: &Filter, limit: u32) -> Result<Page, StoreError> {
+        let ask = self.ask(conn, "list");
+        let limit = limit.min(PAGE_MAX);
+        let word = filter
+            .state
+            .map(|state| self.table.words.word(state).as_str());
+        // One more than asked tells whether there is a next page.
+        let params = named_params! {
+            ":status": word,
+            ":since": filter.since.map(Timestamp::as_micros),
+            ":last": filter.before.map_or(i64::MAX, |id| id.number().saturating_sub(1)),
+            ":limit": limit + 1,
+        };
+        let mut ids = ask.rows("page", "page", params, |row| row.get(0).map(ItemId::new))?;
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let has_more = ids.len() > limit;
+        ids.truncate(limit);
+        Ok(Page {
+            records: self.find(conn, "list", &ids)?,
+            next: ids.last().copied().filter(|_| has_more),
+        })
+    }
+
+    fn count(&self, conn: &Connection, now: Timestamp) -> Result<Counts, StoreError> {
+        let ask = self.ask(conn, "count");
+        let params = named_params! {":now": now.as_micros()};
+        let counts = ask.rows("count", "count", params, |row| {
+            let oldest: Option<i64> = row.get(2)?;
+            let waiting = QueueCounts {
+                due: total(row, 0)?,
+                delayed: total(row, 1)?,
+                oldest_due: oldest.map(|from| now.since(Timestamp::from_micros(from))),
+            };
+            Ok(Counts {
+                queues: vec![(QueueName::default(), waiting)],
+                claimed: total(row, 3)?,
+                lapsed: total(row, 4)?,
+                done: total(row, 5)?,
+                dead: total(row, 6)?,
+            })
+        })?;
+        Ok(counts.into_iter().next().unwrap_or_default())
+    }
+
+    fn replay(
+        &self,
+        conn: &Connection,
+        ids: &[ItemId],
+        now: Timestamp,
+    ) -> Result<Replayed, StoreError> {
+        let ask = self.ask(conn, "replay");
+        let params = named_params! {":now": now.as_micros(), ":ids": json_ids(ids)};
+        let back = ask.rows("replay", "replay", params, |row| {
+            row.get(0).map(ItemId::new)
+        })?;
+        let back: HashSet<ItemId> = back.into_iter().collect();
+        let asked = ids.iter().copied();
+        let refused: Vec<ItemId> = asked.filter(|id| !back.contains(id)).collect();
+        // No token asks here, and an empty one is nobody's.
+        let looks = ask.look(("", ""), &refused)?;
+        Ok(replay_answers(ids, back, &looks))
+    }
+
+    fn bury(&self, conn: &Connection, bury: &Bury, now: Timestamp) -> Result<Guarded, StoreError> {
+        let ask = self.ask(conn, "bury");
+        let id = bury.id.number();
+        let pending: Option<bool> = ask.value("bury", "pending", named_params! {":id": id})?;
+        let fence: Option<i64> = match pending {
+            Some(true) => {
+                let drawn = ask.value("bury", "fence", [])?;
+                Some(drawn.ok_or_else(|| corrupt("bury", "the table tenure_fence is empty"))?)
+            }
+            _ => None,
+        };
+        let params = named_params! {
+            ":now": now.as_micros(),
+            ":token": bury.token.expose(),
+            ":id": id,
+            ":why": error_text(&bury.reason),
+            ":fence": fence,
+        };
+        let buried: Option<i64> = ask.value("bury", "bury", params)?;
+        if buried.is_some() {
+            return Ok(Guarded::Kept(()));
+        }
+        let looks = ask.look(("", ""), &[bury.id])?;
+        bury_refusal(bury.id, looks.get(&bury.id))
+    }
+}
+
+/// A number of rows.
+fn total(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
+    Ok(u64::try_from(row.get::<_, i64>(index)?).unwrap_or(0))
+}

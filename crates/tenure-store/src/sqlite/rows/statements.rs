@@ -1,0 +1,66 @@
+//! The statements of the row layout, filled for one table; a file holds those of one transaction.
+
+use std::collections::BTreeMap;
+
+use tenure_core::LeaseTable;
+use tenure_core::store::{StoreError, StoreErrorKind};
+
+use crate::render::{Edit, Names, split};
+
+macro_rules! files {
+    ($($name:ident),* $(,)?) => {
+        [$((
+            stringify!($name),
+            include_str!(concat!("../../../sql/sqlite/rows/", stringify!($name), ".sql")),
+        ),)*]
+    };
+}
+
+/// Each file with its text.
+const FILES: [(&str, &str); 12] = files!(
+    create, columns, claim, renew, settle, look, reap, replay, bury, find, page, count
+);
+
+/// The statements of one lease table, by file and name.
+#[derive(Debug)]
+pub(super) struct RowStatements(BTreeMap<&'static str, Vec<(String, String)>>);
+
+impl RowStatements {
+    pub(super) fn new(table: &LeaseTable, edit: Edit<'_>) -> Result<Self, StoreError> {
+        let names = Names::of(table, None)?;
+        let mut files = BTreeMap::new();
+        for (file, text) in FILES {
+            files.insert(file, split(&names.render(file, &edit(file, text))?));
+        }
+        Ok(Self(files))
+    }
+
+    /// The statements of a file, in order.
+    pub(super) fn of(&self, file: &'static str) -> &[(String, String)] {
+        self.0.get(file).map_or(&[], Vec::as_slice)
+    }
+
+    /// One statement.
+    ///
+    /// # Errors
+    /// There is none: a name is misspelt here or in the file.
+    pub(super) fn get(&self, file: &'static str, name: &str) -> Result<&str, StoreError> {
+        let found = self.of(file).iter().find(|(of, _)| of == name);
+        found.map(|(_, text)| text.as_str()).ok_or_else(|| {
+            let problem = format!("the file {file}.sql has no statement {name}");
+            StoreError::new("open", StoreErrorKind::Corrupt, problem)
+        })
+    }
+
+    /// All of them, for the tests that show, prepare and explain each.
+    #[cfg(feature = "testing")]
+    pub(super) fn all(&self) -> Vec<(&'static str, &str, &str)> {
+        let files = self.0.iter();
+        files
+            .flat_map(|(file, all)| {
+                all.iter()
+                    .map(|(name, text)| (*file, name.as_str(), text.as_str()))
+            })
+            .collect()
+    }
+}

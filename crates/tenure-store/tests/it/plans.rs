@@ -1,0 +1,231 @@
+//! The plan of every PostgreSQL statement of the queue layout, looked at: planned on empty tables and
+//! run on full ones it goes by index, and it reads about as many rows as it works on.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
+use tenure_store::config::StoreConfig;
+use tenure_store::postgres::PostgresStore;
+use tenure_store::testing;
+
+/// Tables that are small by nature: a row per claim, a row per queue.
+const SMALL: [&str; 2] = ["tenure_leases", "tenure_queues"];
+
+/// Statements that read a whole narrow table or walk past what they do not want, and say so in their
+/// header.
+const FAR: [&str; 3] = ["count", "page_pending", "page_done"];
+
+/// A statement that works on a hundred items may touch this many rows, of 94,000.
+const ROWS_MAX: f64 = 8000.0;
+
+/// Many of each: 60,000 published, 30,000 pending, 3,000 held in 30 leases, 1,000 dead, 2,000 with
+/// setbacks.
+const FILL: &str = "
+    insert into tenure_events (topic, payload, created_at, available_at)
+    select 'bench.event', '{}', now() - interval '1 h' + n * interval '1 ms',
+           now() - interval '1 h' + n * interval '1 ms'
+    from generate_series(1, 94000) as n;
+    insert into tenure_ready (lane, available_at, id)
+    select lane, available_at, id from tenure_events where id > 64000;
+    insert into tenure_settled (token, outcome, settled_at, claimed_at, holder, fence, lo, hi, ids)
+    select 'old-0000000000000001.' || n || '.0', 'done', now(), now(), 'old-0000000000000001', n,
+           n * 100 + 1, n * 100 + 100, array(select generate_series(n * 100 + 1, n * 100 + 100))
+    from generate_series(0, 599) as n;
+    insert into tenure_leases (token, holder, claimed_at, locked_until, ids)
+    select 'now-0000000000000001.' || n || '.0', 'now-0000000000000001', now(),
+           now() + case when n < 25 then interval '1 h' else interval '-1 h' end,
+           array(select generate_series(60001 + n * 100, 60100 + n * 100))
+    from generate_series(0, 29) as n;
+    insert into tenure_dead (id, dead_at, reason)
+    select n, now(), 'failed' from generate_series(63001, 64000) as n;
+    insert into tenure_setbacks (id, attempts, available_at)
+    select e.id, 1, e.available_at from tenure_events e where e.id between 92001 and 94000;
+";
+
+/// The parameters of a statement, working on about a hundred items.
+fn arguments(name: &str) -> String {
+    let ids = |from: i64, to: i64| {
+        let list: Vec<String> = (from..=to).map(|id| id.to_string()).collect();
+        format!("array[{}]::bigint[]", list.join(","))
+    };
+    let lanes = "array[0,1,2,3,4,5,6,7], array_fill('epoch'::timestamptz, array[8]), \
+                 array_fill(0::bigint, array[8])";
+    let claim =
+        format!("'new-0000000000000001.1.0', 'new-0000000000000001', 30000000, 100, {lanes}");
+    let held = "now-0000000000000001.0.0";
+    let settle = format!(
+        "null, '{held}', {}, {}, array_fill(0::bigint, array[10]), array_fill('e'::text, array[10]), \
+         {}, array_fill('r'::text, array[10]), array_fill('e'::text, array[10]), {}, \
+         array_fill(0::bigint, array[10]), null, false",
+        ids(60001, 60060),
+        ids(60061, 60070),
+        ids(60071, 60080),
+        ids(60081, 60090),
+    );
+    let events = "null, array_fill(gen_random_uuid(), array[100]), array_fill('t'::text, array[100]), \
+                  array_fill(7, array[100]), array_fill('{}'::text, array[100]), \
+                  array_fill(null::text, array[100]), array_fill(null::text, array[100]), \
+                  array_fill(0::bigint, array[100])";
+    let page = "null, 100, null, null, null";
+    match name {
+        "enqueue" => events.to_owned(),
+        "enqueue_unique" => {
+            let keys: Vec<String> = (0..100).map(|n| format!("'k{n}'")).collect();
+            format!("{events}, array[{}]", keys.join(","))
+        }
+        "claim" => format!("null, {claim}"),
+        "renew" => format!("null, array['{held}', 'gone-0000000000000001.1.0'], 30000000"),
+        "settle" => settle,
+        "settle_and_claim" => format!("{settle}, {claim}"),
+        "settle_done_and_claim" => format!("null, '{held}', {}, {claim}", ids(60001, 60100)),
+        "reap" => "null, 1, true, 5, array[100, 1000]::bigint[], 2".to_owned(),
+        "look" => format!("'old-0000000000000001.3.0', {}", ids(301, 400)),
+        "replay" => format!("null, {}", ids(63901, 64000)),
+        "bury" => "null, 70000, 'why', 'op-0000000000000001.1.0', 'op-0000000000000001'".to_owned(),
+        "find" => ids(1, 20),
+        "timeline" => "150".to_owned(),
+        "page_all" | "page_pending" | "page_claimed" | "page_done" | "page_dead" => page.to_owned(),
+        "count" => "null".to_owned(),
+        "queues" => String::new(),
+        "add_queue" => "'mail', null".to_owned(),
+        "pause_queue" => "'default', true".to_owned(),
+        other => panic!("{other}.sql is new: say here how it is called"),
+    }
+}
+
+/// Prepares every statement, as our connections do; what each is called with.
+async fn prepared(url: &str) -> (PgConnection, Vec<(&'static str, String)>) {
+    PostgresStore::migrate(url, &StoreConfig::default())
+        .await
+        .unwrap();
+    let store = PostgresStore::open(url, &StoreConfig::default())
+        .await
+        .unwrap();
+    let mut conn = PgConnection::connect(url).await.unwrap();
+    let mut script = String::from(
+        "set plan_cache_mode = force_generic_plan; set enable_seqscan = off; \
+         set enable_bitmapscan = off; set jit = off;",
+    );
+    let mut calls = Vec::new();
+    for (name, text) in store.statement_texts() {
+        write!(script, "prepare s_{name} as {text};").unwrap();
+        let arguments = arguments(name);
+        let list = if arguments.is_empty() {
+            arguments
+        } else {
+            format!("({arguments})")
+        };
+        calls.push((name, format!("execute s_{name}{list}")));
+    }
+    run(&mut conn, &script).await;
+    (conn, calls)
+}
+
+async fn run(conn: &mut PgConnection, script: &str) {
+    sqlx::raw_sql(AssertSqlSafe(script))
+        .execute(conn)
+        .await
+        .unwrap();
+}
+
+async fn explain(conn: &mut PgConnection, how: &str, call: &str) -> Value {
+    let text = format!("explain ({how}, format json) {call}");
+    let row = sqlx::raw_sql(AssertSqlSafe(text))
+        .fetch_one(conn)
+        .await
+        .unwrap();
+    serde_json::from_str(row.get_unchecked::<&str, _>(0)).unwrap()
+}
+
+/// Every node of a plan.
+fn nodes(plan: &Value) -> Vec<&Value> {
+    let mut found = Vec::new();
+    let mut rest = vec![plan];
+    while let Some(value) = rest.pop() {
+        match value {
+            Value::Array(list) => rest.extend(list),
+            Value::Object(fields) => {
+                if fields.contains_key("Node Type") {
+                    found.push(value);
+                }
+                rest.extend(fields.values());
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+fn sequential_scans(plan: &Value) -> Vec<&str> {
+    let is_scan = |node: &&Value| node["Node Type"] == "Seq Scan";
+    let tables = nodes(plan).into_iter().filter(is_scan);
+    let tables = tables.filter_map(|node| node["Relation Name"].as_str());
+    tables.filter(|table| !SMALL.contains(table)).collect()
+}
+
+/// How many rows a run has read from our large tables, and compared in joins.
+fn rows_touched(plan: &Value) -> f64 {
+    let number = |node: &Value, field: &str| node[field].as_f64().unwrap_or(0.0);
+    let touched = |node: &Value| {
+        let rows = number(node, "Actual Rows")
+            + number(node, "Rows Removed by Filter")
+            + number(node, "Rows Removed by Join Filter")
+            + number(node, "Rows Removed by Index Recheck");
+        rows * number(node, "Actual Loops")
+    };
+    nodes(plan).into_iter().map(touched).fold(0.0, f64::max)
+}
+
+#[tokio::test]
+async fn every_statement_prepares_and_goes_by_index_on_empty_tables() {
+    let database = testing::postgres().await;
+    let (mut conn, calls) = prepared(&database.url).await;
+    for (name, call) in calls {
+        let plan = explain(&mut conn, "costs off", &call).await;
+        let scans = sequential_scans(&plan);
+        assert!(scans.is_empty(), "{name}.sql scans {scans:?}: {plan:#}");
+    }
+}
+
+/// The plans are made while the tables are empty and kept, as they are on a new database; then the
+/// tables fill.
+#[tokio::test]
+async fn plans_made_on_empty_tables_read_few_rows_of_full_ones() {
+    let database = testing::postgres().await;
+    let (mut conn, calls) = prepared(&database.url).await;
+    for (_, call) in &calls {
+        explain(&mut conn, "costs off", call).await;
+    }
+    let mut filler = PgConnection::connect(&database.url).await.unwrap();
+    run(&mut filler, FILL).await;
+    for (name, call) in calls {
+        run(&mut conn, "begin").await;
+        let plan = explain(&mut conn, "analyze", &call).await;
+        run(&mut conn, "rollback").await;
+        let scans = sequential_scans(&plan);
+        assert!(scans.is_empty(), "{name}.sql scans {scans:?}: {plan:#}");
+        let rows = rows_touched(&plan);
+        let is_bounded = rows <= ROWS_MAX || FAR.contains(&name);
+        assert!(is_bounded, "{name}.sql touches {rows} rows: {plan:#}");
+    }
+}
+
+/// The same after the tables were filled and analyzed: the planner knows better and must not do worse.
+#[tokio::test]
+async fn plans_made_on_full_tables_read_few_rows() {
+    let database = testing::postgres().await;
+    let (mut conn, calls) = prepared(&database.url).await;
+    run(&mut conn, FILL).await;
+    run(&mut conn, "analyze").await;
+    for (name, call) in calls {
+        run(&mut conn, "begin").await;
+        let plan = explain(&mut conn, "analyze", &call).await;
+        run(&mut conn, "rollback").await;
+        let scans = sequential_scans(&plan);
+        assert!(scans.is_empty(), "{name}.sql scans {scans:?}: {plan:#}");
+        let rows = rows_touched(&plan);
+        let is_bounded = rows <= ROWS_MAX || FAR.contains(&name);
+        assert!(is_bounded, "{name}.sql touches {rows} rows: {plan:#}");
+    }
+}

@@ -1,0 +1,366 @@
+//! The SQL says the same as the guard functions: every combination of state, token, holder and end
+//! of term is written into a table without check constraints, each verb is run, and what it changed
+//! is compared with what `may_renew`, `may_settle` and `may_reap` allow, row by row and column by
+//! column.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use tenure_core::store::{Reap, Renew, Settle};
+use tenure_core::testing::token;
+use tenure_core::{
+    Boundary, Fence, Guarded, ItemId, Lateness, Lease, LeaseTable, Outcome, Refusal, State, Term,
+    Timestamp, Token, may_reap, may_renew, may_settle,
+};
+
+use super::{Bench, Checks, NOW, Rows, Table, policy, presets, seconds};
+
+const TERM: Term = Term::STANDARD;
+
+/// One row, as far as a guard looks at it.
+#[derive(Clone, Debug)]
+struct Case {
+    id: i64,
+    state: State,
+    token: Option<Token>,
+    holder: Option<String>,
+    until: Option<Timestamp>,
+}
+
+impl Case {
+    /// The lease that the row shows. A holder that is not its token's is a hold that someone else
+    /// took with statements of his own, so the token is no longer the current one.
+    fn lease(&self) -> Option<Lease> {
+        if self.state != State::Claimed {
+            return None;
+        }
+        let standing = self
+            .token
+            .clone()
+            .filter(|token| self.holder.as_deref() == Some(token.holder()));
+        Some(Lease {
+            token: standing.unwrap_or_else(|| token("stranger", 1)),
+            fence: Fence::new(0),
+            claimed_at: NOW,
+            // A lease without an end, which no claim writes, is never live.
+            until: self.until.unwrap_or(Timestamp::from_micros(i64::MIN)),
+        })
+    }
+}
+
+fn mine() -> Token {
+    token("mailer", 7)
+}
+
+/// Every combination there is.
+fn cases() -> Vec<Case> {
+    let tokens = [
+        None,
+        Some(mine()),
+        Some(token("mailer", 6)),
+        Some(token("other", 7)),
+    ];
+    let mine = mine();
+    let holders = [None, Some(mine.holder()), Some("other-0000000000000001")];
+    let untils = [
+        None,
+        Some(NOW.before(seconds(9))),
+        Some(NOW),
+        Some(NOW.after(seconds(9))),
+    ];
+    let mut all = Vec::new();
+    for state in State::ALL {
+        for token in &tokens {
+            for holder in holders {
+                for until in untils {
+                    all.push(Case {
+                        id: i64::try_from(all.len()).unwrap() + 1,
+                        state,
+                        token: token.clone(),
+                        holder: holder.map(str::to_owned),
+                        until,
+                    });
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Empties the table and writes all cases into it.
+async fn write_cases(bench: &Bench, table: &LeaseTable, cases: &[Case]) {
+    let columns = &table.columns;
+    let mut sql = format!(
+        "delete from {}; insert into {} ({}, topic, payload, {}, {}, {}, {}, {}, {}) values",
+        table.name.quoted(),
+        table.name.quoted(),
+        table.key.quoted(),
+        table.created_at.quoted(),
+        columns.status.quoted(),
+        columns.token.quoted(),
+        columns.holder.quoted(),
+        columns.until.quoted(),
+        columns.claimed_at.quoted(),
+    );
+    let text = |value: Option<&str>| value.map_or("null".to_owned(), |value| format!("'{value}'"));
+    for case in cases {
+        write!(
+            sql,
+            "{} ({}, 'order.paid', '1', {}, {}, {}, {}, {}, {})",
+            if case.id == 1 { "" } else { "," },
+            case.id,
+            bench.moment(Some(NOW.before(seconds(60)))),
+            table.words.word(case.state).quoted(),
+            text(case.token.as_ref().map(Token::expose)),
+            text(case.holder.as_deref()),
+            bench.moment(case.until),
+            bench.moment(Some(NOW.before(seconds(30)))),
+        )
+        .unwrap();
+    }
+    bench.execute(&sql).await;
+}
+
+/// What a verb may do to a row, as its guard says: nothing, or these columns get these values.
+type Change<'a> = &'a dyn Fn(&Case) -> Option<Vec<(&'a str, String)>>;
+
+/// Compares what happened to each row with what may happen; the first difference is told.
+fn compare(
+    cases: &[Case],
+    before: &Table,
+    after: &Table,
+    change: Change<'_>,
+) -> Result<(), String> {
+    for case in cases {
+        let mut expected = before[&case.id].clone();
+        for (column, value) in change(case).unwrap_or_default() {
+            expected.insert(column.to_owned(), value);
+        }
+        let found = &after[&case.id];
+        if *found != expected {
+            return Err(format!(
+                "{case:?} became {found:#?}, expected {expected:#?}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn micros(at: Timestamp) -> String {
+    at.as_micros().to_string()
+}
+
+fn null() -> String {
+    "null".to_owned()
+}
+
+/// A hold ends: these columns are emptied.
+fn emptied(table: &LeaseTable) -> Vec<(&str, String)> {
+    let columns = &table.columns;
+    [
+        &columns.holder,
+        &columns.token,
+        &columns.until,
+        &columns.claimed_at,
+    ]
+    .map(|column| (column.as_str(), null()))
+    .to_vec()
+}
+
+pub(super) async fn renew_keeps_its_guard(
+    bench: &Bench,
+    table: &LeaseTable,
+    rows: &dyn Rows,
+) -> Result<(), String> {
+    let cases = cases();
+    write_cases(bench, table, &cases).await;
+    let before = bench.table(table).await;
+    let stranger = token("nobody", 1);
+    let renew = Renew::new(vec![mine(), stranger.clone()], TERM).at(NOW);
+    let answers = rows.renew(&renew).await.unwrap();
+    let may = |case: &Case| may_renew(case.lease().as_ref(), &mine(), NOW).is_kept();
+    let change = |case: &Case| {
+        let until = case.until?.max(NOW.after(TERM.length()));
+        may(case).then(|| vec![(table.columns.until.as_str(), micros(until))])
+    };
+    compare(&cases, &before, &bench.table(table).await, &change)?;
+    let kept: Vec<ItemId> = cases.iter().filter(|case| may(case)).map(id).collect();
+    match &answers[..] {
+        [
+            (_, Guarded::Kept(renewed)),
+            (other, Guarded::Refused(Refusal::Lost)),
+        ] if renewed.ids == kept && *other == stranger => Ok(()),
+        _ => Err(format!("{answers:?}, expected {kept:?}")),
+    }
+}
+
+fn id(case: &Case) -> ItemId {
+    ItemId::new(case.id)
+}
+
+pub(super) async fn settle_keeps_its_guard(
+    bench: &Bench,
+    table: &LeaseTable,
+    rows: &dyn Rows,
+) -> Result<(), String> {
+    let outcomes = [
+        Outcome::Done,
+        Outcome::Retry {
+            after: seconds(5),
+            error: "no answer".into(),
+        },
+        Outcome::Dead {
+            reason: "failed".into(),
+            error: "given up".into(),
+        },
+        Outcome::RELEASE,
+        Outcome::Release { after: seconds(5) },
+    ];
+    for lateness in [Lateness::Accept, Lateness::Refuse] {
+        for outcome in &outcomes {
+            settle_as(bench, table, rows, (outcome, lateness)).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn settle_as(
+    bench: &Bench,
+    table: &LeaseTable,
+    rows: &dyn Rows,
+    (outcome, lateness): (&Outcome, Lateness),
+) -> Result<(), String> {
+    let cases = cases();
+    write_cases(bench, table, &cases).await;
+    let before = bench.table(table).await;
+    let mut settle = Settle::new(mine()).at(NOW);
+    settle.lateness = lateness;
+    settle.items = cases
+        .iter()
+        .map(|case| (id(case), outcome.clone()))
+        .collect();
+    let answers = rows.settle(&settle).await.unwrap().items;
+    let may = |case: &Case| may_settle(case.lease().as_ref(), &mine(), lateness, NOW);
+    let change = |case: &Case| may(case).is_kept().then(|| settled(table, outcome));
+    compare(&cases, &before, &bench.table(table).await, &change)?;
+    for (case, (_, answer)) in cases.iter().zip(&answers) {
+        let expected = match (may(case), case.state) {
+            (Guarded::Refused(_), State::Done | State::Dead) => {
+                Guarded::Refused(Refusal::AlreadySettled)
+            }
+            (answer, _) => answer,
+        };
+        if *answer != expected {
+            return Err(format!(
+                "{case:?} was answered {answer:?}, expected {expected:?}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The columns of a row that was settled so.
+fn settled<'a>(table: &'a LeaseTable, outcome: &Outcome) -> Vec<(&'a str, String)> {
+    let columns = &table.columns;
+    let mut all = emptied(table);
+    let mut set = |column: &'a tenure_core::Identifier, value: String| {
+        all.push((column.as_str(), value));
+    };
+    let (state, later) = match outcome {
+        Outcome::Done => (State::Done, None),
+        Outcome::Dead { .. } => (State::Dead, None),
+        Outcome::Retry { after, .. } => (State::Pending, Some(*after)),
+        Outcome::Release { after } => (State::Pending, Some(*after).filter(|d| !d.is_zero())),
+    };
+    set(&columns.status, table.words.word(state).as_str().to_owned());
+    set(
+        &columns.settled_token,
+        format!("{} {}", mine().expose(), outcome.word().as_str()),
+    );
+    if state == State::Done {
+        set(&columns.done_at, micros(NOW));
+    } else {
+        set(&columns.attempts, "1".to_owned());
+    }
+    if state == State::Dead {
+        set(&columns.dead_at, micros(NOW));
+    }
+    if let Outcome::Retry { error, .. } | Outcome::Dead { error, .. } = outcome {
+        set(&columns.failures, "1".to_owned());
+        set(&columns.last_error, error.clone());
+    }
+    if let Some(later) = later {
+        set(&columns.available_at, micros(NOW.after(later)));
+    }
+    all
+}
+
+pub(super) async fn reap_keeps_its_guard(
+    bench: &Bench,
+    table: &LeaseTable,
+    rows: &dyn Rows,
+) -> Result<(), String> {
+    for boundary in [Boundary::Past, Boundary::Reached] {
+        let cases = cases();
+        write_cases(bench, table, &cases).await;
+        let before = bench.table(table).await;
+        let mut reap = Reap::new(10_000, policy()).at(NOW);
+        reap.boundary = boundary;
+        let reaped = rows.reap(&reap).await.unwrap();
+        let may = |case: &Case| {
+            let is_over = case
+                .until
+                .is_some_and(|until| may_reap(until, boundary, NOW));
+            case.state == State::Claimed && is_over
+        };
+        let change = |case: &Case| may(case).then(|| lapsed(table));
+        compare(&cases, &before, &bench.table(table).await, &change)?;
+        let expected: BTreeSet<(ItemId, u128)> = cases
+            .iter()
+            .filter(|case| may(case))
+            .map(|case| (id(case), NOW.since(case.until.unwrap_or(NOW)).as_micros()))
+            .collect();
+        let found: BTreeSet<(ItemId, u128)> = reaped
+            .iter()
+            .map(|row| (row.id, row.stale.as_micros()))
+            .collect();
+        if found != expected {
+            return Err(format!("reaped {found:?}, expected {expected:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// The columns of a row whose lease lapsed for the first time.
+fn lapsed(table: &LeaseTable) -> Vec<(&str, String)> {
+    let columns = &table.columns;
+    let mut all = emptied(table);
+    all.extend([
+        (
+            columns.status.as_str(),
+            table.words.pending.as_str().to_owned(),
+        ),
+        (columns.attempts.as_str(), "1".to_owned()),
+        (columns.crashes.as_str(), "1".to_owned()),
+        (columns.last_error.as_str(), "lease lapsed".to_owned()),
+        (columns.available_at.as_str(), micros(NOW.after(seconds(1)))),
+    ]);
+    all
+}
+
+/// Proves: S1-014, S1-015, S1-016, S1-028
+#[tokio::test]
+async fn the_sql_of_both_databases_says_what_the_guards_say() {
+    for (preset, table) in presets() {
+        for bench in Bench::both(&table, Checks::Dropped).await {
+            let rows = bench.rows(&table).await;
+            let place = format!("{preset} on {}", bench.name());
+            let renew = renew_keeps_its_guard(&bench, &table, &*rows).await;
+            assert_eq!(renew, Ok(()), "{place}");
+            let settle = settle_keeps_its_guard(&bench, &table, &*rows).await;
+            assert_eq!(settle, Ok(()), "{place}");
+            let reap = reap_keeps_its_guard(&bench, &table, &*rows).await;
+            assert_eq!(reap, Ok(()), "{place}");
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! The statements of the row layout: their text, their plans, and that they say what the guards say.
+
+mod guards;
+mod plans;
+mod planted;
+mod text;
+mod verbs;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::types::ValueRef;
+use sqlx::postgres::PgPoolOptions;
+use sqlx::{AssertSqlSafe, Executor, PgPool, Row};
+use tenure_core::store::{LeaseStore, Operate};
+use tenure_core::{Identifier, LapsePolicy, LeaseTable, Timestamp};
+use tenure_store::Planted;
+use tenure_store::config::StoreConfig;
+use tenure_store::memory::SystemClock;
+use tenure_store::postgres::{PostgresRows, PostgresStore};
+use tenure_store::sqlite::SqliteRows;
+use tenure_store::sqlite::writer::Writer;
+use tenure_store::testing::{Database, postgres};
+
+/// The moment at which the tests take place.
+const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
+
+/// What the tests ask of rows: everything that a worker and an operator may.
+trait Rows: LeaseStore + Operate {}
+impl<T: LeaseStore + Operate> Rows for T {}
+
+/// A table's rows, column by column as text, by id.
+type Table = BTreeMap<i64, BTreeMap<String, String>>;
+
+fn presets() -> [(&'static str, LeaseTable); 2] {
+    [
+        ("outbox", LeaseTable::outbox()),
+        ("outbox_processing", LeaseTable::outbox_processing()),
+    ]
+}
+
+fn seconds(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn policy() -> LapsePolicy {
+    LapsePolicy::new(3, vec![seconds(1), seconds(2)]).unwrap()
+}
+
+/// Whether a table that is made for a test has its check constraints.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Checks {
+    Kept,
+    /// So that every combination of columns can be written.
+    Dropped,
+}
+
+/// A database with one lease table, to look into by hand.
+enum Bench {
+    Postgres {
+        pool: PgPool,
+        // Dropped last: a field is dropped after those before it.
+        _database: Database,
+    },
+    Sqlite {
+        writer: Writer,
+        path: PathBuf,
+        _folder: tempfile::TempDir,
+    },
+}
+
+impl Bench {
+    async fn both(table: &LeaseTable, checks: Checks) -> [Self; 2] {
+        [
+            Self::postgres(table, checks).await,
+            Self::sqlite(table, checks).await,
+        ]
+    }
+
+    async fn postgres(table: &LeaseTable, checks: Checks) -> Self {
+        let database = postgres().await;
+        let config = StoreConfig::default();
+        PostgresStore::migrate(&database.url, &config)
+            .await
+            .unwrap();
+        let pool = PgPoolOptions::new()
+            .max_connections(4)
+            .connect(&database.url)
+            .await
+            .unwrap();
+        let statements = PostgresRows::statements(table).unwrap();
+        let (_, create) = statements
+            .iter()
+            .find(|(name, _)| *name == "create")
+            .unwrap();
+        let bench = Self::Postgres {
+            pool,
+            _database: database,
+        };
+        bench.execute(&written(create, checks)).await;
+        bench
+    }
+
+    async fn sqlite(table: &LeaseTable, checks: Checks) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows.db");
+        let writer = Writer::open(&path, &StoreConfig::default()).await.unwrap();
+        let bench = Self::Sqlite {
+            writer,
+            path,
+            _folder: folder,
+        };
+        bench
+            .execute(
+                "create table if not exists tenure_fence (fence integer not null);
+                 insert into tenure_fence select 0 where not exists (select 1 from tenure_fence)",
+            )
+            .await;
+        for (file, _, statement) in SqliteRows::statements(table).unwrap() {
+            if file == "create" {
+                bench.execute(&written(&statement, checks)).await;
+            }
+        }
+        bench
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Postgres { .. } => "postgres",
+            Self::Sqlite { .. } => "sqlite",
+        }
+    }
+
+    async fn rows(&self, table: &LeaseTable) -> Box<dyn Rows> {
+        self.planted(table, &[]).await
+    }
+
+    async fn planted(&self, table: &LeaseTable, faults: &[Planted]) -> Box<dyn Rows> {
+        match self {
+            Self::Postgres { pool, .. } => {
+                let rows = PostgresRows::open_planted(pool.clone(), table.clone(), faults);
+                Box::new(rows.await.unwrap())
+            }
+            Self::Sqlite { writer, .. } => {
+                let clock = Arc::new(SystemClock);
+                let rows = SqliteRows::open_planted(writer.clone(), clock, table.clone(), faults);
+                Box::new(rows.await.unwrap())
+            }
+        }
+    }
+
+    async fn execute(&self, sql: &str) {
+        match self {
+            Self::Postgres { pool, .. } => {
+                let done = pool
+                    .execute(sqlx::raw_sql(AssertSqlSafe(sql.to_owned())))
+                    .await;
+                done.unwrap_or_else(|error| panic!("{error}\n{sql}"));
+            }
+            Self::Sqlite { path, .. } => {
+                let conn = rusqlite::Connection::open(path).unwrap();
+                let done = conn.execute_batch(sql);
+                done.unwrap_or_else(|error| panic!("{error}\n{sql}"));
+            }
+        }
+    }
+
+    /// A moment as this database writes it.
+    fn moment(&self, at: Option<Timestamp>) -> String {
+        match (at, self) {
+            (None, _) => "null".to_owned(),
+            (Some(at), Self::Postgres { .. }) => {
+                let micros = at.as_micros();
+                format!("timestamptz 'epoch' + {micros} * interval '1 microsecond'")
+            }
+            (Some(at), Self::Sqlite { .. }) => at.as_micros().to_string(),
+        }
+    }
+
+    /// Everything that the table holds.
+    async fn table(&self, table: &LeaseTable) -> Table {
+        match self {
+            Self::Postgres { pool, .. } => postgres_table(pool, table).await,
+            Self::Sqlite { path, .. } => sqlite_table(path, table),
+        }
+    }
+}
+
+async fn postgres_table(pool: &PgPool, table: &LeaseTable) -> Table {
+    // Moments as microseconds, so that both databases show the same.
+    let sql = format!(
+        "select t.{key}, e.key, case
+                    when e.value ~ '^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T' then
+                        (extract(epoch from e.value::timestamptz) * 1000000)::bigint::text
+                    else coalesce(e.value, 'null') end
+           from {name} t, json_each_text(to_json(t)) e",
+        key = table.key.quoted(),
+        name = table.name.quoted(),
+    );
+    let mut found = Table::new();
+    for row in sqlx::query(AssertSqlSafe(sql))
+        .fetch_all(pool)
+        .await
+        .unwrap()
+    {
+        let columns = found.entry(row.get(0)).or_default();
+        columns.insert(row.get(1), row.get(2));
+    }
+    found
+}
+
+fn sqlite_table(path: &PathBuf, table: &LeaseTable) -> Table {
+    let conn = rusqlite::Connection::open(path).unwrap();
+    let mut all = conn
+        .prepare(&format!("select * from {}", table.name.quoted()))
+        .unwrap();
+    let names: Vec<String> = all.column_names().iter().map(ToString::to_string).collect();
+    let read = |row: &rusqlite::Row<'_>| -> rusqlite::Result<(i64, BTreeMap<String, String>)> {
+        let mut columns = BTreeMap::new();
+        for (index, name) in names.iter().enumerate() {
+            let value = match row.get_ref(index)? {
+                ValueRef::Null => "null".to_owned(),
+                ValueRef::Integer(number) => number.to_string(),
+                ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),
+                ValueRef::Real(_) | ValueRef::Blob(_) => panic!("no such value is stored"),
+            };
+            columns.insert(name.clone(), value);
+        }
+        Ok((row.get(table.key.as_str())?, columns))
+    };
+    let rows = all.query_map([], read).unwrap();
+    rows.map(Result::unwrap).collect()
+}
+
+/// The statement that makes the table, with or without its check constraints.
+fn written(create: &str, checks: Checks) -> String {
+    if checks == Checks::Kept {
+        return create.to_owned();
+    }
+    let lines = create
+        .lines()
+        .filter(|line| !line.starts_with("    check ("));
+    let text: Vec<&str> = lines.collect();
+    text.join("\n").replace(",\n)", "\n)")
+}
+
+fn identifier(name: &str) -> Identifier {
+    Identifier::new(name).unwrap()
+}

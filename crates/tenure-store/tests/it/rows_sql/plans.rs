@@ -1,0 +1,181 @@
+//! The plans of the statements: by index, on an empty table and on a full one, whenever the plan was
+//! made.
+
+use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
+use tenure_core::{LeaseTable, State};
+use tenure_store::postgres::PostgresRows;
+use tenure_store::sqlite::SqliteRows;
+
+use super::{Bench, Checks};
+
+/// Rows of every state, most of them done, as in a table that has been in use.
+const ROWS: u32 = 100_000;
+
+#[tokio::test]
+async fn postgres_goes_by_index_on_an_empty_and_on_a_full_table() {
+    let table = LeaseTable::outbox();
+    let bench = Bench::postgres(&table, Checks::Kept).await;
+    let Bench::Postgres { pool, _database } = &bench else {
+        panic!("the bench is PostgreSQL's");
+    };
+    let mut conn = PgConnection::connect(&_database.url).await.unwrap();
+    let settings =
+        "set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set jit = off";
+    conn.execute(settings).await.unwrap();
+    for fill in ["empty", "full"] {
+        if fill == "full" {
+            pool.execute(sqlx::raw_sql(AssertSqlSafe(postgres_fill(&table))))
+                .await
+                .unwrap();
+            pool.execute("analyze").await.unwrap();
+        }
+        for (name, text) in PostgresRows::statements(&table).unwrap() {
+            // A count looks at every row.
+            if name == "create" || name == "count" {
+                continue;
+            }
+            let plan = postgres_plan(&mut conn, name, &text).await;
+            assert!(
+                !plan.contains("Seq Scan"),
+                "{name} on an {fill} table:\n{plan}"
+            );
+            for index in postgres_indexes(name) {
+                assert!(
+                    plan.contains(index),
+                    "{name} on an {fill} table misses {index}:\n{plan}"
+                );
+            }
+            assert!(
+                !plan.contains("Hash Join") && !plan.contains("Merge Join"),
+                "{name} on an {fill} table reads a whole table to join it:\n{plan}"
+            );
+        }
+    }
+}
+
+/// The indexes that a statement must go by.
+fn postgres_indexes(name: &str) -> &'static [&'static str] {
+    match name {
+        "claim" => &[
+            "outbox_claimable",
+            "outbox_alone",
+            "outbox_claimed",
+            "outbox_pkey",
+        ],
+        "renew" => &["outbox_claimed"],
+        "settle" => &["outbox_claimed"],
+        "reap" => &["outbox_claimed", "outbox_pkey"],
+        "look" | "replay" | "bury" | "find" | "page" => &["outbox_pkey"],
+        _ => &[],
+    }
+}
+
+async fn postgres_plan(conn: &mut PgConnection, name: &str, text: &str) -> String {
+    let most = (1..=9)
+        .rev()
+        .find(|n| text.contains(&format!("${n}")))
+        .unwrap_or(0);
+    let nulls = vec!["null"; most].join(", ");
+    let arguments = if most == 0 {
+        String::new()
+    } else {
+        format!("({nulls})")
+    };
+    conn.execute(sqlx::raw_sql(AssertSqlSafe(format!(
+        "prepare {name} as {text}"
+    ))))
+    .await
+    .unwrap();
+    let explain = sqlx::raw_sql(AssertSqlSafe(format!("explain execute {name}{arguments}")));
+    let lines = conn.fetch_all(explain).await.unwrap();
+    conn.execute(sqlx::raw_sql(AssertSqlSafe(format!("deallocate {name}"))))
+        .await
+        .unwrap();
+    let lines: Vec<String> = lines.iter().map(|line| line.get(0)).collect();
+    lines.join("\n")
+}
+
+fn postgres_fill(table: &LeaseTable) -> String {
+    let columns = &table.columns;
+    let word = |state| table.words.word(state).quoted();
+    format!(
+        "insert into {table} (topic, payload, {status}, {holder}, {token}, {claimed_at}, {until},
+                              {done_at}, {dead_at})
+         select 'order.paid', '{{}}', s, case when s = {claimed} then 'w' end,
+                case when s = {claimed} then 'w.' || n / 50 end, case when s = {claimed} then now() end,
+                case when s = {claimed} then now() end, case when s = {done} then now() end,
+                case when s = {dead} then now() end
+         from generate_series(1, {ROWS}) n,
+              lateral (select case when n % 10 < 2 then {pending} when n % 100 = 5 then {claimed}
+                                   when n % 100 = 6 then {dead} else {done} end as s) as state",
+        table = table.name.quoted(),
+        status = columns.status.quoted(),
+        holder = columns.holder.quoted(),
+        token = columns.token.quoted(),
+        claimed_at = columns.claimed_at.quoted(),
+        until = columns.until.quoted(),
+        done_at = columns.done_at.quoted(),
+        dead_at = columns.dead_at.quoted(),
+        pending = word(State::Pending),
+        claimed = word(State::Claimed),
+        done = word(State::Done),
+        dead = word(State::Dead),
+    )
+}
+
+#[tokio::test]
+async fn sqlite_goes_by_index_on_an_empty_and_on_a_full_table() {
+    let table = LeaseTable::outbox();
+    let bench = Bench::sqlite(&table, Checks::Kept).await;
+    let Bench::Sqlite { path, .. } = &bench else {
+        panic!("the bench is SQLite's");
+    };
+    let conn = rusqlite::Connection::open(path).unwrap();
+    for fill in ["empty", "full"] {
+        if fill == "full" {
+            bench.execute(&sqlite_fill()).await;
+            bench.execute("analyze").await;
+        }
+        for (file, name, text) in SqliteRows::statements(&table).unwrap() {
+            if file == "create" || file == "count" {
+                continue;
+            }
+            let plan = sqlite_plan(&conn, &text);
+            let scans = plan.iter().any(|line| line == "SCAN t");
+            assert!(
+                !scans,
+                "{file}: {name} on an {fill} table scans it: {plan:#?}"
+            );
+            let sorts = plan.iter().any(|line| line.contains("TEMP B-TREE"));
+            assert!(
+                !(sorts && name.starts_with("claimable")),
+                "{name} on an {fill} table sorts what waits: {plan:#?}"
+            );
+        }
+    }
+}
+
+fn sqlite_plan(conn: &rusqlite::Connection, text: &str) -> Vec<String> {
+    let mut explain = conn.prepare(&format!("explain query plan {text}")).unwrap();
+    // Parameters that are not bound are null, which is all that a plan needs.
+    let mut lines = explain.raw_query();
+    let mut plan = Vec::new();
+    while let Some(line) = lines.next().unwrap() {
+        plan.push(line.get(3).unwrap());
+    }
+    plan
+}
+
+fn sqlite_fill() -> String {
+    format!(
+        "insert into outbox (topic, payload, status, claimed_by, lock_token, claimed_at,
+                             locked_until, published_at, dead_at)
+         with recursive n (n) as (select 1 union all select n + 1 from n limit {ROWS}),
+              s as (select n, case when n % 10 < 2 then 'PENDING' when n % 100 = 5 then 'CLAIMED'
+                                   when n % 100 = 6 then 'DEAD' else 'PUBLISHED' end as s from n)
+         select 'order.paid', '{{}}', s, iif(s = 'CLAIMED', 'w', null),
+                iif(s = 'CLAIMED', 'w.' || n / 50, null), iif(s = 'CLAIMED', 1, null),
+                iif(s = 'CLAIMED', 1, null), iif(s = 'PUBLISHED', 1, null), iif(s = 'DEAD', 1, null)
+         from s"
+    )
+}

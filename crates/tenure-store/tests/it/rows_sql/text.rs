@@ -1,0 +1,127 @@
+//! The text of the statements: rendered for each preset, prepared, and held to the rule about locks.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tenure_store::postgres::PostgresRows;
+use tenure_store::sqlite::SqliteRows;
+
+use super::{Bench, Checks, presets};
+
+/// A reader sees real SQL: this is what is sent for each preset.
+#[test]
+fn the_statements_of_both_presets_read_as_printed() {
+    for (preset, table) in presets() {
+        let mut postgres = String::new();
+        for (name, text) in PostgresRows::statements(&table).unwrap() {
+            write!(postgres, "-- {name}\n{text}\n").unwrap();
+        }
+        insta::assert_snapshot!(format!("postgres_{preset}"), postgres);
+        let mut sqlite = String::new();
+        for (file, name, text) in SqliteRows::statements(&table).unwrap() {
+            write!(sqlite, "-- {file}: {name}\n{text}\n").unwrap();
+        }
+        insta::assert_snapshot!(format!("sqlite_{preset}"), sqlite);
+    }
+}
+
+#[tokio::test]
+async fn every_statement_prepares_on_both_databases() {
+    for (_, table) in presets() {
+        let bench = Bench::postgres(&table, Checks::Kept).await;
+        for (name, text) in PostgresRows::statements(&table).unwrap() {
+            if name != "create" {
+                bench
+                    .execute(&format!("prepare {name} as {text}; deallocate {name}"))
+                    .await;
+            }
+        }
+        let Bench::Sqlite { path, .. } = &Bench::sqlite(&table, Checks::Kept).await else {
+            panic!("the bench is SQLite's");
+        };
+        let conn = rusqlite::Connection::open(path).unwrap();
+        for (file, name, text) in SqliteRows::statements(&table).unwrap() {
+            if file != "create" {
+                let prepared = conn.prepare(&text);
+                assert!(prepared.is_ok(), "{file}: {name}: {:?}", prepared.err());
+            }
+        }
+    }
+}
+
+/// A statement that chooses work skips what is locked; only one that is addressed by its token may
+/// wait, and then for the rows of its own lease.
+///
+/// Proves: S1-006, S1-008, S1-047, S1-048
+#[test]
+fn a_lock_that_waits_stands_only_beside_a_token() {
+    let mut locks = 0;
+    for path in statement_files() {
+        let text = without_comments(&fs::read_to_string(&path).unwrap());
+        for (at, _) in text.match_indices("for update") {
+            locks += 1;
+            let (before, after) = text.split_at(at);
+            let lock: Vec<&str> = after.split([' ', ')']).take(6).collect();
+            if matches!(
+                lock[..],
+                [_, _, "skip", "locked", ..] | [_, _, "of", _, "skip", "locked"]
+            ) {
+                continue;
+            }
+            let chosen = before
+                .rfind("select")
+                .map_or(before, |start| &before[start..]);
+            let waits_for_its_own = ["token = $", "token = any ($"]
+                .iter()
+                .any(|comparison| chosen.contains(comparison));
+            assert!(waits_for_its_own, "{} waits in:\n{chosen}", path.display());
+        }
+    }
+    assert!(locks >= 3, "only {locks} locks were found");
+}
+
+/// Each verb is a file of the same name for each database.
+#[test]
+fn both_databases_have_the_same_files() {
+    let names = |database: &str| -> Vec<String> {
+        let folder = sql_folder().join(database).join("rows");
+        let files = fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> = files
+            .map(|file| file.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names("postgres"), names("sqlite"));
+}
+
+fn sql_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("sql")
+}
+
+/// Every `.sql` file of the crate, with all folders below.
+fn statement_files() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![sql_folder(), sql_folder().with_file_name("migrations")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "sql") {
+                files.push(path);
+            }
+        }
+    }
+    files
+}
+
+/// The text in small letters, words separated by one space.
+fn without_comments(text: &str) -> String {
+    let code = text
+        .lines()
+        .map(|line| line.split("--").next().unwrap_or(""));
+    let words = code.flat_map(str::split_whitespace).map(str::to_lowercase);
+    words.collect::<Vec<_>>().join(" ")
+}

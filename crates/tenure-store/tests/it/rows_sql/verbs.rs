@@ -1,0 +1,387 @@
+//! The verbs of the row layout on both databases and both presets, as far as they are its own: the
+//! order of a table, rows that come back whole, what an operator sees, a table that does not fit.
+
+use tenure_core::store::{Bury, Claim, Filter, Reap, Replay, Rest, Settle, StoreErrorKind};
+use tenure_core::testing::token;
+use tenure_core::{
+    Content, Guarded, ItemId, LapsePolicy, LeaseTable, Outcome, Refusal, State, Term, Token,
+};
+use tenure_store::postgres::PostgresRows;
+
+use super::{Bench, Checks, NOW, Rows, identifier, policy, presets, seconds};
+
+/// Writes rows as an application would, one per topic; the first is the oldest.
+async fn insert(bench: &Bench, table: &LeaseTable, topics: &[&str]) {
+    for (index, topic) in topics.iter().enumerate() {
+        let age = seconds(60 - u64::try_from(index).unwrap());
+        bench
+            .execute(&format!(
+                "insert into {} (topic, payload, {}) values ('{topic}', '{{\"of\": [1]}}', {})",
+                table.name.quoted(),
+                table.created_at.quoted(),
+                bench.moment(Some(NOW.before(age))),
+            ))
+            .await;
+    }
+}
+
+fn claim(token: Token, limit: u32) -> Claim {
+    Claim::new(token, limit).recovery(None).at(NOW)
+}
+
+fn ids(numbers: &[i64]) -> Vec<ItemId> {
+    numbers.iter().copied().map(ItemId::new).collect()
+}
+
+fn column(content: &Content, name: &str) -> serde_json::Value {
+    let Content::Row(row) = content else {
+        panic!("a lease table's item is a row");
+    };
+    let row: serde_json::Value = serde_json::from_str(row).unwrap();
+    row.get(name).cloned().unwrap_or_default()
+}
+
+async fn state(rows: &dyn Rows, id: i64) -> State {
+    rows.find(&[ItemId::new(id)]).await.unwrap()[0].state
+}
+
+/// Proves: S1-001, S1-002, S1-003, S1-004, S1-005, S1-007
+#[tokio::test]
+async fn a_claim_takes_the_oldest_up_to_its_limit_and_returns_whole_rows() {
+    for (preset, table) in presets() {
+        for bench in Bench::both(&table, Checks::Kept).await {
+            let place = format!("{preset} on {}", bench.name());
+            insert(&bench, &table, &["a", "b", "c"]).await;
+            let rows = bench.rows(&table).await;
+            let ask = claim(token("mailer", 1), 2);
+            let held = rows.claim(&ask).await.unwrap().unwrap();
+            assert_eq!(held.ids(), ids(&[1, 2]), "{place}");
+            assert_eq!(
+                held.lease.until,
+                NOW.after(Term::STANDARD.length()),
+                "{place}"
+            );
+            let content = &held.items[0].content;
+            assert_eq!(column(content, "topic"), "a", "{place}");
+            assert_eq!(column(content, "payload")["of"][0], 1, "{place}");
+            let word = table.words.claimed.as_str();
+            assert_eq!(
+                column(content, table.columns.status.as_str()),
+                word,
+                "{place}"
+            );
+            let again = rows.claim(&ask).await.unwrap_err();
+            assert_eq!(again.kind(), StoreErrorKind::Conflict, "{place}");
+            let next = claim(token("mailer", 2), 2);
+            let rest = rows.claim(&next).await.unwrap().unwrap();
+            assert_eq!(rest.ids(), ids(&[3]), "{place}");
+            assert!(rest.lease.fence > held.lease.fence, "{place}");
+            let none = claim(token("mailer", 3), 2);
+            assert_eq!(rows.claim(&none).await.unwrap(), None, "{place}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_order_of_the_table_goes_before_age() {
+    let table = LeaseTable::outbox();
+    for bench in Bench::both(&table, Checks::Kept).await {
+        insert(&bench, &table, &["a", "b", "c"]).await;
+        bench
+            .execute("update outbox set priority = 5 where id = 3")
+            .await;
+        bench
+            .execute("update outbox set priority = 9 where id = 2")
+            .await;
+        let rows = bench.rows(&table).await;
+        let held = rows
+            .claim(&claim(token("mailer", 1), 9))
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(held.ids(), ids(&[2, 3, 1]), "{}", bench.name());
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_is_not_due_is_passed_by() {
+    let table = LeaseTable::outbox();
+    for bench in Bench::both(&table, Checks::Kept).await {
+        insert(&bench, &table, &["a", "b"]).await;
+        let later = bench.moment(Some(NOW.after(seconds(1))));
+        bench
+            .execute(&format!(
+                "update outbox set available_at = {later} where id = 1"
+            ))
+            .await;
+        let rows = bench.rows(&table).await;
+        let held = rows
+            .claim(&claim(token("mailer", 1), 9))
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(held.ids(), ids(&[2]), "{}", bench.name());
+        let then = claim(token("mailer", 2), 9).at(NOW.after(seconds(1)));
+        let held = rows.claim(&then).await.unwrap().unwrap();
+        assert_eq!(held.ids(), ids(&[1]), "{}", bench.name());
+    }
+}
+
+#[tokio::test]
+async fn a_settle_is_known_again_and_what_it_does_not_name_stays_or_goes_as_told() {
+    for (preset, table) in presets() {
+        for bench in Bench::both(&table, Checks::Kept).await {
+            let place = format!("{preset} on {}", bench.name());
+            insert(&bench, &table, &["a", "b", "c", "d"]).await;
+            let rows = bench.rows(&table).await;
+            let mine = token("mailer", 1);
+            rows.claim(&claim(mine.clone(), 9)).await.unwrap().unwrap();
+            let retry = Outcome::Retry {
+                after: seconds(5),
+                error: "no\0 answer".into(),
+            };
+            let settle = Settle::new(mine.clone())
+                .done(ids(&[1]))
+                .item(ItemId::new(2), retry)
+                .at(NOW);
+            for _ in 0..2 {
+                let answer = rows.settle(&settle).await.unwrap();
+                assert_eq!(answer.refused().count(), 0, "{place}");
+                assert_eq!(state(&*rows, 3).await, State::Claimed, "{place}");
+            }
+            let found = &rows.find(&ids(&[2])).await.unwrap()[0];
+            assert_eq!(found.counters.failures, 1, "{place}: counted once");
+            assert_eq!(
+                found.last_error.as_deref(),
+                Some("no\u{fffd} answer"),
+                "{place}"
+            );
+            let other_word = Settle::new(mine.clone()).done(ids(&[2])).at(NOW);
+            let answer = rows.settle(&other_word).await.unwrap();
+            assert_eq!(
+                answer.items[0].1,
+                Guarded::Refused(Refusal::NotClaimed),
+                "{place}"
+            );
+            let late = NOW.after(Term::STANDARD.length());
+            let release = Settle::new(mine)
+                .done(ids(&[3]))
+                .rest(Rest::Release)
+                .at(late);
+            let answer = rows.settle(&release).await.unwrap();
+            assert_eq!((answer.rest, answer.late), (1, true), "{place}");
+            assert_eq!(state(&*rows, 3).await, State::Done, "{place}");
+            assert_eq!(state(&*rows, 4).await, State::Pending, "{place}");
+        }
+    }
+}
+
+/// Proves: S1-025, S1-027, S1-029
+#[tokio::test]
+async fn a_row_that_lapses_comes_back_later_then_alone_then_not_at_all() {
+    for (preset, table) in presets() {
+        for bench in Bench::both(&table, Checks::Kept).await {
+            let place = format!("{preset} on {}", bench.name());
+            insert(&bench, &table, &["a"]).await;
+            let rows = bench.rows(&table).await;
+            let mut now = NOW;
+            for lapse in 1..=4_u32 {
+                let mut ask = claim(token("mailer", lapse.into()), 9).at(now);
+                if lapse > 2 {
+                    let together = claim(token("mailer", 90 + u64::from(lapse)), 9).at(now);
+                    assert_eq!(rows.claim(&together).await.unwrap(), None, "{place}");
+                    ask = ask.alone();
+                }
+                rows.claim(&ask).await.unwrap().unwrap();
+                now = now.after(seconds(31));
+                let reaped = rows.reap(&Reap::new(9, policy()).at(now)).await.unwrap();
+                assert_eq!(reaped.len(), 1, "{place}");
+                assert_eq!(reaped[0].stale, seconds(1), "{place}");
+                assert_eq!(reaped[0].holder, ask.token.holder(), "{place}");
+                let delay = policy().fate(lapse);
+                let due = delay.map(|delay| now.after(delay));
+                assert_eq!(reaped[0].available_at, due, "{place}");
+                now = due.unwrap_or(now);
+            }
+            let dead = &rows.find(&ids(&[1])).await.unwrap()[0];
+            assert_eq!(dead.state, State::Dead, "{place}");
+            assert_eq!(dead.counters.crashes, 4, "{place}");
+            let why = format!("{}: {}", LapsePolicy::REASON, LapsePolicy::ERROR);
+            assert_eq!(dead.last_error.as_deref(), Some(why.as_str()), "{place}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_empty_claim_recovers_what_has_lapsed() {
+    let table = LeaseTable::outbox();
+    let at_once = LapsePolicy::new(3, vec![std::time::Duration::ZERO]).unwrap();
+    for bench in Bench::both(&table, Checks::Kept).await {
+        insert(&bench, &table, &["a"]).await;
+        let rows = bench.rows(&table).await;
+        rows.claim(&claim(token("mailer", 1), 9))
+            .await
+            .unwrap()
+            .unwrap();
+        let end = NOW.after(Term::STANDARD.length());
+        let ask = claim(token("other", 1), 9)
+            .at(end)
+            .recovery(Some(at_once.clone()));
+        let held = rows.claim(&ask).await.unwrap().unwrap();
+        assert_eq!(held.ids(), ids(&[1]), "{}", bench.name());
+        assert_eq!(held.items[0].counters.crashes, 1, "{}", bench.name());
+    }
+}
+
+#[tokio::test]
+async fn an_operator_replays_and_buries_but_sees_no_token() {
+    for (preset, table) in presets() {
+        for bench in Bench::both(&table, Checks::Kept).await {
+            let place = format!("{preset} on {}", bench.name());
+            insert(&bench, &table, &["a", "b", "c"]).await;
+            let rows = bench.rows(&table).await;
+            let mine = token("mailer", 1);
+            let held = rows.claim(&claim(mine.clone(), 2)).await.unwrap().unwrap();
+            let found = &rows.find(&ids(&[1])).await.unwrap()[0];
+            assert_eq!(
+                found.hold.as_ref().map(|hold| hold.fence),
+                Some(held.lease.fence)
+            );
+            assert!(
+                column(&found.content, table.columns.token.as_str()).is_null(),
+                "{place}"
+            );
+            let done = Settle::new(mine.clone()).done(ids(&[1])).at(NOW);
+            assert!(
+                rows.settle(&done).await.unwrap().items[0].1.is_kept(),
+                "{place}"
+            );
+            let found = &rows.find(&ids(&[1])).await.unwrap()[0];
+            let settled = column(&found.content, table.columns.settled_token.as_str());
+            assert!(settled.is_null(), "{place}");
+
+            let replay = Replay {
+                ids: ids(&[1, 2, 99, 1]),
+                now: Some(NOW),
+            };
+            let answers: Vec<Guarded> = rows
+                .replay(&replay)
+                .await
+                .unwrap()
+                .into_iter()
+                .map(|(_, answer)| answer)
+                .collect();
+            let expected = [
+                Guarded::Kept(()),
+                Guarded::Refused(Refusal::NotSettled),
+                Guarded::Refused(Refusal::NotFound),
+                Guarded::Refused(Refusal::NotSettled),
+            ];
+            assert_eq!(answers, expected, "{place}");
+            let found = &rows.find(&ids(&[1])).await.unwrap()[0];
+            assert_eq!(
+                (found.state, found.counters.generation),
+                (State::Pending, 1),
+                "{place}"
+            );
+
+            for (id, expected) in [
+                (2, Guarded::Kept(())),
+                (3, Guarded::Kept(())),
+                (3, Guarded::Refused(Refusal::AlreadySettled)),
+                (99, Guarded::Refused(Refusal::NotFound)),
+            ] {
+                let operator = token("operator", u64::try_from(id).unwrap());
+                let bury = Bury {
+                    id: ItemId::new(id),
+                    token: operator,
+                    reason: "poison".into(),
+                    now: Some(NOW),
+                };
+                assert_eq!(rows.bury(&bury).await.unwrap(), expected, "{place}: {id}");
+            }
+            let buried = &rows.find(&ids(&[3])).await.unwrap()[0];
+            assert_eq!(buried.last_error.as_deref(), Some("poison"), "{place}");
+            assert_eq!(
+                (buried.counters.attempts, buried.counters.failures),
+                (1, 0),
+                "{place}"
+            );
+            let lost = Settle::new(mine).done(ids(&[2])).at(NOW);
+            let answer = rows.settle(&lost).await.unwrap().items[0].1;
+            assert_eq!(answer, Guarded::Refused(Refusal::AlreadySettled), "{place}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_list_goes_page_by_page_and_counts_agree() {
+    let table = LeaseTable::outbox();
+    for bench in Bench::both(&table, Checks::Kept).await {
+        insert(&bench, &table, &["a", "b", "c", "d", "e"]).await;
+        let rows = bench.rows(&table).await;
+        let mine = token("mailer", 1);
+        rows.claim(&claim(mine.clone(), 2)).await.unwrap().unwrap();
+        let settle = Settle::new(mine).done(ids(&[1])).at(NOW);
+        assert_eq!(rows.settle(&settle).await.unwrap().refused().count(), 0);
+        let mut filter = Filter {
+            state: Some(State::Pending),
+            ..Filter::default()
+        };
+        let mut seen = Vec::new();
+        loop {
+            let page = rows.list(&filter, 2).await.unwrap();
+            seen.extend(page.records.iter().map(|record| record.id));
+            match page.next {
+                None => break,
+                next => filter.before = next,
+            }
+        }
+        assert_eq!(seen, ids(&[5, 4, 3]), "{}", bench.name());
+        let counts = rows.count(Some(NOW.after(seconds(60)))).await.unwrap();
+        assert_eq!((counts.pending(), counts.claimed, counts.lapsed), (3, 1, 1));
+        assert_eq!((counts.done, counts.dead), (1, 0));
+        assert_eq!(counts.queues[0].1.oldest_due, Some(seconds(60 + 58)));
+        assert!(rows.timeline(ItemId::new(1)).await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn a_table_that_lacks_columns_is_told_all_of_them_at_once() {
+    let table = LeaseTable::outbox();
+    let bench = Bench::postgres(&table, Checks::Kept).await;
+    let Bench::Postgres { pool, .. } = &bench else {
+        panic!("the bench is PostgreSQL's");
+    };
+    bench
+        .execute("alter table outbox drop column fence, drop column crashes cascade")
+        .await;
+    let error = PostgresRows::open(pool.clone(), table.clone(), None)
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Invalid);
+    assert!(
+        error
+            .to_string()
+            .ends_with("lacks the columns crashes, fence"),
+        "{error}"
+    );
+    assert!(error.advice().is_some());
+    let missing = table.named(identifier("nowhere"));
+    let error = PostgresRows::open(pool.clone(), missing, None)
+        .await
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("there is no table nowhere"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_description_that_gives_two_facts_one_column_is_refused() {
+    let mut table = LeaseTable::outbox();
+    table.columns.failures = table.columns.attempts.clone();
+    let error = PostgresRows::statements(&table).unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Invalid);
+    assert!(error.to_string().contains("attempts"), "{error}");
+}
