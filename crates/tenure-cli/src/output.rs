@@ -4,7 +4,9 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style};
-use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, presets};
+use comfy_table::{
+    Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, presets,
+};
 use serde::Serialize;
 use tenure::{State, Timestamp};
 
@@ -14,6 +16,9 @@ use crate::time;
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default().bold();
 const QUIET: Style = Style::new().dimmed();
+
+/// Columns of a terminal below which tables are not fitted to it.
+const WIDTH_MIN: u16 = 60;
 
 /// For whom the output is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,25 +80,15 @@ impl Output {
     /// Writes a table; a column of numbers is one whose heading begins with a blank.
     pub(crate) fn table(&self, heading: &[&str], rows: Vec<Vec<Cell>>) -> Result<(), Stop> {
         let mut table = Table::new();
-        table
-            .load_style(presets::NOTHING)
-            .set_content_arrangement(ContentArrangement::Dynamic)
-            // Always styled here; `anstream` drops the styles where they are not wanted.
-            .enforce_styling()
-            .set_header(
-                heading
-                    .iter()
-                    .map(|name| Cell::new(name.trim_start()).add_attribute(Attribute::Bold)),
-            )
-            .add_rows(rows);
+        // Always styled here; `anstream` drops the styles where they are not wanted.
+        table.enforce_styling();
         // Blanks at the end of a line are then no part of a style, and can be cut off.
         table.style_text_only();
-        for (column, name) in table.column_iter_mut().zip(heading) {
-            column.set_padding((0, 2));
-            if name.starts_with(' ') {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
+        table
+            .load_style(presets::NOTHING)
+            .set_header(heading.iter().map(title))
+            .add_rows(rows);
+        arrange(&mut table, heading);
         self.line(table.trim_fmt())
     }
 
@@ -101,6 +96,34 @@ impl Output {
     pub(crate) fn note(&self, text: impl Display) {
         if self.reader == Reader::Person {
             aside(format_args!("{QUIET}{text}{QUIET:#}"));
+        }
+    }
+}
+
+fn title(name: &&str) -> Cell {
+    match name.trim_start() {
+        // A style around nothing would keep the blanks before it.
+        "" => Cell::new(""),
+        name => Cell::new(name).add_attribute(Attribute::Bold),
+    }
+}
+
+/// Wraps the last column alone, and none where there is hardly room: a broken word says less than
+/// a long line. What is no terminal has no width.
+fn arrange(table: &mut Table, heading: &[&str]) {
+    let has_room = table.width().is_some_and(|width| width >= WIDTH_MIN);
+    table.set_content_arrangement(if has_room {
+        ContentArrangement::Dynamic
+    } else {
+        ContentArrangement::Disabled
+    });
+    for (column, name) in table.column_iter_mut().zip(heading) {
+        column.set_padding((0, 2));
+        if name.starts_with(' ') {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        if heading.last() != Some(name) {
+            column.set_constraint(ColumnConstraint::ContentWidth);
         }
     }
 }
@@ -144,4 +167,51 @@ pub(crate) fn plain(text: &str) -> String {
             c => c,
         })
         .collect()
+}
+
+/// `1 event`, `2 events`.
+pub(crate) fn events(number: usize) -> String {
+    match number {
+        1 => "1 event".to_owned(),
+        number => format!("{number} events"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines of a table of one row on a terminal of this width.
+    fn lines(width: u16) -> Vec<String> {
+        let heading = ["ID", "STATE", "NOTE"];
+        let mut table = Table::new();
+        let note = "a long story ".repeat(8);
+        table
+            .load_style(presets::NOTHING)
+            .set_width(width)
+            .set_header(heading.iter().map(title))
+            .add_row(vec!["12345678", "pending", note.as_str()]);
+        arrange(&mut table, &heading);
+        table.trim_fmt().lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn only_the_last_column_is_wrapped() {
+        let lines = lines(80);
+        assert!(lines[1].starts_with("12345678  pending  a long story"));
+        assert!(lines.len() > 2, "{lines:?}");
+        assert!(lines.iter().all(|line| line.len() <= 80), "{lines:?}");
+    }
+
+    #[test]
+    fn a_terminal_without_room_wraps_nothing() {
+        for width in [0, 10, 59] {
+            assert_eq!(lines(width).len(), 2, "at {width} columns");
+        }
+    }
+
+    #[test]
+    fn a_strangers_text_stays_on_its_line() {
+        assert_eq!(plain("a\nb\u{1b}[31m\u{9b}c"), "a b\u{fffd}[31m\u{fffd}c");
+    }
 }

@@ -96,7 +96,7 @@ fn causes(error: &dyn Error) -> Vec<String> {
     let mut next = error.source();
     while let Some(cause) = next {
         let text = cause.to_string();
-        if !said.contains(&text) {
+        if !said.contains(&text) && !text.ends_with(&said) {
             causes.push(text.clone());
             said = text;
         }

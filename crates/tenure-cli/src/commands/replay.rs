@@ -9,6 +9,7 @@ use super::{Context, answers, exit_of};
 use crate::args::{Replay, SettledWord};
 use crate::database::Absent;
 use crate::exit::Exit;
+use crate::output::events;
 use crate::problem::{Problem, Stop};
 
 /// Events per page and per statement.
@@ -66,7 +67,7 @@ async fn by_choice(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
         return answers(cx, "replayed", &said);
     }
     let kept = said.iter().filter(|(_, answer)| answer.is_kept()).count();
-    cx.output.line(format_args!("replayed {kept}"))?;
+    cx.output.line(format_args!("replayed {}", events(kept)))?;
     if kept < said.len() {
         cx.output.note(format_args!(
             "{} had changed in the meantime and were left alone",
@@ -105,7 +106,7 @@ fn planned(cx: &Context, number: usize) -> Result<Exit, Stop> {
         would_replay: number,
     };
     cx.output
-        .either(&object, || format!("{number} would be replayed"))?;
+        .either(&object, || format!("{} would be replayed", events(number)))?;
     Ok(if number == 0 {
         Exit::Nothing
     } else {
@@ -117,7 +118,10 @@ fn planned(cx: &Context, number: usize) -> Result<Exit, Stop> {
 fn ask(number: usize) -> Result<(), Stop> {
     let input = io::stdin();
     if !input.is_terminal() {
-        let message = format!("{number} events would be replayed, and nobody is there to ask");
+        let message = format!(
+            "{} would be replayed, and nobody is there to ask",
+            events(number)
+        );
         return Err(Problem::new(Exit::Usage, message)
             .hint("--yes replays them, --dry-run only counts them")
             .into());
@@ -126,7 +130,7 @@ fn ask(number: usize) -> Result<(), Stop> {
 }
 
 fn confirm(number: usize, input: &mut impl BufRead, screen: &mut impl Write) -> Result<(), Stop> {
-    write!(screen, "replay {number} events? [y/N] ")?;
+    write!(screen, "replay {}? [y/N] ", events(number))?;
     screen.flush()?;
     let mut answer = String::new();
     input.read_line(&mut answer)?;

@@ -50,14 +50,14 @@ async fn a_choice_replays_the_dead_and_leaves_the_rest() {
 
         let args = ["replay", "--topic", "a"];
         let dry = place.run(&[&args[..], &["--dry-run"]].concat()).succeeded();
-        assert_eq!(dry.out, "2 would be replayed\n");
+        assert_eq!(dry.out, "2 events would be replayed\n");
         place
             .run(&args)
             .failed(2, "2 events would be replayed", "--yes");
         assert_eq!(state(&place, &dead[0]), "\"dead\"");
 
         let said = place.run(&[&args[..], &["--yes"]].concat()).succeeded();
-        assert_eq!(said.out, "replayed 2\n");
+        assert_eq!(said.out, "replayed 2 events\n");
         for id in &dead {
             assert_eq!(state(&place, id), "\"pending\"");
         }
@@ -85,7 +85,7 @@ async fn a_choice_larger_than_a_page_is_replayed_whole() {
         let said = place
             .run(&["replay", "--state", "done", "--yes"])
             .succeeded();
-        assert_eq!(said.out, "replayed 1200\n");
+        assert_eq!(said.out, "replayed 1200 events\n");
         assert_eq!(tenure.count().await.unwrap().pending(), 1_200);
     }
 }
