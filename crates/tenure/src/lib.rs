@@ -100,6 +100,7 @@
 //! [`bury`](Tenure::bury) settles an item dead, [`pause_queue`](Tenure::pause_queue) holds a queue
 //! back. The program `tenure` does the same from a shell.
 
+mod claim;
 mod operate;
 #[cfg(feature = "postgres")]
 mod postgres;

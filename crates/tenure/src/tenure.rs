@@ -5,15 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tenure_core::store::{
-    Claim, Company, Enqueued, Reap, Reaped, Renew, Renewed, Rest, Settle, Settlement, Store,
-    StoreError,
+    Claim, Enqueued, Reap, Reaped, Renew, Renewed, Rest, Settle, Settlement, Store, StoreError,
 };
 use tenure_core::{Event, Guarded, Held, Token, WorkerId};
 use tenure_store::config::StoreConfig;
 use tenure_store::{Opened, open};
 
-/// Out of this many claims one asks first for an item that must be worked alone.
-const ALONE_TURN: u64 = 8;
+use crate::claim;
 
 /// An open store, and the worker that this program is to it.
 ///
@@ -126,29 +124,7 @@ impl Tenure {
     /// The database is away.
     pub async fn claim(&self, limit: u32) -> Result<Option<Held>, StoreError> {
         let turn = self.inner.claims.fetch_add(1, Ordering::Relaxed) + 1;
-        let order = if turn.is_multiple_of(ALONE_TURN) {
-            [Company::Alone, Company::Together]
-        } else {
-            [Company::Together, Company::Alone]
-        };
-        for company in order {
-            let ask = Claim::new(self.token(), limit);
-            let ask = match company {
-                Company::Together => ask,
-                Company::Alone => ask.alone(),
-            };
-            match self.claim_with(&ask).await {
-                Ok(None) => {}
-                Ok(held) => return Ok(held),
-                Err(lost) if lost.is_transient() => {
-                    // If this fails too, the lease lapses by itself; the first error says more.
-                    drop(self.release(&ask.token).await);
-                    return Err(lost);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(None)
+        claim::in_turn(self.store(), turn, limit, || self.token()).await
     }
 
     /// Claims as this ask says; take its token from [`Tenure::token`].
