@@ -1,4 +1,4 @@
-//! StoreConfig: how a store is opened.
+//! `StoreConfig`: how a store is opened.
 
 use tenure_core::Identifier;
 
