@@ -65,7 +65,7 @@ impl Tenure {
         name: &str,
     ) -> Result<Self, StoreError> {
         let worker = WorkerId::new(name, rand::random())
-            .map_err(|problem| StoreError::invalid("open", problem))?;
+            .map_err(|problem| StoreError::invalid("open", &problem))?;
         let opened = open(url, config).await?;
         Ok(Self {
             inner: Arc::new(Inner {
@@ -205,7 +205,7 @@ pub(crate) fn one(mut answers: Vec<Enqueued>) -> Result<Enqueued, StoreError> {
 pub(crate) fn wrong_connection(found: &'static str) -> StoreError {
     let problem =
         tenure_core::Invalid::new("the connection", found, "one to the store that is open");
-    StoreError::invalid("enqueue", problem).hint(
+    StoreError::invalid("enqueue", &problem).hint(
         "`enqueue` takes a PgConnection (store opened with postgres://), `enqueue_on` a \
          rusqlite::Connection (sqlite://); `enqueue_now` works on every store",
     )

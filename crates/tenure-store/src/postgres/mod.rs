@@ -189,8 +189,8 @@ impl PostgresStore {
 
     /// Where these items are; the operator holds none of them.
     async fn look_for_operator(&self, ids: Vec<i64>) -> Result<HashMap<ItemId, Place>, StoreError> {
-        let nobody =
-            WorkerId::new("operator", 0).map_err(|problem| StoreError::invalid("look", problem))?;
+        let nobody = WorkerId::new("operator", 0)
+            .map_err(|problem| StoreError::invalid("look", &problem))?;
         self.look(&Token::new(&nobody, 0, 0), ids).await
     }
 }
