@@ -142,3 +142,17 @@ async fn the_largest_payload_is_kept() {
         assert_eq!(shown.field("payload"), payload);
     }
 }
+
+/// Goal: producers that start at the same moment lose nothing. Method: several programs race to
+/// make the file, its tables and the first events.
+#[test]
+fn programs_that_make_the_database_at_once_lose_nothing() {
+    let place = sqlite();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| place.enqueue("race"));
+        }
+    });
+    let said = place.run(&["stats", "--json"]).succeeded();
+    assert_eq!(said.field("pending"), "8");
+}
