@@ -1,4 +1,5 @@
-//! How `Tenure::claim` asks a store: whom it asks for first, and what it does when an answer is lost.
+//! How `Tenure::claim` asks a store: what it asks for first, and what it does when an answer is
+//! lost.
 
 use tenure_core::store::{Claim, Company, LeaseStore, Rest, Settle, StoreError};
 use tenure_core::{Held, Token};

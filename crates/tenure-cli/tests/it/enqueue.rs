@@ -143,8 +143,8 @@ async fn the_largest_payload_is_kept() {
     }
 }
 
-/// Goal: producers that start at the same moment lose nothing. Method: several programs race to make
-/// the file, its tables and the first events.
+/// Goal: producers that start at the same moment lose nothing. Method: several programs race to
+/// make the file, its tables and the first events.
 #[test]
 fn programs_that_make_the_database_at_once_lose_nothing() {
     let place = sqlite();

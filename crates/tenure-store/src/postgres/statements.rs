@@ -19,7 +19,6 @@ impl Statement {
     }
 
     /// The text, for explaining it.
-    #[cfg(feature = "testing")]
     pub(crate) fn text(&self) -> &str {
         &self.0
     }
