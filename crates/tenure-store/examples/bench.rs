@@ -4,7 +4,7 @@
 //! starts PostgreSQL by itself; without `quick` it takes about ten minutes.
 #![expect(clippy::print_stdout, reason = "an example is a program")]
 
-use tenure_store::bench::{Figure, Size, postgres};
+use tenure_store::bench::{Figure, Size, postgres, sqlite};
 use tenure_store::testing::Server;
 
 #[tokio::main]
@@ -31,6 +31,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         size.events, size.rounds
     );
     postgres([&first.url, &second.url], size, &mut report).await?;
-    println!("{missed} figures below their bar");
+    println!("SQLite, full sync");
+    let folder = tempfile::tempdir()?;
+    sqlite(folder.path(), size, &mut report).await?;
+    println!("{missed} figures below what is promised");
     Ok(())
 }

@@ -2,11 +2,15 @@
 //! hand stand here beside ours, on the same database, in turns.
 
 mod postgres;
+mod sqlite;
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use tenure_core::{Event, Token, WorkerId};
+
 pub use postgres::postgres;
+pub use sqlite::sqlite;
 
 /// A payload of about 500 bytes, as every figure assumes.
 pub(crate) fn payload() -> String {
@@ -14,6 +18,17 @@ pub(crate) fn payload() -> String {
         r#"{{"order":4711,"customer":"c-1234567","note":"{}"}}"#,
         "x".repeat(440)
     )
+}
+
+/// An event with that payload.
+pub(crate) fn event() -> Event {
+    Event::from_json("bench.event", payload()).expect("the payload is JSON")
+}
+
+/// The token of a bench's `claim`-th claim.
+pub(crate) fn token(claim: u64) -> Token {
+    let worker = WorkerId::new("bench", 0).expect("`bench` is a worker's name");
+    Token::new(&worker, claim, 0)
 }
 
 /// How much to measure.
@@ -43,7 +58,7 @@ pub struct Figure {
     /// What was compared with what.
     pub name: String,
     /// The ratio that is promised.
-    pub bar: f64,
+    pub promise: f64,
     /// Per second, theirs and ours, in each round.
     pub rounds: Vec<(f64, f64)>,
 }
@@ -62,17 +77,17 @@ impl Figure {
 
     /// Whether the promise is kept.
     pub fn holds(&self) -> bool {
-        self.ratio() >= self.bar
+        self.ratio() >= self.promise
     }
 }
 
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdict = if self.holds() { "ok  " } else { "MISS" };
-        let (ratio, bar) = (self.ratio() * 100.0, self.bar * 100.0);
+        let (ratio, promise) = (self.ratio() * 100.0, self.promise * 100.0);
         write!(
             f,
-            "{verdict} {:<58} {ratio:>5.0} % (bar {bar:.0} %)  per second:",
+            "{verdict} {:<58} {ratio:>5.0} % (promised {promise:.0} %)  per second:",
             self.name
         )?;
         self.rounds
@@ -91,9 +106,8 @@ impl Watch {
         Self(Instant::now())
     }
 
-    #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
     pub(crate) fn elapsed(&self) -> Duration {
-        Instant::now() - self.0
+        self.0.elapsed()
     }
 
     /// How many per second, if `count` were done since the start.

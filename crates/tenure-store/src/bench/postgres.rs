@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use sqlx::{PgPool, Postgres, Transaction};
 use tenure_core::store::{Claim, Intake, LeaseStore, Settle, StoreError};
-use tenure_core::{Event, Held, ItemId, Outcome, Token, WorkerId};
+use tenure_core::{Held, ItemId, Outcome, Token};
 
-use super::{Figure, Size, Watch, payload};
+use super::{Figure, Size, Watch, event, payload, token};
 use crate::config::StoreConfig;
 use crate::postgres::PostgresStore;
 use crate::postgres::error::store_error;
@@ -46,10 +46,10 @@ pub async fn postgres(
             shape(1000, 2, true, 100),
         ),
     ];
-    for (name, bar, shape) in shapes {
+    for (name, promise, shape) in shapes {
         let mut figure = Figure {
             name: format!("row loop → {name}"),
-            bar,
+            promise,
             rounds: Vec::new(),
         };
         for _ in 0..size.rounds {
@@ -110,8 +110,7 @@ impl Bench {
     }
 
     fn token(&self) -> Token {
-        let worker = WorkerId::new("bench", 0).expect("`bench` is a worker's name");
-        Token::new(&worker, self.claims.fetch_add(1, Ordering::Relaxed), 0)
+        token(self.claims.fetch_add(1, Ordering::Relaxed))
     }
 
     async fn tidy(&self, table: &'static str) -> Result<(), StoreError> {
@@ -208,8 +207,7 @@ impl Bench {
     }
 
     async fn fill(&self, events: u32) -> Result<(), StoreError> {
-        let event = Event::from_json("bench.event", payload()).expect("the payload is JSON");
-        let batch = vec![event; 1000];
+        let batch = vec![event(); 1000];
         for _ in 0..events / 1000 {
             self.store.enqueue(&batch).await?;
         }
@@ -221,7 +219,7 @@ impl Bench {
         let name = "bare two-table insert → enqueue: 1000 × 2".to_owned();
         let mut figure = Figure {
             name,
-            bar: 0.8,
+            promise: 0.8,
             rounds: Vec::new(),
         };
         for _ in 0..size.rounds {
@@ -290,7 +288,7 @@ async fn on_full_tables(
 ) -> Result<(), StoreError> {
     let figure = |name: &str| Figure {
         name: format!("empty tables → {name}"),
-        bar: 0.8,
+        promise: 0.8,
         rounds: Vec::new(),
     };
     let mut pending = figure(&format!("{} pending", size.standing));
@@ -358,9 +356,10 @@ struct Loop {
 
 impl Loop {
     fn claim(&self) -> Claim {
-        let worker = WorkerId::new("bench", 0).expect("`bench` is a worker's name");
-        let token = Token::new(&worker, self.claims.fetch_add(1, Ordering::Relaxed), 0);
-        Claim::new(token, self.shape.batch)
+        Claim::new(
+            token(self.claims.fetch_add(1, Ordering::Relaxed)),
+            self.shape.batch,
+        )
     }
 
     async fn run(self) -> Result<u32, StoreError> {

@@ -90,6 +90,9 @@ impl Shelf {
         }
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut chosen = self.choose(&lanes, limit, rules, now);
+        if !chosen.is_empty() {
+            self.check_fresh(&claim.token, rules)?;
+        }
         if let (true, Some(policy)) = (chosen.len() < limit, &claim.recovery) {
             let reap = Reap::new(INLINE_REAP_LIMIT, policy.clone()).inline();
             self.reap(&reap, rules, now);

@@ -24,6 +24,7 @@ pub use clock::SystemClock;
 #[cfg(feature = "testing")]
 pub use planted::Fault;
 
+use crate::error_text::error_text;
 use crate::lane::{Lane, alone_lane, lane};
 use rules::Rules;
 
@@ -259,7 +260,7 @@ impl Shelf {
         });
         kept.counters = (rules.count)(kept.counters, end.word);
         if let Some(error) = end.error {
-            kept.last_error = Some(readable(error));
+            kept.last_error = Some(error_text(error));
         }
         if is_empty {
             self.leases.remove(&token);
@@ -276,7 +277,7 @@ impl Shelf {
             }
             To::Done => kept.place = Place::Done { at: now },
             To::Dead(reason) => {
-                let reason = readable(reason);
+                let reason = error_text(reason);
                 kept.place = Place::Dead { at: now, reason };
             }
         }
@@ -291,14 +292,4 @@ fn unknown_queue(verb: &'static str, queue: &QueueName) -> StoreError {
         format!("there is no queue {queue}"),
     )
     .hint(format!("add it: tenure queues add {queue}"))
-}
-
-/// An error text as it is kept: at most 1000 characters, none of them NUL, which PostgreSQL cannot
-/// keep.
-fn readable(text: &str) -> String {
-    const CHARACTERS_MAX: usize = 1000;
-    text.chars()
-        .take(CHARACTERS_MAX)
-        .map(|letter| if letter == '\0' { '\u{fffd}' } else { letter })
-        .collect()
 }

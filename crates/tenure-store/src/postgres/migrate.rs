@@ -121,10 +121,11 @@ pub fn migration_sql() -> String {
          begin;\n\n{JOURNAL}\n"
     );
     for (step, migration) in MIGRATIONS.iter().enumerate() {
-        let version = step + 1;
-        text.push_str(&format!(
-            "\n{migration}\ninsert into tenure_migrations (version) values ({version});\n"
-        ));
+        let note = format!(
+            "insert into tenure_migrations (version) values ({});",
+            step + 1
+        );
+        text.extend(["\n", migration, "\n", &note, "\n"]);
     }
     text.push_str("\ncommit;\n");
     text

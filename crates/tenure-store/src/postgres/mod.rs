@@ -3,6 +3,7 @@
 //! The outbox is in the queue layout: see `migrations/postgres/0001_queue.sql` for its tables and
 //! `sql/postgres/queue/` for a file per verb. The database's clock is the only judge of a lease.
 
+mod claim;
 mod cursor;
 mod directory;
 pub(crate) mod error;
@@ -12,6 +13,7 @@ mod operate;
 mod queue;
 pub(crate) mod row;
 mod rows;
+mod settle;
 pub(crate) mod statements;
 
 use std::collections::HashMap;
@@ -30,7 +32,7 @@ pub use self::rows::PostgresRows;
 use self::cursor::Cursors;
 use self::directory::Directory;
 use self::error::store_error;
-use self::queue::Place;
+use self::settle::Place;
 use self::statements::QueueStatements;
 use crate::config::{Planner, StoreConfig};
 use crate::lane::Lane;
@@ -187,8 +189,8 @@ impl PostgresStore {
 
     /// Where these items are; the operator holds none of them.
     async fn look_for_operator(&self, ids: Vec<i64>) -> Result<HashMap<ItemId, Place>, StoreError> {
-        let nobody =
-            WorkerId::new("operator", 0).map_err(|problem| StoreError::invalid("look", problem))?;
+        let nobody = WorkerId::new("operator", 0)
+            .map_err(|problem| StoreError::invalid("look", &problem))?;
         self.look(&Token::new(&nobody, 0, 0), ids).await
     }
 }

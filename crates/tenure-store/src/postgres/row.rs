@@ -97,9 +97,9 @@ pub(crate) fn headers(stored: Option<&str>) -> BTreeMap<String, String> {
     else {
         return BTreeMap::new();
     };
-    let text = |value| match value {
-        serde_json::Value::String(text) => text,
-        other => other.to_string(),
+    let text = |value: serde_json::Value| match value.as_str() {
+        Some(text) => text.to_owned(),
+        None => value.to_string(),
     };
     object
         .into_iter()

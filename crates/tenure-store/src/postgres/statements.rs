@@ -129,4 +129,41 @@ mod tests {
         );
         assert_eq!(qualified(text, None), text);
     }
+
+    /// The fused statements repeat the texts of settle and claim, since a statement is a file; they
+    /// must not drift apart.
+    #[test]
+    fn the_fused_statements_are_made_of_settle_and_claim() {
+        let all = QueueStatements::new(None);
+        let body = |statement: &Statement| {
+            let lines = statement.0.lines().filter(|line| !line.starts_with("--"));
+            let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
+            let numbered: String = words.join(" ");
+            numbered
+                .chars()
+                .filter(|c| !c.is_ascii_digit())
+                .collect::<String>()
+        };
+        let steps = |statement: &Statement, end: &str| {
+            let text = body(statement);
+            let cut = text.find(end).unwrap();
+            text[..cut].trim_start_matches("with ").trim().to_owned()
+        };
+        let settle = steps(&all.settle, "select is_late, rest, refused");
+        let claim = steps(&all.claim, "select d.id");
+        let fused = body(&all.settle_and_claim);
+        assert!(
+            fused.contains(&settle),
+            "settle_and_claim.sql is not settle.sql any more"
+        );
+        assert!(
+            fused.contains(&claim),
+            "settle_and_claim.sql is not claim.sql any more"
+        );
+        let fast = body(&all.settle_done_and_claim);
+        assert!(
+            fast.contains(&claim),
+            "settle_done_and_claim.sql is not claim.sql any more"
+        );
+    }
 }

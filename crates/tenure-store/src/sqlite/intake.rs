@@ -86,7 +86,7 @@ fn lane_of(event: &Event, queues: &HashMap<String, i32>) -> Result<Lane, StoreEr
     if event.ordering_key().is_some() {
         let expected = "none: ordering by key is not available yet";
         let problem = Invalid::new("ordering key", "set", expected);
-        return Err(StoreError::invalid(VERB, problem));
+        return Err(StoreError::invalid(VERB, &problem));
     }
     let queue = event.queue_name();
     match queues.get(queue.as_str()) {

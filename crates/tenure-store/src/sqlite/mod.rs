@@ -18,6 +18,8 @@ mod row;
 mod rows;
 mod settle;
 mod statements;
+#[cfg(test)]
+mod tests;
 pub mod writer;
 
 use std::fmt;

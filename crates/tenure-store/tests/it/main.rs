@@ -13,4 +13,5 @@ mod conformance;
 mod plans;
 mod planted;
 mod rows_sql;
+mod twins;
 mod world;

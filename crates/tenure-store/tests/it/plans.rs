@@ -151,7 +151,7 @@ fn nodes(plan: &Value) -> Vec<&Value> {
                 }
                 rest.extend(fields.values());
             }
-            _ => {}
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
     }
     found
@@ -188,17 +188,8 @@ async fn every_statement_prepares_and_goes_by_index_on_empty_tables() {
     }
 }
 
-/// The plans are made while the tables are empty and kept, as they are on a new database; then the
-/// tables fill.
-#[tokio::test]
-async fn plans_made_on_empty_tables_read_few_rows_of_full_ones() {
-    let database = testing::postgres().await;
-    let (mut conn, calls) = prepared(&database.url).await;
-    for (_, call) in &calls {
-        explain(&mut conn, "costs off", call).await;
-    }
-    let mut filler = PgConnection::connect(&database.url).await.unwrap();
-    run(&mut filler, FILL).await;
+/// Runs every statement, and looks at what it read.
+async fn run_and_look(mut conn: PgConnection, calls: Vec<(&str, String)>) {
     for (name, call) in calls {
         run(&mut conn, "begin").await;
         let plan = explain(&mut conn, "analyze", &call).await;
@@ -211,6 +202,20 @@ async fn plans_made_on_empty_tables_read_few_rows_of_full_ones() {
     }
 }
 
+/// The plans are made while the tables are empty and kept, as they are on a new database; then the
+/// tables fill.
+#[tokio::test]
+async fn plans_made_on_empty_tables_read_few_rows_of_full_ones() {
+    let database = testing::postgres().await;
+    let (mut conn, calls) = prepared(&database.url).await;
+    for (_, call) in &calls {
+        explain(&mut conn, "costs off", call).await;
+    }
+    let mut filler = PgConnection::connect(&database.url).await.unwrap();
+    run(&mut filler, FILL).await;
+    run_and_look(conn, calls).await;
+}
+
 /// The same after the tables were filled and analyzed: the planner knows better and must not do worse.
 #[tokio::test]
 async fn plans_made_on_full_tables_read_few_rows() {
@@ -218,14 +223,5 @@ async fn plans_made_on_full_tables_read_few_rows() {
     let (mut conn, calls) = prepared(&database.url).await;
     run(&mut conn, FILL).await;
     run(&mut conn, "analyze").await;
-    for (name, call) in calls {
-        run(&mut conn, "begin").await;
-        let plan = explain(&mut conn, "analyze", &call).await;
-        run(&mut conn, "rollback").await;
-        let scans = sequential_scans(&plan);
-        assert!(scans.is_empty(), "{name}.sql scans {scans:?}: {plan:#}");
-        let rows = rows_touched(&plan);
-        let is_bounded = rows <= ROWS_MAX || FAR.contains(&name);
-        assert!(is_bounded, "{name}.sql touches {rows} rows: {plan:#}");
-    }
+    run_and_look(conn, calls).await;
 }

@@ -9,6 +9,7 @@ use tenure_core::{Guarded, ItemId, Outcome, Refusal, State, Timestamp, Token};
 use crate::world::{T0, World, at, at_once, every_outcome, token};
 
 on_every_store!(
+    the_dump_shows_every_change,
     another_workers_token_is_refused,
     an_earlier_token_of_the_same_worker_is_refused,
     a_made_up_token_is_refused,
@@ -20,6 +21,31 @@ on_every_store!(
     a_live_lease_is_not_reaped_by_anyone,
     a_holder_touches_only_what_it_holds,
 );
+
+/// The measure of these checks: what is kept cannot change without the dump.
+async fn the_dump_shows_every_change(world: &dyn World) {
+    let mut dumps = vec![world.dump().await];
+    let id = world.add(1).await[0];
+    dumps.push(world.dump().await);
+    let (first, second) = (token("holder", 1), token("holder", 2));
+    world.claim(&first, 1, T0).await;
+    dumps.push(world.dump().await);
+    assert!(world.renew(&first, at(1)).await.is_kept());
+    dumps.push(world.dump().await);
+    assert_eq!(world.release(&first, at(2)).await, 1);
+    dumps.push(world.dump().await);
+    world.claim(&second, 1, T0).await;
+    dumps.push(world.dump().await);
+    assert_eq!(world.reap_at(at(60)).await.len(), 1);
+    dumps.push(world.dump().await);
+    assert!(world.bury(id, 1, at(61)).await.is_kept());
+    dumps.push(world.dump().await);
+    assert!(world.replay(id, at(62)).await.is_kept());
+    dumps.push(world.dump().await);
+    let distinct: std::collections::BTreeSet<&String> = dumps.iter().collect();
+    assert_eq!(distinct.len(), dumps.len());
+    assert_eq!(world.dump().await, dumps[8], "to look changes nothing");
+}
 
 /// Tries every verb with a token that has no right to `id` and no lease of its own. `said` is what
 /// it once said of the item, if anything: to repeat that is no refusal, but changes nothing either.

@@ -15,7 +15,18 @@ pub(crate) struct Check {
 /// Makes a test of each check for each store.
 macro_rules! on_every_store {
     ($($check:ident),* $(,)?) => {
-        on_stores!([memory]; $($check),*);
+        on_stores!(
+            [
+                memory,
+                sqlite_queue,
+                sqlite_outbox,
+                sqlite_processing,
+                postgres_queue,
+                postgres_outbox,
+                postgres_processing
+            ];
+            $($check),*
+        );
         list!($($check),*);
     };
 }
@@ -23,7 +34,7 @@ macro_rules! on_every_store {
 /// Makes a test of each check for each store in the queue layout.
 macro_rules! on_every_queue {
     ($($check:ident),* $(,)?) => {
-        on_stores!([memory]; $($check),*);
+        on_stores!([memory, sqlite_queue, postgres_queue]; $($check),*);
         list!($($check),*);
     };
 }

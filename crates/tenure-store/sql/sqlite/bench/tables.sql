@@ -1,0 +1,36 @@
+-- tables: what the bare loops work on. `bench_row` is the outbox that a careful engineer writes by hand;
+-- `bench_event` and `bench_ready` are the bare two-table insert.
+-- Parameters: none.
+-- Returns: nothing.
+-- Keeps: nothing.
+-- Relies on: nothing.
+create table bench_row (
+    id           integer primary key,
+    topic        text    not null,
+    payload      text    not null,
+    headers      text,
+    status       text    not null default 'PENDING',
+    created_at   integer not null,
+    available_at integer not null,
+    claimed_at   integer,
+    claimed_by   text,
+    locked_until integer,
+    lock_token   text,
+    attempts     integer not null default 0,
+    last_error   text,
+    published_at integer
+) strict;
+create index bench_row_pending on bench_row (available_at, id) where status = 'PENDING';
+
+create table bench_event (
+    id         integer primary key,
+    topic      text    not null,
+    payload    text    not null check (json_valid(payload)),
+    created_at integer not null
+) strict;
+create table bench_ready (
+    lane         integer not null,
+    available_at integer not null,
+    id           integer not null,
+    primary key (lane, available_at, id)
+) strict, without rowid;

@@ -1,0 +1,202 @@
+//! The claim on the queue layout, step by step: where it looks, what it does when it comes back short,
+//! how its rows are read.
+
+use sqlx::postgres::PgRow;
+use tenure_core::store::{Claim, Company, LeaseStore, Reap, StoreError};
+use tenure_core::{
+    Content, Counters, Encoding, Event, Fence, Held, Item, ItemId, Lease, State, StoredEvent,
+    Timestamp,
+};
+
+use super::PostgresStore;
+use super::cursor::Start;
+use super::directory::Directory;
+use super::error::store_error;
+use super::queue::{Sql, micros};
+use super::row::{get, get_count, get_timestamp, headers, moment};
+use crate::lane::{Lane, alone_lane, lanes, priority};
+
+/// A claim that comes back short ends at most this many lapsed leases.
+const INLINE_REAP_LIMIT: u32 = 100;
+
+impl PostgresStore {
+    /// Where this claim starts to look. With a given `now` (a test's) it looks at everything.
+    pub(crate) async fn start(&self, claim: &Claim) -> Result<Start, StoreError> {
+        let mut wanted: Vec<Lane> = Vec::new();
+        for queue in &claim.queues {
+            let number = self.queue_number("claim", queue).await?;
+            match claim.company {
+                Company::Together => wanted.extend(lanes(number)),
+                Company::Alone => wanted.push(alone_lane(number)),
+            }
+        }
+        let is_moved = claim.now.is_some();
+        Ok(if is_moved {
+            Start::front(wanted)
+        } else {
+            self.cursors().start(wanted)
+        })
+    }
+
+    /// What remains to be done after a claim's statement: move the cursors; look again from the front
+    /// if nothing came from behind them; reap if it came back short.
+    pub(crate) async fn finish_claim(
+        &self,
+        claim: &Claim,
+        start: Start,
+        held: Option<Held>,
+    ) -> Result<Option<Held>, StoreError> {
+        let count = held.as_ref().map_or(0, |held| held.items.len());
+        if count >= limit(claim) {
+            return Ok(held);
+        }
+        self.cursors().drop_lanes(&start.lanes);
+        let start = Start::front(start.lanes);
+        let mut held = held;
+        if held.is_none() {
+            held = self.claim_from(claim, &start).await?;
+        }
+        let Some(policy) = claim.recovery.clone().filter(|_| claim.limit > 0) else {
+            return Ok(held);
+        };
+        let mut reap = Reap::new(INLINE_REAP_LIMIT, policy).inline();
+        reap.now = claim.now;
+        let reaped = self.reap(&reap).await?;
+        if held.is_none() && reaped.iter().any(|item| item.state == State::Pending) {
+            held = self.claim_from(claim, &start).await?;
+        }
+        Ok(held)
+    }
+
+    async fn claim_from(&self, claim: &Claim, start: &Start) -> Result<Option<Held>, StoreError> {
+        let query = self.statements().claim.query().bind(moment(claim.now));
+        let rows = self.fetch("claim", bind_claim(query, claim, start)).await?;
+        self.held(claim, &rows, 0).await
+    }
+
+    /// The rows of a claim, whose columns begin at `first`, as a lease in hand.
+    pub(crate) async fn held(
+        &self,
+        claim: &Claim,
+        rows: &[PgRow],
+        first: usize,
+    ) -> Result<Option<Held>, StoreError> {
+        let directory = self.directory_for(rows, first).await?;
+        let held = read_held(claim, rows, first, &directory);
+        let (held, taken) = held.map_err(|error| store_error("claim", error))?;
+        if claim.now.is_none() && taken.len() >= limit(claim) {
+            self.cursors().advance(taken.into_iter());
+        }
+        Ok(held)
+    }
+}
+
+pub(crate) fn bind_claim<'q>(query: Sql<'q>, claim: &'q Claim, start: &Start) -> Sql<'q> {
+    query
+        .bind(claim.token.expose())
+        .bind(claim.token.holder())
+        .bind(micros(claim.term.length()))
+        .bind(i64::try_from(limit(claim)).unwrap_or(0))
+        .bind(start.lanes.clone())
+        .bind(start.at.clone())
+        .bind(start.ids.clone())
+}
+
+/// The fast form with no lanes claims nothing.
+pub(crate) fn bind_no_claim(query: Sql<'_>) -> Sql<'_> {
+    let start = Start::front(Vec::new());
+    query
+        .bind("")
+        .bind("")
+        .bind(0_i64)
+        .bind(0_i64)
+        .bind(start.lanes)
+        .bind(start.at)
+        .bind(start.ids)
+}
+
+fn limit(claim: &Claim) -> usize {
+    let most = if claim.company == Company::Alone {
+        1
+    } else {
+        Claim::LIMIT_MAX
+    };
+    usize::try_from(claim.limit.min(most)).unwrap_or(0)
+}
+
+type Taken = Vec<(Lane, Timestamp, i64)>;
+
+/// The rows of a claim as a lease in hand, in the order of the lanes that were asked, and what was
+/// taken from which lane.
+fn read_held(
+    claim: &Claim,
+    rows: &[PgRow],
+    first: usize,
+    directory: &Directory,
+) -> Result<(Option<Held>, Taken), sqlx::Error> {
+    let mut lease = None;
+    let mut items = Vec::with_capacity(rows.len());
+    for row in rows {
+        let Some(id) = get::<Option<i64>>(row, first)? else {
+            continue;
+        };
+        if lease.is_none() {
+            lease = Some(Lease {
+                token: claim.token.clone(),
+                fence: Fence::new(get(row, first + 3)?),
+                claimed_at: get_timestamp(row, first + 4)?,
+                until: get_timestamp(row, first + 5)?,
+            });
+        }
+        let lane: Lane = get(row, first + 1)?;
+        items.push((lane, read_item(row, first, id, directory)?));
+    }
+    let taken = items
+        .iter()
+        .map(|(lane, item)| (*lane, item.available_at, item.id.number()))
+        .collect();
+    let rank = |lane: Lane| (claim_rank(claim, directory, lane), lane);
+    items.sort_by_key(|(lane, item)| (rank(*lane), item.available_at, item.id));
+    let items = items.into_iter().map(|(_, item)| item).collect();
+    Ok((lease.map(|lease| Held { lease, items }), taken))
+}
+
+/// The place of a lane's queue in the order in which the claim named them.
+fn claim_rank(claim: &Claim, directory: &Directory, lane: Lane) -> usize {
+    let name = directory.name(lane);
+    claim
+        .queues
+        .iter()
+        .position(|queue| Some(queue) == name)
+        .unwrap_or(usize::MAX)
+}
+
+fn read_item(
+    row: &PgRow,
+    first: usize,
+    id: i64,
+    directory: &Directory,
+) -> Result<Item, sqlx::Error> {
+    let own_lane: Lane = get(row, first + 9)?;
+    let event = StoredEvent {
+        event_id: get(row, first + 6)?,
+        topic: get(row, first + 7)?,
+        ordering_key: get(row, first + 8)?,
+        queue: directory.name(own_lane).cloned().unwrap_or_default(),
+        priority: priority(own_lane),
+        payload: get(row, first + 10)?,
+        headers: headers(get(row, first + 11)?),
+        encoding: get::<Option<&str>>(row, first + 12)?.and_then(Encoding::parse),
+    };
+    Ok(Item {
+        id: ItemId::new(id),
+        content: Content::Event(Event::from(event)),
+        available_at: get_timestamp(row, first + 2)?,
+        counters: Counters {
+            attempts: get_count(row, first + 13)?,
+            failures: get_count(row, first + 14)?,
+            crashes: get_count(row, first + 15)?,
+            generation: get_count(row, first + 16)?,
+        },
+    })
+}

@@ -1,0 +1,92 @@
+//! Twins: random scripts of verbs are run on two stores side by side; every answer and every item
+//! must be the same. What may differ by nature is made equal first: ids by the order in which the
+//! items were added, fences by the order in which they were drawn, times before the script began.
+//!
+//! Memory is the twin of each queue. The row layout orders by age and not by availability, so its
+//! tables are compared with each other, and with memory by scripts that claim all there is.
+
+mod script;
+mod twin;
+
+use std::panic::catch_unwind;
+
+use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
+use tenure_store::memory::Fault;
+
+use crate::world::{self, Soon, World};
+use script::{Step, script};
+use twin::{Pair, Way};
+
+/// Makes a world.
+trait Make: Fn() -> Soon<'static, Box<dyn World>> {}
+
+impl<F: Fn() -> Soon<'static, Box<dyn World>>> Make for F {}
+
+/// Runs `cases` scripts on both; the first that differs is made small and shown.
+fn compare(one: impl Make, other: impl Make, way: Way, cases: u32) {
+    let chance = RngSeed::Random;
+    compare_from(chance, one, other, (way, cases));
+}
+
+fn compare_from(chance: RngSeed, one: impl Make, other: impl Make, (way, cases): (Way, u32)) {
+    let config = Config {
+        rng_seed: chance,
+        cases,
+        failure_persistence: None,
+        max_shrink_iters: 100,
+        ..Config::default()
+    };
+    let run = |steps: Vec<Step>| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.expect("a runtime").block_on(async {
+            let mut pair = Pair::new(one().await, other().await, way);
+            for (nth, step) in steps.iter().enumerate() {
+                let (left, right) = pair.run(step).await;
+                if left != right {
+                    let message = format!("step {nth}, {step:?}:\n{left}\nbut\n{right}");
+                    return Err(TestCaseError::fail(message));
+                }
+            }
+            Ok(())
+        })
+    };
+    let outcome = TestRunner::new(config).run(&script(), run);
+    if let Err(error) = outcome {
+        panic!("the twins differ: {error}");
+    }
+}
+
+macro_rules! make {
+    ($world:ident) => {
+        || -> Soon<'static, Box<dyn World>> { Box::pin(world::$world()) }
+    };
+}
+
+/// The scripts themselves: two memory stores must agree, or the comparison is at fault.
+#[test]
+fn memory_is_its_own_twin() {
+    for way in [Way::Queue, Way::Rows, Way::Mixed] {
+        compare(make!(memory), make!(memory), way, 100);
+    }
+}
+
+#[test]
+fn postgres_queue_is_the_twin_of_memory() {
+    compare(make!(memory), make!(postgres_queue), Way::Queue, 24);
+}
+
+/// A twin that breaks a rule is told from one that keeps it.
+#[test]
+fn a_planted_fault_is_no_twin() {
+    for fault in Fault::ALL {
+        let is_twin = catch_unwind(|| {
+            let memory = make!(memory);
+            let planted = || Box::pin(async move { world::planted(fault) }) as Soon<'static, _>;
+            // Always the same scripts: among them is one for each fault.
+            compare_from(RngSeed::Fixed(1), memory, planted, (Way::Queue, 1000));
+        });
+        assert!(is_twin.is_err(), "{fault:?} was not noticed");
+    }
+}

@@ -1,0 +1,517 @@
+//! A pair of worlds that take the same steps, and their answers as text that can be compared.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use tenure_core::store::{Bury, Claim, Reap, Renew, Replay, Rest, Settle, Settlement, StoreError};
+use tenure_core::testing::token;
+use tenure_core::{
+    Fence, Guarded, Held, ItemId, LapsePolicy, Outcome, Record, State, Term, Timestamp, Token,
+};
+
+use super::script::{Say, Step, Take, Verb, Word};
+use crate::world::{T0, World};
+
+/// What the two have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Both keep the queue layout.
+    Queue,
+    /// Both keep the row layout.
+    Rows,
+    /// The first keeps the queue layout and the second the row layout.
+    Mixed,
+}
+
+/// Two worlds in step.
+pub(super) struct Pair {
+    way: Way,
+    now: Timestamp,
+    one: Twin,
+    other: Twin,
+    /// All claims, oldest first.
+    claims: Vec<Claimed>,
+    settles: Vec<Resolved>,
+    items: usize,
+    buries: u64,
+}
+
+/// One of the two: its own ids and fences, in order of appearance.
+struct Twin {
+    world: Box<dyn World>,
+    ids: Vec<ItemId>,
+    fences: Vec<Fence>,
+}
+
+/// A claim, and what it was given in the first world.
+#[derive(Clone)]
+struct Claimed {
+    token: Token,
+    fence: Option<Fence>,
+    items: Vec<usize>,
+}
+
+/// A settle whose names are resolved: by the number of the claim, and of the items.
+#[derive(Clone)]
+struct Resolved {
+    claim: usize,
+    items: Vec<(usize, Word)>,
+    rest: Rest,
+    strict: bool,
+}
+
+impl Pair {
+    pub(super) fn new(one: Box<dyn World>, other: Box<dyn World>, way: Way) -> Self {
+        Self {
+            way,
+            now: T0,
+            one: Twin::new(one),
+            other: Twin::new(other),
+            claims: Vec::new(),
+            settles: Vec::new(),
+            items: 0,
+            buries: 0,
+        }
+    }
+
+    /// Takes a step in both worlds; their answers, and how all items stand afterwards.
+    pub(super) async fn run(&mut self, step: &Step) -> (String, String) {
+        self.now = self.now.after(step.wait);
+        let (mut left, mut right) = self.take(&step.verb).await;
+        let (one, other) = (
+            self.one.state(self.way).await,
+            self.other.state(self.way).await,
+        );
+        left += &one;
+        right += &other;
+        (left, right)
+    }
+
+    async fn take(&mut self, verb: &Verb) -> (String, String) {
+        match verb {
+            Verb::Add(n) => self.add(usize::from(*n)).await,
+            Verb::Claim(take) => self.claim(take).await,
+            Verb::ClaimAgain(nth) => self.claim_again(*nth).await,
+            Verb::Renew { tokens, seconds } => self.renew(tokens, *seconds).await,
+            Verb::Settle(say) => match self.resolve(say) {
+                None => Default::default(),
+                Some(settle) => self.settle(settle).await,
+            },
+            Verb::Repeat(nth) => match last(&self.settles, *nth).cloned() {
+                None => Default::default(),
+                Some(settle) => self.settle(settle).await,
+            },
+            Verb::SettleAndClaim(say, take) => self.settle_and_claim(say, take).await,
+            Verb::Reap {
+                inline,
+                delay_seconds,
+            } => self.reap(*inline, *delay_seconds).await,
+            Verb::Replay(items) => self.replay(items).await,
+            Verb::Bury(item) => self.bury(*item).await,
+        }
+    }
+
+    /// Ranks rise over the whole script, so that the order does not depend on the clock.
+    async fn add(&mut self, n: usize) -> (String, String) {
+        let first = u32::try_from(self.items).expect("a script is short");
+        let ranks: Vec<u32> = (first..).take(n).collect();
+        self.items += n;
+        for twin in [&mut self.one, &mut self.other] {
+            let ids = twin.world.add_ranked(&ranks).await;
+            twin.ids.extend(ids);
+        }
+        Default::default()
+    }
+
+    async fn claim(&mut self, take: &Take) -> (String, String) {
+        if self.is_ambiguous(take).await {
+            return Default::default();
+        }
+        let claim = self.ask(take);
+        let one = self.one.world.lease().claim(&claim).await;
+        let other = self.other.world.lease().claim(&claim).await;
+        self.note_claim(&claim.token, one.as_ref().ok().and_then(Option::as_ref));
+        (self.one.held(one), self.other.held(other))
+    }
+
+    async fn claim_again(&mut self, nth: usize) -> (String, String) {
+        let Some(claimed) = last(&self.claims, nth).cloned() else {
+            return Default::default();
+        };
+        // Only a token that still has a lease is sure to be known: that of a lost answer.
+        if !self.one.holds_any(&claimed).await {
+            return Default::default();
+        }
+        let claim = Claim::new(claimed.token, 3).recovery(None).at(self.now);
+        let one = self.one.world.lease().claim(&claim).await;
+        let other = self.other.world.lease().claim(&claim).await;
+        (self.one.held(one), self.other.held(other))
+    }
+
+    async fn renew(&mut self, tokens: &[usize], seconds: u64) -> (String, String) {
+        let named = tokens.iter().filter_map(|nth| last(&self.claims, *nth));
+        let tokens: Vec<Token> = named.map(|claimed| claimed.token.clone()).collect();
+        let renew = Renew::new(tokens, term(seconds)).at(self.now);
+        let mut answers = Vec::new();
+        for twin in [&mut self.one, &mut self.other] {
+            let answer = twin.world.lease().renew(&renew).await.expect("renew");
+            let mut text = String::new();
+            for (token, answer) in answer {
+                let answer = match answer {
+                    Guarded::Refused(why) => why.to_string(),
+                    Guarded::Kept(renewed) => format!(
+                        "{} {} {:?}",
+                        renewed.until,
+                        twin.fence(renewed.fence),
+                        twin.numbers(&renewed.ids)
+                    ),
+                };
+                writeln!(text, "{token}: {answer}").expect("text");
+            }
+            answers.push(text);
+        }
+        pair(answers)
+    }
+
+    async fn settle(&mut self, settle: Resolved) -> (String, String) {
+        let skipped = self.forgotten(&settle).await;
+        let token = &self.claims[settle.claim].token;
+        let mut answers = Vec::new();
+        for twin in [&self.one, &self.other] {
+            let ask = twin.settle(token, &settle, self.now);
+            let answer = twin.world.lease().settle(&ask).await.expect("settle");
+            answers.push(twin.settlement(&answer, &skipped));
+        }
+        self.settles.push(settle);
+        pair(answers)
+    }
+
+    /// What is given back by the settle may be claimed with it or not: it is left out.
+    async fn settle_and_claim(&mut self, say: &Say, take: &Take) -> (String, String) {
+        let Some(mut settle) = self.resolve(say) else {
+            return Default::default();
+        };
+        let waits = |word: &Word| match word {
+            Word::Done | Word::Dead => true,
+            Word::Retry(seconds) | Word::Release(seconds) => *seconds > 0,
+        };
+        settle.items.retain(|(_, word)| waits(word));
+        if settle.rest == Rest::Release {
+            settle.rest = Rest::Keep;
+        }
+        if self.is_ambiguous(take).await {
+            return Default::default();
+        }
+        let skipped = self.forgotten(&settle).await;
+        let claim = self.ask(take);
+        let token = self.claims[settle.claim].token.clone();
+        let mut answers = Vec::new();
+        let mut given = None::<Held>;
+        for (nth, twin) in [&mut self.one, &mut self.other].into_iter().enumerate() {
+            let ask = twin.settle(&token, &settle, self.now);
+            let answer = twin.world.lease().settle_and_claim(&ask, &claim).await;
+            let (settlement, held) = answer.expect("settle and claim");
+            if nth == 0 {
+                given.clone_from(&held);
+            }
+            let settled = twin.settlement(&settlement, &skipped);
+            // Where a refused item is, is looked up before the claim or after it.
+            let settled = settled.replace("(NotClaimed)", "(Lost)");
+            answers.push(settled + &twin.held(Ok(held)));
+        }
+        self.note_claim(&claim.token, given.as_ref());
+        pair(answers)
+    }
+
+    async fn reap(&mut self, inline: bool, delay_seconds: u64) -> (String, String) {
+        let mut reap = Reap::new(10_000, policy(delay_seconds)).at(self.now);
+        if inline {
+            reap = reap.inline();
+        }
+        let mut answers = Vec::new();
+        for twin in [&mut self.one, &mut self.other] {
+            let mut text = String::new();
+            for item in twin.world.lease().reap(&reap).await.expect("reap") {
+                let (number, fence) = (twin.number(item.id), twin.fence(item.fence));
+                let state = (item.state, item.available_at);
+                let line = (number, &item.holder, fence, item.stale, state);
+                writeln!(text, "reaped {line:?}").expect("text");
+            }
+            answers.push(text);
+        }
+        pair(answers)
+    }
+
+    async fn replay(&mut self, items: &[usize]) -> (String, String) {
+        if self.items == 0 {
+            return Default::default();
+        }
+        let named: BTreeSet<usize> = items.iter().map(|nth| nth % self.items).collect();
+        let mut answers = Vec::new();
+        for twin in [&self.one, &self.other] {
+            let replay = Replay {
+                ids: named.iter().map(|nth| twin.ids[*nth]).collect(),
+                now: Some(self.now),
+            };
+            let answer = twin.world.operate().replay(&replay).await.expect("replay");
+            let answer = answer
+                .iter()
+                .map(|(id, answer)| (twin.number(*id), *answer));
+            answers.push(format!("replayed {:?}\n", answer.collect::<Vec<_>>()));
+        }
+        pair(answers)
+    }
+
+    async fn bury(&mut self, nth: usize) -> (String, String) {
+        if self.items == 0 {
+            return Default::default();
+        }
+        self.buries += 1;
+        let mut answers = Vec::new();
+        for twin in [&self.one, &self.other] {
+            let bury = Bury {
+                id: twin.ids[nth % self.items],
+                token: token("operator", self.buries),
+                reason: "gone".into(),
+                now: Some(self.now),
+            };
+            let answer = twin.world.operate().bury(&bury).await.expect("bury");
+            answers.push(format!("buried {answer:?}\n"));
+        }
+        pair(answers)
+    }
+
+    fn ask(&self, take: &Take) -> Claim {
+        let worker = format!("worker-{}", take.worker);
+        let number = u64::try_from(self.claims.len()).expect("a script is short");
+        let limit = if self.way == Way::Mixed {
+            10_000
+        } else {
+            take.limit
+        };
+        let mut claim = Claim::new(token(&worker, number), limit)
+            .term(term(take.seconds))
+            .recovery(take.recovery.map(policy))
+            .at(self.now);
+        if take.alone {
+            claim = claim.alone();
+        }
+        claim
+    }
+
+    /// Whether the two may rightly choose different items: one lonely item of several, where one
+    /// goes by age and the other by availability.
+    async fn is_ambiguous(&self, take: &Take) -> bool {
+        self.way == Way::Mixed && take.alone && {
+            let records = self.one.records().await;
+            let lonely = |record: &&Record| record.counters.crashes > 0;
+            records.iter().filter(lonely).count() > 1
+        }
+    }
+
+    fn note_claim(&mut self, token: &Token, held: Option<&Held>) {
+        self.claims.push(Claimed {
+            token: token.clone(),
+            fence: held.map(|held| held.lease.fence),
+            items: held
+                .map(|held| self.one.numbers(&held.ids()))
+                .unwrap_or_default(),
+        });
+    }
+
+    /// A settle that names each item once; `None` before the first claim.
+    fn resolve(&self, say: &Say) -> Option<Resolved> {
+        let claim = self.claims.len().checked_sub(1)? - say.token % self.claims.len();
+        let given = &self.claims[claim].items;
+        let mut items: Vec<(usize, Word)> = Vec::new();
+        let held = say.held.iter().filter_map(|(at, word)| {
+            let item = given.get(at % given.len().max(1))?;
+            Some((*item, *word))
+        });
+        let stranger = say.stranger.filter(|_| self.items > 0);
+        let stranger = stranger.map(|(at, word)| (at % self.items, word));
+        for (item, word) in held.chain(stranger) {
+            if items.iter().all(|(known, _)| *known != item) {
+                items.push((item, word));
+            }
+        }
+        Some(Resolved {
+            claim,
+            items,
+            rest: say.rest,
+            strict: say.strict,
+        })
+    }
+
+    /// Items of which the row layout may have forgotten that this token settled them: it keeps the
+    /// last settle only, until the row is claimed again.
+    async fn forgotten(&self, settle: &Resolved) -> BTreeSet<usize> {
+        let mut items = BTreeSet::new();
+        if self.way != Way::Mixed {
+            return items;
+        }
+        let fence = self.claims[settle.claim].fence;
+        for (nth, _) in &settle.items {
+            let record = self.one.record(*nth).await;
+            if fence.is_some() && record.hold.as_ref().map(|hold| hold.fence) == fence {
+                continue;
+            }
+            let timeline = self.one.world.operate().timeline(record.id).await;
+            let timeline = timeline.expect("timeline");
+            let is_last = timeline.last().map(|line| line.fence) == fence;
+            let was_ever = timeline.iter().any(|line| Some(line.fence) == fence);
+            let is_replayed = record.counters.generation > 0;
+            if record.state == State::Claimed || is_replayed || (was_ever && !is_last) {
+                items.insert(*nth);
+            }
+        }
+        items
+    }
+}
+
+impl Twin {
+    fn new(world: Box<dyn World>) -> Self {
+        Self {
+            world,
+            ids: Vec::new(),
+            fences: Vec::new(),
+        }
+    }
+
+    fn number(&self, id: ItemId) -> usize {
+        let position = self.ids.iter().position(|known| *known == id);
+        position.unwrap_or_else(|| panic!("item {id} was never added"))
+    }
+
+    fn numbers(&self, ids: &[ItemId]) -> Vec<usize> {
+        ids.iter().map(|id| self.number(*id)).collect()
+    }
+
+    /// The place of a fence in the order in which they appeared; a new one must be the highest.
+    fn fence(&mut self, fence: Fence) -> usize {
+        if let Some(position) = self.fences.iter().position(|known| *known == fence) {
+            return position;
+        }
+        assert!(
+            self.fences.iter().all(|known| *known < fence),
+            "a fence went back"
+        );
+        self.fences.push(fence);
+        self.fences.len() - 1
+    }
+
+    fn held(&mut self, answer: Result<Option<Held>, StoreError>) -> String {
+        match answer {
+            Err(error) => format!("{:?}\n", error.kind()),
+            Ok(None) => "nothing\n".into(),
+            Ok(Some(held)) => {
+                let fence = self.fence(held.lease.fence);
+                let span = (held.lease.claimed_at, held.lease.until);
+                let mut text = format!("{} {fence} {span:?}\n", held.lease.token);
+                for item in held.items {
+                    let number = self.number(item.id);
+                    let line = (number, since_start(item.available_at), item.counters);
+                    writeln!(text, "claimed {line:?}").expect("text");
+                }
+                text
+            }
+        }
+    }
+
+    fn settle(&self, token: &Token, settle: &Resolved, now: Timestamp) -> Settle {
+        let mut ask = Settle::new(token.clone()).rest(settle.rest).at(now);
+        for (nth, word) in &settle.items {
+            ask = ask.item(self.ids[*nth], outcome(*word));
+        }
+        if settle.strict { ask.strict() } else { ask }
+    }
+
+    fn settlement(&self, answer: &Settlement, skipped: &BTreeSet<usize>) -> String {
+        let mut text = String::new();
+        for (id, answer) in &answer.items {
+            let number = self.number(*id);
+            if !skipped.contains(&number) {
+                writeln!(text, "settled {number}: {answer:?}").expect("text");
+            }
+        }
+        // Whether it was late is told when something was ended, which the items show.
+        writeln!(text, "rest {}", answer.rest).expect("text");
+        text
+    }
+
+    async fn holds_any(&self, claimed: &Claimed) -> bool {
+        let records = self.records().await;
+        let fence = |record: &Record| record.hold.as_ref().map(|hold| hold.fence);
+        claimed.fence.is_some() && records.iter().any(|record| fence(record) == claimed.fence)
+    }
+
+    async fn records(&self) -> Vec<Record> {
+        let records = self.world.operate().find(&self.ids).await;
+        records.expect("find")
+    }
+
+    async fn record(&self, nth: usize) -> Record {
+        let records = self.world.operate().find(&[self.ids[nth]]).await;
+        records.expect("find").remove(0)
+    }
+
+    /// How every item stands.
+    async fn state(&mut self, way: Way) -> String {
+        let records = self.records().await;
+        let mut lines = BTreeMap::new();
+        for record in records {
+            let number = self.number(record.id);
+            let hold = record.hold.as_ref().map(|hold| {
+                let span = (hold.claimed_at, hold.until);
+                (hold.holder.clone(), self.fence(hold.fence), span)
+            });
+            let available_at = record.available_at.and_then(since_start);
+            let available_at = available_at.filter(|_| record.state == State::Pending);
+            let reason = record.dead_reason.filter(|_| way == Way::Queue);
+            let settled = (record.done_at, record.dead_at, reason, record.last_error);
+            let line = (record.state, available_at, record.counters, hold, settled);
+            lines.insert(number, format!("{line:?}"));
+        }
+        let mut text = String::new();
+        for (number, line) in lines {
+            writeln!(text, "{number}: {line}").expect("text");
+        }
+        text
+    }
+}
+
+/// A moment of the script; what lies before it is the clock's.
+fn since_start(moment: Timestamp) -> Option<Timestamp> {
+    (moment >= T0).then_some(moment)
+}
+
+fn outcome(word: Word) -> Outcome {
+    match word {
+        Word::Done => Outcome::Done,
+        Word::Retry(seconds) => crate::world::retry(seconds),
+        Word::Dead => crate::world::dead(),
+        Word::Release(seconds) => Outcome::Release {
+            after: Duration::from_secs(seconds),
+        },
+    }
+}
+
+fn policy(seconds: u64) -> LapsePolicy {
+    LapsePolicy::new(3, vec![Duration::from_secs(seconds)]).expect("the policy is well formed")
+}
+
+fn term(seconds: u64) -> Term {
+    Term::new(Duration::from_secs(seconds)).expect("the term is well formed")
+}
+
+/// The `nth` from the end, as far as there are any.
+fn last<T>(all: &[T], nth: usize) -> Option<&T> {
+    let back = nth % all.len().max(1);
+    all.iter().rev().nth(back)
+}
+
+fn pair(mut answers: Vec<String>) -> (String, String) {
+    let other = answers.pop().expect("two answers");
+    (answers.pop().expect("two answers"), other)
+}

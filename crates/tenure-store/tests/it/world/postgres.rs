@@ -1,0 +1,130 @@
+//! The worlds on PostgreSQL: the built-in outbox, and a lease table in each preset.
+
+use tenure_core::store::{LeaseStore, Operate, Store};
+use tenure_core::{ItemId, LeaseTable};
+use tenure_store::config::StoreConfig;
+use tenure_store::postgres::{PostgresRows, PostgresStore};
+use tenure_store::testing::{self, Database};
+
+use super::memory::enqueue_ranked;
+use super::{Soon, World};
+
+/// The built-in outbox.
+struct Queue {
+    store: PostgresStore,
+    _database: Database,
+}
+
+/// A fresh outbox on PostgreSQL.
+pub(crate) async fn postgres_queue() -> Box<dyn World> {
+    Box::new(queue().await)
+}
+
+/// A lease table.
+struct Rows {
+    rows: PostgresRows,
+    queue: Queue,
+}
+
+/// A fresh table in the words of the preset `outbox`.
+pub(crate) async fn postgres_outbox() -> Box<dyn World> {
+    rows(LeaseTable::outbox()).await
+}
+
+/// A fresh table in the words of the preset `outbox_processing`.
+pub(crate) async fn postgres_processing() -> Box<dyn World> {
+    rows(LeaseTable::outbox_processing()).await
+}
+
+async fn rows(table: LeaseTable) -> Box<dyn World> {
+    let queue = queue().await;
+    queue.store.create_table(&table).await.expect("create");
+    let rows = queue.store.rows(table).await.expect("open");
+    Box::new(Rows { rows, queue })
+}
+
+async fn queue() -> Queue {
+    let database = testing::postgres().await;
+    let store = open(&database.url).await;
+    Queue {
+        store,
+        _database: database,
+    }
+}
+
+/// A migrated store with few connections: a hundred tests share the server.
+async fn open(url: &str) -> PostgresStore {
+    let config = StoreConfig {
+        connections: 4,
+        ..StoreConfig::default()
+    };
+    PostgresStore::migrate(url, &config).await.expect("migrate");
+    PostgresStore::open(url, &config).await.expect("open")
+}
+
+/// Every row of every table and view, in one snapshot.
+async fn dump(store: &PostgresStore) -> String {
+    sqlx::query_scalar("select schema_to_xml('public', true, false, '')::text")
+        .fetch_one(store.pool())
+        .await
+        .expect("a dump")
+}
+
+impl World for Queue {
+    fn lease(&self) -> &dyn LeaseStore {
+        &self.store
+    }
+
+    fn operate(&self) -> &dyn Operate {
+        &self.store
+    }
+
+    fn outbox(&self) -> Option<&dyn Store> {
+        Some(&self.store)
+    }
+
+    fn add_ranked<'a>(&'a self, ranks: &'a [u32]) -> Soon<'a, Vec<ItemId>> {
+        Box::pin(enqueue_ranked(&self.store, ranks))
+    }
+
+    fn dump(&self) -> Soon<'_, String> {
+        Box::pin(dump(&self.store))
+    }
+}
+
+impl World for Rows {
+    fn lease(&self) -> &dyn LeaseStore {
+        &self.rows
+    }
+
+    fn operate(&self) -> &dyn Operate {
+        &self.rows
+    }
+
+    fn outbox(&self) -> Option<&dyn Store> {
+        None
+    }
+
+    fn add_ranked<'a>(&'a self, ranks: &'a [u32]) -> Soon<'a, Vec<ItemId>> {
+        let ranks: Vec<i64> = ranks.iter().copied().map(i64::from).collect();
+        Box::pin(async move {
+            let ids: Vec<i64> = sqlx::query_scalar(
+                "insert into outbox (topic, payload, created_at)
+                 select 'order.paid', format('{\"rank\":%s}', rank)::json,
+                        now() + rank * interval '1 second'
+                 from unnest($1::bigint[]) with ordinality as r(rank, nth)
+                 order by nth
+                 returning id",
+            )
+            .bind(ranks)
+            .fetch_all(self.queue.store.pool())
+            .await
+            .expect("a plain insert");
+            ids.into_iter().map(ItemId::new).collect()
+        })
+    }
+
+    fn dump(&self) -> Soon<'_, String> {
+        self.queue.dump()
+    }
+}

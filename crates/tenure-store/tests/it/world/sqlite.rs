@@ -1,0 +1,145 @@
+//! The worlds in an SQLite file: the built-in outbox, and a lease table in each preset.
+
+use std::fmt::Write as _;
+
+use rusqlite::Connection;
+use rusqlite::types::Value;
+use tempfile::TempDir;
+use tenure_core::store::{LeaseStore, Operate, Store};
+use tenure_core::{ItemId, LeaseTable};
+use tenure_store::config::StoreConfig;
+use tenure_store::sqlite::{SqliteRows, SqliteStore};
+
+use super::memory::enqueue_ranked;
+use super::{Soon, World};
+
+/// The built-in outbox.
+struct Queue {
+    store: SqliteStore,
+    folder: TempDir,
+}
+
+/// A fresh outbox in a file of its own.
+pub(crate) async fn sqlite_queue() -> Box<dyn World> {
+    Box::new(queue().await)
+}
+
+/// A lease table.
+struct Rows {
+    rows: SqliteRows,
+    queue: Queue,
+}
+
+/// A fresh table in the words of the preset `outbox`.
+pub(crate) async fn sqlite_outbox() -> Box<dyn World> {
+    rows(LeaseTable::outbox()).await
+}
+
+/// A fresh table in the words of the preset `outbox_processing`.
+pub(crate) async fn sqlite_processing() -> Box<dyn World> {
+    rows(LeaseTable::outbox_processing()).await
+}
+
+async fn rows(table: LeaseTable) -> Box<dyn World> {
+    let queue = queue().await;
+    queue.store.create_table(&table).await.expect("create");
+    let rows = queue.store.rows(table).await.expect("open");
+    Box::new(Rows { rows, queue })
+}
+
+async fn queue() -> Queue {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("tenure.db");
+    let store = SqliteStore::open(&path, &StoreConfig::default()).await;
+    Queue {
+        store: store.expect("open"),
+        folder,
+    }
+}
+
+impl Queue {
+    /// A connection of a stranger's.
+    fn connect(&self) -> Connection {
+        let path = self.folder.path().join("tenure.db");
+        Connection::open(path).expect("another connection")
+    }
+
+    /// Every row of every table.
+    fn dump(&self) -> rusqlite::Result<String> {
+        let conn = self.connect();
+        let snapshot = conn.unchecked_transaction()?;
+        let tables: Vec<String> = snapshot
+            .prepare("select name from sqlite_schema where type = 'table' order by name")?
+            .query_map([], |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        let mut text = String::new();
+        for table in tables {
+            let mut rows = snapshot.prepare(&format!("select * from \"{table}\""))?;
+            let columns = rows.column_count();
+            let mut rows = rows.query([])?;
+            while let Some(row) = rows.next()? {
+                let values: Result<Vec<Value>, _> = (0..columns).map(|nth| row.get(nth)).collect();
+                writeln!(text, "{table} {:?}", values?).expect("text");
+            }
+        }
+        Ok(text)
+    }
+}
+
+impl World for Queue {
+    fn lease(&self) -> &dyn LeaseStore {
+        &self.store
+    }
+
+    fn operate(&self) -> &dyn Operate {
+        &self.store
+    }
+
+    fn outbox(&self) -> Option<&dyn Store> {
+        Some(&self.store)
+    }
+
+    fn add_ranked<'a>(&'a self, ranks: &'a [u32]) -> Soon<'a, Vec<ItemId>> {
+        Box::pin(enqueue_ranked(&self.store, ranks))
+    }
+
+    fn dump(&self) -> Soon<'_, String> {
+        Box::pin(async { self.dump().expect("a dump") })
+    }
+}
+
+impl World for Rows {
+    fn lease(&self) -> &dyn LeaseStore {
+        &self.rows
+    }
+
+    fn operate(&self) -> &dyn Operate {
+        &self.rows
+    }
+
+    fn outbox(&self) -> Option<&dyn Store> {
+        None
+    }
+
+    fn add_ranked<'a>(&'a self, ranks: &'a [u32]) -> Soon<'a, Vec<ItemId>> {
+        Box::pin(async move {
+            let conn = self.queue.connect();
+            let insert = |rank: &u32| {
+                conn.query_row(
+                    "insert into outbox (topic, payload, created_at)
+                     values ('order.paid', '{\"rank\":' || ?1 || '}',
+                             cast(unixepoch('subsec') * 1000 as integer) * 1000 + ?1 * 1000000)
+                     returning id",
+                    [rank],
+                    |row| row.get(0).map(ItemId::new),
+                )
+            };
+            let ids: Result<_, _> = ranks.iter().map(insert).collect();
+            ids.expect("a plain insert")
+        })
+    }
+
+    fn dump(&self) -> Soon<'_, String> {
+        World::dump(&self.queue)
+    }
+}
