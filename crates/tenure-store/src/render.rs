@@ -1,7 +1,7 @@
 //! Fills a lease table's names into the text of a statement.
 //!
-//! A text has holes such as `{until}`. Only checked names and words go into them, quoted; a hole that
-//! nothing fills is an error, so no brace ever reaches a database.
+//! A text has holes such as `{until}`. Only checked names and words go into them, quoted; a hole
+//! that nothing fills is an error, so no brace ever reaches a database.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! The row layout on PostgreSQL: leases on the rows of any table that a [`LeaseTable`] describes.
 //!
-//! Each verb is one statement, filled with the table's names when it is opened. A refusal is followed
-//! by a second look in a snapshot of its own; nothing else takes two round trips.
+//! Each verb is one statement, filled with the table's names when it is opened. A refusal is
+//! followed by a second look in a snapshot of its own; nothing else takes two round trips.
 
 mod lease;
 mod operate;

@@ -65,7 +65,8 @@ impl LeaseStore for SqliteRows {
 }
 
 impl Desk {
-    /// Claims; when that comes back short, lapsed leases are reaped, and an empty claim looks again.
+    /// Claims; when that comes back short, lapsed leases are reaped, and an empty claim looks
+    /// again.
     fn claim(
         &self,
         conn: &Connection,

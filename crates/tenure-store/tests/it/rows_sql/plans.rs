@@ -1,5 +1,5 @@
-//! The plans of the statements: by index, on an empty table and on a full one, whenever the plan was
-//! made.
+//! The plans of the statements: by index, on an empty table and on a full one, whenever the plan
+//! was made.
 
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 use tenure_core::{LeaseTable, State};
@@ -101,7 +101,8 @@ fn postgres_fill(table: &LeaseTable) -> String {
         "insert into {table} (topic, payload, {status}, {holder}, {token}, {claimed_at}, {until},
                               {done_at}, {dead_at})
          select 'order.paid', '{{}}', s, case when s = {claimed} then 'w' end,
-                case when s = {claimed} then 'w.' || n / 50 end, case when s = {claimed} then now() end,
+                case when s = {claimed} then 'w.' || n / 50 end,
+                case when s = {claimed} then now() end,
                 case when s = {claimed} then now() end, case when s = {done} then now() end,
                 case when s = {dead} then now() end
          from generate_series(1, {ROWS}) n,
