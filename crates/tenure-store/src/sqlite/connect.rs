@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 use tenure_core::store::{StoreError, StoreErrorKind};
 
 use super::error::failed;
@@ -10,6 +10,8 @@ use crate::config::{StoreConfig, Synchronous};
 
 /// Prepared statements that a connection keeps: all of the queue layout's and a few tables'.
 const STATEMENTS_KEPT: usize = 128;
+/// How often the change to a write-ahead log is tried while others open the same new file.
+const JOURNAL_TRIES: u32 = 100;
 const VERB: &str = "open";
 
 /// The connection that writes; creates the file if there is none.
@@ -59,10 +61,23 @@ fn refuse_read_only(connection: &Connection) -> Result<(), StoreError> {
 }
 
 /// With a write-ahead log readers do not wait for the writer, and a commit is one sync.
+///
+/// SQLite does not wait for its turn to change to one, as it does for a transaction. So after each
+/// refusal an exclusive transaction is waited for, and it is tried again.
 fn set_journal(connection: &Connection) -> Result<(), StoreError> {
-    let mode: String = connection
-        .query_row("pragma journal_mode = wal", [], |row| row.get(0))
-        .map_err(failed(VERB))?;
+    let change = || connection.query_row("pragma journal_mode = wal", [], |row| row.get(0));
+    let mut answer: rusqlite::Result<String> = change();
+    for _ in 0..JOURNAL_TRIES {
+        match &answer {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                let turn = connection.execute_batch("begin exclusive; rollback");
+                turn.map_err(failed(VERB))?;
+                answer = change();
+            }
+            _ => break,
+        }
+    }
+    let mode = answer.map_err(failed(VERB))?;
     if mode == "wal" {
         return Ok(());
     }
