@@ -5,6 +5,8 @@
 //! rows, one lease row per claim). The two databases also lease the rows of any table that a
 //! [`LeaseTable`](tenure_core::LeaseTable) describes: the *row layout*.
 
+#[cfg(not(all(feature = "postgres", feature = "sqlite")))]
+mod absent;
 #[cfg(all(feature = "bench", feature = "postgres", feature = "sqlite"))]
 pub mod bench;
 pub mod config;

@@ -1,5 +1,5 @@
-//! The claim on the queue layout, step by step: where it looks, what it does when it comes back short,
-//! how its rows are read.
+//! The claim on the queue layout, step by step: where it looks, what it does when it comes back
+//! short, how its rows are read.
 
 use sqlx::postgres::PgRow;
 use tenure_core::store::{Claim, Company, LeaseStore, Reap, StoreError};
@@ -38,8 +38,8 @@ impl PostgresStore {
         })
     }
 
-    /// What remains to be done after a claim's statement: move the cursors; look again from the front
-    /// if nothing came from behind them; reap if it came back short.
+    /// What remains to be done after a claim's statement: move the cursors; look again from the
+    /// front if nothing came from behind them; reap if it came back short.
     pub(crate) async fn finish_claim(
         &self,
         claim: &Claim,

@@ -6,6 +6,7 @@
 mod claim;
 mod cursor;
 mod directory;
+pub(crate) mod door;
 pub(crate) mod error;
 mod intake;
 mod migrate;
@@ -68,8 +69,8 @@ impl PostgresStore {
     /// Connects to a database that was migrated.
     ///
     /// # Errors
-    /// The address is not valid, the database cannot be reached, or its tables are missing, older or
-    /// newer.
+    /// The address is not valid, the database cannot be reached, or its tables are missing, older
+    /// or newer.
     pub async fn open(url: &str, config: &StoreConfig) -> Result<Self, StoreError> {
         let options = connect_options(url, config)?;
         let pool = PgPoolOptions::new()

@@ -14,7 +14,8 @@ use tenure_core::Timestamp;
 /// Microseconds from the Unix epoch to the one of PostgreSQL, 2000-01-01.
 const EPOCH_MICROS: i64 = 946_684_800_000_000;
 
-/// A moment on its way to or from the database. (The driver's own types bring a calendar with them.)
+/// A moment on its way to or from the database. (The driver's own types bring a calendar with
+/// them.)
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment(pub(crate) Timestamp);
 

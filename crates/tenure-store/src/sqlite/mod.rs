@@ -6,6 +6,7 @@
 //! `tenure_fence`.
 
 mod connect;
+pub(crate) mod door;
 pub(crate) mod error;
 mod holds;
 mod intake;
