@@ -89,6 +89,7 @@ fn statements_in_code(files: &[File]) -> Vec<String> {
         file.is("rs")
             && file.path.contains("/src/")
             && !file.path.contains("/testing/")
+            && !file.is_test()
             && !STATEMENTS_ALLOWED
                 .iter()
                 .any(|(end, _)| file.path.ends_with(end))
