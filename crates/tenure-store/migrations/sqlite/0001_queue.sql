@@ -108,10 +108,16 @@ create table tenure_dedupe (
     id  integer not null
 ) strict, without rowid;
 
--- One row per event, for people. It shows no token.
+-- One row per event, for people. It shows no token. (The cast lets SQLite join the held ids by an
+-- index of its own making; values from JSON have no type, and it would compare each with each.)
 create view tenure_outbox as
 with held as materialized (
-    select held_id.value as id, lease.fence, lease.holder, lease.claimed_at, lease.locked_until
+    select
+        cast(held_id.value as integer) as id,
+        lease.fence,
+        lease.holder,
+        lease.claimed_at,
+        lease.locked_until
     from tenure_leases as lease, json_each(lease.ids) as held_id
 )
 select

@@ -100,6 +100,7 @@ fn statements_in_code(files: &[File]) -> Vec<String> {
         file.is("rs")
             && file.path.contains("/src/")
             && !file.path.contains("/testing/")
+            && !file.is_test()
             && !STATEMENTS_ALLOWED
                 .iter()
                 .any(|(part, _)| file.path.contains(part))

@@ -8,7 +8,12 @@
 
 -- statement: find
 with held as materialized (
-    select held_id.value as id, lease.fence, lease.holder, lease.claimed_at, lease.locked_until
+    select
+        cast(held_id.value as integer) as id,
+        lease.fence,
+        lease.holder,
+        lease.claimed_at,
+        lease.locked_until
     from tenure_leases as lease, json_each(lease.ids) as held_id
     where held_id.value in (select value from json_each(:ids))
 )
