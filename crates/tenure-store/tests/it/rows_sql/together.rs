@@ -92,7 +92,7 @@ impl Hall {
                 }
             }
         }
-        if round % 3 == 0 {
+        if round.is_multiple_of(3) {
             let release = Settle::new(token).rest(Rest::Release).at(now);
             assert!(self.rows.settle(&release).await.unwrap().items.is_empty());
         }
