@@ -132,7 +132,10 @@ impl Pair {
         let one = self.one.world.lease().claim(&claim).await;
         let other = self.other.world.lease().claim(&claim).await;
         self.note_claim(&claim.token, one.as_ref().ok().and_then(Option::as_ref));
-        (self.one.held(one), self.other.held(other))
+        (
+            self.one.held(one, self.way),
+            self.other.held(other, self.way),
+        )
     }
 
     async fn claim_again(&mut self, nth: usize) -> (String, String) {
@@ -146,7 +149,10 @@ impl Pair {
         let claim = Claim::new(claimed.token, 3).recovery(None).at(self.now);
         let one = self.one.world.lease().claim(&claim).await;
         let other = self.other.world.lease().claim(&claim).await;
-        (self.one.held(one), self.other.held(other))
+        (
+            self.one.held(one, self.way),
+            self.other.held(other, self.way),
+        )
     }
 
     async fn renew(&mut self, tokens: &[usize], seconds: u64) -> (String, String) {
@@ -218,7 +224,7 @@ impl Pair {
             let settled = twin.settlement(&settlement, &skipped);
             // Where a refused item is, is looked up before the claim or after it.
             let settled = settled.replace("(NotClaimed)", "(Lost)");
-            answers.push(settled + &twin.held(Ok(held)));
+            answers.push(settled + &twin.held(Ok(held), self.way));
         }
         self.note_claim(&claim.token, given.as_ref());
         pair(answers)
@@ -401,7 +407,7 @@ impl Twin {
         self.fences.len() - 1
     }
 
-    fn held(&mut self, answer: Result<Option<Held>, StoreError>) -> String {
+    fn held(&mut self, answer: Result<Option<Held>, StoreError>, way: Way) -> String {
         match answer {
             Err(error) => format!("{:?}\n", error.kind()),
             Ok(None) => "nothing\n".into(),
@@ -409,7 +415,11 @@ impl Twin {
                 let fence = self.fence(held.lease.fence);
                 let span = (held.lease.claimed_at, held.lease.until);
                 let mut text = format!("{} {fence} {span:?}\n", held.lease.token);
-                for item in held.items {
+                let mut items = held.items;
+                if way == Way::Mixed {
+                    items.sort_by_key(|item| item.id);
+                }
+                for item in items {
                     let number = self.number(item.id);
                     let line = (number, since_start(item.available_at), item.counters);
                     writeln!(text, "claimed {line:?}").expect("text");
