@@ -19,7 +19,7 @@ pub const PAYLOAD_DEPTH_MAX: usize = 100;
 pub const NAME_BYTES_MAX: usize = 255;
 /// All headers of an event together may have this many bytes.
 pub const HEADERS_BYTES_MAX: usize = 16 * 1024;
-/// The longest delay: ten years.
+/// The longest delay: ten years of 366 days.
 pub const DELAY_MAX: Duration = Duration::from_hours(87840);
 
 /// A fact recorded with the change that caused it, to be published.
@@ -265,23 +265,33 @@ impl fmt::Debug for Event {
 /// An event as a store has kept it. Turned into an [`Event`] without a second check: what was
 /// accepted once is given back, even if a limit has changed since.
 #[derive(Clone)]
-#[expect(
-    missing_docs,
-    reason = "each field is the one of the same name of `Event`"
-)]
-#[expect(
-    missing_debug_implementations,
-    reason = "it holds the payload; `Event` has a `Debug`"
-)]
 pub struct StoredEvent {
+    /// What it is about.
     pub topic: String,
+    /// Its payload, JSON.
     pub payload: String,
+    /// How the payload is to be read, if not as plain JSON.
     pub encoding: Option<Encoding>,
+    /// The receiver's key to drop repeats.
     pub event_id: Uuid,
+    /// The queue it belongs to.
     pub queue: QueueName,
+    /// How urgent it is within its queue.
     pub priority: Priority,
+    /// The domain whose order it keeps, if any.
     pub ordering_key: Option<String>,
+    /// The headers that travel with it.
     pub headers: BTreeMap<String, String>,
+}
+
+impl fmt::Debug for StoredEvent {
+    /// As of [`Event`]: shows no payload and no header.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StoredEvent")
+            .field("topic", &self.topic)
+            .field("event_id", &self.event_id)
+            .finish_non_exhaustive()
+    }
 }
 
 impl From<StoredEvent> for Event {

@@ -6,13 +6,14 @@
 use std::fmt;
 
 use crate::lease::Lease;
+use crate::state::State;
 use crate::time::Timestamp;
 use crate::token::Token;
 
 /// Why a guard refused. An expected answer, not an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Refusal {
-    /// Somebody else holds it now.
+    /// It is no longer yours: somebody else holds it now, or (told to a renew) its lease was ended.
     Lost,
     /// Nobody holds it: it waits to be claimed.
     NotClaimed,
@@ -43,7 +44,7 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Lost => "someone else holds it now",
+            Self::Lost => "its lease was ended, and someone else may hold it now",
             Self::NotClaimed => "nobody holds it: it waits to be claimed",
             Self::Lapsed => "the term of the lease is over",
             Self::AlreadySettled => "it is already settled",
@@ -56,6 +57,14 @@ impl fmt::Display for Refusal {
 /// A guarded answer: it was done, or it was refused and nothing changed.
 ///
 /// A worker that reads *refused* drops the work, counts it and goes on.
+///
+/// ```
+/// use tenure_core::{Guarded, Refusal};
+///
+/// let answer: Guarded = Guarded::Refused(Refusal::Lost);
+/// assert!(!answer.is_kept());
+/// assert_eq!(answer.refusal(), Some(Refusal::Lost));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a refusal means that the work is no longer yours"]
 pub enum Guarded<T = ()> {
@@ -97,6 +106,24 @@ pub enum Boundary {
     Past,
     /// `until <= now`: the rule of a claim that reaps for itself.
     Reached,
+}
+
+/// Why an item that is not held under the asking token is refused: by the state it is in now, or
+/// because there is none.
+///
+/// ```
+/// use tenure_core::{Refusal, State, refusal_of};
+///
+/// assert_eq!(refusal_of(Some(State::Claimed)), Refusal::Lost);
+/// assert_eq!(refusal_of(None), Refusal::NotFound);
+/// ```
+pub const fn refusal_of(state: Option<State>) -> Refusal {
+    match state {
+        Some(State::Pending) => Refusal::NotClaimed,
+        Some(State::Claimed) => Refusal::Lost,
+        Some(State::Done | State::Dead) => Refusal::AlreadySettled,
+        None => Refusal::NotFound,
+    }
 }
 
 /// May the holder of `token` prolong this lease? Only if it is his and still live.

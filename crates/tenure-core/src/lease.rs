@@ -15,7 +15,6 @@ pub struct WorkerId(Box<str>);
 impl WorkerId {
     /// A worker's name may have this many bytes.
     pub const NAME_BYTES_MAX: usize = 64;
-    const NONCE_DIGITS: usize = 16;
 
     /// The id of the worker `name` in the boot that drew `nonce`.
     ///
@@ -35,10 +34,8 @@ impl WorkerId {
     /// Reads an id that was made earlier, or `None` if the text cannot be one.
     pub fn parse(text: &str) -> Option<Self> {
         let (name, nonce) = text.rsplit_once('-')?;
-        let is_id = Self::is_name(name)
-            && nonce.len() == Self::NONCE_DIGITS
-            && nonce.bytes().all(|byte| byte.is_ascii_hexdigit());
-        is_id.then(|| Self(text.into()))
+        let id = Self::new(name, u64::from_str_radix(nonce, 16).ok()?).ok()?;
+        (id.as_str() == text).then_some(id)
     }
 
     /// The id as text, as `claimed_by` shows it.

@@ -21,6 +21,7 @@ mod invalid;
 mod item;
 mod lease;
 mod outcome;
+pub mod reason;
 mod retry;
 mod state;
 pub mod store;
@@ -34,7 +35,9 @@ pub use event::{
     DELAY_MAX, Encoding, Event, HEADERS_BYTES_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX,
     PAYLOAD_DEPTH_MAX, Priority, QueueName, StoredEvent,
 };
-pub use guard::{Boundary, Guarded, Lateness, Refusal, may_reap, may_renew, may_settle};
+pub use guard::{
+    Boundary, Guarded, Lateness, Refusal, may_reap, may_renew, may_settle, refusal_of,
+};
 pub use invalid::Invalid;
 pub use item::{Content, Counters, EndedHold, Held, Hold, Item, ItemId, Record};
 pub use lease::{Lease, Term, WorkerId};

@@ -16,7 +16,7 @@ pub enum Outcome {
     },
     /// Given up; final.
     Dead {
-        /// Why, as one word: `failed`, `rejected`, …
+        /// Why, as one word, such as those of [`reason`](crate::reason).
         reason: String,
         /// What went wrong, for people.
         error: String,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::invalid::Invalid;
 use crate::outcome::Outcome;
+use crate::reason;
 
 /// No item comes back sooner than this after a failure or a lapse.
 pub const DELAY_MIN: Duration = Duration::from_millis(100);
@@ -84,7 +85,7 @@ impl RetryPolicy {
         let after = match failure.again {
             Again::Never => {
                 return Outcome::Dead {
-                    reason: "rejected".into(),
+                    reason: reason::REJECTED.into(),
                     error,
                 };
             }
@@ -93,7 +94,7 @@ impl RetryPolicy {
         };
         if failures >= self.max_retries {
             return Outcome::Dead {
-                reason: "failed".into(),
+                reason: reason::FAILED.into(),
                 error,
             };
         }
@@ -122,14 +123,16 @@ impl RetryPolicy {
 pub struct LapsePolicy {
     max_crashes: u32,
     delays: Vec<Duration>,
-    alone_after: u32,
 }
 
 impl LapsePolicy {
-    /// The reason of an item that died of its lapses.
-    pub const REASON: &'static str = "crash_loop";
     /// What `last_error` says of an item whose lease lapsed.
     pub const ERROR: &'static str = "lease lapsed";
+    /// What `last_error` says of an item that died of its lapses.
+    pub const DEAD_ERROR: &'static str = "crash_loop: lease lapsed";
+    /// Lapses from which on an item is claimed alone, so that a poison item cannot take its
+    /// neighbours with it.
+    pub const ALONE_AFTER: u32 = 2;
     /// A lapse charges every item of a lease, so with fewer an innocent neighbour could die.
     pub const MAX_CRASHES_MIN: u32 = 3;
 
@@ -152,19 +155,12 @@ impl LapsePolicy {
         Ok(Self {
             max_crashes,
             delays,
-            alone_after: 2,
         })
     }
 
-    /// Lapses after which an item is dead.
+    /// The lapses that an item survives; the next one is its last.
     pub fn max_crashes(&self) -> u32 {
         self.max_crashes
-    }
-
-    /// Lapses from which on an item is claimed alone, so that a poison item cannot take its
-    /// neighbours with it. Always 2.
-    pub fn alone_after(&self) -> u32 {
-        self.alone_after
     }
 
     /// The delays by number of lapses, for a database that counts them itself.
@@ -192,7 +188,6 @@ impl Default for LapsePolicy {
         Self {
             max_crashes: 5,
             delays,
-            alone_after: 2,
         }
     }
 }

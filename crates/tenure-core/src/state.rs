@@ -64,6 +64,11 @@ impl State {
         matches!(self, Self::Done | Self::Dead)
     }
 
+    /// Reads our word for a state.
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == word)
+    }
+
     /// Our word for it, as commands and JSON use it.
     pub const fn as_str(self) -> &'static str {
         match self {

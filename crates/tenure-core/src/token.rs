@@ -37,12 +37,12 @@ impl Token {
     pub fn parse(text: &str) -> Option<Self> {
         let (front, random) = text.rsplit_once('.')?;
         let (holder, claim) = front.rsplit_once('.')?;
-        let is_token = random.len() == 32
-            && random.bytes().all(|byte| byte.is_ascii_hexdigit())
-            && !claim.is_empty()
-            && claim.bytes().all(|byte| byte.is_ascii_digit())
-            && WorkerId::parse(holder).is_some();
-        is_token.then(|| Self(text.into()))
+        let worker = WorkerId::parse(holder)?;
+        let random = u128::from_str_radix(random, 16).ok()?;
+        // Made again and compared: a text that only means the same (other case, leading zeros) was
+        // never given out.
+        let token = Self::new(&worker, claim.parse().ok()?, random);
+        (token.expose() == text).then_some(token)
     }
 
     /// The whole secret, for the store and for nobody else.
@@ -119,6 +119,10 @@ mod tests {
             "mailer.1.xyz",
             ".1.00000000000000000000000000000000",
             "mailer-1",
+            "mailer-000000000000000a.01.0000000000000000000000000000000a",
+            "mailer-000000000000000a.1.0000000000000000000000000000000A",
+            "mailer-000000000000000A.1.0000000000000000000000000000000a",
+            "mailer-000000000000000a.99999999999999999999.0000000000000000000000000000000a",
         ] {
             assert!(Token::parse(text).is_none(), "{text:?} was read as a token");
         }

@@ -9,11 +9,16 @@
 mod absent;
 #[cfg(all(feature = "bench", feature = "postgres", feature = "sqlite"))]
 pub mod bench;
+mod complaint;
 pub mod config;
 mod error_text;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod headers;
 mod lane;
+mod limits;
 pub mod memory;
 mod open;
+mod page;
 #[cfg(all(feature = "testing", any(feature = "postgres", feature = "sqlite")))]
 mod planted;
 #[cfg(feature = "postgres")]
@@ -22,6 +27,8 @@ pub mod postgres;
 mod render;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod rows;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod second_look;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(feature = "testing")]

@@ -22,8 +22,10 @@ impl Names {
     /// # Errors
     /// Two facts share a column, or two states a word.
     pub(crate) fn of(table: &LeaseTable, schema: Option<&Identifier>) -> Result<Self, StoreError> {
-        check_distinct(table)?;
-        let facts = facts(table);
+        table.check().map_err(|problem| {
+            StoreError::invalid("open", &problem).hint("describe the table anew")
+        })?;
+        let facts = table.facts();
         let mut names = Self(BTreeMap::new());
         for (hole, column) in &facts {
             names.name(hole, column);
@@ -116,30 +118,6 @@ pub(crate) fn as_written(_file: &'static str, text: &'static str) -> Cow<'static
     Cow::Borrowed(text)
 }
 
-/// Every fact with the column that holds it.
-pub(crate) fn facts(table: &LeaseTable) -> [(&'static str, &Identifier); 17] {
-    let columns = &table.columns;
-    [
-        ("key", &table.key),
-        ("created_at", &table.created_at),
-        ("status", &columns.status),
-        ("until", &columns.until),
-        ("holder", &columns.holder),
-        ("token", &columns.token),
-        ("fence", &columns.fence),
-        ("claimed_at", &columns.claimed_at),
-        ("available_at", &columns.available_at),
-        ("attempts", &columns.attempts),
-        ("failures", &columns.failures),
-        ("crashes", &columns.crashes),
-        ("last_error", &columns.last_error),
-        ("done_at", &columns.done_at),
-        ("dead_at", &columns.dead_at),
-        ("generation", &columns.generation),
-        ("settled_token", &columns.settled_token),
-    ]
-}
-
 /// Whether a table has every column that its description names; `columns` is what it has.
 ///
 /// # Errors
@@ -153,7 +131,7 @@ pub(crate) fn check_columns(
         return Err(invalid(format!("there is no table {}", table.name))
             .hint("create it first, or check its name and the search path"));
     }
-    let named = facts(table).map(|(_, column)| column);
+    let named = table.facts().map(|(_, column)| column);
     let ordering = table.order.iter().map(|(column, _)| column);
     let missing: BTreeSet<&str> = named
         .into_iter()
@@ -171,25 +149,6 @@ pub(crate) fn check_columns(
         missing.join(", ")
     ))
     .hint("add them, or describe the table with the names that it has"))
-}
-
-fn check_distinct(table: &LeaseTable) -> Result<(), StoreError> {
-    let mut columns = BTreeSet::new();
-    let words = &table.words;
-    let mut states = BTreeSet::new();
-    let column = facts(table)
-        .into_iter()
-        .find(|(_, column)| !columns.insert(column.as_str()))
-        .map(|(fact, column)| format!("the column {column} holds {fact} and another fact"));
-    let word = [&words.pending, &words.claimed, &words.done, &words.dead]
-        .into_iter()
-        .find(|word| !states.insert(word.as_str()))
-        .map(|word| format!("the word {} stands for two states", word.as_str()));
-    match column.or(word) {
-        None => Ok(()),
-        Some(problem) => Err(StoreError::new("open", StoreErrorKind::Invalid, problem)
-            .hint("a lease table needs a column for each fact and a word for each state")),
-    }
 }
 
 /// The table's name; the schema stands before the names of our own tables only.

@@ -1,6 +1,6 @@
 //! The operator's verbs of `Tenure`: look, replay, bury, queues.
 
-use tenure_core::store::{Bury, Counts, Filter, Page, Queue, Replay, Replayed, StoreError};
+use tenure_core::store::{Bury, Counts, Filter, Page, Pause, Queue, Replay, Replayed, StoreError};
 use tenure_core::{EndedHold, Guarded, ItemId, QueueName, Record, Term};
 
 use crate::tenure::Tenure;
@@ -60,11 +60,7 @@ impl Tenure {
     /// # Errors
     /// The database is away.
     pub async fn replay(&self, ids: &[ItemId]) -> Result<Replayed, StoreError> {
-        let replay = Replay {
-            ids: ids.to_vec(),
-            now: None,
-        };
-        self.store().replay(&replay).await
+        self.store().replay(&Replay::new(ids.to_vec())).await
     }
 
     /// Settles an item dead, now, whoever holds it; `reason` is for people. Refused for what is
@@ -73,12 +69,7 @@ impl Tenure {
     /// # Errors
     /// The database is away.
     pub async fn bury(&self, id: ItemId, reason: &str) -> Result<Guarded, StoreError> {
-        let bury = Bury {
-            id,
-            token: self.token(),
-            reason: reason.to_owned(),
-            now: None,
-        };
+        let bury = Bury::new(id, self.token(), reason);
         self.store().bury(&bury).await
     }
 
@@ -103,7 +94,7 @@ impl Tenure {
     /// # Errors
     /// The database is away.
     pub async fn pause_queue(&self, name: &QueueName) -> Result<Guarded, StoreError> {
-        self.store().pause_queue(name, true).await
+        self.store().pause_queue(name, Pause::Begin).await
     }
 
     /// Lets claims take from this queue again; refused when there is no such queue.
@@ -111,6 +102,6 @@ impl Tenure {
     /// # Errors
     /// The database is away.
     pub async fn resume_queue(&self, name: &QueueName) -> Result<Guarded, StoreError> {
-        self.store().pause_queue(name, false).await
+        self.store().pause_queue(name, Pause::End).await
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Answer, StoreError};
 use crate::event::QueueName;
-use crate::guard::{Boundary, Guarded, Lateness};
+use crate::guard::{Boundary, Guarded, Lateness, Refusal};
 use crate::invalid::Invalid;
 use crate::item::{Held, ItemId};
 use crate::lease::Term;
@@ -71,6 +71,14 @@ impl Claim {
             recovery: Some(LapsePolicy::default()),
             now: None,
         }
+    }
+
+    /// How many items it may take at most: its limit, unless that is more than any claim takes.
+    pub fn most(&self) -> u32 {
+        self.limit.min(match self.company {
+            Company::Together => Self::LIMIT_MAX,
+            Company::Alone => 1,
+        })
     }
 
     /// With this term.
@@ -237,7 +245,7 @@ impl Settle {
         self
     }
 
-    /// Every store calls this first.
+    /// Checks that no item is named twice; every store calls this first.
     ///
     /// # Errors
     /// An item is named twice.
@@ -273,7 +281,7 @@ pub struct Settlement {
 
 impl Settlement {
     /// The items that were refused, and why.
-    pub fn refused(&self) -> impl Iterator<Item = (ItemId, crate::guard::Refusal)> + '_ {
+    pub fn refused(&self) -> impl Iterator<Item = (ItemId, Refusal)> + '_ {
         self.items
             .iter()
             .filter_map(|(id, answer)| Some((*id, answer.refusal()?)))
@@ -338,7 +346,8 @@ pub struct Reaped {
 
 /// The four verbs of the lease core.
 ///
-/// The laws, which every implementation keeps and the conformance suite checks:
+/// The laws, which every implementation keeps and the conformance suite checks (law 7 is about
+/// domains, which these verbs do not know):
 ///
 /// 1. An item has at most one live lease.
 /// 2. A token is never issued twice; a fence only rises.

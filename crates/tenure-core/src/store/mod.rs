@@ -18,7 +18,7 @@ pub use lease::{
     Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Rest, Settle, Settlement,
 };
 pub use operate::{
-    Bury, Counts, Filter, Operate, Page, Queue, QueueCounts, Queues, Replay, Replayed,
+    Bury, Counts, Filter, Operate, Page, Pause, Queue, QueueCounts, Queues, Replay, Replayed,
 };
 
 /// The answer of a store, on its way.

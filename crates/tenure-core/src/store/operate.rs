@@ -27,6 +27,11 @@ pub struct Filter {
     pub before: Option<ItemId>,
 }
 
+impl Filter {
+    /// No page is longer.
+    pub const PAGE_MAX: u32 = 1000;
+}
+
 /// A page of items, newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
@@ -81,6 +86,20 @@ pub struct Replay {
     pub now: Option<Timestamp>,
 }
 
+impl Replay {
+    /// Puts these items back.
+    pub fn new(ids: Vec<ItemId>) -> Self {
+        Self { ids, now: None }
+    }
+
+    /// At this moment.
+    #[must_use]
+    pub fn at(mut self, now: Timestamp) -> Self {
+        self.now = Some(now);
+        self
+    }
+}
+
 /// A replay's answer per item, in the order asked.
 pub type Replayed = Vec<(ItemId, Guarded)>;
 
@@ -98,6 +117,25 @@ pub struct Bury {
     pub now: Option<Timestamp>,
 }
 
+impl Bury {
+    /// Settles this item dead by the operator's `token`; `reason` is for people.
+    pub fn new(id: ItemId, token: Token, reason: impl Into<String>) -> Self {
+        Self {
+            id,
+            token,
+            reason: reason.into(),
+            now: None,
+        }
+    }
+
+    /// At this moment.
+    #[must_use]
+    pub fn at(mut self, now: Timestamp) -> Self {
+        self.now = Some(now);
+        self
+    }
+}
+
 /// The operator's verbs. They pass the same guards as everyone's.
 pub trait Operate: Send + Sync + fmt::Debug {
     /// Everything that is known of these items; unknown ids are left out.
@@ -106,7 +144,7 @@ pub trait Operate: Send + Sync + fmt::Debug {
     /// The ended holds of an item, oldest first. A lease table keeps no journal: empty.
     fn timeline(&self, id: ItemId) -> Answer<'_, Vec<EndedHold>>;
 
-    /// Up to `limit` (at most 1000) items, newest first.
+    /// Up to `limit` (at most [`Filter::PAGE_MAX`]) items, newest first.
     fn list<'a>(&'a self, filter: &'a Filter, limit: u32) -> Answer<'a, Page>;
 
     /// How many items stand where, in one snapshot.
@@ -135,6 +173,15 @@ pub struct Queue {
     pub paused: bool,
 }
 
+/// What an operator says of the claims on a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// They pass it by from now on.
+    Begin,
+    /// They take from it again.
+    End,
+}
+
 /// The queues of the outbox.
 pub trait Queues: Send + Sync + fmt::Debug {
     /// All queues, by name.
@@ -143,6 +190,6 @@ pub trait Queues: Send + Sync + fmt::Debug {
     /// Declares a queue, or gives one that is there another term.
     fn add_queue<'a>(&'a self, name: &'a QueueName, term: Option<Term>) -> Answer<'a, ()>;
 
-    /// Lets claims pass a queue by, or no longer. Refused when there is no such queue.
-    fn pause_queue<'a>(&'a self, name: &'a QueueName, paused: bool) -> Answer<'a, Guarded>;
+    /// Begins or ends the pause of a queue. Refused when there is no such queue.
+    fn pause_queue<'a>(&'a self, name: &'a QueueName, pause: Pause) -> Answer<'a, Guarded>;
 }

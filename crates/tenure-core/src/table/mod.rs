@@ -2,6 +2,7 @@
 
 mod outbox;
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::invalid::Invalid;
@@ -192,6 +193,68 @@ impl Words {
 }
 
 impl LeaseTable {
+    /// Every fact with the column that holds it.
+    pub fn facts(&self) -> [(&'static str, &Identifier); 17] {
+        let columns = &self.columns;
+        [
+            ("key", &self.key),
+            ("created_at", &self.created_at),
+            ("status", &columns.status),
+            ("until", &columns.until),
+            ("holder", &columns.holder),
+            ("token", &columns.token),
+            ("fence", &columns.fence),
+            ("claimed_at", &columns.claimed_at),
+            ("available_at", &columns.available_at),
+            ("attempts", &columns.attempts),
+            ("failures", &columns.failures),
+            ("crashes", &columns.crashes),
+            ("last_error", &columns.last_error),
+            ("done_at", &columns.done_at),
+            ("dead_at", &columns.dead_at),
+            ("generation", &columns.generation),
+            ("settled_token", &columns.settled_token),
+        ]
+    }
+
+    /// Checks that each fact has a column and each state a word of its own; every store calls this
+    /// when it opens or makes the table.
+    ///
+    /// ```
+    /// use tenure_core::LeaseTable;
+    ///
+    /// let mut table = LeaseTable::outbox();
+    /// assert!(table.check().is_ok());
+    /// table.words.dead = table.words.done.clone();
+    /// assert!(table.check().is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// Two facts share a column, or two states a word.
+    pub fn check(&self) -> Result<(), Invalid> {
+        let mut columns = BTreeSet::new();
+        for (fact, column) in self.facts() {
+            if !columns.insert(column) {
+                let found = format!("to hold {fact} and another fact");
+                let expected = "a column for each fact";
+                return Err(Invalid::new(
+                    "column",
+                    format!("{column}, {found}"),
+                    expected,
+                ));
+            }
+        }
+        let mut words = BTreeSet::new();
+        for state in State::ALL {
+            let word = self.words.word(state);
+            if !words.insert(word) {
+                let found = format!("{}, which stands for two states", word.as_str());
+                return Err(Invalid::new("status word", found, "a word for each state"));
+            }
+        }
+        Ok(())
+    }
+
     /// The same description for a table of another name.
     #[must_use]
     pub fn named(mut self, name: Identifier) -> Self {

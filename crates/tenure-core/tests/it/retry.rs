@@ -178,5 +178,5 @@ fn the_default_lapse_policy_is_the_documented_one() {
     let expected: Vec<_> = millis.into_iter().map(Some).chain([None]).collect();
     assert_eq!(fates, expected);
     assert!(policy.delays().is_sorted());
-    assert_eq!(policy.alone_after(), 2);
+    assert_eq!(LapsePolicy::ALONE_AFTER, 2);
 }

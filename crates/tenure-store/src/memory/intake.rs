@@ -1,10 +1,11 @@
 //! Enqueue: all of the events or none.
 
 use tenure_core::store::{Answer, Enqueued, Intake, StoreError};
-use tenure_core::{Counters, Event, Invalid, ItemId, Timestamp};
+use tenure_core::{Counters, Event, ItemId, Timestamp};
 use uuid::{Builder, Uuid};
 
-use super::{Kept, MemoryStore, Place, Shelf, unknown_queue};
+use super::{Kept, MemoryStore, Place, Shelf};
+use crate::complaint::{check_order, unknown_queue};
 use crate::lane::lane;
 
 impl Intake for MemoryStore {
@@ -32,14 +33,7 @@ impl Shelf {
 
     /// The number of the event's queue, if the event can be taken.
     fn accept(&self, event: &Event) -> Result<i32, StoreError> {
-        if event.ordering_key().is_some() {
-            let problem = Invalid::new(
-                "ordering key",
-                "set",
-                "none: ordering by key is not available yet",
-            );
-            return Err(StoreError::invalid("enqueue", &problem));
-        }
+        check_order("enqueue", event)?;
         match self.queues.get(event.queue_name()) {
             Some(line) => Ok(line.number),
             None => Err(unknown_queue("enqueue", event.queue_name())),

@@ -4,19 +4,18 @@ use std::collections::BTreeSet;
 
 use tenure_core::store::{
     Answer, Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Rest, Settle, Settlement,
-    StoreError, StoreErrorKind,
+    StoreError,
 };
 use tenure_core::{
     Content, Guarded, Held, Item, ItemId, LapsePolicy, Lease, Outcome, Refusal, State, Timestamp,
-    Token, Word,
+    Token, Word, reason, refusal_of,
 };
 
 use super::rules::Rules;
-use super::{End, Leased, MemoryStore, Place, Shelf, To, unknown_queue};
+use super::{End, Kept, Leased, MemoryStore, Place, Shelf, To};
+use crate::complaint::{unknown_queue, used_before};
 use crate::lane::{Lane, alone_lane, lanes};
-
-/// A claim that reaps for itself ends this many leases at most.
-const INLINE_REAP_LIMIT: u32 = 100;
+use crate::limits::INLINE_REAP_LIMIT;
 
 impl LeaseStore for MemoryStore {
     fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Option<Held>> {
@@ -81,10 +80,7 @@ impl Shelf {
         now: Timestamp,
     ) -> Result<Option<Held>, StoreError> {
         let lanes = self.lanes_of(claim)?;
-        let limit = match claim.company {
-            Company::Together => (rules.most)(claim.limit),
-            Company::Alone => claim.limit.min(1),
-        };
+        let limit = (rules.most)(claim);
         if limit == 0 {
             return Ok(None);
         }
@@ -115,9 +111,7 @@ impl Shelf {
         if (rules.is_fresh)(standing) {
             return Ok(());
         }
-        let problem = "the token was used before";
-        Err(StoreError::new("claim", StoreErrorKind::Conflict, problem)
-            .hint("release by it, then claim with a new one"))
+        Err(used_before("claim"))
     }
 
     /// The lanes that a claim looks into, in order.
@@ -262,29 +256,24 @@ impl Shelf {
 
     /// What is said of an item that is not held under the token: as before, if this is a repeat.
     fn answer_unheld(&self, id: ItemId, token: &Token, word: Word, rules: &Rules) -> Guarded {
-        let Some(kept) = self.items.get(&id) else {
-            return Guarded::Refused(Refusal::NotFound);
-        };
+        let kept = self.items.get(&id);
         let is_repeat = kept
-            .journal
-            .iter()
+            .into_iter()
+            .flat_map(|kept| &kept.journal)
             .any(|line| (rules.is_repeat)((&line.token, line.word), (token, word)));
         if is_repeat {
             return Guarded::Kept(());
         }
-        Guarded::Refused(match kept.state() {
-            State::Pending => Refusal::NotClaimed,
-            State::Claimed => Refusal::Lost,
-            State::Done | State::Dead => Refusal::AlreadySettled,
-        })
+        Guarded::Refused(refusal_of(kept.map(Kept::state)))
     }
 
     fn reap(&mut self, reap: &Reap, rules: &Rules, now: Timestamp) -> Vec<Reaped> {
         let mut lapsed: Vec<(Timestamp, Token)> = self
             .leases
             .values()
-            .map(|leased| (leased.lease.until, leased.lease.token.clone()))
-            .filter(|(until, _)| (rules.may_reap)(*until, reap.boundary, now))
+            .map(|leased| &leased.lease)
+            .filter(|lease| (rules.may_reap)(lease.until, reap.boundary, now))
+            .map(|lease| (lease.until, lease.token.clone()))
             .collect();
         lapsed.sort();
         lapsed.truncate(usize::try_from(reap.limit).unwrap_or(usize::MAX));
@@ -318,10 +307,9 @@ impl Shelf {
     /// Ends the hold on an item whose lease lapsed.
     fn lapse(&mut self, id: ItemId, policy: &LapsePolicy, rules: &Rules, now: Timestamp) {
         let crashes = self.items.get(&id).map_or(0, |kept| kept.counters.crashes);
-        let dead_error = format!("{}: {}", LapsePolicy::REASON, LapsePolicy::ERROR);
         let (error, to) = match policy.fate(crashes + 1) {
             Some(delay) => (LapsePolicy::ERROR, To::Ready(Some(now.after(delay)))),
-            None => (dead_error.as_str(), To::Dead(LapsePolicy::REASON)),
+            None => (LapsePolicy::DEAD_ERROR, To::Dead(reason::CRASH_LOOP)),
         };
         let end = End {
             word: Word::Lapsed,

@@ -16,7 +16,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tenure_core::store::{StoreError, StoreErrorKind};
 use tenure_core::{
     Clock, Counters, Event, Fence, ItemId, Lease, QueueName, State, Term, Timestamp, Token, Word,
 };
@@ -283,14 +282,4 @@ impl Shelf {
             }
         }
     }
-}
-
-/// A queue was named that nobody declared.
-fn unknown_queue(verb: &'static str, queue: &QueueName) -> StoreError {
-    StoreError::new(
-        verb,
-        StoreErrorKind::Invalid,
-        format!("there is no queue {queue}"),
-    )
-    .hint(format!("add it: tenure queues add {queue}"))
 }

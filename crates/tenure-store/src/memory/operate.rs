@@ -1,20 +1,17 @@
 //! Find, list, count, replay, bury; and the queues.
 
 use tenure_core::store::{
-    Answer, Bury, Counts, Filter, Operate, Page, Queue, QueueCounts, Queues, Replay, Replayed,
+    Answer, Bury, Counts, Filter, Operate, Page, Pause, Queue, QueueCounts, Queues, Replay,
+    Replayed,
 };
 use tenure_core::{
     Content, Counters, EndedHold, Guarded, Hold, ItemId, Lease, QueueName, Record, Refusal, State,
-    Term, Timestamp, Word,
+    Term, Timestamp, Word, reason,
 };
 
 use super::rules::Rules;
 use super::{End, Kept, Leased, Line, MemoryStore, Place, Shelf, To};
-
-/// The reason of an item that an operator settled dead.
-const BURIED: &str = "buried";
-/// No page is longer.
-const PAGE_MAX: u32 = 1000;
+use crate::page::{cut, page_limit};
 
 impl Operate for MemoryStore {
     fn find<'a>(&'a self, ids: &'a [ItemId]) -> Answer<'a, Vec<Record>> {
@@ -88,12 +85,12 @@ impl Queues for MemoryStore {
         })
     }
 
-    fn pause_queue<'a>(&'a self, name: &'a QueueName, paused: bool) -> Answer<'a, Guarded> {
+    fn pause_queue<'a>(&'a self, name: &'a QueueName, pause: Pause) -> Answer<'a, Guarded> {
         Box::pin(async move {
             Ok(match self.shelf().queues.get_mut(name) {
                 None => Guarded::Refused(Refusal::NotFound),
                 Some(line) => {
-                    line.paused = paused;
+                    line.paused = pause == Pause::Begin;
                     Guarded::Kept(())
                 }
             })
@@ -144,18 +141,18 @@ impl Shelf {
     }
 
     fn page(&self, filter: &Filter, limit: u32) -> Page {
-        let limit = usize::try_from(limit.min(PAGE_MAX)).unwrap_or(usize::MAX);
-        let mut matching = self
+        let limit = page_limit(limit);
+        let most = usize::try_from(limit).unwrap_or(usize::MAX);
+        let matching = self
             .items
             .iter()
             .rev()
             .filter(|(id, kept)| is_asked_for(filter, **id, kept))
             .map(|(id, _)| *id);
-        let ids: Vec<ItemId> = matching.by_ref().take(limit).collect();
-        let has_more = matching.next().is_some();
+        let (ids, next) = cut(matching.take(most.saturating_add(1)).collect(), limit);
         Page {
             records: ids.iter().filter_map(|id| self.record(*id)).collect(),
-            next: ids.last().copied().filter(|_| has_more),
+            next,
         }
     }
 
@@ -224,7 +221,7 @@ impl Shelf {
         let end = End {
             word: Word::Buried,
             error: Some(&bury.reason),
-            to: To::Dead(BURIED),
+            to: To::Dead(reason::BURIED),
         };
         self.end_hold(bury.id, &end, rules, now);
         Guarded::Kept(())

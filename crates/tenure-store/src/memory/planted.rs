@@ -105,7 +105,7 @@ impl Fault {
                 };
             }
             Self::RenewShortens => rules.prolong = |_, asked| asked,
-            Self::ClaimBeyondLimit => rules.most = |limit| limit.saturating_add(1),
+            Self::ClaimBeyondLimit => rules.most = |claim| claim.limit.saturating_add(1),
             Self::ClaimTooSoon => rules.is_due = |_, _| true,
             Self::TokenReused => rules.is_fresh = |_| true,
             Self::FenceRepeated => rules.next_fence = |_| 1,

@@ -1,7 +1,7 @@
 //! The decisions of the memory store, each a function: those of the core, unless a test planted a
 //! wrong one to see whether the suite notices.
 
-use tenure_core::store::Rest;
+use tenure_core::store::{Claim, Rest};
 use tenure_core::{
     Boundary, Counters, Guarded, LapsePolicy, Lateness, Lease, State, Timestamp, Token, Word,
     may_reap, may_renew, may_settle,
@@ -21,8 +21,8 @@ pub(super) struct Rules {
     pub(super) is_due: fn(Timestamp, Timestamp) -> bool,
     /// Whether an item that lapsed this often is claimed alone.
     pub(super) is_lonely: fn(u32) -> bool,
-    /// How many items a claim with this limit may take.
-    pub(super) most: fn(u32) -> u32,
+    /// How many items a claim may take.
+    pub(super) most: fn(&Claim) -> u32,
     /// The end of a lease that ran until the first moment and was renewed until the second.
     pub(super) prolong: fn(Timestamp, Timestamp) -> Timestamp,
     /// The counters after a hold ended with this word.
@@ -43,8 +43,8 @@ impl Default for Rules {
             may_bury: |state| !state.is_terminal(),
             is_fresh: |lease| lease.is_none(),
             is_due: |available_at, now| available_at <= now,
-            is_lonely: |crashes| crashes >= LapsePolicy::default().alone_after(),
-            most: |limit| limit,
+            is_lonely: |crashes| crashes >= LapsePolicy::ALONE_AFTER,
+            most: Claim::most,
             prolong: Timestamp::max,
             count,
             is_repeat: |line, settle| line == settle,

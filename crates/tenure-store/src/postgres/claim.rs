@@ -12,12 +12,11 @@ use super::PostgresStore;
 use super::cursor::Start;
 use super::directory::Directory;
 use super::error::store_error;
-use super::queue::{Sql, micros};
-use super::row::{get, get_count, get_timestamp, headers, moment};
+use super::queue::Sql;
+use super::row::{get, get_count, get_timestamp, moment};
+use crate::headers::read_headers;
 use crate::lane::{Lane, alone_lane, lanes, priority};
-
-/// A claim that comes back short ends at most this many lapsed leases.
-const INLINE_REAP_LIMIT: u32 = 100;
+use crate::limits::{INLINE_REAP_LIMIT, micros};
 
 impl PostgresStore {
     /// Where this claim starts to look. With a given `now` (a test's) it looks at everything.
@@ -57,7 +56,7 @@ impl PostgresStore {
         if held.is_none() && was_ahead {
             held = self.claim_from(claim, &start).await?;
         }
-        let Some(policy) = claim.recovery.clone().filter(|_| claim.limit > 0) else {
+        let Some(policy) = claim.recovery.clone() else {
             return Ok(held);
         };
         let mut reap = Reap::new(INLINE_REAP_LIMIT, policy).inline();
@@ -103,7 +102,7 @@ pub(crate) fn bind_claim<'q>(query: Sql<'q>, claim: &'q Claim, start: &Start) ->
         .bind(claim.token.expose())
         .bind(claim.token.holder())
         .bind(micros(claim.term.length()))
-        .bind(i64::try_from(limit(claim)).unwrap_or(0))
+        .bind(i64::from(claim.most()))
         .bind(start.lanes.clone())
         .bind(start.at.clone())
         .bind(start.ids.clone())
@@ -123,12 +122,7 @@ pub(crate) fn bind_no_claim(query: Sql<'_>) -> Sql<'_> {
 }
 
 fn limit(claim: &Claim) -> usize {
-    let most = if claim.company == Company::Alone {
-        1
-    } else {
-        Claim::LIMIT_MAX
-    };
-    usize::try_from(claim.limit.min(most)).unwrap_or(0)
+    usize::try_from(claim.most()).unwrap_or(0)
 }
 
 type Taken = Vec<(Lane, Timestamp, i64)>;
@@ -182,7 +176,7 @@ fn read_item(
         queue: directory.name(own_lane).cloned().unwrap_or_default(),
         priority: priority(own_lane),
         payload: get(row, first + 10)?,
-        headers: headers(get(row, first + 11)?),
+        headers: read_headers(get(row, first + 11)?),
         encoding: get::<Option<&str>>(row, first + 12)?.and_then(Encoding::parse),
     };
     Ok(Item {

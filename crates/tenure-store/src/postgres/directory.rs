@@ -37,9 +37,4 @@ impl Directory {
     pub(crate) fn name(&self, lane: Lane) -> Option<&QueueName> {
         self.names.get(&queue_of(lane))
     }
-
-    /// The names of all queues.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &QueueName> {
-        self.numbers.keys()
-    }
 }

@@ -5,14 +5,16 @@ use std::collections::{BTreeSet, HashMap};
 use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 use tenure_core::store::{Answer, Enqueued, Intake, StoreError};
-use tenure_core::{Encoding, Event, Invalid, ItemId};
+use tenure_core::{Encoding, Event, ItemId};
 use uuid::Uuid;
 
 use super::PostgresStore;
 use super::error::store_error;
-use super::queue::micros;
 use super::row::{Moment, get};
+use crate::complaint::check_order;
+use crate::headers::stored_headers;
 use crate::lane::{Lane, lane};
+use crate::limits::micros;
 
 impl Intake for PostgresStore {
     fn enqueue<'a>(&'a self, events: &'a [Event]) -> Answer<'a, Vec<Enqueued>> {
@@ -60,11 +62,7 @@ impl PostgresStore {
         let mut batch = Batch::default();
         let mut keys = BTreeSet::new();
         for event in events {
-            if event.ordering_key().is_some() {
-                let expected = "none: ordering by key is not available yet";
-                let problem = Invalid::new("ordering key", "set", expected);
-                return Err(StoreError::invalid("enqueue", &problem));
-            }
+            check_order("enqueue", event)?;
             let number = self.queue_number("enqueue", event.queue_name()).await?;
             let key = event.dedupe_key().map(str::to_owned);
             if key.as_ref().is_some_and(|key| !keys.insert(key.clone())) {
@@ -136,8 +134,6 @@ struct Batch {
 impl Batch {
     fn push(&mut self, event: &Event, lane: Lane, key: Option<String>) {
         let event_id = event.event_id().unwrap_or_else(Uuid::now_v7);
-        let headers = (!event.headers().is_empty())
-            .then(|| serde_json::to_string(event.headers()).unwrap_or_default());
         self.asked.push(Asked::Event {
             event_id,
             key: key.clone(),
@@ -146,7 +142,7 @@ impl Batch {
         self.topics.push(event.topic().to_owned());
         self.lanes.push(lane);
         self.payloads.push(event.payload().to_owned());
-        self.headers.push(headers);
+        self.headers.push(stored_headers(event));
         self.encodings.push(event.encoding().map(Encoding::as_str));
         self.delays.push(micros(event.held_back()));
         self.keys.push(key);

@@ -17,15 +17,14 @@ mod rows;
 mod settle;
 pub(crate) mod statements;
 
-use std::collections::HashMap;
 use std::str::FromStr;
 use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgRow};
 use sqlx::{ConnectOptions, PgPool};
-use tenure_core::store::{StoreError, StoreErrorKind};
-use tenure_core::{Identifier, ItemId, QueueName, Token, WorkerId};
+use tenure_core::store::StoreError;
+use tenure_core::{Identifier, QueueName};
 
 pub use self::migrate::migration_sql;
 pub use self::rows::PostgresRows;
@@ -33,8 +32,8 @@ pub use self::rows::PostgresRows;
 use self::cursor::Cursors;
 use self::directory::Directory;
 use self::error::store_error;
-use self::settle::Place;
 use self::statements::QueueStatements;
+use crate::complaint::unknown_queue;
 use crate::config::{Planner, StoreConfig};
 use crate::lane::Lane;
 use crate::open::Migrated;
@@ -161,18 +160,9 @@ impl PostgresStore {
             return Ok(number);
         }
         let directory = self.reload_directory(verb).await?;
-        directory.number(queue).ok_or_else(|| {
-            let known: Vec<&str> = directory.names().map(QueueName::as_str).collect();
-            StoreError::new(
-                verb,
-                StoreErrorKind::Invalid,
-                format!("there is no queue `{queue}`"),
-            )
-            .hint(format!(
-                "there are: {}; add one with `tenure queues add {queue}`",
-                known.join(", ")
-            ))
-        })
+        directory
+            .number(queue)
+            .ok_or_else(|| unknown_queue(verb, queue))
     }
 
     /// A directory that knows the queues of all these rows, whose lane is at `first + 9`.
@@ -186,13 +176,6 @@ impl PostgresStore {
             return Ok(directory);
         }
         self.reload_directory("claim").await
-    }
-
-    /// Where these items are; the operator holds none of them.
-    async fn look_for_operator(&self, ids: Vec<i64>) -> Result<HashMap<ItemId, Place>, StoreError> {
-        let nobody = WorkerId::new("operator", 0)
-            .map_err(|problem| StoreError::invalid("look", &problem))?;
-        self.look(&Token::new(&nobody, 0, 0), ids).await
     }
 }
 

@@ -1,24 +1,26 @@
 //! The operator's verbs and the queues.
 
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use sqlx::postgres::PgRow;
 use tenure_core::store::{
-    Answer, Bury, Counts, Filter, Operate, Page, Queue, QueueCounts, Queues, Replay, Replayed,
-    StoreError, StoreErrorKind,
+    Answer, Bury, Counts, Filter, Operate, Page, Pause, Queue, QueueCounts, Queues, Replay,
+    Replayed,
 };
 use tenure_core::{
     Content, Counters, Encoding, EndedHold, Event, Fence, Guarded, Hold, ItemId, Priority,
-    QueueName, Record, Refusal, State, StoredEvent, Term, Word,
+    QueueName, Record, Refusal, State, StoredEvent, Term, Timestamp, Word,
 };
 
 use super::PostgresStore;
 use super::error::store_error;
-use super::row::{get, get_count, get_moment, get_timestamp, get_total, headers, moment};
+use super::row::{get, get_count, get_moment, get_timestamp, get_total, moment, unreadable};
 use crate::error_text::error_text;
+use crate::headers::read_headers;
+use crate::page::{cut, in_order, page_limit};
+use crate::second_look::{bury_refusal, replay_answers};
 
-/// No page is longer.
-const PAGE_MAX: u32 = 1000;
 /// How often a bury asks again when someone has the item in hand that very moment.
 const BURY_TRIES: u32 = 100;
 /// How long it waits before it does.
@@ -30,12 +32,12 @@ impl Operate for PostgresStore {
             let numbers: Vec<i64> = ids.iter().map(|id| id.number()).collect();
             let query = self.statements().find.query().bind(numbers);
             let rows = query.fetch_all(self.pool()).await;
-            let records =
+            let found =
                 rows.and_then(|rows| rows.iter().map(record).collect::<Result<Vec<_>, _>>());
-            let mut records = records.map_err(|error| store_error("find", error))?;
-            let place = |id: ItemId| ids.iter().position(|asked| *asked == id);
-            records.sort_by_cached_key(|record| place(record.id));
-            Ok(records)
+            Ok(in_order(
+                ids,
+                found.map_err(|error| store_error("find", error))?,
+            ))
         })
     }
 
@@ -62,7 +64,7 @@ impl Operate for PostgresStore {
                 None => None,
                 Some(queue) => Some(self.queue_number("list", queue).await?),
             };
-            let limit = limit.clamp(1, PAGE_MAX);
+            let limit = page_limit(limit);
             let query = statement
                 .query()
                 .bind(filter.before.map(ItemId::number))
@@ -71,12 +73,8 @@ impl Operate for PostgresStore {
                 .bind(queue)
                 .bind(moment(filter.since));
             let rows = query.fetch_all(self.pool()).await;
-            let ids = rows.and_then(|rows| rows.iter().map(|row| get(row, 0)).collect());
-            let ids: Vec<i64> = ids.map_err(|error| store_error("list", error))?;
-            let page = usize::try_from(limit).unwrap_or(usize::MAX);
-            let has_more = ids.len() > page;
-            let ids: Vec<ItemId> = ids.into_iter().take(page).map(ItemId::new).collect();
-            let next = ids.last().copied().filter(|_| has_more);
+            let ids = rows.and_then(|rows| rows.iter().map(item_id).collect());
+            let (ids, next) = cut(ids.map_err(|error| store_error("list", error))?, limit);
             Ok(Page {
                 records: self.find(&ids).await?,
                 next,
@@ -84,7 +82,7 @@ impl Operate for PostgresStore {
         })
     }
 
-    fn count(&self, now: Option<tenure_core::Timestamp>) -> Answer<'_, Counts> {
+    fn count(&self, now: Option<Timestamp>) -> Answer<'_, Counts> {
         Box::pin(async move {
             let query = self.statements().count.query().bind(moment(now));
             let rows = query.fetch_all(self.pool()).await;
@@ -95,33 +93,25 @@ impl Operate for PostgresStore {
 
     fn replay<'a>(&'a self, replay: &'a Replay) -> Answer<'a, Replayed> {
         Box::pin(async move {
-            let numbers: Vec<i64> = replay.ids.iter().map(|id| id.number()).collect();
-            let query = self
-                .statements()
-                .replay
-                .query()
-                .bind(moment(replay.now))
-                .bind(&numbers);
+            // The statement cannot put one item back twice.
+            let asked: BTreeSet<ItemId> = replay.ids.iter().copied().collect();
+            let numbers: Vec<i64> = asked.iter().map(|id| id.number()).collect();
+            let query = self.statements().replay.query();
+            let query = query.bind(moment(replay.now)).bind(numbers);
             let rows = query.fetch_all(self.pool()).await;
-            let opened = rows.and_then(|rows| rows.iter().map(|row| get(row, 0)).collect());
-            let opened: Vec<i64> = opened.map_err(|error| store_error("replay", error))?;
-            let left = numbers
-                .into_iter()
-                .filter(|id| !opened.contains(id))
-                .collect();
-            let places = self.look_for_operator(left).await?;
-            let answer = |id: &ItemId| match places.get(id).map(|place| place.refusal) {
-                None => Guarded::Kept(()),
-                Some(Refusal::NotFound) => Guarded::Refused(Refusal::NotFound),
-                Some(_) => Guarded::Refused(Refusal::NotSettled),
-            };
-            Ok(replay.ids.iter().map(|id| (*id, answer(id))).collect())
+            let back = rows.and_then(|rows| rows.iter().map(item_id).collect());
+            let back: HashSet<ItemId> = back.map_err(|error| store_error("replay", error))?;
+            let left = asked.iter().filter(|id| !back.contains(id));
+            let left = left.map(|id| id.number()).collect();
+            let looks = self.look("replay", "", left).await?;
+            Ok(replay_answers(&replay.ids, back, &looks))
         })
     }
 
     fn bury<'a>(&'a self, bury: &'a Bury) -> Answer<'a, Guarded> {
         Box::pin(async move {
-            for _ in 0..BURY_TRIES {
+            let mut tries = 0;
+            loop {
                 let query = self
                     .statements()
                     .bury
@@ -138,16 +128,14 @@ impl Operate for PostgresStore {
                 {
                     return Ok(Guarded::Kept(()));
                 }
-                let places = self.look_for_operator(vec![bury.id.number()]).await?;
-                match places.get(&bury.id).map(|place| place.refusal) {
-                    Some(why @ (Refusal::AlreadySettled | Refusal::NotFound)) => {
-                        return Ok(Guarded::Refused(why));
-                    }
-                    _ => tokio::time::sleep(BURY_PAUSE).await,
+                let looks = self.look("bury", "", vec![bury.id.number()]).await?;
+                let answer = bury_refusal(bury.id, looks.get(&bury.id));
+                tries += 1;
+                if answer.is_ok() || tries == BURY_TRIES {
+                    return answer;
                 }
+                tokio::time::sleep(BURY_PAUSE).await;
             }
-            let message = "someone has it in hand every time we look";
-            Err(StoreError::new("bury", StoreErrorKind::Conflict, message).item(bury.id))
         })
     }
 }
@@ -176,19 +164,23 @@ impl Queues for PostgresStore {
         })
     }
 
-    fn pause_queue<'a>(&'a self, name: &'a QueueName, paused: bool) -> Answer<'a, Guarded> {
+    fn pause_queue<'a>(&'a self, name: &'a QueueName, pause: Pause) -> Answer<'a, Guarded> {
         Box::pin(async move {
             let query = self
                 .statements()
                 .pause_queue
                 .query()
                 .bind(name.as_str())
-                .bind(paused);
+                .bind(pause == Pause::Begin);
             let row = query.fetch_optional(self.pool()).await;
             let row = row.map_err(|error| store_error("pause queue", error))?;
             Ok(row.map_or(Guarded::Refused(Refusal::NotFound), |_| Guarded::Kept(())))
         })
     }
+}
+
+fn item_id(row: &PgRow) -> Result<ItemId, sqlx::Error> {
+    get(row, 0).map(ItemId::new)
 }
 
 fn queue(row: &PgRow) -> Result<Queue, sqlx::Error> {
@@ -212,8 +204,9 @@ fn record(row: &PgRow) -> Result<Record, sqlx::Error> {
     let state = match get::<&str>(row, 9)? {
         "PENDING" => State::Pending,
         "CLAIMED" => State::Claimed,
+        "PUBLISHED" => State::Done,
         "DEAD" => State::Dead,
-        _ => State::Done,
+        other => return Err(unreadable(other)),
     };
     let level = u8::try_from(get::<i16>(row, 5)?).unwrap_or(0);
     let event = StoredEvent {
@@ -223,7 +216,7 @@ fn record(row: &PgRow) -> Result<Record, sqlx::Error> {
         queue: queue_name(get(row, 4)?),
         priority: Priority::new(level).unwrap_or_default(),
         payload: get(row, 6)?,
-        headers: headers(get(row, 7)?),
+        headers: read_headers(get(row, 7)?),
         encoding: get::<Option<&str>>(row, 8)?.and_then(Encoding::parse),
     };
     Ok(Record {
@@ -259,10 +252,11 @@ fn hold(row: &PgRow) -> Result<Option<Hold>, sqlx::Error> {
 }
 
 fn ended_hold(row: &PgRow) -> Result<EndedHold, sqlx::Error> {
+    let word: &str = get(row, 2)?;
     Ok(EndedHold {
         holder: get(row, 0)?,
         fence: Fence::new(get(row, 1)?),
-        word: Word::parse(get(row, 2)?).unwrap_or(Word::Lapsed),
+        word: Word::parse(word).ok_or_else(|| unreadable(word))?,
         claimed_at: get_timestamp(row, 3)?,
         settled_at: get_timestamp(row, 4)?,
     })

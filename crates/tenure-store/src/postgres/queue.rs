@@ -8,15 +8,16 @@ use sqlx::postgres::{PgArguments, PgRow};
 use sqlx::query::Query;
 use tenure_core::store::{
     Answer, Claim, LeaseStore, Reap, Reaped, Renew, Renewed, Settle, Settlement, StoreError,
-    StoreErrorKind,
 };
-use tenure_core::{Boundary, Fence, Guarded, Held, ItemId, Refusal, State, Token};
+use tenure_core::{Boundary, Fence, Guarded, Held, ItemId, LapsePolicy, Refusal, State, Token};
 
 use super::PostgresStore;
 use super::claim::{bind_claim, bind_no_claim};
 use super::error::{breaks, store_error};
 use super::row::{get, get_moment, get_timestamp, moment};
 use super::settle::whole_and_done;
+use crate::complaint::used_before;
+use crate::limits::micros;
 
 /// A statement with its parameters.
 pub(crate) type Sql<'q> = Query<'q, Postgres, PgArguments>;
@@ -122,7 +123,7 @@ impl LeaseStore for PostgresStore {
                 .bind(reap.boundary == Boundary::Reached)
                 .bind(count_param(reap.policy.max_crashes()))
                 .bind(delays)
-                .bind(count_param(reap.policy.alone_after()));
+                .bind(count_param(LapsePolicy::ALONE_AFTER));
             let rows = self.fetch("reap", query).await?;
             let reaped = rows.iter().map(reaped).collect::<Result<_, _>>();
             reaped.map_err(|error| store_error("reap", error))
@@ -138,12 +139,7 @@ impl PostgresStore {
     ) -> Result<Vec<PgRow>, StoreError> {
         query.fetch_all(self.pool()).await.map_err(|error| {
             if breaks(&error, "tenure_leases_pkey") {
-                return StoreError::new(
-                    verb,
-                    StoreErrorKind::Conflict,
-                    "the token was used before",
-                )
-                .hint("every claim needs a new token; release what this one holds by it");
+                return used_before(verb);
             }
             store_error(verb, error)
         })
@@ -176,11 +172,6 @@ fn reaped(row: &PgRow) -> Result<Reaped, sqlx::Error> {
         state: if is_dead { State::Dead } else { State::Pending },
         available_at: get_moment(row, 5)?,
     })
-}
-
-/// A duration in whole microseconds, as the statements take it.
-pub(crate) fn micros(span: Duration) -> i64 {
-    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// A count as the statements take it.

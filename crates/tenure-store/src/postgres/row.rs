@@ -1,7 +1,5 @@
 //! Rows of PostgreSQL as the words of the core, and moments as its `timestamptz`.
 
-use std::collections::BTreeMap;
-
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
 use sqlx::postgres::types::Oid;
@@ -91,19 +89,7 @@ pub(crate) fn get_total(row: &PgRow, index: usize) -> Result<u64, sqlx::Error> {
     Ok(u64::try_from(get::<i64>(row, index)?).unwrap_or(0))
 }
 
-/// Headers as they are stored: an object of strings. A value that is none (a stranger's insert) is
-/// given as its JSON text.
-pub(crate) fn headers(stored: Option<&str>) -> BTreeMap<String, String> {
-    let Some(Ok(object)) = stored.map(serde_json::from_str::<BTreeMap<String, serde_json::Value>>)
-    else {
-        return BTreeMap::new();
-    };
-    let text = |value: serde_json::Value| match value.as_str() {
-        Some(text) => text.to_owned(),
-        None => value.to_string(),
-    };
-    object
-        .into_iter()
-        .map(|(name, value)| (name, text(value)))
-        .collect()
+/// A stored word that is none of ours.
+pub(crate) fn unreadable(word: &str) -> sqlx::Error {
+    sqlx::Error::Decode(format!("{word:?} is no word of Tenure").into())
 }

@@ -1,19 +1,21 @@
 //! The settle on the queue layout, step by step: the fast form for a whole lease that is done, the
 //! general form, and the second look at what was refused.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use sqlx::postgres::PgRow;
 use tenure_core::store::{Claim, Rest, Settle, Settlement, StoreError};
-use tenure_core::{Guarded, Held, ItemId, Lateness, Outcome, Refusal, Token, Word};
+use tenure_core::{Guarded, Held, ItemId, Lateness, Outcome, State, Word};
 
 use super::PostgresStore;
 use super::claim::bind_claim;
 use super::cursor::Start;
 use super::error::store_error;
-use super::queue::{Sql, micros};
+use super::queue::Sql;
 use super::row::{get, moment};
 use crate::error_text::error_text;
+use crate::limits::micros;
+use crate::second_look::{Look, Looks, settle_answers};
 
 impl PostgresStore {
     pub(crate) async fn settle_each(&self, settle: &Settle) -> Result<Settlement, StoreError> {
@@ -75,84 +77,57 @@ impl PostgresStore {
         let answer = rows.first().map(read).transpose();
         let answer = answer.map_err(|error| store_error("settle", error))?;
         let (late, rest, refused) = answer.unwrap_or_default();
-        let places = self
-            .look(&settle.token, refused.unwrap_or_default())
-            .await?;
-        let judge = |(id, outcome): &(ItemId, Outcome)| {
-            let answer = match places.get(id) {
-                None => Guarded::Kept(()),
-                Some(place) => place.answer(outcome.word()),
-            };
-            (*id, answer)
-        };
+        let refused = refused.unwrap_or_default();
+        let named = settle.items.iter().map(|(id, _)| *id);
+        let mut ended: HashSet<ItemId> = named.collect();
+        for id in &refused {
+            ended.remove(&ItemId::new(*id));
+        }
+        let looks = self.look("settle", settle.token.expose(), refused).await?;
         Ok(Settlement {
-            items: settle.items.iter().map(judge).collect(),
+            items: settle_answers(settle, &ended, &looks),
             rest: u32::try_from(rest).unwrap_or(u32::MAX),
             late,
         })
     }
 
-    /// Where these items are now, and what this token has said of them.
+    /// Where these items are now, and what a token has said of them; an empty one is nobody's.
     pub(crate) async fn look(
         &self,
-        token: &Token,
+        verb: &'static str,
+        token: &str,
         ids: Vec<i64>,
-    ) -> Result<HashMap<ItemId, Place>, StoreError> {
+    ) -> Result<Looks, StoreError> {
         if ids.is_empty() {
-            return Ok(HashMap::new());
+            return Ok(Looks::new());
         }
-        let query = self
-            .statements()
-            .look
-            .query()
-            .bind(token.expose())
-            .bind(ids);
-        let rows = self.fetch("settle", query).await?;
-        let places = rows.iter().map(Place::read).collect::<Result<_, _>>();
-        places.map_err(|error| store_error("settle", error))
+        let query = self.statements().look.query().bind(token).bind(ids);
+        let rows = self.fetch(verb, query).await?;
+        let seen = rows.iter().filter_map(|row| read_look(row).transpose());
+        seen.collect::<Result<Looks, _>>()
+            .map_err(|error| store_error(verb, error))
     }
 }
 
-/// Where an item is, and what a token has said of it.
-#[derive(Debug)]
-pub(crate) struct Place {
-    is_mine: bool,
-    word: Option<Word>,
-    pub(crate) refusal: Refusal,
-}
-
-impl Place {
-    fn read(row: &PgRow) -> Result<(ItemId, Self), sqlx::Error> {
-        let (is_known, is_claimed) = (get::<bool>(row, 1)?, get::<bool>(row, 2)?);
-        let refusal = if !is_known {
-            Refusal::NotFound
-        } else if is_claimed {
-            Refusal::Lost
-        } else if get::<bool>(row, 4)? {
-            Refusal::NotClaimed
-        } else {
-            Refusal::AlreadySettled
-        };
-        let word = get::<Option<&str>>(row, 6)?.and_then(Word::parse);
-        let place = Self {
-            is_mine: get(row, 3)?,
-            word,
-            refusal,
-        };
-        Ok((ItemId::new(get(row, 0)?), place))
-    }
-
-    /// What a settle with this word is told: what was said before counts as said (law 9).
-    fn answer(&self, word: Word) -> Guarded {
-        if self.word == Some(word) {
-            return Guarded::Kept(());
-        }
-        Guarded::Refused(if self.is_mine {
-            Refusal::Lapsed
-        } else {
-            self.refusal
-        })
-    }
+/// What a second look saw of an item; `None`: there is no such item.
+fn read_look(row: &PgRow) -> Result<Option<(ItemId, Look)>, sqlx::Error> {
+    let state = if !get::<bool>(row, 1)? {
+        return Ok(None);
+    } else if get(row, 2)? {
+        State::Claimed
+    } else if get(row, 4)? {
+        State::Pending
+    } else if get(row, 5)? {
+        State::Dead
+    } else {
+        State::Done
+    };
+    let look = Look {
+        state,
+        is_mine: get(row, 3)?,
+        word: get::<Option<&str>>(row, 6)?.and_then(Word::parse),
+    };
+    Ok(Some((ItemId::new(get(row, 0)?), look)))
 }
 
 /// The ids, ascending, if all that is named is done: then the fast form may serve.

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, named_params};
 use tenure_core::store::{Answer, Enqueued, Intake, StoreError};
-use tenure_core::{Encoding, Event, Invalid, ItemId, Timestamp};
+use tenure_core::{Encoding, Event, ItemId, Timestamp};
 use uuid::Uuid;
 
 use super::error::failed;
 use super::holds::json;
-use super::queue::unknown_queue;
 use super::{SqliteStore, moment_of, row, statements as sql};
+use crate::complaint::{check_order, unknown_queue};
+use crate::headers::stored_headers;
 use crate::lane::{Lane, lane};
 use crate::memory::SystemClock;
 
@@ -83,11 +84,7 @@ fn queues(connection: &Connection) -> rusqlite::Result<HashMap<String, i32>> {
 
 /// The lane of an event, if the event can be taken.
 fn lane_of(event: &Event, queues: &HashMap<String, i32>) -> Result<Lane, StoreError> {
-    if event.ordering_key().is_some() {
-        let expected = "none: ordering by key is not available yet";
-        let problem = Invalid::new("ordering key", "set", expected);
-        return Err(StoreError::invalid(VERB, &problem));
-    }
+    check_order(VERB, event)?;
     let queue = event.queue_name();
     match queues.get(queue.as_str()) {
         Some(number) => Ok(lane(*number, event.urgency())),
@@ -147,7 +144,6 @@ fn write_event(
     now: Timestamp,
 ) -> rusqlite::Result<Enqueued> {
     let event_id = event.event_id().unwrap_or_else(Uuid::now_v7);
-    let headers = Some(event.headers()).filter(|headers| !headers.is_empty());
     connection
         .prepare_cached(sql::ENQUEUE_EVENT)?
         .execute(named_params! {
@@ -157,7 +153,7 @@ fn write_event(
             ":event_id": event_id.as_bytes(),
             ":topic": event.topic(),
             ":encoding": event.encoding().map(Encoding::as_str),
-            ":headers": headers.map(json),
+            ":headers": stored_headers(event),
             ":payload": event.payload(),
         })?;
     let id = ItemId::new(connection.last_insert_rowid());

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use rusqlite::{Connection, named_params};
-use tenure_core::{Guarded, ItemId, Refusal, State, Word};
+use tenure_core::{Guarded, ItemId, State, Word, refusal_of};
 
 use super::holds::json;
 use super::statements as sql;
@@ -20,12 +20,11 @@ pub(super) fn look(
     let ids: Vec<i64> = words.iter().map(|(id, _)| id.number()).collect();
     let said = said(connection, token, &ids)?;
     let states = states(connection, &ids)?;
-    let answer = |(id, word): &(ItemId, Word)| match states.get(&id.number()) {
-        None => Guarded::Refused(Refusal::NotFound),
-        Some(_) if said.contains(&(id.number(), word.as_str().to_owned())) => Guarded::Kept(()),
-        Some(State::Pending) => Guarded::Refused(Refusal::NotClaimed),
-        Some(State::Claimed) => Guarded::Refused(Refusal::Lost),
-        Some(State::Done | State::Dead) => Guarded::Refused(Refusal::AlreadySettled),
+    let answer = |(id, word): &(ItemId, Word)| {
+        if said.contains(&(id.number(), *word)) {
+            return Guarded::Kept(());
+        }
+        Guarded::Refused(refusal_of(states.get(&id.number()).copied()))
     };
     Ok(words.iter().map(answer).collect())
 }
@@ -40,22 +39,26 @@ pub(super) fn states(
     let mut rows = statement.query(named_params! {":ids": json(ids)})?;
     while let Some(row) = rows.next()? {
         let word = row.get_ref(1)?.as_str()?;
-        if let Some(state) = State::ALL.into_iter().find(|state| state.as_str() == word) {
+        if let Some(state) = State::parse(word) {
             found.insert(row.get(0)?, state);
         }
     }
     Ok(found)
 }
 
+/// The words that the token has said of these items.
 fn said(
     connection: &Connection,
     token: &str,
     ids: &[i64],
-) -> rusqlite::Result<HashSet<(i64, String)>> {
-    connection
-        .prepare_cached(sql::LOOK_SAID)?
-        .query_map(named_params! {":token": token, ":ids": json(ids)}, |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })?
-        .collect()
+) -> rusqlite::Result<HashSet<(i64, Word)>> {
+    let mut said = HashSet::new();
+    let mut statement = connection.prepare_cached(sql::LOOK_SAID)?;
+    let mut rows = statement.query(named_params! {":token": token, ":ids": json(ids)})?;
+    while let Some(row) = rows.next()? {
+        if let Some(word) = Word::parse(row.get_ref(1)?.as_str()?) {
+            said.insert((row.get(0)?, word));
+        }
+    }
+    Ok(said)
 }

@@ -1,14 +1,15 @@
 //! Find, list, count, replay, bury; and the queues.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, named_params};
 use tenure_core::store::{
-    Answer, Bury, Counts, Filter, Operate, Page, Queue, QueueCounts, Queues, Replay, Replayed,
-    StoreError,
+    Answer, Bury, Counts, Filter, Operate, Page, Pause, Queue, QueueCounts, Queues, Replay,
+    Replayed, StoreError,
 };
 use tenure_core::{
-    EndedHold, Guarded, ItemId, QueueName, Record, Refusal, State, Term, Timestamp, Word,
+    EndedHold, Guarded, ItemId, QueueName, Record, Refusal, State, Term, Timestamp, Word, reason,
+    refusal_of,
 };
 
 use super::error::failed;
@@ -17,15 +18,11 @@ use super::look::states;
 use super::queue::draw_fence;
 use super::{SqliteStore, row, statements as sql};
 use crate::lane::lanes;
-
-/// The reason of an item that an operator settled dead.
-const BURIED: &str = "buried";
-/// No page is longer.
-const PAGE_MAX: u32 = 1000;
+use crate::page::{cut, in_order, page_limit};
 
 impl Operate for SqliteStore {
     fn find<'a>(&'a self, ids: &'a [ItemId]) -> Answer<'a, Vec<Record>> {
-        let ids: Vec<i64> = ids.iter().map(|id| id.number()).collect();
+        let ids = ids.to_vec();
         Box::pin(self.writer.read("find", move |connection| {
             find(connection, &ids).map_err(failed("find"))
         }))
@@ -40,7 +37,7 @@ impl Operate for SqliteStore {
     fn list<'a>(&'a self, filter: &'a Filter, limit: u32) -> Answer<'a, Page> {
         let filter = filter.clone();
         Box::pin(self.writer.read("list", move |connection| {
-            page(connection, &filter, limit.min(PAGE_MAX)).map_err(failed("list"))
+            page(connection, &filter, page_limit(limit)).map_err(failed("list"))
         }))
     }
 
@@ -84,10 +81,10 @@ impl Queues for SqliteStore {
         }))
     }
 
-    fn pause_queue<'a>(&'a self, name: &'a QueueName, paused: bool) -> Answer<'a, Guarded> {
+    fn pause_queue<'a>(&'a self, name: &'a QueueName, pause: Pause) -> Answer<'a, Guarded> {
         let name = name.clone();
         Box::pin(self.write("pause queue", None, move |connection, _| {
-            let ask = named_params! {":name": name.as_str(), ":paused": paused};
+            let ask = named_params! {":name": name.as_str(), ":paused": pause == Pause::Begin};
             let found: Option<i32> = connection
                 .prepare_cached(sql::PAUSE_QUEUE)
                 .and_then(|mut statement| statement.query_row(ask, |row| row.get(0)).optional())
@@ -97,18 +94,13 @@ impl Queues for SqliteStore {
     }
 }
 
-fn find(connection: &Connection, ids: &[i64]) -> rusqlite::Result<Vec<Record>> {
-    let mut records: HashMap<i64, Record> = HashMap::with_capacity(ids.len());
+fn find(connection: &Connection, ids: &[ItemId]) -> rusqlite::Result<Vec<Record>> {
+    let numbers: Vec<i64> = ids.iter().map(|id| id.number()).collect();
     let mut statement = connection.prepare_cached(sql::FIND)?;
-    let mut rows = statement.query(named_params! {":ids": json(ids)})?;
-    while let Some(found) = rows.next()? {
-        let record = row::record(found)?;
-        records.insert(record.id.number(), record);
-    }
-    Ok(ids
-        .iter()
-        .filter_map(|id| records.get(id).cloned())
-        .collect())
+    let found = statement
+        .query_map(named_params! {":ids": json(&numbers)}, row::record)?
+        .collect::<rusqlite::Result<Vec<Record>>>()?;
+    Ok(in_order(ids, found))
 }
 
 fn timeline(connection: &Connection, id: ItemId) -> rusqlite::Result<Vec<EndedHold>> {
@@ -128,13 +120,10 @@ fn page(connection: &Connection, filter: &Filter, limit: u32) -> rusqlite::Resul
     };
     let statement = connection.prepare_cached(statement)?;
     // One more than asked for: it tells whether there is a next page.
-    let mut ids = page_ids(statement, filter, limit + 1)?;
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-    let has_more = ids.len() > limit;
-    ids.truncate(limit);
+    let (ids, next) = cut(page_ids(statement, filter, limit + 1)?, limit);
     Ok(Page {
         records: find(connection, &ids)?,
-        next: ids.last().copied().filter(|_| has_more).map(ItemId::new),
+        next,
     })
 }
 
@@ -142,7 +131,7 @@ fn page_ids(
     mut statement: CachedStatement<'_>,
     filter: &Filter,
     limit: u32,
-) -> rusqlite::Result<Vec<i64>> {
+) -> rusqlite::Result<Vec<ItemId>> {
     statement
         .query_map(
             named_params! {
@@ -152,7 +141,7 @@ fn page_ids(
                 ":queue": filter.queue.as_ref().map(QueueName::as_str),
                 ":limit": limit,
             },
-            |row| row.get(0),
+            |found| row::id(found, 0),
         )?
         .collect()
 }
@@ -233,9 +222,9 @@ fn replay(connection: &Connection, ask: &Replay, now: Timestamp) -> rusqlite::Re
 fn bury(connection: &Connection, ask: &Bury, now: Timestamp) -> Result<Guarded, StoreError> {
     let id = ask.id.number();
     let states = states(connection, &[id]).map_err(failed("bury"))?;
-    let (lease, left) = match states.get(&id) {
-        None => return Ok(Guarded::Refused(Refusal::NotFound)),
-        Some(State::Done | State::Dead) => return Ok(Guarded::Refused(Refusal::AlreadySettled)),
+    let state = states.get(&id).copied();
+    let (lease, left) = match state {
+        None | Some(State::Done | State::Dead) => return Ok(Guarded::Refused(refusal_of(state))),
         Some(State::Pending) => (claim_to_bury(connection, ask, now)?, None),
         Some(State::Claimed) => {
             let (lease, left) = lease_without(connection, id).map_err(failed("bury"))?;
@@ -248,7 +237,7 @@ fn bury(connection: &Connection, ask: &Bury, now: Timestamp) -> Result<Guarded, 
         }
         lease.note(connection, Word::Buried, vec![id], now)?;
         let mut ends = Ends::default();
-        ends.bury(id, &ask.reason, BURIED);
+        ends.bury(id, &ask.reason, reason::BURIED);
         ends.write(connection, now)
     };
     end().map_err(failed("bury"))?;

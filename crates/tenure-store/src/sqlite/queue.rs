@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rusqlite::{Connection, named_params};
 use tenure_core::store::{
     Answer, Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Settle, Settlement,
-    StoreError, StoreErrorKind,
+    StoreError,
 };
 use tenure_core::{Fence, Guarded, Held, Item, Lease, QueueName, Refusal, Timestamp, Token};
 
@@ -14,10 +14,9 @@ use super::holds::{self, json};
 use super::reap::reap;
 use super::settle::settle;
 use super::{SqliteStore, row, statements as sql};
+use crate::complaint::{unknown_queue, used_before};
 use crate::lane::{Lane, alone_lane, lanes};
-
-/// A claim that comes back short ends at most this many lapsed leases.
-const INLINE_REAP_LIMIT: u32 = 100;
+use crate::limits::INLINE_REAP_LIMIT;
 
 impl LeaseStore for SqliteStore {
     fn claim<'a>(&'a self, ask: &'a Claim) -> Answer<'a, Option<Held>> {
@@ -73,11 +72,7 @@ impl LeaseStore for SqliteStore {
 
 fn claim(connection: &Connection, ask: &Claim, now: Timestamp) -> Result<Option<Held>, StoreError> {
     let lanes = lanes_of(connection, ask)?;
-    let limit = match ask.company {
-        Company::Together => ask.limit.min(Claim::LIMIT_MAX),
-        Company::Alone => ask.limit.min(1),
-    };
-    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let limit = usize::try_from(ask.most()).unwrap_or(usize::MAX);
     if limit == 0 {
         return Ok(None);
     }
@@ -124,9 +119,7 @@ fn check_fresh(connection: &Connection, token: &Token) -> Result<(), StoreError>
     if !is_used {
         return Ok(());
     }
-    let problem = "the token was used before";
-    Err(StoreError::new("claim", StoreErrorKind::Conflict, problem)
-        .hint("release by it, then claim with a new one"))
+    Err(used_before("claim"))
 }
 
 /// The lanes that a claim looks into, in order, each with the name of its queue.
@@ -161,13 +154,6 @@ fn queues_named(
             Ok((row.get(0)?, (row.get(1)?, row.get(2)?)))
         })?
         .collect()
-}
-
-/// A queue was named that nobody declared.
-pub(super) fn unknown_queue(verb: &'static str, queue: &QueueName) -> StoreError {
-    let message = format!("there is no queue {queue}");
-    StoreError::new(verb, StoreErrorKind::Invalid, message)
-        .hint(format!("add it: tenure queues add {queue}"))
 }
 
 /// Moves up to `limit` items that are due out of ready, lane by lane.

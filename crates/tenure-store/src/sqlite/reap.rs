@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, named_params};
 use tenure_core::store::{Reap, Reaped, StoreError};
-use tenure_core::{Boundary, Fence, ItemId, LapsePolicy, State, Timestamp, Word};
+use tenure_core::{Boundary, Fence, ItemId, LapsePolicy, State, Timestamp, Word, reason};
 
 use super::error::failed;
 use super::holds::{Ends, Leased, json};
@@ -81,12 +81,11 @@ fn fate(
     now: Timestamp,
 ) -> Option<Timestamp> {
     let Some(delay) = policy.fate(crashes) else {
-        let error = format!("{}: {}", LapsePolicy::REASON, LapsePolicy::ERROR);
-        ends.crash(id, &error, LapsePolicy::REASON);
+        ends.crash(id, LapsePolicy::DEAD_ERROR, reason::CRASH_LOOP);
         return None;
     };
     let from = now.after(delay);
-    let alone = (crashes >= policy.alone_after()).then(|| alone_lane(queue_of(lane)));
+    let alone = (crashes >= LapsePolicy::ALONE_AFTER).then(|| alone_lane(queue_of(lane)));
     ends.lapse(id, LapsePolicy::ERROR, from, alone);
     Some(from)
 }

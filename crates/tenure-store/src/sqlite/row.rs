@@ -11,6 +11,7 @@ use tenure_core::{
 };
 use uuid::Uuid;
 
+use crate::headers::read_headers;
 use crate::lane::{Lane, priority};
 
 /// A claimed item: the columns of `claim.sql`, statement due.
@@ -27,7 +28,7 @@ pub(super) fn item(row: &Row<'_>, queue: QueueName) -> rusqlite::Result<Item> {
 pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
     let queue = queue_name(row, 13)?;
     let word: String = row.get(15)?;
-    let state = State::ALL.into_iter().find(|state| state.as_str() == word);
+    let state = State::parse(&word);
     Ok(Record {
         id: id(row, 0)?,
         state: state.ok_or_else(|| unreadable(15, FromSqlError::InvalidType))?,
@@ -86,10 +87,7 @@ fn event(row: &Row<'_>, queue: QueueName) -> rusqlite::Result<Event> {
         queue,
         priority: priority(lane),
         ordering_key: row.get(5)?,
-        headers: headers
-            .map(|text| serde_json::from_str(&text).map_err(|cause| unreadable(7, cause)))
-            .transpose()?
-            .unwrap_or_default(),
+        headers: read_headers(headers.as_deref()),
     };
     Ok(stored.into())
 }

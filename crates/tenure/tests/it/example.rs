@@ -19,7 +19,7 @@ order 7 was committed: 1 event waits
 the first worker holds event 1 and dies
 its lease lapsed: event 1 is pending again
 the second worker takes over; its fence is newer: true
-the first worker's late answer is refused: someone else holds it now
+the first worker's late answer is refused: its lease was ended, and someone else may hold it now
 the second worker settles, 0 refused
 done: 1, waiting: 0
 - a hold that ended: lapsed

@@ -13,11 +13,12 @@ use tenure_core::{
 };
 
 use super::PostgresRows;
+use crate::complaint::used_before;
+use crate::limits::{INLINE_REAP_LIMIT, micros};
 use crate::postgres::error::store_error;
 use crate::postgres::row::{get, get_count, get_moment, get_timestamp, moment};
-use crate::rows::{
-    INLINE_REAP_LIMIT, Said, micros, not_ended, rest_word, settle_answers, state_of, used_before,
-};
+use crate::rows::{Said, rest_word, state_of};
+use crate::second_look::{not_ended, settle_answers};
 
 impl LeaseStore for PostgresRows {
     fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Option<Held>> {
@@ -56,10 +57,7 @@ impl PostgresRows {
     /// Claims; when that comes back short, lapsed leases are reaped, and an empty claim looks
     /// again.
     async fn claim_or_recover(&self, claim: &Claim) -> Result<Option<Held>, StoreError> {
-        let limit = match claim.company {
-            Company::Together => claim.limit.min(Claim::LIMIT_MAX),
-            Company::Alone => claim.limit.min(1),
-        };
+        let limit = claim.most();
         if limit == 0 {
             return Ok(None);
         }
@@ -101,7 +99,7 @@ impl PostgresRows {
             return Ok(None);
         };
         if get(first, 0).map_err(failed)? {
-            return Err(used_before());
+            return Err(used_before("claim"));
         }
         if get::<Option<i64>>(first, 1).map_err(failed)?.is_none() {
             return Ok(None);

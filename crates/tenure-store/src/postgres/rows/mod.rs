@@ -21,7 +21,8 @@ use super::PostgresStore;
 use super::error::store_error;
 use super::row::get;
 use crate::render::{Edit, as_written, check_columns};
-use crate::rows::{Look, Looks, state_of};
+use crate::rows::state_of;
+use crate::second_look::{Look, Looks};
 use statements::RowStatements;
 
 /// The rows of one table as leasable items. Clones share the connections.

@@ -1,6 +1,6 @@
 //! Find, list, count, replay, bury.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use sqlx::postgres::PgRow;
 use tenure_core::store::{
@@ -12,9 +12,11 @@ use tenure_core::{
 
 use super::{PostgresRows, numbers};
 use crate::error_text::error_text;
+use crate::page::{cut, in_order, page_limit};
 use crate::postgres::error::store_error;
 use crate::postgres::row::{get, get_count, get_moment, get_timestamp, get_total, moment};
-use crate::rows::{PAGE_MAX, bury_refusal, hold_of, replay_answers, state_of};
+use crate::rows::{hold_of, state_of};
+use crate::second_look::{bury_refusal, replay_answers};
 
 impl Operate for PostgresRows {
     fn find<'a>(&'a self, ids: &'a [ItemId]) -> Answer<'a, Vec<Record>> {
@@ -27,17 +29,13 @@ impl Operate for PostgresRows {
 
     fn list<'a>(&'a self, filter: &'a Filter, limit: u32) -> Answer<'a, Page> {
         Box::pin(async move {
-            let limit = usize::try_from(limit.min(PAGE_MAX)).unwrap_or(usize::MAX);
+            let limit = page_limit(limit);
             // One more than asked tells whether there is a next page.
-            let mut ids = self
-                .page_ids(filter, limit + 1)
-                .await
-                .map_err(|e| store_error("list", e))?;
-            let has_more = ids.len() > limit;
-            ids.truncate(limit);
+            let ids = self.page_ids(filter, limit + 1).await;
+            let (ids, next) = cut(ids.map_err(|e| store_error("list", e))?, limit);
             Ok(Page {
                 records: self.find_rows("list", &ids).await?,
-                next: ids.last().copied().filter(|_| has_more),
+                next,
             })
         })
     }
@@ -99,7 +97,7 @@ impl Operate for PostgresRows {
 }
 
 impl PostgresRows {
-    async fn page_ids(&self, filter: &Filter, limit: usize) -> Result<Vec<ItemId>, sqlx::Error> {
+    async fn page_ids(&self, filter: &Filter, limit: u32) -> Result<Vec<ItemId>, sqlx::Error> {
         let word = filter
             .state
             .map(|state| self.table.words.word(state).as_str());
@@ -113,7 +111,7 @@ impl PostgresRows {
             .bind(word)
             .bind(moment(filter.since))
             .bind(last)
-            .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+            .bind(i64::from(limit))
             .fetch_all(&self.pool)
             .await?;
         rows.iter()
@@ -132,14 +130,13 @@ impl PostgresRows {
         let failed = |e| store_error(verb, e);
         let query = self.statements.find.query().bind(numbers(ids));
         let rows = query.fetch_all(&self.pool).await.map_err(failed)?;
-        let mut found = HashMap::with_capacity(rows.len());
+        let mut found = Vec::with_capacity(rows.len());
         for row in &rows {
             let status: &str = get(row, 1).map_err(failed)?;
             let state = state_of(verb, &self.table, status)?;
-            let record = record_of(row, state).map_err(failed)?;
-            found.insert(record.id, record);
+            found.push(record_of(row, state).map_err(failed)?);
         }
-        Ok(ids.iter().filter_map(|id| found.get(id).cloned()).collect())
+        Ok(in_order(ids, found))
     }
 }
 

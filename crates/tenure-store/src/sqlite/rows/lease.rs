@@ -14,9 +14,10 @@ use tenure_core::{
 
 use super::row::{Claimed, corrupt};
 use super::{Desk, SqliteRows, json_ids};
-use crate::rows::{
-    INLINE_REAP_LIMIT, Said, micros, not_ended, rest_word, settle_answers, state_of, used_before,
-};
+use crate::complaint::used_before;
+use crate::limits::{INLINE_REAP_LIMIT, micros};
+use crate::rows::{Said, rest_word, state_of};
+use crate::second_look::{not_ended, settle_answers};
 
 impl LeaseStore for SqliteRows {
     fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Option<Held>> {
@@ -80,10 +81,7 @@ impl Desk {
         claim: &Claim,
         now: Timestamp,
     ) -> Result<Option<Held>, StoreError> {
-        let limit = match claim.company {
-            Company::Together => claim.limit.min(Claim::LIMIT_MAX),
-            Company::Alone => claim.limit.min(1),
-        };
+        let limit = claim.most();
         if limit == 0 {
             return Ok(None);
         }
@@ -124,7 +122,7 @@ impl Desk {
         }
         let used: Option<bool> = ask.value("claim", "used", named_params! {":token": token})?;
         if used == Some(true) {
-            return Err(used_before());
+            return Err(used_before("claim"));
         }
         let fence: Option<i64> = ask.value("claim", "fence", [])?;
         let fence = fence.ok_or_else(|| corrupt("claim", "the table tenure_fence is empty"))?;

@@ -1,6 +1,6 @@
 //! Find, list, count, replay, bury.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use rusqlite::{Connection, Row, named_params};
 use tenure_core::store::{
@@ -11,7 +11,8 @@ use tenure_core::{EndedHold, Guarded, ItemId, QueueName, Record, Timestamp};
 use super::row::corrupt;
 use super::{Desk, SqliteRows, json_ids};
 use crate::error_text::error_text;
-use crate::rows::{PAGE_MAX, bury_refusal, replay_answers};
+use crate::page::{cut, in_order, page_limit};
+use crate::second_look::{bury_refusal, replay_answers};
 
 impl Operate for SqliteRows {
     fn find<'a>(&'a self, ids: &'a [ItemId]) -> Answer<'a, Vec<Record>> {
@@ -69,17 +70,13 @@ impl Desk {
         let ask = self.ask(conn, verb);
         let params = named_params! {":ids": json_ids(ids)};
         let rows = ask.rows("find", "find", params, |row| self.record(verb, row))?;
-        let mut found = HashMap::with_capacity(rows.len());
-        for record in rows {
-            let record = record?;
-            found.insert(record.id, record);
-        }
-        Ok(ids.iter().filter_map(|id| found.get(id).cloned()).collect())
+        let found = rows.into_iter().collect::<Result<Vec<Record>, _>>()?;
+        Ok(in_order(ids, found))
     }
 
     fn list(&self, conn: &Connection, filter: &Filter, limit: u32) -> Result<Page, StoreError> {
         let ask = self.ask(conn, "list");
-        let limit = limit.min(PAGE_MAX);
+        let limit = page_limit(limit);
         let word = filter
             .state
             .map(|state| self.table.words.word(state).as_str());
@@ -90,13 +87,11 @@ impl Desk {
             ":last": filter.before.map_or(i64::MAX, |id| id.number().saturating_sub(1)),
             ":limit": limit + 1,
         };
-        let mut ids = ask.rows("page", "page", params, |row| row.get(0).map(ItemId::new))?;
-        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let has_more = ids.len() > limit;
-        ids.truncate(limit);
+        let ids = ask.rows("page", "page", params, |row| row.get(0).map(ItemId::new))?;
+        let (ids, next) = cut(ids, limit);
         Ok(Page {
             records: self.find(conn, "list", &ids)?,
-            next: ids.last().copied().filter(|_| has_more),
+            next,
         })
     }
 

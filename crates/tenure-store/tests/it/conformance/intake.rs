@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tenure_core::store::{Enqueued, Filter, Store, StoreError, StoreErrorKind};
+use tenure_core::store::{Enqueued, Filter, Pause, Store, StoreError, StoreErrorKind};
 use tenure_core::{Encoding, Event, Guarded, ItemId, Priority, QueueName, Refusal, State, Term};
 use uuid::Uuid;
 
@@ -266,7 +266,9 @@ async fn an_unknown_queue_is_refused_with_a_hint(world: &dyn World) {
     is_refused_with_hint(outbox(world).enqueue(&[stray]).await);
     let claim = ask(&fresh("worker"), 1, T0).queues(vec![queue("letters")]);
     is_refused_with_hint(outbox(world).claim(&claim).await);
-    let answer = outbox(world).pause_queue(&queue("letters"), true).await;
+    let answer = outbox(world)
+        .pause_queue(&queue("letters"), Pause::Begin)
+        .await;
     assert_eq!(answer.expect("pause"), Guarded::Refused(Refusal::NotFound));
     assert_eq!(world.dump().await, before);
 }
@@ -321,14 +323,14 @@ async fn a_paused_queue_is_passed_by(world: &dyn World) {
     add_queue(world, "mail").await;
     let mail = enqueue_one(world, event("t").queue("mail").unwrap()).await;
     let other = enqueue_one(world, event("t")).await;
-    let pause = |paused| async move {
-        let answer = outbox(world).pause_queue(&queue("mail"), paused).await;
+    let set = |pause| async move {
+        let answer = outbox(world).pause_queue(&queue("mail"), pause).await;
         assert_eq!(answer.expect("pause"), Guarded::Kept(()));
     };
-    pause(true).await;
+    set(Pause::Begin).await;
     assert_eq!(claim_from(world, &["mail", "default"], 9).await, [other]);
     assert!(claim_from(world, &["mail"], 9).await.is_empty());
-    pause(false).await;
+    set(Pause::End).await;
     assert_eq!(claim_from(world, &["mail", "default"], 9).await, [mail]);
 }
 
@@ -345,7 +347,7 @@ async fn a_queue_can_be_given_another_term(world: &dyn World) {
         assert_eq!((queues[1].term, queues[1].paused), (term, false));
     }
     // A pause outlives a new term.
-    let answer = outbox(world).pause_queue(&mail, true).await;
+    let answer = outbox(world).pause_queue(&mail, Pause::Begin).await;
     assert_eq!(answer.expect("pause"), Guarded::Kept(()));
     outbox(world)
         .add_queue(&mail, None)

@@ -4,7 +4,7 @@
 use tenure_core::store::{Bury, Claim, Filter, Reap, Replay, Rest, Settle, StoreErrorKind};
 use tenure_core::testing::token;
 use tenure_core::{
-    Content, Guarded, ItemId, LapsePolicy, LeaseTable, Outcome, Refusal, State, Term, Token,
+    Content, Guarded, ItemId, LapsePolicy, LeaseTable, Outcome, Refusal, State, Term, Token, reason,
 };
 use tenure_store::postgres::PostgresRows;
 
@@ -206,7 +206,7 @@ async fn a_row_that_lapses_comes_back_later_then_alone_then_not_at_all() {
             let dead = &rows.find(&ids(&[1])).await.unwrap()[0];
             assert_eq!(dead.state, State::Dead, "{place}");
             assert_eq!(dead.counters.crashes, 4, "{place}");
-            let why = format!("{}: {}", LapsePolicy::REASON, LapsePolicy::ERROR);
+            let why = format!("{}: {}", reason::CRASH_LOOP, LapsePolicy::ERROR);
             assert_eq!(dead.last_error.as_deref(), Some(why.as_str()), "{place}");
         }
     }
