@@ -109,15 +109,15 @@ mod sqlite;
 mod tenure;
 
 pub use tenure_core::store::{
-    Claim, Company, Counts, Enqueued, Filter, Page, Queue, QueueCounts, Reap, Reaped, Renew,
-    Renewed, Replayed, Rest, Settle, Settlement, Store, StoreError, StoreErrorKind,
+    Bury, Claim, Company, Counts, Enqueued, Filter, Page, Pause, Queue, QueueCounts, Reap, Reaped,
+    Renew, Renewed, Replay, Replayed, Rest, Settle, Settlement, Store, StoreError, StoreErrorKind,
 };
 pub use tenure_core::{
     Again, Boundary, Clock, Content, Counters, DELAY_MAX, Encoding, EndedHold, Event, Failure,
     Fence, Guarded, HEADERS_BYTES_MAX, Held, Hold, Identifier, Invalid, Item, ItemId, LapsePolicy,
     Lateness, Lease, LeaseTable, NAME_BYTES_MAX, Outcome, PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX,
     Priority, QueueName, Record, Refusal, RetryPolicy, State, Term, Timestamp, Token, Word,
-    WorkerId,
+    WorkerId, reason,
 };
 pub use tenure_store::config::{Planner, StoreConfig, Synchronous};
 pub use tenure_store::memory::SystemClock;

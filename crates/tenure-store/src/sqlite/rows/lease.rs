@@ -22,26 +22,32 @@ use crate::second_look::{not_ended, settle_answers};
 impl LeaseStore for SqliteRows {
     fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Option<Held>> {
         Box::pin(async move {
-            let (claim, now) = (claim.clone(), self.moment(claim.now));
-            self.write("claim", move |desk, conn| desk.claim(conn, &claim, now))
-                .await
+            let (given, claim) = (claim.now, claim.clone());
+            self.write("claim", given, move |desk, conn, now| {
+                desk.claim(conn, &claim, now)
+            })
+            .await
         })
     }
 
     fn renew<'a>(&'a self, renew: &'a Renew) -> Answer<'a, Vec<(Token, Guarded<Renewed>)>> {
         Box::pin(async move {
-            let (renew, now) = (renew.clone(), self.moment(renew.now));
-            self.write("renew", move |desk, conn| desk.renew(conn, renew, now))
-                .await
+            let (given, renew) = (renew.now, renew.clone());
+            self.write("renew", given, move |desk, conn, now| {
+                desk.renew(conn, renew, now)
+            })
+            .await
         })
     }
 
     fn settle<'a>(&'a self, settle: &'a Settle) -> Answer<'a, Settlement> {
         Box::pin(async move {
             settle.check()?;
-            let (settle, now) = (settle.clone(), self.moment(settle.now));
-            self.write("settle", move |desk, conn| desk.settle(conn, &settle, now))
-                .await
+            let (given, settle) = (settle.now, settle.clone());
+            self.write("settle", given, move |desk, conn, now| {
+                desk.settle(conn, &settle, now)
+            })
+            .await
         })
     }
 
@@ -52,11 +58,11 @@ impl LeaseStore for SqliteRows {
     ) -> Answer<'a, (Settlement, Option<Held>)> {
         Box::pin(async move {
             settle.check()?;
-            let (settled_at, claimed_at) = (self.moment(settle.now), self.moment(claim.now));
             let (settle, claim) = (settle.clone(), claim.clone());
             // One transaction: a claim that cannot be carried out leaves the settle undone.
-            self.write("settle", move |desk, conn| {
-                let settlement = desk.settle(conn, &settle, settled_at)?;
+            self.write("settle", settle.now, move |desk, conn, now| {
+                let settlement = desk.settle(conn, &settle, now)?;
+                let claimed_at = claim.now.unwrap_or(now);
                 Ok((settlement, desk.claim(conn, &claim, claimed_at)?))
             })
             .await
@@ -65,9 +71,11 @@ impl LeaseStore for SqliteRows {
 
     fn reap<'a>(&'a self, reap: &'a Reap) -> Answer<'a, Vec<Reaped>> {
         Box::pin(async move {
-            let (reap, now) = (reap.clone(), self.moment(reap.now));
-            self.write("reap", move |desk, conn| desk.reap(conn, &reap, now))
-                .await
+            let (given, reap) = (reap.now, reap.clone());
+            self.write("reap", given, move |desk, conn, now| {
+                desk.reap(conn, &reap, now)
+            })
+            .await
         })
     }
 }

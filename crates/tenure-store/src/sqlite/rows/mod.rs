@@ -17,9 +17,9 @@ use rusqlite::{Connection, Params, Row, named_params};
 use tenure_core::store::StoreError;
 use tenure_core::{Clock, ItemId, LeaseTable, Timestamp, Word};
 
-use super::SqliteStore;
 use super::error::failed;
 use super::writer::Writer;
+use super::{SqliteStore, moment_of};
 use crate::render::{as_written, check_columns};
 use crate::rows::state_of;
 use crate::second_look::{Look, Looks};
@@ -120,16 +120,23 @@ impl SqliteRows {
 
     /// The given moment, or that of the store's clock.
     fn moment(&self, given: Option<Timestamp>) -> Timestamp {
-        given.unwrap_or_else(|| self.clock.now())
+        moment_of(self.clock.as_ref(), given)
     }
 
+    /// Writes; `op` learns the moment when its turn has come, so that verbs judge in the order in
+    /// which they take effect.
     async fn write<T: Send + 'static>(
         &self,
         verb: &'static str,
-        op: impl FnOnce(&Desk, &Connection) -> Result<T, StoreError> + Send + 'static,
+        given: Option<Timestamp>,
+        op: impl FnOnce(&Desk, &Connection, Timestamp) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let desk = Arc::clone(&self.desk);
-        self.writer.write(verb, move |conn| op(&desk, conn)).await
+        let (desk, clock) = (Arc::clone(&self.desk), Arc::clone(&self.clock));
+        self.writer
+            .write(verb, move |conn| {
+                op(&desk, conn, moment_of(clock.as_ref(), given))
+            })
+            .await
     }
 
     async fn read<T: Send + 'static>(

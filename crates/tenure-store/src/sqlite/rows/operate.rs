@@ -45,17 +45,21 @@ impl Operate for SqliteRows {
 
     fn replay<'a>(&'a self, replay: &'a Replay) -> Answer<'a, Replayed> {
         Box::pin(async move {
-            let (ids, now) = (replay.ids.clone(), self.moment(replay.now));
-            self.write("replay", move |desk, conn| desk.replay(conn, &ids, now))
-                .await
+            let (given, ids) = (replay.now, replay.ids.clone());
+            self.write("replay", given, move |desk, conn, now| {
+                desk.replay(conn, &ids, now)
+            })
+            .await
         })
     }
 
     fn bury<'a>(&'a self, bury: &'a Bury) -> Answer<'a, Guarded> {
         Box::pin(async move {
-            let (bury, now) = (bury.clone(), self.moment(bury.now));
-            self.write("bury", move |desk, conn| desk.bury(conn, &bury, now))
-                .await
+            let (given, bury) = (bury.now, bury.clone());
+            self.write("bury", given, move |desk, conn, now| {
+                desk.bury(conn, &bury, now)
+            })
+            .await
         })
     }
 }

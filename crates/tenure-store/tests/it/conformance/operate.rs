@@ -11,9 +11,11 @@ on_every_store!(
     what_is_unknown_is_not_found,
     a_list_shows_the_newest_first_page_by_page,
     a_list_can_be_narrowed,
+    a_page_of_none_is_empty,
     counts_tell_where_items_stand,
     a_replay_opens_a_new_generation,
     a_replay_answers_for_each_item,
+    an_item_that_is_named_twice_is_replayed_once,
     what_is_not_settled_is_not_replayed,
     a_fence_rises_over_a_replay,
     a_pending_item_can_be_buried,
@@ -67,6 +69,13 @@ async fn a_list_shows_the_newest_first_page_by_page(world: &dyn World) {
             "by {limit}"
         );
     }
+}
+
+async fn a_page_of_none_is_empty(world: &dyn World) {
+    world.add(2).await;
+    let page = world.operate().list(&Filter::default(), 0).await;
+    let page = page.expect("list");
+    assert_eq!((page.records.len(), page.next), (0, None));
 }
 
 async fn a_list_can_be_narrowed(world: &dyn World) {
@@ -202,6 +211,20 @@ async fn a_replay_answers_for_each_item(world: &dyn World) {
         (asked[3], Guarded::Refused(Refusal::NotSettled)),
     ];
     assert_eq!(answers, expected);
+}
+
+async fn an_item_that_is_named_twice_is_replayed_once(world: &dyn World) {
+    for state in [State::Done, State::Dead] {
+        let id = world.item_in(state).await;
+        let replay = Replay::new(vec![id, id]).at(at(50));
+        let answers = world.operate().replay(&replay).await.expect("replay");
+        let expected = [
+            (id, Guarded::Kept(())),
+            (id, Guarded::Refused(Refusal::NotSettled)),
+        ];
+        assert_eq!(answers, expected);
+        assert_eq!(world.record(id).await.counters.generation, 1);
+    }
 }
 
 async fn what_is_not_settled_is_not_replayed(world: &dyn World) {
