@@ -13,6 +13,7 @@ on_every_store!(
     dead_is_the_end,
     release_costs_nothing_but_an_attempt,
     a_release_can_hold_back,
+    a_delay_that_no_calendar_holds_is_cut,
     what_is_not_named_stays_held,
     the_rest_is_done_if_told_so,
     the_rest_is_given_back_if_told_so,
@@ -139,6 +140,26 @@ async fn a_release_can_hold_back(world: &dyn World) {
     let early = ask(&token("other", 1), 1, at(63).before(TICK));
     assert!(world.try_claim(early).await.is_none());
     assert_eq!(world.claim(&token("other", 2), 1, at(63)).await.ids(), [id]);
+}
+
+async fn a_delay_that_no_calendar_holds_is_cut(world: &dyn World) {
+    let retry = Outcome::Retry {
+        after: Duration::MAX,
+        error: "not in our time".into(),
+    };
+    let release = Outcome::Release {
+        after: Duration::MAX,
+    };
+    for (n, outcome) in [(1, retry), (2, release)] {
+        let holder = token("patient", n);
+        let id = world.item_by(&holder, State::Claimed).await;
+        let answer = world.settle_one(&holder, id, outcome, at(1)).await;
+        assert_eq!(answer, Guarded::Kept(()));
+        let record = world.record(id).await;
+        assert_eq!(record.state, State::Pending);
+        let year = at(366 * 24 * 60 * 60);
+        assert!(record.available_at > Some(year));
+    }
 }
 
 async fn what_is_not_named_stays_held(world: &dyn World) {
