@@ -13,5 +13,6 @@ mod conformance;
 mod plans;
 mod planted;
 mod rows_sql;
+mod stress;
 mod twins;
 mod world;

@@ -32,13 +32,13 @@ fn compare(one: impl Make, other: impl Make, way: Way, cases: u32) {
         max_shrink_iters: 100,
         ..Config::with_cases(cases)
     };
-    compare_with(config, one, other, way);
+    compare_with(&config, one, other, way);
 }
 
-fn compare_with(config: Config, one: impl Make, other: impl Make, way: Way) {
+fn compare_with(config: &Config, one: impl Make, other: impl Make, way: Way) {
     let config = Config {
         failure_persistence: None,
-        ..config
+        ..config.clone()
     };
     let run = |steps: Vec<Step>| {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -124,7 +124,7 @@ fn a_planted_fault_is_no_twin() {
                 max_shrink_iters: 0,
                 ..Config::with_cases(1000)
             };
-            compare_with(config, memory, planted, Way::Queue);
+            compare_with(&config, memory, planted, Way::Queue);
         });
         assert!(is_twin.is_err(), "{fault:?} was not noticed");
     }
