@@ -5,8 +5,9 @@
 //! Memory is the twin of each queue. The row layout orders by age and not by availability, so its
 //! tables are compared with each other, and with memory by scripts that claim all there is.
 
+mod pair;
 mod script;
-mod twin;
+mod side;
 
 use std::panic::catch_unwind;
 use std::pin::Pin;
@@ -15,8 +16,9 @@ use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
 use tenure_store::memory::Fault;
 
 use crate::world::{self, World};
+use pair::Pair;
 use script::{Step, script};
-use twin::{Pair, Way};
+use side::Way;
 
 /// A world in the making.
 type Made = Pin<Box<dyn Future<Output = Box<dyn World>>>>;
