@@ -1,2 +1,20 @@
-//! Placeholder.
-fn main() {}
+//! The program `tenure`: parse, run, exit.
+
+mod args;
+mod commands;
+mod database;
+mod env;
+mod exit;
+mod output;
+mod problem;
+mod record;
+mod time;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match args::parse() {
+        Ok((cli, command)) => commands::run(cli, command).into(),
+        Err(exit) => exit.into(),
+    }
+}

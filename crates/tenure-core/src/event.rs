@@ -13,8 +13,8 @@ use crate::invalid::Invalid;
 
 /// A payload may have this many bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
-/// A payload may nest this deep; both databases can read that.
-pub const PAYLOAD_DEPTH_MAX: usize = 128;
+/// A payload may nest this deep; both databases and the usual readers of JSON can follow.
+pub const PAYLOAD_DEPTH_MAX: usize = 100;
 /// A topic, an ordering key, a queue's name or a dedupe key may have this many bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 /// All headers of an event together may have this many bytes.
@@ -60,7 +60,7 @@ impl Event {
     ///
     /// # Errors
     /// The topic is empty, too long or has control characters; the payload cannot be written as
-    /// JSON, is over 1 MiB or nests deeper than 128.
+    /// JSON, is over 1 MiB or nests deeper than 100.
     pub fn new(topic: &str, payload: &impl serde::Serialize) -> Result<Self, Invalid> {
         let text = serde_json::to_string(payload).map_err(|cause| {
             Invalid::new("payload", format!("not writable as JSON ({cause})"), "JSON")
@@ -479,7 +479,7 @@ mod tests {
     #[test]
     fn bad_input_says_what_was_expected() {
         let long = "x".repeat(256);
-        let deep = "[".repeat(129) + &"]".repeat(129);
+        let deep = "[".repeat(101) + &"]".repeat(101);
         let cases = [
             (Event::from_json("", "1"), "topic is empty"),
             (Event::from_json(&long, "1"), "topic is 256 bytes long"),

@@ -1,5 +1,7 @@
 //! `StoreConfig`: how a store is opened.
 
+use std::time::Duration;
+
 use tenure_core::Identifier;
 
 /// How a store is opened. The defaults are right for most.
@@ -13,6 +15,8 @@ pub struct StoreConfig {
     pub planner: Planner,
     /// SQLite: when a commit counts as safe. Default full.
     pub synchronous: Synchronous,
+    /// SQLite: how long a write waits while another process writes to the file. Default 5 s.
+    pub busy_timeout: Duration,
 }
 
 impl Default for StoreConfig {
@@ -22,6 +26,7 @@ impl Default for StoreConfig {
             connections: 10,
             planner: Planner::default(),
             synchronous: Synchronous::default(),
+            busy_timeout: Duration::from_secs(5),
         }
     }
 }

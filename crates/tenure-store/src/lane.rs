@@ -24,11 +24,13 @@ pub(crate) fn alone_lane(queue: i32) -> Lane {
 }
 
 /// The number of the queue that a lane belongs to.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn queue_of(lane: Lane) -> i32 {
     lane.div_euclid(LANES_PER_QUEUE)
 }
 
 /// The priority of an event that was enqueued into this lane.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn priority(lane: Lane) -> Priority {
     let step = u8::try_from(lane.rem_euclid(LANES_PER_QUEUE)).unwrap_or(0);
     Priority::new(Priority::MAX.level().saturating_sub(step)).unwrap_or_default()
@@ -50,6 +52,11 @@ mod tests {
         assert_eq!(all.last(), Some(&lane(2, Priority::default())));
         assert!(all.iter().all(|lane| *lane < alone_lane(2)));
         assert!(alone_lane(2) < lane(3, Priority::MAX));
+    }
+
+    #[test]
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    fn a_lane_tells_its_queue_and_priority() {
         for (step, lane) in lanes(2).enumerate() {
             assert_eq!(queue_of(lane), 2);
             assert_eq!(usize::from(priority(lane).level()), 7 - step);

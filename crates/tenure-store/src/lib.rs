@@ -5,6 +5,8 @@
 //! rows, one lease row per claim). The two databases also lease the rows of any table that a
 //! [`LeaseTable`](tenure_core::LeaseTable) describes: the *row layout*.
 
+#[cfg(not(all(feature = "postgres", feature = "sqlite")))]
+mod absent;
 #[cfg(all(feature = "bench", feature = "postgres", feature = "sqlite"))]
 pub mod bench;
 pub mod config;
@@ -12,7 +14,7 @@ mod error_text;
 mod lane;
 pub mod memory;
 mod open;
-#[cfg(feature = "testing")]
+#[cfg(all(feature = "testing", any(feature = "postgres", feature = "sqlite")))]
 mod planted;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -26,5 +28,5 @@ pub mod sqlite;
 pub mod testing;
 
 pub use open::{Migrated, Opened, migrate, migration_sql, open};
-#[cfg(feature = "testing")]
+#[cfg(all(feature = "testing", any(feature = "postgres", feature = "sqlite")))]
 pub use planted::Planted;

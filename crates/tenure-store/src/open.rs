@@ -1,15 +1,20 @@
 //! From an address to a store.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use tenure_core::store::{Store, StoreError, StoreErrorKind};
 
+#[cfg(not(feature = "postgres"))]
+use crate::absent as postgres_door;
+#[cfg(not(feature = "sqlite"))]
+use crate::absent as sqlite_door;
 use crate::config::StoreConfig;
 use crate::memory::{MemoryStore, SystemClock};
 #[cfg(feature = "postgres")]
-use crate::postgres::{self, PostgresStore};
+use crate::postgres::{PostgresStore, door as postgres_door};
 #[cfg(feature = "sqlite")]
-use crate::sqlite::{self, SqliteStore};
+use crate::sqlite::{SqliteStore, door as sqlite_door};
 
 /// From which version of the tables to which a migration went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,24 +30,24 @@ pub struct Migrated {
 #[non_exhaustive]
 pub enum Opened {
     /// In memory: gone with the program.
-    Memory(MemoryStore),
+    Memory(Box<MemoryStore>),
     /// In an SQLite file.
     #[cfg(feature = "sqlite")]
     Sqlite(SqliteStore),
     /// On PostgreSQL.
     #[cfg(feature = "postgres")]
-    Postgres(PostgresStore),
+    Postgres(Box<PostgresStore>),
 }
 
 impl Opened {
     /// The store, whatever its kind.
     pub fn store(&self) -> &dyn Store {
         match self {
-            Self::Memory(store) => store,
+            Self::Memory(store) => store.as_ref(),
             #[cfg(feature = "sqlite")]
             Self::Sqlite(store) => store,
             #[cfg(feature = "postgres")]
-            Self::Postgres(store) => store,
+            Self::Postgres(store) => store.as_ref(),
         }
     }
 }
@@ -50,8 +55,8 @@ impl Opened {
 /// What an address names.
 enum Address<'a> {
     Memory,
-    Sqlite(&'a str),
-    Postgres,
+    Sqlite(&'a Path),
+    Postgres(&'a str),
 }
 
 impl<'a> Address<'a> {
@@ -60,13 +65,13 @@ impl<'a> Address<'a> {
             return Ok(Self::Memory);
         }
         if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            return Ok(Self::Postgres);
+            return Ok(Self::Postgres(url));
         }
         let path = url
             .strip_prefix("sqlite://")
             .or_else(|| url.strip_prefix("sqlite:"));
         match path {
-            Some(path) if !path.is_empty() => Ok(Self::Sqlite(path)),
+            Some(path) if !path.is_empty() => Ok(Self::Sqlite(Path::new(path))),
             // The address itself is not repeated: it may hold a password.
             _ => Err(StoreError::new(
                 verb,
@@ -86,15 +91,12 @@ impl<'a> Address<'a> {
 /// was built without it.
 pub async fn open(url: &str, config: &StoreConfig) -> Result<Opened, StoreError> {
     match Address::parse("open", url)? {
-        Address::Memory => Ok(Opened::Memory(MemoryStore::new(Arc::new(SystemClock)))),
-        #[cfg(feature = "sqlite")]
-        Address::Sqlite(path) => Ok(Opened::Sqlite(
-            SqliteStore::open(path.as_ref(), config).await?,
-        )),
-        #[cfg(feature = "postgres")]
-        Address::Postgres => Ok(Opened::Postgres(PostgresStore::open(url, config).await?)),
-        #[cfg(not(all(feature = "sqlite", feature = "postgres")))]
-        _ => Err(not_built("open")),
+        Address::Memory => {
+            let store = MemoryStore::new(Arc::new(SystemClock));
+            Ok(Opened::Memory(Box::new(store)))
+        }
+        Address::Sqlite(path) => sqlite_door::open(path, config).await,
+        Address::Postgres(url) => postgres_door::open(url, config).await,
     }
 }
 
@@ -105,12 +107,8 @@ pub async fn open(url: &str, config: &StoreConfig) -> Result<Opened, StoreError>
 pub async fn migrate(url: &str, config: &StoreConfig) -> Result<Migrated, StoreError> {
     match Address::parse("migrate", url)? {
         Address::Memory => Ok(Migrated { from: 0, to: 0 }),
-        #[cfg(feature = "sqlite")]
-        Address::Sqlite(path) => SqliteStore::migrate(path.as_ref(), config).await,
-        #[cfg(feature = "postgres")]
-        Address::Postgres => PostgresStore::migrate(url, config).await,
-        #[cfg(not(all(feature = "sqlite", feature = "postgres")))]
-        _ => Err(not_built("migrate")),
+        Address::Sqlite(path) => sqlite_door::migrate(path, config).await,
+        Address::Postgres(url) => postgres_door::migrate(url, config).await,
     }
 }
 
@@ -122,21 +120,7 @@ pub async fn migrate(url: &str, config: &StoreConfig) -> Result<Migrated, StoreE
 pub fn migration_sql(url: &str) -> Result<String, StoreError> {
     match Address::parse("migrate", url)? {
         Address::Memory => Ok(String::new()),
-        #[cfg(feature = "sqlite")]
-        Address::Sqlite(_) => Ok(sqlite::migration_sql()),
-        #[cfg(feature = "postgres")]
-        Address::Postgres => Ok(postgres::migration_sql()),
-        #[cfg(not(all(feature = "sqlite", feature = "postgres")))]
-        _ => Err(not_built("migrate")),
+        Address::Sqlite(_) => sqlite_door::migration_sql(),
+        Address::Postgres(_) => postgres_door::migration_sql(),
     }
-}
-
-#[cfg(not(all(feature = "sqlite", feature = "postgres")))]
-fn not_built(verb: &'static str) -> StoreError {
-    StoreError::new(
-        verb,
-        StoreErrorKind::Invalid,
-        "this program was built without that database",
-    )
-    .hint("turn on the feature `sqlite` or `postgres` of the crate `tenure`")
 }

@@ -1,7 +1,7 @@
 //! Fills a lease table's names into the text of a statement.
 //!
-//! A text has holes such as `{until}`. Only checked names and words go into them, quoted; a hole that
-//! nothing fills is an error, so no brace ever reaches a database.
+//! A text has holes such as `{until}`. Only checked names and words go into them, quoted; a hole
+//! that nothing fills is an error, so no brace ever reaches a database.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use tenure_core::store::{StoreError, StoreErrorKind};
 use tenure_core::{Direction, Identifier, LeaseTable, StatusWord};
 
 /// The line that begins a named statement of a file that has several.
-const MARKER: &str = "-- statement: ";
+pub(crate) const MARKER: &str = "-- statement: ";
 
 /// What the holes of a lease table's statements are filled with.
 #[derive(Debug)]
@@ -50,11 +50,6 @@ impl Names {
             names.0.insert(hole, index_name(&table.name, ending));
         }
         Ok(names)
-    }
-
-    /// The table's name as the statements write it.
-    pub(crate) fn table(&self) -> &str {
-        self.0.get("table").map_or("", String::as_str)
     }
 
     fn name(&mut self, hole: &'static str, name: &Identifier) {
@@ -119,20 +114,6 @@ pub(crate) type Edit<'a> = &'a dyn Fn(&'static str, &'static str) -> Cow<'static
 /// Leaves the text of a file as it is.
 pub(crate) fn as_written(_file: &'static str, text: &'static str) -> Cow<'static, str> {
     Cow::Borrowed(text)
-}
-
-/// The named statements of a file that has several, in order.
-pub(crate) fn split(text: &str) -> Vec<(String, String)> {
-    let mut statements: Vec<(String, String)> = Vec::new();
-    for line in text.lines() {
-        if let Some(name) = line.strip_prefix(MARKER) {
-            statements.push((name.to_owned(), String::new()));
-        } else if let Some((_, statement)) = statements.last_mut() {
-            statement.push_str(line);
-            statement.push('\n');
-        }
-    }
-    statements
 }
 
 /// Every fact with the column that holds it.

@@ -1,1 +1,126 @@
-//! Placeholder.
+//! Tenure hands every piece of work to exactly one holder for a limited time, takes it back when
+//! the holder dies, and refuses the late answer of a holder who was replaced. It runs on the
+//! database that you have: PostgreSQL when there are several machines, an SQLite file when there is
+//! one, memory for tests.
+//!
+//! This crate is the front door: [`Tenure`] and the words of `tenure-core`. It holds no rules and
+//! no SQL of its own. Features: `postgres`, `sqlite`; none by default.
+//!
+//! # The event exists if and only if the change does
+//!
+//! An event is enqueued in the transaction of the change that caused it.
+//!
+//! ```
+//! use tenure::{Event, State, Tenure};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("shop.db");
+//! let tenure = Tenure::open(&format!("sqlite://{}", path.display())).await?;
+//!
+//! let mut shop = rusqlite::Connection::open(&path)?;
+//! shop.execute_batch("create table orders (id integer primary key, total integer)")?;
+//! let tx = shop.transaction()?;
+//! tx.execute("insert into orders (id, total) values (7, 990)", [])?;
+//! let event = Event::new("order.paid", &serde_json::json!({"order": 7}))?;
+//! let id = tenure.enqueue_on(&tx, event)?.id();
+//! tx.commit()?;
+//!
+//! let record = tenure.find(&[id]).await?.pop().expect("it was committed");
+//! assert_eq!(record.state, State::Pending);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! On PostgreSQL it is `tenure.enqueue(&mut *tx, event).await?` with a transaction of sqlx. Without
+//! a transaction of yours there is [`Tenure::enqueue_now`].
+//!
+//! # Claim, work, settle
+//!
+//! ```
+//! use tenure::{Event, Outcome, Settle, Tenure};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let tenure = Tenure::open("memory:").await?;
+//! tenure.enqueue_now(Event::new("order.paid", &serde_json::json!({"order": 7}))?).await?;
+//!
+//! let held = tenure.claim(10).await?.expect("one event is due");
+//! for item in &held.items {
+//!     let event = item.content.event().expect("the outbox holds events");
+//!     assert_eq!(event.topic(), "order.paid");
+//!     // Work here, and hand `held.lease.fence` to the receiver: it refuses what is older.
+//! }
+//! let answer = tenure.settle(&Settle::new(held.lease.token.clone()).done(held.ids())).await?;
+//! assert_eq!(answer.refused().count(), 0);
+//! assert!(tenure.claim(10).await?.is_none());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What is not done is said as an [`Outcome`]: [`Outcome::Retry`] with a delay that a
+//! [`RetryPolicy`] computes, [`Outcome::Dead`], or [`Outcome::Release`]. Work that takes longer
+//! than the term is kept with [`Tenure::renew`].
+//!
+//! # Refused is an answer
+//!
+//! A holder that stalls past its term is replaced, and what it says afterwards changes nothing. It
+//! is told so, with the reason; there is no error to handle, only work to drop.
+//!
+//! ```
+//! use std::time::Duration;
+//! use tenure::{Claim, Clock, Event, LapsePolicy, Reap, Refusal, Settle, SystemClock, Tenure};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let tenure = Tenure::open("memory:").await?;
+//! tenure.enqueue_now(Event::new("order.paid", &7)?).await?;
+//! let stalled = tenure.claim(1).await?.expect("it is due");
+//!
+//! // A minute later the term of 30 s is over: the lease is ended, someone else takes the item.
+//! let later = SystemClock.now().after(Duration::from_secs(60));
+//! tenure.reap(&Reap::new(100, LapsePolicy::default()).at(later)).await?;
+//! let next = Claim::new(tenure.token(), 1).at(later.after(Duration::from_secs(1)));
+//! let successor = tenure.claim_with(&next).await?.expect("it is due again");
+//! assert!(successor.lease.fence > stalled.lease.fence);
+//!
+//! // The first holder wakes up and says done.
+//! let late = Settle::new(stalled.lease.token.clone()).done(stalled.ids());
+//! let answer = tenure.settle(&late).await?;
+//! assert_eq!(answer.refused().next(), Some((stalled.ids()[0], Refusal::Lost)));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Looking and repairing
+//!
+//! [`Tenure::list`], [`find`](Tenure::find), [`timeline`](Tenure::timeline) and
+//! [`count`](Tenure::count) show; [`replay`](Tenure::replay) puts back what is done or dead,
+//! [`bury`](Tenure::bury) settles an item dead, [`pause_queue`](Tenure::pause_queue) holds a queue
+//! back. The program `tenure` does the same from a shell.
+
+mod claim;
+mod operate;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod tenure;
+
+pub use tenure_core::store::{
+    Claim, Company, Counts, Enqueued, Filter, Page, Queue, QueueCounts, Reap, Reaped, Renew,
+    Renewed, Replayed, Rest, Settle, Settlement, Store, StoreError, StoreErrorKind,
+};
+pub use tenure_core::{
+    Again, Boundary, Clock, Content, Counters, DELAY_MAX, Encoding, EndedHold, Event, Failure,
+    Fence, Guarded, HEADERS_BYTES_MAX, Held, Hold, Identifier, Invalid, Item, ItemId, LapsePolicy,
+    Lateness, Lease, LeaseTable, NAME_BYTES_MAX, Outcome, PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX,
+    Priority, QueueName, Record, Refusal, RetryPolicy, State, Term, Timestamp, Token, Word,
+    WorkerId,
+};
+pub use tenure_store::config::{Planner, StoreConfig, Synchronous};
+pub use tenure_store::memory::SystemClock;
+pub use tenure_store::{Migrated, migrate, migration_sql};
+
+pub use crate::tenure::Tenure;

@@ -1,3 +1,15 @@
 //! The tests of the program, and of the house it lives in.
 
+mod bury;
+mod database;
+mod enqueue;
+mod events;
+mod help;
+mod migrate;
+mod program;
+mod queues;
+mod reap;
+mod replay;
+mod show;
+mod stats;
 mod tidy;

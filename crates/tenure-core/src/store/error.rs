@@ -55,8 +55,8 @@ impl StoreError {
     }
 
     /// `verb` was given something that cannot be accepted.
-    pub fn invalid(verb: &'static str, problem: Invalid) -> Self {
-        Self::new(verb, StoreErrorKind::Invalid, problem.to_string()).cause(problem)
+    pub fn invalid(verb: &'static str, problem: &Invalid) -> Self {
+        Self::new(verb, StoreErrorKind::Invalid, problem.to_string())
     }
 
     /// Adds what the user can do.

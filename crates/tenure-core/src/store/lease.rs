@@ -247,7 +247,7 @@ impl Settle {
             None => Ok(()),
             Some((id, _)) => Err(StoreError::invalid(
                 "settle",
-                Invalid::new(
+                &Invalid::new(
                     "the list of items",
                     format!("naming item {id} twice"),
                     "each item once",

@@ -52,7 +52,9 @@ proptest! {
 
     /// Law 4: done and dead are final; only a replay leaves them. Shown by walking the table.
     #[test]
-    fn only_a_replay_leaves_done_and_dead(choices in prop::collection::vec(any::<prop::sample::Index>(), 0..100)) {
+    fn only_a_replay_leaves_done_and_dead(
+        choices in prop::collection::vec(any::<prop::sample::Index>(), 0..100),
+    ) {
         let mut state = State::Pending;
         for choice in choices {
             let ways: Vec<_> = TRANSITIONS.iter().filter(|(from, _, _)| *from == state).collect();

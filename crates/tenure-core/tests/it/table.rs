@@ -29,7 +29,7 @@ fn is_identifier(text: &str) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4096))]
+    #![proptest_config(ProptestConfig::with_cases(2048))]
 
     #[test]
     fn exactly_the_safe_names_are_identifiers(text in name_like()) {

@@ -55,7 +55,9 @@ proptest! {
     }
 
     #[test]
-    fn exactly_the_documented_names_are_workers(name in prop_oneof![any::<String>(), "[A-Za-z0-9._ -]{0,70}"]) {
+    fn exactly_the_documented_names_are_workers(
+        name in prop_oneof![any::<String>(), "[A-Za-z0-9._ -]{0,70}"],
+    ) {
         let is_name = (1..=64).contains(&name.len())
             && name.chars().all(|c| c.is_ascii_alphanumeric() || ['.', '_', '-'].contains(&c));
         match WorkerId::new(&name, 1) {

@@ -11,7 +11,7 @@ use crate::laws::Breach;
 /// How many items there are.
 pub(crate) const ITEMS: usize = 2;
 /// At most this many claims are granted, those of operators included.
-pub(crate) const GRANTS: usize = 4;
+pub(crate) const GRANTS: usize = 3;
 /// The present moment, always.
 pub(crate) const NOW: Timestamp = Timestamp::from_micros(1_000_000);
 
@@ -179,7 +179,8 @@ pub(crate) struct Moment {
     pub(crate) failed_over: bool,
     /// In the order in which they were granted.
     pub(crate) grants: [Option<Grant>; GRANTS],
-    /// Grants whose lease a reaper has read as lapsed; its write may follow at any time, also twice.
+    /// Grants whose lease a reaper has read as lapsed; its write may follow at any time, also
+    /// twice.
     pub(crate) read: [bool; GRANTS],
     pub(crate) burials: u8,
     /// Settles that were answered with kept on this timeline; for the checks.

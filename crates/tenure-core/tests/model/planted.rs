@@ -5,8 +5,8 @@ use stateright::{Checker, HasDiscoveries, Model};
 use tenure_core::{Boundary, Guarded, Lateness, Lease, Refusal, State, Token, WorkerId};
 
 use crate::laws::{Breach, name};
-use crate::report;
 use crate::world::{Ask, Rules, Step, World};
+use crate::{exhaust, report};
 
 /// The shortest way in which this world breaks `law`, step by step.
 ///
@@ -95,6 +95,16 @@ fn a_guard_that_compares_fences_is_caught_by_a_failover() {
         ..World::new(ComparesFences)
     };
     catch("fence-only guard, failover", &world, Breach::StaleWrite);
+}
+
+/// It takes a failover to see it, which is why worlds without one would not do.
+#[test]
+fn a_guard_that_compares_fences_holds_while_nothing_fails_over() {
+    let world = World {
+        claims: 2,
+        ..World::new(ComparesFences)
+    };
+    exhaust("fence-only guard, no failover", world);
 }
 
 /// Reads lapsed leases and later puts their items back by id, as another one did until 2026.

@@ -1,8 +1,10 @@
 -- The queue layout: append-only events, narrow ready rows, one lease row per claim.
--- An item is in exactly one place: ready, one lease's ids, dead, or none of them: then it is published.
--- Times are microseconds since 1970. Programs from before and after may not run side by side: it is the first.
+-- An item is in exactly one place: ready, one lease's ids, dead, or none of them, and then it is
+-- published. Times are microseconds since 1970.
+-- Old and new programs side by side: this is the first version.
 
--- Queues, each with a number; sixteen lanes belong to it: number * 16 + (7 - priority), and + 8 is the lane alone.
+-- Named lines of events. A lane is number * 16 + (7 - priority); number * 16 + 8 is for the items
+-- of the queue that must be claimed alone.
 create table tenure_queues (
     number  integer primary key check (number >= 0),
     name    text    not null unique check (length(cast(name as blob)) between 1 and 255),
@@ -22,23 +24,25 @@ create table tenure_fence (
 insert into tenure_fence (one, fence)
 values (1, 0);
 
--- Events: never updated. The wide columns stand last, so that the narrow ones are read without them.
--- An id is never given twice (autoincrement): the journal goes on naming it.
+-- Append-only. Never updated; deleted only by prune. The wide columns stand last, so that the
+-- narrow ones are read without them. An id is never given twice (autoincrement): the journal names it.
 create table tenure_events (
     id           integer primary key autoincrement,
     lane         integer not null check (lane >= 0 and lane % 16 < 8),
     created_at   integer not null,
-    available_at integer not null,                    -- as enqueued; a later one stands in tenure_setbacks
+    available_at integer not null,    -- as enqueued; a later one is in tenure_setbacks
     event_id     blob    not null check (length(event_id) = 16),
     topic        text    not null check (length(cast(topic as blob)) between 1 and 255),
     ordering_key text    check (length(cast(ordering_key as blob)) between 1 and 255),
     encoding     text    check (encoding = 'base64'),
     headers      text    check (json_type(headers) = 'object'),
-    payload      text    not null check (json_valid(payload) and length(cast(payload as blob)) <= 1048576)
+    payload      text    not null check (
+        json_valid(payload) and length(cast(payload as blob)) <= 1048576
+    )
 ) strict;
 
--- What may be claimed at available_at. Inserted and deleted, never updated. Lane and available_at are always
--- those of tenure_setbacks or else of tenure_events, so a row is found by its id without another index.
+-- What may be claimed at available_at. Inserted and deleted, never updated. Lane and available_at
+-- are always coalesce(setbacks, events) of the same id: so one index is enough to find a row by id.
 create table tenure_ready (
     lane         integer not null,
     available_at integer not null,
@@ -57,12 +61,14 @@ create table tenure_leases (
 ) strict;
 
 -- The journal of ended holds: it answers a repeated settle, and says when an event was published.
--- ids: as in a lease. The ids of one row lie within one block of 1024 (whence the check), so that the rows that
--- may name an id are found in a short range of hi.
+-- ids: as in a lease, but those of one row lie within one block of 1024, so that the rows that may
+-- name an id are found in a short range of hi.
 create table tenure_settled (
     line       integer primary key,
     token      text    not null,
-    outcome    text    not null check (outcome in ('done', 'retry', 'dead', 'release', 'lapsed', 'buried')),
+    outcome    text    not null check (
+        outcome in ('done', 'retry', 'dead', 'release', 'lapsed', 'buried')
+    ),
     holder     text    not null,
     fence      integer not null,
     claimed_at integer not null,
@@ -102,10 +108,16 @@ create table tenure_dedupe (
     id  integer not null
 ) strict, without rowid;
 
--- One row per event, for people. It shows no token.
+-- One row per event, for people. It shows no token. (The cast lets SQLite join the held ids by an
+-- index of its own making; values from JSON have no type, and it would compare each with each.)
 create view tenure_outbox as
 with held as materialized (
-    select held_id.value as id, lease.fence, lease.holder, lease.claimed_at, lease.locked_until
+    select
+        cast(held_id.value as integer) as id,
+        lease.fence,
+        lease.holder,
+        lease.claimed_at,
+        lease.locked_until
     from tenure_leases as lease, json_each(lease.ids) as held_id
 )
 select
@@ -137,7 +149,7 @@ select
     case
         when ready.id is null and dead.id is null and held.id is null then (
             select settled.settled_at
-            from tenure_settled as settled
+            from tenure_settled as settled indexed by tenure_settled_span
             where settled.hi between event.id and event.id | 1023
                 and settled.lo <= event.id
                 and settled.outcome = 'done'
@@ -163,17 +175,19 @@ left join tenure_dead as dead
 left join held
     on held.id = event.id;
 
--- `insert into tenure_outbox (topic, payload) values (…)` enqueues an event, in the caller's transaction and from any
--- language. It refuses what the library refuses, then inserts, and nothing more.
+-- `insert into tenure_outbox (topic, payload) values (…)` enqueues an event, in the caller's
+-- transaction and from any language. It refuses what the library refuses, then inserts, and nothing
+-- more.
 create trigger tenure_outbox_insert
 instead of insert on tenure_outbox
 begin
-    select raise(abort, 'topic is not 1 to 255 bytes of text without control characters, such as order.paid')
+    select raise(abort, 'topic is not 1 to 255 bytes without control characters: try order.paid')
     where new.topic is null
         or typeof(new.topic) <> 'text'
         or length(cast(new.topic as blob)) not between 1 and 255
         or instr(new.topic, char(0)) > 0
-        or new.topic glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*';
+        or new.topic glob
+            '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*';
     select raise(abort, 'payload is not JSON, such as {"order": 7}')
     where new.payload is null
         or typeof(new.payload) = 'blob'
@@ -200,7 +214,10 @@ begin
     select raise(abort, 'headers is not a JSON object')
     where new.headers is not null
         and (not json_valid(new.headers) or json_type(new.headers) <> 'object');
-    select raise(abort, 'headers is not 16 KiB at most of names in lower case and texts without control characters')
+    select raise(
+        abort,
+        'headers is not 16 KiB at most of lower-case names and texts without control characters'
+    )
     where length(cast(new.headers as blob)) > 16384
         or exists (
             select 1
@@ -209,14 +226,19 @@ begin
                 or length(header.key) not between 1 and 255
                 or header.key glob '*[^-!#$%&''*+.^_`|~0-9a-z]*'
                 or instr(header.value, char(0)) > 0
-                or header.value glob '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+                or header.value glob
+                    '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
         );
-    insert into tenure_events (lane, created_at, available_at, event_id, topic, encoding, headers, payload)
+    insert into tenure_events
+        (lane, created_at, available_at, event_id, topic, encoding, headers, payload)
     values (
         (select number from tenure_queues where name = coalesce(new.queue, 'default')) * 16
             + 7 - coalesce(new.priority, 0),
         strftime('%s', 'now') * 1000000 + substr(strftime('%f', 'now'), 4) * 1000,
-        coalesce(new.available_at, strftime('%s', 'now') * 1000000 + substr(strftime('%f', 'now'), 4) * 1000),
+        coalesce(
+            new.available_at,
+            strftime('%s', 'now') * 1000000 + substr(strftime('%f', 'now'), 4) * 1000
+        ),
         -- A random UUID: version 4 in the seventh byte, the variant in the ninth.
         coalesce(
             new.event_id,
@@ -224,7 +246,7 @@ begin
                 randomblob(6)
                 || substr(x'404142434445464748494a4b4c4d4e4f', 1 + (random() & 15), 1)
                 || randomblob(1)
-                || substr(x'808182838485868788898a8b8c8d8e8f909192939495969798999a9b9c9d9e9f', 1 + (random() & 31), 1)
+                || substr(x'808182838485868788898a8b8c8d8e8f', 1 + (random() & 15), 1)
                 || randomblob(7)
                 as blob
             )

@@ -1,5 +1,5 @@
-//! Speed, measured as a ratio to bare SQL in the same run: the loops that a careful engineer writes by
-//! hand stand here beside ours, on the same database, in turns.
+//! Speed, measured as a ratio to bare SQL in the same run: the loops that a careful engineer writes
+//! by hand stand here beside ours, on the same database, in turns.
 
 mod postgres;
 mod sqlite;

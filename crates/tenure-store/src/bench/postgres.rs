@@ -25,8 +25,8 @@ struct Shape {
     retry_one_in: u32,
 }
 
-/// All figures on PostgreSQL, each handed to `report` as soon as it is known. The second database is
-/// filled, so that a drain of full tables runs in turns with one of empty tables on the first.
+/// All figures on PostgreSQL, each handed to `report` as soon as it is known. The second database
+/// is filled, so that a drain of full tables runs in turns with one of empty tables on the first.
 ///
 /// # Errors
 /// A database cannot be reached or used. Both must be empty.
@@ -249,7 +249,8 @@ impl Bench {
         Ok(())
     }
 
-    /// Claims and settles as many events as a drain would, of the many that wait: events per second.
+    /// Claims and settles as many events as a drain would, of the many that wait: events per
+    /// second.
     async fn drain_some(&self, events: u32) -> Result<f64, StoreError> {
         self.fill(events).await?;
         self.tidy_all().await?;
@@ -278,8 +279,8 @@ impl Bench {
     }
 }
 
-/// The drain with much pending, with much published and with an old snapshot open, in turns with the
-/// drain of the same number from empty tables.
+/// The drain with much pending, with much published and with an old snapshot open, in turns with
+/// the drain of the same number from empty tables.
 async fn on_full_tables(
     empty: &Bench,
     full: &Bench,

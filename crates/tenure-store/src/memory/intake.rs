@@ -38,7 +38,7 @@ impl Shelf {
                 "set",
                 "none: ordering by key is not available yet",
             );
-            return Err(StoreError::invalid("enqueue", problem));
+            return Err(StoreError::invalid("enqueue", &problem));
         }
         match self.queues.get(event.queue_name()) {
             Some(line) => Ok(line.number),

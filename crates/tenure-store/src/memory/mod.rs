@@ -1,4 +1,5 @@
-//! The store in memory: the queue layout kept in maps, for tests and for the twins of the databases.
+//! The store in memory: the queue layout kept in maps, for tests and for the twins of the
+//! databases.
 //!
 //! It calls the guards of the core themselves, so what it answers is what the rules say. One mutex
 //! guards everything and is never held across an await. Nothing outlives the process.

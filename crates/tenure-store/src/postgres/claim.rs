@@ -1,5 +1,5 @@
-//! The claim on the queue layout, step by step: where it looks, what it does when it comes back short,
-//! how its rows are read.
+//! The claim on the queue layout, step by step: where it looks, what it does when it comes back
+//! short, how its rows are read.
 
 use sqlx::postgres::PgRow;
 use tenure_core::store::{Claim, Company, LeaseStore, Reap, StoreError};
@@ -38,8 +38,8 @@ impl PostgresStore {
         })
     }
 
-    /// What remains to be done after a claim's statement: move the cursors; look again from the front
-    /// if nothing came from behind them; reap if it came back short.
+    /// What remains to be done after a claim's statement: move the cursors; look again from the
+    /// front if nothing came from behind them; reap if it came back short.
     pub(crate) async fn finish_claim(
         &self,
         claim: &Claim,
@@ -51,9 +51,10 @@ impl PostgresStore {
             return Ok(held);
         }
         self.cursors().drop_lanes(&start.lanes);
+        let was_ahead = start.is_ahead;
         let start = Start::front(start.lanes);
         let mut held = held;
-        if held.is_none() {
+        if held.is_none() && was_ahead {
             held = self.claim_from(claim, &start).await?;
         }
         let Some(policy) = claim.recovery.clone().filter(|_| claim.limit > 0) else {
@@ -61,7 +62,12 @@ impl PostgresStore {
         };
         let mut reap = Reap::new(INLINE_REAP_LIMIT, policy).inline();
         reap.now = claim.now;
-        let reaped = self.reap(&reap).await?;
+        let reaped = match self.reap(&reap).await {
+            Ok(reaped) => reaped,
+            // What is in hand is not given up because others' leases could not be ended.
+            Err(_) if held.is_some() => return Ok(held),
+            Err(error) => return Err(error),
+        };
         if held.is_none() && reaped.iter().any(|item| item.state == State::Pending) {
             held = self.claim_from(claim, &start).await?;
         }
@@ -71,18 +77,19 @@ impl PostgresStore {
     async fn claim_from(&self, claim: &Claim, start: &Start) -> Result<Option<Held>, StoreError> {
         let query = self.statements().claim.query().bind(moment(claim.now));
         let rows = self.fetch("claim", bind_claim(query, claim, start)).await?;
-        self.held(claim, &rows, 0).await
+        self.held(claim, start, &rows, 0).await
     }
 
     /// The rows of a claim, whose columns begin at `first`, as a lease in hand.
     pub(crate) async fn held(
         &self,
         claim: &Claim,
+        start: &Start,
         rows: &[PgRow],
         first: usize,
     ) -> Result<Option<Held>, StoreError> {
         let directory = self.directory_for(rows, first).await?;
-        let held = read_held(claim, rows, first, &directory);
+        let held = read_held(claim, start, rows, first, &directory);
         let (held, taken) = held.map_err(|error| store_error("claim", error))?;
         if claim.now.is_none() && taken.len() >= limit(claim) {
             self.cursors().advance(taken.into_iter());
@@ -130,12 +137,14 @@ type Taken = Vec<(Lane, Timestamp, i64)>;
 /// taken from which lane.
 fn read_held(
     claim: &Claim,
+    start: &Start,
     rows: &[PgRow],
     first: usize,
     directory: &Directory,
 ) -> Result<(Option<Held>, Taken), sqlx::Error> {
     let mut lease = None;
-    let mut items = Vec::with_capacity(rows.len());
+    let mut taken: Taken = Vec::with_capacity(rows.len());
+    let mut items: Vec<(usize, Item)> = Vec::with_capacity(rows.len());
     for row in rows {
         let Some(id) = get::<Option<i64>>(row, first)? else {
             continue;
@@ -149,26 +158,14 @@ fn read_held(
             });
         }
         let lane: Lane = get(row, first + 1)?;
-        items.push((lane, read_item(row, first, id, directory)?));
+        let item = read_item(row, first, id, directory)?;
+        taken.push((lane, item.available_at, id));
+        let rank = start.lanes.iter().position(|asked| *asked == lane);
+        items.push((rank.unwrap_or(usize::MAX), item));
     }
-    let taken = items
-        .iter()
-        .map(|(lane, item)| (*lane, item.available_at, item.id.number()))
-        .collect();
-    let rank = |lane: Lane| (claim_rank(claim, directory, lane), lane);
-    items.sort_by_key(|(lane, item)| (rank(*lane), item.available_at, item.id));
+    items.sort_by_key(|(rank, item)| (*rank, item.available_at, item.id));
     let items = items.into_iter().map(|(_, item)| item).collect();
     Ok((lease.map(|lease| Held { lease, items }), taken))
-}
-
-/// The place of a lane's queue in the order in which the claim named them.
-fn claim_rank(claim: &Claim, directory: &Directory, lane: Lane) -> usize {
-    let name = directory.name(lane);
-    claim
-        .queues
-        .iter()
-        .position(|queue| Some(queue) == name)
-        .unwrap_or(usize::MAX)
 }
 
 fn read_item(

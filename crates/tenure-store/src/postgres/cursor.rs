@@ -1,9 +1,9 @@
 //! Claim cursors: where in each lane the next claim starts to look.
 //!
-//! An old snapshot (a backup, a long transaction) keeps the index entries of claimed rows alive, and a
-//! claim that starts at the front of its lane walks all of them. The cursor starts behind them. What
-//! appears below it meanwhile (a late commit, a retry) is found when the cursor is dropped: whenever a
-//! claim comes back short, and at least every second.
+//! An old snapshot (a backup, a long transaction) keeps the index entries of claimed rows alive,
+//! and a claim that starts at the front of its lane walks all of them. The cursor starts behind
+//! them. What appears below it meanwhile (a late commit, a retry) is found when the cursor is
+//! dropped: whenever a claim comes back short, and at least every second.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

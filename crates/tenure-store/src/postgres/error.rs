@@ -3,8 +3,8 @@
 use sqlx::error::DatabaseError;
 use tenure_core::store::{StoreError, StoreErrorKind};
 
-/// Turns a driver's error under `verb` into ours. Of what the server said only the message is kept: its
-/// details quote the row, and a row holds tokens and payloads.
+/// Turns a driver's error under `verb` into ours. Of what the server said only the message is kept:
+/// its details quote the row, and a row holds tokens and payloads.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "whatever else comes is not expected"

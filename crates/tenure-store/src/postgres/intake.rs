@@ -63,7 +63,7 @@ impl PostgresStore {
             if event.ordering_key().is_some() {
                 let expected = "none: ordering by key is not available yet";
                 let problem = Invalid::new("ordering key", "set", expected);
-                return Err(StoreError::invalid("enqueue", problem));
+                return Err(StoreError::invalid("enqueue", &problem));
             }
             let number = self.queue_number("enqueue", event.queue_name()).await?;
             let key = event.dedupe_key().map(str::to_owned);

@@ -6,6 +6,7 @@
 mod claim;
 mod cursor;
 mod directory;
+pub(crate) mod door;
 pub(crate) mod error;
 mod intake;
 mod migrate;
@@ -68,8 +69,8 @@ impl PostgresStore {
     /// Connects to a database that was migrated.
     ///
     /// # Errors
-    /// The address is not valid, the database cannot be reached, or its tables are missing, older or
-    /// newer.
+    /// The address is not valid, the database cannot be reached, or its tables are missing, older
+    /// or newer.
     pub async fn open(url: &str, config: &StoreConfig) -> Result<Self, StoreError> {
         let options = connect_options(url, config)?;
         let pool = PgPoolOptions::new()
@@ -189,8 +190,8 @@ impl PostgresStore {
 
     /// Where these items are; the operator holds none of them.
     async fn look_for_operator(&self, ids: Vec<i64>) -> Result<HashMap<ItemId, Place>, StoreError> {
-        let nobody =
-            WorkerId::new("operator", 0).map_err(|problem| StoreError::invalid("look", problem))?;
+        let nobody = WorkerId::new("operator", 0)
+            .map_err(|problem| StoreError::invalid("look", &problem))?;
         self.look(&Token::new(&nobody, 0, 0), ids).await
     }
 }

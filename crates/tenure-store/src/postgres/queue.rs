@@ -29,8 +29,8 @@ impl LeaseStore for PostgresStore {
             let rows = self
                 .fetch("claim", bind_claim(query, claim, &start))
                 .await?;
-            self.finish_claim(claim, start, self.held(claim, &rows, 0).await?)
-                .await
+            let held = self.held(claim, &start, &rows, 0).await?;
+            self.finish_claim(claim, start, held).await
         })
     }
 
@@ -101,7 +101,7 @@ impl LeaseStore for PostgresStore {
             let rows = self
                 .fetch("settle", bind_claim(query, claim, &start))
                 .await?;
-            let held = self.held(claim, &rows, 2).await?;
+            let held = self.held(claim, &start, &rows, 2).await?;
             let settlement = match Self::settled_whole(settle, &rows)? {
                 Some(settlement) => settlement,
                 None => self.settle_each(settle).await?,

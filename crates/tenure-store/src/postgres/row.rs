@@ -14,7 +14,8 @@ use tenure_core::Timestamp;
 /// Microseconds from the Unix epoch to the one of PostgreSQL, 2000-01-01.
 const EPOCH_MICROS: i64 = 946_684_800_000_000;
 
-/// A moment on its way to or from the database. (The driver's own types bring a calendar with them.)
+/// A moment on its way to or from the database. (The driver's own types bring a calendar with
+/// them.)
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment(pub(crate) Timestamp);
 
@@ -97,9 +98,9 @@ pub(crate) fn headers(stored: Option<&str>) -> BTreeMap<String, String> {
     else {
         return BTreeMap::new();
     };
-    let text = |value| match value {
-        serde_json::Value::String(text) => text,
-        other => other.to_string(),
+    let text = |value: serde_json::Value| match value.as_str() {
+        Some(text) => text.to_owned(),
+        None => value.to_string(),
     };
     object
         .into_iter()

@@ -37,7 +37,7 @@ impl PostgresStore {
         let rows = self
             .fetch("settle", bind_claim(query, claim, &start))
             .await?;
-        let held = self.held(claim, &rows, 3).await?;
+        let held = self.held(claim, &start, &rows, 3).await?;
         let settlement = self.settlement(settle, &rows).await?;
         Ok((settlement, self.finish_claim(claim, start, held).await?))
     }

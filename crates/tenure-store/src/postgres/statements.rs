@@ -1,5 +1,5 @@
-//! Every statement of this store: a file each, read at compile time. The schema's name is all that is
-//! ever filled in, once, when the store is opened.
+//! Every statement of this store: a file each, read at compile time. The schema's name is all that
+//! is ever filled in, once, when the store is opened.
 
 use std::sync::Arc;
 
@@ -74,7 +74,9 @@ macro_rules! queue_statements {
             pub(crate) fn new(schema: Option<&Identifier>) -> Self {
                 Self {
                     $($name: Statement::new(
-                        include_str!(concat!("../../sql/postgres/queue/", stringify!($name), ".sql")),
+                        include_str!(concat!(
+                            "../../sql/postgres/queue/", stringify!($name), ".sql"
+                        )),
                         schema,
                     ),)*
                 }

@@ -1,18 +1,17 @@
 //! Connections: how the file is opened, for the one writer and for readers.
 
 use std::path::Path;
-use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 use tenure_core::store::{StoreError, StoreErrorKind};
 
 use super::error::failed;
 use crate::config::{StoreConfig, Synchronous};
 
-/// How long a write waits while another process writes to the file.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Prepared statements that a connection keeps: all of the queue layout's and a few tables'.
 const STATEMENTS_KEPT: usize = 128;
+/// How often the change to a write-ahead log is tried while others open the same new file.
+const JOURNAL_TRIES: u32 = 100;
 const VERB: &str = "open";
 
 /// The connection that writes; creates the file if there is none.
@@ -21,11 +20,8 @@ pub(super) fn writer(path: &Path, config: &StoreConfig) -> Result<Connection, St
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags).map_err(failed(VERB))?;
-    connection
-        .busy_timeout(BUSY_TIMEOUT)
-        .map_err(failed(VERB))?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
+    let connection = open(path, flags, config)?;
+    refuse_read_only(&connection)?;
     set_journal(&connection)?;
     let synchronous = match config.synchronous {
         Synchronous::Full => "pragma synchronous = full",
@@ -40,21 +36,48 @@ pub(super) fn writer(path: &Path, config: &StoreConfig) -> Result<Connection, St
 }
 
 /// A connection that cannot write. The file is there: the writer was opened first.
-pub(super) fn reader(path: &Path) -> Result<Connection, StoreError> {
+pub(super) fn reader(path: &Path, config: &StoreConfig) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    open(path, flags, config)
+}
+
+fn open(path: &Path, flags: OpenFlags, config: &StoreConfig) -> Result<Connection, StoreError> {
     let connection = Connection::open_with_flags(path, flags).map_err(failed(VERB))?;
     connection
-        .busy_timeout(BUSY_TIMEOUT)
+        .busy_timeout(config.busy_timeout)
         .map_err(failed(VERB))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
     Ok(connection)
 }
 
+/// SQLite opens a file that this user may not write as one to read, and says nothing.
+fn refuse_read_only(connection: &Connection) -> Result<(), StoreError> {
+    if !connection.is_readonly("main").map_err(failed(VERB))? {
+        return Ok(());
+    }
+    let message = "the database file is read-only";
+    Err(StoreError::new(VERB, StoreErrorKind::Unavailable, message)
+        .hint("may this user write the file and its folder?"))
+}
+
 /// With a write-ahead log readers do not wait for the writer, and a commit is one sync.
+///
+/// SQLite does not wait for its turn to change to one, as it does for a transaction. So after each
+/// refusal an exclusive transaction is waited for, and it is tried again.
 fn set_journal(connection: &Connection) -> Result<(), StoreError> {
-    let mode: String = connection
-        .query_row("pragma journal_mode = wal", [], |row| row.get(0))
-        .map_err(failed(VERB))?;
+    let change = || connection.query_row("pragma journal_mode = wal", [], |row| row.get(0));
+    let mut answer: rusqlite::Result<String> = change();
+    for _ in 0..JOURNAL_TRIES {
+        match &answer {
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                let turn = connection.execute_batch("begin exclusive; rollback");
+                turn.map_err(failed(VERB))?;
+                answer = change();
+            }
+            _ => break,
+        }
+    }
+    let mode = answer.map_err(failed(VERB))?;
     if mode == "wal" {
         return Ok(());
     }

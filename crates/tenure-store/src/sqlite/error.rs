@@ -13,7 +13,10 @@ pub(crate) fn failed(verb: &'static str) -> impl Fn(rusqlite::Error) -> StoreErr
 /// What `verb` came upon, sorted by what can be done about it.
 pub(crate) fn store_error(verb: &'static str, error: rusqlite::Error) -> StoreError {
     let (kind, message, hint) = meaning(&error);
-    let told = StoreError::new(verb, kind, message).cause(error);
+    let told = StoreError::new(verb, kind, message);
+    // A statement that cannot run quotes itself whole; the message says what is wrong with it.
+    let is_quoted = matches!(error, rusqlite::Error::SqlInputError { .. });
+    let told = if is_quoted { told } else { told.cause(error) };
     match hint {
         Some(hint) => told.hint(hint),
         None => told,

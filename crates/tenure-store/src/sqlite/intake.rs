@@ -29,12 +29,12 @@ impl SqliteStore {
     /// Writes events on the caller's own connection: they exist if and only if the caller's
     /// transaction commits. Without a transaction it makes one of its own.
     ///
-    /// The file must have been opened as a store before. A transaction that has only read so far may
-    /// be refused as busy when it comes to write: begin it with `begin immediate`.
+    /// The file must have been opened as a store before. A transaction that has only read so far
+    /// may be refused as busy when it comes to write: begin it with `begin immediate`.
     ///
     /// # Errors
-    /// A queue is unknown, or the file has no tables of Tenure. The caller's transaction stands, and
-    /// none of the events is in it.
+    /// A queue is unknown, or the file has no tables of Tenure. The caller's transaction stands,
+    /// and none of the events is in it.
     pub fn enqueue_on(
         connection: &Connection,
         events: &[Event],
@@ -86,7 +86,7 @@ fn lane_of(event: &Event, queues: &HashMap<String, i32>) -> Result<Lane, StoreEr
     if event.ordering_key().is_some() {
         let expected = "none: ordering by key is not available yet";
         let problem = Invalid::new("ordering key", "set", expected);
-        return Err(StoreError::invalid(VERB, problem));
+        return Err(StoreError::invalid(VERB, &problem));
     }
     let queue = event.queue_name();
     match queues.get(queue.as_str()) {

@@ -6,6 +6,7 @@
 //! `tenure_fence`.
 
 mod connect;
+pub(crate) mod door;
 pub(crate) mod error;
 mod holds;
 mod intake;
@@ -18,6 +19,8 @@ mod row;
 mod rows;
 mod settle;
 mod statements;
+#[cfg(test)]
+mod tests;
 pub mod writer;
 
 use std::fmt;

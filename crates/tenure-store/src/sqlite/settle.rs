@@ -15,30 +15,31 @@ pub(super) fn settle(
     ask: &Settle,
     now: Timestamp,
 ) -> Result<Settlement, StoreError> {
-    let lease = lease_of(connection, ask.token.expose()).map_err(failed("settle"))?;
-    let mut settlement = Settlement::default();
-    let is_held: Vec<bool>;
-    match lease {
-        None => is_held = vec![false; ask.items.len()],
-        Some(lease) => {
-            let share = Share::of(ask, &lease).map_err(failed("settle"))?;
-            let is_over = lease.until <= now;
-            if is_over && ask.lateness == Lateness::Refuse {
-                return answer(
-                    connection,
-                    ask,
-                    &share.is_held,
-                    Guarded::Refused(Refusal::Lapsed),
-                );
-            }
-            settlement.rest =
-                end(connection, ask, &lease, &share, now).map_err(failed("settle"))?;
-            settlement.late = is_over && (settlement.rest > 0 || share.is_held.contains(&true));
-            is_held = share.is_held;
-        }
+    try_settle(connection, ask, now).map_err(failed("settle"))
+}
+
+fn try_settle(
+    connection: &Connection,
+    ask: &Settle,
+    now: Timestamp,
+) -> rusqlite::Result<Settlement> {
+    let Some(lease) = lease_of(connection, ask.token.expose())? else {
+        let none_held = vec![false; ask.items.len()];
+        return answer(connection, ask, &none_held, Guarded::Kept(()));
+    };
+    let share = Share::of(ask, &lease)?;
+    let is_over = lease.until <= now;
+    if is_over && ask.lateness == Lateness::Refuse {
+        let lapsed = Guarded::Refused(Refusal::Lapsed);
+        return answer(connection, ask, &share.is_held, lapsed);
     }
-    settlement.items = answer(connection, ask, &is_held, Guarded::Kept(()))?.items;
-    Ok(settlement)
+    let rest = end(connection, ask, &lease, &share, now)?;
+    let has_ended = rest > 0 || share.is_held.contains(&true);
+    Ok(Settlement {
+        rest,
+        late: is_over && has_ended,
+        ..answer(connection, ask, &share.is_held, Guarded::Kept(()))?
+    })
 }
 
 fn lease_of(connection: &Connection, token: &str) -> rusqlite::Result<Option<Leased>> {
@@ -128,7 +129,7 @@ fn answer(
     ask: &Settle,
     is_held: &[bool],
     for_held: Guarded,
-) -> Result<Settlement, StoreError> {
+) -> rusqlite::Result<Settlement> {
     let others: Vec<(ItemId, Word)> = ask
         .items
         .iter()
@@ -136,9 +137,7 @@ fn answer(
         .filter(|(_, is_held)| !**is_held)
         .map(|((id, outcome), _)| (*id, outcome.word()))
         .collect();
-    let mut for_others = look(connection, ask.token.expose(), &others)
-        .map_err(failed("settle"))?
-        .into_iter();
+    let mut for_others = look(connection, ask.token.expose(), &others)?.into_iter();
     let items = ask
         .items
         .iter()

@@ -14,7 +14,7 @@ macro_rules! statements {
 
         /// All of them: file, statement, text.
         #[cfg(test)]
-        const ALL: &[(&str, &str, &str)] = &[$(($file, $statement, $name),)*];
+        pub(super) const ALL: &[(&str, &str, &str)] = &[$(($file, $statement, $name),)*];
     };
 }
 

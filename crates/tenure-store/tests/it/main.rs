@@ -12,6 +12,7 @@
 mod conformance;
 mod plans;
 mod planted;
+mod producer;
 mod rows_sql;
 mod stress;
 mod twins;

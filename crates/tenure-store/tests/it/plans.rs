@@ -1,5 +1,5 @@
-//! The plan of every PostgreSQL statement of the queue layout, looked at: planned on empty tables and
-//! run on full ones it goes by index, and it reads about as many rows as it works on.
+//! The plan of every PostgreSQL statement of the queue layout, looked at: planned on empty tables
+//! and run on full ones it goes by index, and it reads about as many rows as it works on.
 
 use std::fmt::Write as _;
 
@@ -12,8 +12,8 @@ use tenure_store::testing;
 /// Tables that are small by nature: a row per claim, a row per queue.
 const SMALL: [&str; 2] = ["tenure_leases", "tenure_queues"];
 
-/// Statements that read a whole narrow table or walk past what they do not want, and say so in their
-/// header.
+/// Statements that read a whole narrow table or walk past what they do not want, and say so in
+/// their header.
 const FAR: [&str; 3] = ["count", "page_pending", "page_done"];
 
 /// A statement that works on a hundred items may touch this many rows, of 94,000.
@@ -55,7 +55,8 @@ fn arguments(name: &str) -> String {
         format!("'new-0000000000000001.1.0', 'new-0000000000000001', 30000000, 100, {lanes}");
     let held = "now-0000000000000001.0.0";
     let settle = format!(
-        "null, '{held}', {}, {}, array_fill(0::bigint, array[10]), array_fill('e'::text, array[10]), \
+        "null, '{held}', {}, {}, array_fill(0::bigint, array[10]), \
+         array_fill('e'::text, array[10]), \
          {}, array_fill('r'::text, array[10]), array_fill('e'::text, array[10]), {}, \
          array_fill(0::bigint, array[10]), null, false",
         ids(60001, 60060),
@@ -63,7 +64,8 @@ fn arguments(name: &str) -> String {
         ids(60071, 60080),
         ids(60081, 60090),
     );
-    let events = "null, array_fill(gen_random_uuid(), array[100]), array_fill('t'::text, array[100]), \
+    let events = "null, array_fill(gen_random_uuid(), array[100]), \
+                  array_fill('t'::text, array[100]), \
                   array_fill(7, array[100]), array_fill('{}'::text, array[100]), \
                   array_fill(null::text, array[100]), array_fill(null::text, array[100]), \
                   array_fill(0::bigint, array[100])";
@@ -151,7 +153,7 @@ fn nodes(plan: &Value) -> Vec<&Value> {
                 }
                 rest.extend(fields.values());
             }
-            _ => {}
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
     }
     found
@@ -188,17 +190,8 @@ async fn every_statement_prepares_and_goes_by_index_on_empty_tables() {
     }
 }
 
-/// The plans are made while the tables are empty and kept, as they are on a new database; then the
-/// tables fill.
-#[tokio::test]
-async fn plans_made_on_empty_tables_read_few_rows_of_full_ones() {
-    let database = testing::postgres().await;
-    let (mut conn, calls) = prepared(&database.url).await;
-    for (_, call) in &calls {
-        explain(&mut conn, "costs off", call).await;
-    }
-    let mut filler = PgConnection::connect(&database.url).await.unwrap();
-    run(&mut filler, FILL).await;
+/// Runs every statement, and looks at what it read.
+async fn run_and_look(mut conn: PgConnection, calls: Vec<(&str, String)>) {
     for (name, call) in calls {
         run(&mut conn, "begin").await;
         let plan = explain(&mut conn, "analyze", &call).await;
@@ -211,21 +204,27 @@ async fn plans_made_on_empty_tables_read_few_rows_of_full_ones() {
     }
 }
 
-/// The same after the tables were filled and analyzed: the planner knows better and must not do worse.
+/// The plans are made while the tables are empty and kept, as they are on a new database; then the
+/// tables fill.
+#[tokio::test]
+async fn plans_made_on_empty_tables_read_few_rows_of_full_ones() {
+    let database = testing::postgres().await;
+    let (mut conn, calls) = prepared(&database.url).await;
+    for (_, call) in &calls {
+        explain(&mut conn, "costs off", call).await;
+    }
+    let mut filler = PgConnection::connect(&database.url).await.unwrap();
+    run(&mut filler, FILL).await;
+    run_and_look(conn, calls).await;
+}
+
+/// The same after the tables were filled and analyzed: the planner knows better and must not do
+/// worse.
 #[tokio::test]
 async fn plans_made_on_full_tables_read_few_rows() {
     let database = testing::postgres().await;
     let (mut conn, calls) = prepared(&database.url).await;
     run(&mut conn, FILL).await;
     run(&mut conn, "analyze").await;
-    for (name, call) in calls {
-        run(&mut conn, "begin").await;
-        let plan = explain(&mut conn, "analyze", &call).await;
-        run(&mut conn, "rollback").await;
-        let scans = sequential_scans(&plan);
-        assert!(scans.is_empty(), "{name}.sql scans {scans:?}: {plan:#}");
-        let rows = rows_touched(&plan);
-        let is_bounded = rows <= ROWS_MAX || FAR.contains(&name);
-        assert!(is_bounded, "{name}.sql touches {rows} rows: {plan:#}");
-    }
+    run_and_look(conn, calls).await;
 }

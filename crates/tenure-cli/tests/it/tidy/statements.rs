@@ -12,13 +12,24 @@ const ONE_SIDED: &[(&str, &str)] = &[
         "queue/settle_done_and_claim.sql",
         "the same, with fewer branches for PostgreSQL to plan",
     ),
+    (
+        "bench/bare_ready.sql",
+        "SQLite cannot insert into two tables in one statement",
+    ),
 ];
 
 /// Files that may hold statements, with the reason.
-const STATEMENTS_ALLOWED: &[(&str, &str)] = &[(
-    "/migrate.rs",
-    "it looks for the schema's version before any table of ours can be relied on",
-)];
+const STATEMENTS_ALLOWED: &[(&str, &str)] = &[
+    (
+        "/migrate.rs",
+        "it looks for the schema's version before any table of ours can be relied on",
+    ),
+    (
+        "src/bench/",
+        "the bare loops' tables are emptied and analyzed between two runs",
+    ),
+    ("src/sqlite/tests/", "they are tests"),
+];
 
 /// Files that hand text to a driver as safe: the renderer, and the tests' `create database`.
 const SAYS_SAFE: &[&str] = &[
@@ -89,9 +100,10 @@ fn statements_in_code(files: &[File]) -> Vec<String> {
         file.is("rs")
             && file.path.contains("/src/")
             && !file.path.contains("/testing/")
+            && !file.is_test()
             && !STATEMENTS_ALLOWED
                 .iter()
-                .any(|(end, _)| file.path.ends_with(end))
+                .any(|(part, _)| file.path.contains(part))
     };
     for file in files.iter().filter(shipped) {
         for (number, line) in file.shipped() {

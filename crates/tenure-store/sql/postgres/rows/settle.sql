@@ -4,8 +4,8 @@
 --   lease is refused.
 -- Returns: id of each row that was ended; late, whether the term was over. What is missing was refused.
 -- Keeps: laws 3, 4, 6: key, token, holder and state in one predicate; counters are raised, not set.
--- Relies on: the key, the partial index on the tokens of claimed rows. The outcomes are looked up by
---   key in one object: joined, a plan for short lists compares every row with every name.
+-- Relies on: the partial index on the tokens of claimed rows. The outcomes are looked up by key in one
+--   object: joined, a plan for short lists compares every row with every name.
 with said as materialized (
     select jsonb_object_agg(id::text, jsonb_build_array(word, delay, error)) as outcomes
     from unnest($4::bigint[], $5::text[], $6::bigint[], $7::text[]) as s(id, word, delay, error)
@@ -39,14 +39,10 @@ with said as materialized (
         {token} = null,
         {until} = null,
         {claimed_at} = null
-    where t.{key} = any (
-            case when $8::text is null then $4::bigint[]
-                 else array(select h.{key} from {table} h
-                            where h.{token} = $2 and h.{status} = {claimed}) end
-        )
-      and t.{token} = $2
+    where t.{token} = $2
       and t.{holder} = $3
       and t.{status} = {claimed}
+      and ($8::text is not null or (select outcomes from said) ? t.{key}::text)
       and (not $9::boolean or t.{until} > coalesce($1::timestamptz, now()))
     returning t.{key} as id
 )

@@ -1,7 +1,9 @@
--- bury: settles one item dead, now. Where it is is asked of look.sql before; the end is written by the statements of settle.
+-- bury: settles one item dead, now. Where it is is asked of look.sql before; the end is written by
+--   the statements of settle.
 -- Parameters: :id.
 -- Returns: lease: the lease that holds the item.
--- Keeps: laws 5, 6: a pending item is claimed first (its ready row goes, a fence is drawn as in claim.sql), then ended.
+-- Keeps: laws 5, 6: a pending item is claimed first (its ready row goes, a fence is drawn as in
+--   claim.sql), then ended.
 -- Relies on: the primary keys; all leases are looked at, they are few.
 
 -- statement: taken

@@ -1,12 +1,15 @@
 -- claim: gives up to a limit of due items one lease and returns them whole, in order.
--- Parameters: :now, :lane, :limit (due, taken: run lane by lane, the most urgent first, until the limit is reached);
---   :last_at and :last_id, the last item of the lane that was due; :token, :holder, :until, :fence, and :ids as a JSON
---   array, ascending; :names, queue names as a JSON array.
--- Returns: used: whether the token has a lease already; due: the items with their counters, in order; fence: the number
---   of this claim; queues: name, number and whether it is paused.
--- Keeps: laws 1, 2, 6. What is due is chosen once, so the limit holds; taken removes exactly that from ready, since it is
---   the front of its lane; a fence is drawn only if there is something to claim.
--- Relies on: the primary key of tenure_ready, in which what is due lies before what is not; those of the other tables.
+-- Parameters: :now, :lane, :limit (due, taken: run lane by lane, the most urgent first, until the
+--   limit is reached); :last_at and :last_id, the last item of the lane that was due; :token,
+--   :holder, :until, :fence, and :ids as a JSON array, ascending; :names, queue names as a JSON
+--   array.
+-- Returns: used: whether the token has a lease already; due: the items with their counters, in
+--   order; fence: the number of this claim; queues: name, number and whether it is paused.
+-- Keeps: laws 1, 2, 6. What is due is chosen once, so the limit holds; taken removes exactly that
+--   from ready, since it is the front of its lane; a fence is drawn only if there is something to
+--   claim.
+-- Relies on: the primary key of tenure_ready, in which what is due lies before what is not; those
+--   of the other tables.
 
 -- statement: queues
 select queue.name, queue.number, queue.paused

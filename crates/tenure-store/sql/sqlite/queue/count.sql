@@ -1,7 +1,8 @@
 -- count: how many items stand where.
 -- Parameters: :now; :lane and :next_lane, where the lanes of a queue begin and end.
--- Returns: queues: name and number; waiting, for one queue: due, delayed, and the moment from which the first due item may
---   be claimed; held: claimed and lapsed; settled: dead, and all items, of which those that are in no place are done.
+-- Returns: queues: name and number; waiting, for one queue: due, delayed, and the moment from which
+--   the first due item may be claimed; held: claimed and lapsed; settled: dead, and all items, of
+--   which those that are in no place are done.
 -- Keeps: nothing; it only reads, all of it in one snapshot.
 -- Relies on: the primary key of tenure_ready, read once; that of tenure_dead, read once; that of
 --   tenure_events, whose last id is their number: ids have no gaps, since there is one writer and a

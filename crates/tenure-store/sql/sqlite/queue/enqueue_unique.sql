@@ -1,7 +1,9 @@
--- enqueue_unique: which event has a dedupe key; an event with a new one is written as enqueue.sql does.
+-- enqueue_unique: which event has a dedupe key; an event with a new one is written as enqueue.sql
+--   does.
 -- Parameters: :keys as a JSON array; :won as a JSON array of [dedupe key, id].
 -- Returns: there: key and id of those that exist.
--- Keeps: law 8; one event per key while it is kept: the look and the write are in one transaction, and there is one writer.
+-- Keeps: law 8; one event per key while it is kept: the look and the write are in one transaction,
+--   and there is one writer.
 -- Relies on: the primary key of tenure_dedupe.
 
 -- statement: there

@@ -1,13 +1,19 @@
 -- find: everything that is known of items.
 -- Parameters: :ids as a JSON array.
--- Returns: the facts of each item that exists, in any order; the columns of the view tenure_outbox, with the lane in place
---   of queue and priority.
+-- Returns: the facts of each item that exists, in any order; the columns of the view tenure_outbox,
+--   with the lane in place of queue and priority.
 -- Keeps: no token is shown.
--- Relies on: the primary keys; tenure_settled_span. The ids of all leases are read once: they are few rows.
+-- Relies on: the primary keys; tenure_settled_span. The ids of all leases are read once: they are
+--   few rows.
 
 -- statement: find
 with held as materialized (
-    select held_id.value as id, lease.fence, lease.holder, lease.claimed_at, lease.locked_until
+    select
+        cast(held_id.value as integer) as id,
+        lease.fence,
+        lease.holder,
+        lease.claimed_at,
+        lease.locked_until
     from tenure_leases as lease, json_each(lease.ids) as held_id
     where held_id.value in (select value from json_each(:ids))
 )
@@ -41,7 +47,7 @@ select
     case
         when ready.id is null and dead.id is null and held.id is null then (
             select settled.settled_at
-            from tenure_settled as settled
+            from tenure_settled as settled indexed by tenure_settled_span
             where settled.hi between event.id and event.id | 1023
                 and settled.lo <= event.id
                 and settled.outcome = 'done'

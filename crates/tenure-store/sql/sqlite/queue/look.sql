@@ -1,9 +1,10 @@
 -- look: where items are now, and what a token has said of them.
 -- Parameters: :ids as a JSON array; :token.
--- Returns: place: id and state of each item that exists; said: id and outcome, for each time that the token ended a hold
---   on one of these items.
+-- Returns: place: id and state of each item that exists; said: id and outcome, for each time that
+--   the token ended a hold on one of these items.
 -- Keeps: law 9: what had taken effect is found in the journal.
--- Relies on: the primary keys; tenure_settled_token. The ids of all leases are read once: they are few rows.
+-- Relies on: the primary keys; tenure_settled_token. The ids of all leases are read once: they are
+--   few rows.
 
 -- statement: place
 select
@@ -31,6 +32,7 @@ left join tenure_dead as dead
 
 -- statement: said
 select settled_id.value as id, settled.outcome
-from tenure_settled as settled, json_each(settled.ids) as settled_id
+from tenure_settled as settled indexed by tenure_settled_token,
+    json_each(settled.ids) as settled_id
 where settled.token = :token
     and settled_id.value in (select value from json_each(:ids));

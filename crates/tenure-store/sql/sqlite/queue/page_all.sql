@@ -1,6 +1,6 @@
 -- page_all: the ids of a page of items, newest first; find.sql fills it.
--- Parameters: :before (ids below this one), :since (written at or after), :topic, :queue (each null:
---   all), :limit.
+-- Parameters: :before (ids below this one), :since (written at or after), :topic, :queue (each
+--   null: all), :limit.
 -- Returns: id.
 -- Keeps: nothing; it only reads.
 -- Relies on: the primary key of tenure_events, read backwards until the page is full.

@@ -1,6 +1,6 @@
 -- page_claimed: the ids of a page of items that are held, newest first; find.sql fills it.
--- Parameters: :before (ids below this one), :since (written at or after), :topic, :queue (each null:
---   all), :limit.
+-- Parameters: :before (ids below this one), :since (written at or after), :topic, :queue (each
+--   null: all), :limit.
 -- Returns: id.
 -- Keeps: nothing; it only reads.
 -- Relies on: the ids of all leases are read: they are few rows; the primary key of tenure_events.

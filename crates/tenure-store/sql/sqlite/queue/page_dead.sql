@@ -1,6 +1,6 @@
 -- page_dead: the ids of a page of items that are dead, newest first; find.sql fills it.
--- Parameters: :before (ids below this one), :since (written at or after), :topic, :queue (each null:
---   all), :limit.
+-- Parameters: :before (ids below this one), :since (written at or after), :topic, :queue (each
+--   null: all), :limit.
 -- Returns: id.
 -- Keeps: nothing; it only reads.
 -- Relies on: the primary key of tenure_dead, read backwards until the page is full; that of

@@ -1,6 +1,6 @@
 -- page_done: the ids of a page of items that are done, newest first; find.sql fills it.
--- Parameters: :before (ids below this one), :since (written at or after), :topic, :queue (each null:
---   all), :limit.
+-- Parameters: :before (ids below this one), :since (written at or after), :topic, :queue (each
+--   null: all), :limit.
 -- Returns: id.
 -- Keeps: nothing; it only reads. Done is what is in no other place.
 -- Relies on: the primary key of tenure_events, read backwards until the page is full; those of the

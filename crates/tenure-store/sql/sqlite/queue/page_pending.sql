@@ -1,10 +1,10 @@
 -- page_pending: the ids of a page of items that wait, newest first; find.sql fills it.
--- Parameters: :before (ids below this one), :since (written at or after), :topic, :queue (each null:
---   all), :limit.
+-- Parameters: :before (ids below this one), :since (written at or after), :topic, :queue (each
+--   null: all), :limit.
 -- Returns: id.
 -- Keeps: nothing; it only reads.
--- Relies on: no index: tenure_ready is read once. It is narrow, and its length is what waits; to walk
---   the events instead would read all that is done.
+-- Relies on: no index: tenure_ready is read once. It is narrow, and its length is what waits; to
+--   walk the events instead would read all that is done.
 
 -- statement: page_pending
 select ready.id

@@ -1,10 +1,11 @@
 -- reap: ends lapsed leases. What becomes of their items is written by the statements of settle.
--- Parameters: :now, :reached whether a term that ends this very moment is over, :limit (leases); :tokens and :ids as JSON
---   arrays.
--- Returns: lapsed: the leases that are over, the oldest first; counters: lane as enqueued and lapses so far of each item.
+-- Parameters: :now, :reached whether a term that ends this very moment is over, :limit (leases);
+--   :tokens and :ids as JSON arrays.
+-- Returns: lapsed: the leases that are over, the oldest first; counters: lane as enqueued and
+--   lapses so far of each item.
 -- Keeps: laws 5, 6: a lease that is live at :now is not among the lapsed.
--- Relies on: no index for lapsed: leases are few, and an index on locked_until would cost every renewal more; the primary
---   keys.
+-- Relies on: no index for lapsed: leases are few, and an index on locked_until would cost every
+--   renewal more; the primary keys.
 
 -- statement: lapsed
 select token, fence, holder, claimed_at, locked_until, ids

@@ -1,4 +1,5 @@
--- replay: puts settled items back as a new generation. Which are settled is asked of look.sql before.
+-- replay: puts settled items back as a new generation. Which are settled is asked of look.sql
+--   before.
 -- Parameters: :ids as a JSON array; :now.
 -- Returns: nothing.
 -- Keeps: laws 4, 6: the fence goes on rising and the old tokens stay dead, since no lease is made.

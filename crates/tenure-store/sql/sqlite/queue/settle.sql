@@ -1,12 +1,14 @@
--- settle: ends the hold on named items of a lease, each with its outcome, and on the rest if asked to. Reap and bury end
---   holds by the same statements: journal, setbacks, ready, dead.
--- Parameters: :token, :now; :ids, what is left in the lease, as a JSON array, ascending; of the journal also :outcome,
---   :holder, :fence, :claimed_at and :blocks, a JSON array of arrays of ids, each within one block of 1024, ascending;
---   :setbacks, a JSON array of [id, attempts, failures, crashes (to be added), last_error, available_at, lane (null: as it
---   was)]; :back, the ids that wait again, as a JSON array; :dead, a JSON array of [id, reason].
+-- settle: ends the hold on named items of a lease, each with its outcome, and on the rest if asked
+--   to. Reap and bury end holds by the same statements: journal, setbacks, ready, dead.
+-- Parameters: :token, :now; :ids, what is left in the lease, as a JSON array, ascending; of the
+--   journal also :outcome, :holder, :fence, :claimed_at and :blocks, a JSON array of arrays of ids,
+--   each within one block of 1024, ascending; :setbacks, a JSON array of [id, attempts, failures,
+--   crashes (to be added), last_error, available_at, lane (null: as it was)]; :back, the ids that
+--   wait again, as a JSON array; :dead, a JSON array of [id, reason].
 -- Returns: lease: what is held under the token.
--- Keeps: laws 3, 4, 6, 9. What is ended is taken from the lease of this token or not at all; counters are raised, not set;
---   the key of a ready row is computed from what stands in setbacks and events.
+-- Keeps: laws 3, 4, 6, 9. What is ended is taken from the lease of this token or not at all;
+--   counters are raised, not set; the key of a ready row is computed from what stands in setbacks
+--   and events.
 -- Relies on: the primary keys.
 
 -- statement: lease

@@ -6,7 +6,7 @@
 
 -- statement: timeline
 select holder, fence, outcome, claimed_at, settled_at
-from tenure_settled
+from tenure_settled indexed by tenure_settled_span
 where hi between :id and :id | 1023
     and lo <= :id
     and instr(',' || trim(ids, '[]') || ',', ',' || :id || ',') > 0

@@ -53,7 +53,8 @@ impl LeaseStore for PostgresRows {
 }
 
 impl PostgresRows {
-    /// Claims; when that comes back short, lapsed leases are reaped, and an empty claim looks again.
+    /// Claims; when that comes back short, lapsed leases are reaped, and an empty claim looks
+    /// again.
     async fn claim_or_recover(&self, claim: &Claim) -> Result<Option<Held>, StoreError> {
         let limit = match claim.company {
             Company::Together => claim.limit.min(Claim::LIMIT_MAX),

@@ -1,7 +1,7 @@
 //! The row layout on PostgreSQL: leases on the rows of any table that a [`LeaseTable`] describes.
 //!
-//! Each verb is one statement, filled with the table's names when it is opened. A refusal is followed
-//! by a second look in a snapshot of its own; nothing else takes two round trips.
+//! Each verb is one statement, filled with the table's names when it is opened. A refusal is
+//! followed by a second look in a snapshot of its own; nothing else takes two round trips.
 
 mod lease;
 mod operate;
@@ -20,7 +20,6 @@ use tenure_core::{Identifier, ItemId, LeaseTable, Word};
 use super::PostgresStore;
 use super::error::store_error;
 use super::row::get;
-use super::statements::Statement;
 use crate::render::{Edit, as_written, check_columns};
 use crate::rows::{Look, Looks, state_of};
 use statements::RowStatements;
@@ -64,8 +63,7 @@ impl PostgresRows {
         let statements = RowStatements::new(table, schema, &as_written)?;
         let failed = |e| store_error("create", e);
         let mut tx = pool.begin().await.map_err(failed)?;
-        for part in statements.create.text().split(";\n") {
-            let part = Statement::new(part, None);
+        for part in &statements.create {
             part.query().execute(&mut *tx).await.map_err(failed)?;
         }
         tx.commit().await.map_err(failed)

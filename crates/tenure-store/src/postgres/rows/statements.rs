@@ -13,6 +13,8 @@ macro_rules! row_statements {
         pub(super) struct RowStatements {
             /// The table's name as the statements write it.
             pub(super) table: String,
+            /// What makes the table, one after the other.
+            pub(super) create: Vec<Statement>,
             $(pub(super) $name: Statement,)*
         }
 
@@ -23,12 +25,17 @@ macro_rules! row_statements {
                 edit: Edit<'_>,
             ) -> Result<Self, StoreError> {
                 let names = Names::of(table, schema)?;
+                let rendered = |file, text| names.render(file, &edit(file, text));
                 // The names are all filled in: nothing is left for a schema to be written before.
                 let statement = |file, text| -> Result<Statement, StoreError> {
-                    Ok(Statement::new(&names.render(file, &edit(file, text))?, None))
+                    Ok(Statement::new(&rendered(file, text)?, None))
                 };
+                let create = include_str!("../../../sql/postgres/rows/create.sql");
+                let create = rendered("create", create)?;
+                let parts = create.split_inclusive(";\n");
                 Ok(Self {
-                    table: names.table().to_owned(),
+                    table: names.render("table", "{table}")?.trim().to_owned(),
+                    create: parts.map(|part| Statement::new(part, None)).collect(),
                     $($name: statement(
                         stringify!($name),
                         include_str!(concat!(
@@ -41,12 +48,13 @@ macro_rules! row_statements {
             /// All of them with their names, for the tests that show, prepare and explain each.
             #[cfg(feature = "testing")]
             pub(super) fn all(&self) -> Vec<(&'static str, &Statement)> {
-                vec![$((stringify!($name), &self.$name),)*]
+                let create = self.create.iter().map(|part| ("create", part));
+                create.chain([$((stringify!($name), &self.$name),)*]).collect()
             }
         }
     };
 }
 
 row_statements!(
-    create, columns, claim, renew, settle, look, reap, replay, bury, find, page, count,
+    columns, claim, renew, settle, look, reap, replay, bury, find, page, count,
 );

@@ -50,8 +50,15 @@ impl LeaseStore for SqliteRows {
         claim: &'a Claim,
     ) -> Answer<'a, (Settlement, Option<Held>)> {
         Box::pin(async move {
-            let settlement = self.settle(settle).await?;
-            Ok((settlement, self.claim(claim).await?))
+            settle.check()?;
+            let (settled_at, claimed_at) = (self.moment(settle.now), self.moment(claim.now));
+            let (settle, claim) = (settle.clone(), claim.clone());
+            // One transaction: a claim that cannot be carried out leaves the settle undone.
+            self.write("settle", move |desk, conn| {
+                let settlement = desk.settle(conn, &settle, settled_at)?;
+                Ok((settlement, desk.claim(conn, &claim, claimed_at)?))
+            })
+            .await
         })
     }
 
@@ -65,7 +72,8 @@ impl LeaseStore for SqliteRows {
 }
 
 impl Desk {
-    /// Claims; when that comes back short, lapsed leases are reaped, and an empty claim looks again.
+    /// Claims; when that comes back short, lapsed leases are reaped, and an empty claim looks
+    /// again.
     fn claim(
         &self,
         conn: &Connection,

@@ -47,7 +47,7 @@ impl SqliteStore {
     /// # Errors
     /// It is there already, or the description is no table's.
     pub async fn create_table(&self, table: &LeaseTable) -> Result<(), StoreError> {
-        SqliteRows::create(&self.writer, table).await
+        SqliteRows::create(self.writer(), table).await
     }
 
     /// The rows of a lease table that is there.
@@ -55,7 +55,7 @@ impl SqliteStore {
     /// # Errors
     /// There is no such table, or it lacks columns that the description names.
     pub async fn rows(&self, table: LeaseTable) -> Result<SqliteRows, StoreError> {
-        SqliteRows::open(self.writer.clone(), Arc::clone(&self.clock), table).await
+        SqliteRows::open(self.writer().clone(), Arc::clone(&self.clock), table).await
     }
 }
 

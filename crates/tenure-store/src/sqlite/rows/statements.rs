@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tenure_core::LeaseTable;
 use tenure_core::store::{StoreError, StoreErrorKind};
 
-use crate::render::{Edit, Names, split};
+use crate::render::{Edit, MARKER, Names};
 
 macro_rules! files {
     ($($name:ident),* $(,)?) => {
@@ -63,4 +63,18 @@ impl RowStatements {
             })
             .collect()
     }
+}
+
+/// The named statements of a file that has several, in order.
+fn split(text: &str) -> Vec<(String, String)> {
+    let mut statements: Vec<(String, String)> = Vec::new();
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix(MARKER) {
+            statements.push((name.to_owned(), String::new()));
+        } else if let Some((_, statement)) = statements.last_mut() {
+            statement.push_str(line);
+            statement.push('\n');
+        }
+    }
+    statements
 }

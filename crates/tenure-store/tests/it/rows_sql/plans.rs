@@ -1,5 +1,5 @@
-//! The plans of the statements: by index, on an empty table and on a full one, whenever the plan was
-//! made.
+//! The plans of the statements: by index, on an empty table and on a full one, whenever the plan
+//! was made.
 
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 use tenure_core::{LeaseTable, State};
@@ -15,10 +15,10 @@ const ROWS: u32 = 100_000;
 async fn postgres_goes_by_index_on_an_empty_and_on_a_full_table() {
     let table = LeaseTable::outbox();
     let bench = Bench::postgres(&table, Checks::Kept).await;
-    let Bench::Postgres { pool, _database } = &bench else {
+    let Bench::Postgres { pool, database } = &bench else {
         panic!("the bench is PostgreSQL's");
     };
-    let mut conn = PgConnection::connect(&_database.url).await.unwrap();
+    let mut conn = PgConnection::connect(&database.url).await.unwrap();
     let settings =
         "set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set jit = off";
     conn.execute(settings).await.unwrap();
@@ -62,8 +62,7 @@ fn postgres_indexes(name: &str) -> &'static [&'static str] {
             "outbox_claimed",
             "outbox_pkey",
         ],
-        "renew" => &["outbox_claimed"],
-        "settle" => &["outbox_claimed"],
+        "renew" | "settle" => &["outbox_claimed"],
         "reap" => &["outbox_claimed", "outbox_pkey"],
         "look" | "replay" | "bury" | "find" | "page" => &["outbox_pkey"],
         _ => &[],
@@ -102,7 +101,8 @@ fn postgres_fill(table: &LeaseTable) -> String {
         "insert into {table} (topic, payload, {status}, {holder}, {token}, {claimed_at}, {until},
                               {done_at}, {dead_at})
          select 'order.paid', '{{}}', s, case when s = {claimed} then 'w' end,
-                case when s = {claimed} then 'w.' || n / 50 end, case when s = {claimed} then now() end,
+                case when s = {claimed} then 'w.' || n / 50 end,
+                case when s = {claimed} then now() end,
                 case when s = {claimed} then now() end, case when s = {done} then now() end,
                 case when s = {dead} then now() end
          from generate_series(1, {ROWS}) n,

@@ -21,7 +21,10 @@ const FAULTS: [Fault; 8] = [
     Fault {
         name: "settle by id alone",
         file: "settle",
-        postgres: ["      and t.{token} = $2\n      and t.{holder} = $3\n", ""],
+        postgres: [
+            "t.{token} = $2\n      and t.{holder} = $3\n      and t.{status}",
+            "t.{status}",
+        ],
         sqlite: [
             "  and +t.{token} = :token\n  and t.{holder} = :holder\n  and t.{status}",
             "  and :holder is not null\n  and t.{status}",
@@ -30,10 +33,7 @@ const FAULTS: [Fault; 8] = [
     Fault {
         name: "settle by worker",
         file: "settle",
-        postgres: [
-            "      and t.{token} = $2\n      and t.{holder}",
-            "      and t.{holder}",
-        ],
+        postgres: ["t.{token} = $2\n      and t.{holder}", "t.{holder}"],
         sqlite: ["  and +t.{token} = :token\n", ""],
     },
     Fault {

@@ -1,4 +1,4 @@
-//! The text of the statements: rendered for each preset, prepared, and held to the rule about locks.
+//! The text of the statements: rendered for each preset, prepared, held to the rule about locks.
 
 use std::fmt::Write as _;
 use std::fs;

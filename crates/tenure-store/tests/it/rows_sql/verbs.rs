@@ -234,43 +234,60 @@ async fn an_empty_claim_recovers_what_has_lapsed() {
 }
 
 #[tokio::test]
-async fn an_operator_replays_and_buries_but_sees_no_token() {
+async fn an_operator_sees_who_holds_a_row_but_no_token() {
     for (preset, table) in presets() {
         for bench in Bench::both(&table, Checks::Kept).await {
             let place = format!("{preset} on {}", bench.name());
-            insert(&bench, &table, &["a", "b", "c"]).await;
+            insert(&bench, &table, &["a"]).await;
             let rows = bench.rows(&table).await;
             let mine = token("mailer", 1);
             let held = rows.claim(&claim(mine.clone(), 2)).await.unwrap().unwrap();
             let found = &rows.find(&ids(&[1])).await.unwrap()[0];
+            let hold = found.hold.as_ref().unwrap();
             assert_eq!(
-                found.hold.as_ref().map(|hold| hold.fence),
-                Some(held.lease.fence)
-            );
-            assert!(
-                column(&found.content, table.columns.token.as_str()).is_null(),
+                (hold.fence, hold.until),
+                (held.lease.fence, held.lease.until),
                 "{place}"
             );
+            assert_eq!(hold.holder, mine.holder(), "{place}");
+            let Content::Row(row) = &found.content else {
+                panic!("a lease table's item is a row");
+            };
+            assert!(!row.contains(mine.expose()), "{place}: {row}");
             let done = Settle::new(mine.clone()).done(ids(&[1])).at(NOW);
             assert!(
                 rows.settle(&done).await.unwrap().items[0].1.is_kept(),
                 "{place}"
             );
             let found = &rows.find(&ids(&[1])).await.unwrap()[0];
-            let settled = column(&found.content, table.columns.settled_token.as_str());
-            assert!(settled.is_null(), "{place}");
+            let Content::Row(row) = &found.content else {
+                panic!("a lease table's item is a row");
+            };
+            assert!(!row.contains(mine.expose()), "{place}: {row}");
+        }
+    }
+}
 
+#[tokio::test]
+async fn a_replay_opens_a_new_generation_of_what_is_settled_and_of_nothing_else() {
+    for (preset, table) in presets() {
+        for bench in Bench::both(&table, Checks::Kept).await {
+            let place = format!("{preset} on {}", bench.name());
+            insert(&bench, &table, &["a", "b"]).await;
+            let rows = bench.rows(&table).await;
+            let mine = token("mailer", 1);
+            rows.claim(&claim(mine.clone(), 2)).await.unwrap().unwrap();
+            let done = Settle::new(mine.clone()).done(ids(&[1])).at(NOW);
+            assert!(
+                rows.settle(&done).await.unwrap().items[0].1.is_kept(),
+                "{place}"
+            );
             let replay = Replay {
                 ids: ids(&[1, 2, 99, 1]),
                 now: Some(NOW),
             };
-            let answers: Vec<Guarded> = rows
-                .replay(&replay)
-                .await
-                .unwrap()
-                .into_iter()
-                .map(|(_, answer)| answer)
-                .collect();
+            let answers = rows.replay(&replay).await.unwrap();
+            let answers: Vec<Guarded> = answers.into_iter().map(|(_, answer)| answer).collect();
             let expected = [
                 Guarded::Kept(()),
                 Guarded::Refused(Refusal::NotSettled),
@@ -278,36 +295,57 @@ async fn an_operator_replays_and_buries_but_sees_no_token() {
                 Guarded::Refused(Refusal::NotSettled),
             ];
             assert_eq!(answers, expected, "{place}");
+            // The old token is known, but changes nothing.
+            let again = rows.settle(&done).await.unwrap();
+            assert!(again.items[0].1.is_kept(), "{place}");
             let found = &rows.find(&ids(&[1])).await.unwrap()[0];
             assert_eq!(
                 (found.state, found.counters.generation),
                 (State::Pending, 1),
                 "{place}"
             );
+        }
+    }
+}
 
+#[tokio::test]
+async fn a_bury_ends_what_waits_and_what_is_held() {
+    for (preset, table) in presets() {
+        for bench in Bench::both(&table, Checks::Kept).await {
+            let place = format!("{preset} on {}", bench.name());
+            insert(&bench, &table, &["a", "b"]).await;
+            let rows = bench.rows(&table).await;
+            let mine = token("mailer", 1);
+            let held = rows.claim(&claim(mine.clone(), 1)).await.unwrap().unwrap();
             for (id, expected) in [
+                (1, Guarded::Kept(())),
                 (2, Guarded::Kept(())),
-                (3, Guarded::Kept(())),
-                (3, Guarded::Refused(Refusal::AlreadySettled)),
+                (2, Guarded::Refused(Refusal::AlreadySettled)),
                 (99, Guarded::Refused(Refusal::NotFound)),
             ] {
-                let operator = token("operator", u64::try_from(id).unwrap());
                 let bury = Bury {
                     id: ItemId::new(id),
-                    token: operator,
+                    token: token("operator", u64::try_from(id).unwrap()),
                     reason: "poison".into(),
                     now: Some(NOW),
                 };
                 assert_eq!(rows.bury(&bury).await.unwrap(), expected, "{place}: {id}");
             }
-            let buried = &rows.find(&ids(&[3])).await.unwrap()[0];
-            assert_eq!(buried.last_error.as_deref(), Some("poison"), "{place}");
+            for buried in rows.find(&ids(&[1, 2])).await.unwrap() {
+                assert_eq!(buried.last_error.as_deref(), Some("poison"), "{place}");
+                let counters = (buried.counters.attempts, buried.counters.failures);
+                assert_eq!(counters, (1, 0), "{place}");
+            }
+            // The row that waited was claimed for the operator, under a fence of its own.
+            let fence = table.columns.fence.as_str();
+            let kept = bench.table(&table).await;
+            assert_eq!(kept[&1][fence], held.lease.fence.to_string(), "{place}");
             assert_eq!(
-                (buried.counters.attempts, buried.counters.failures),
-                (1, 0),
+                kept[&2][fence],
+                (held.lease.fence.number() + 1).to_string(),
                 "{place}"
             );
-            let lost = Settle::new(mine).done(ids(&[2])).at(NOW);
+            let lost = Settle::new(mine).done(ids(&[1])).at(NOW);
             let answer = rows.settle(&lost).await.unwrap().items[0].1;
             assert_eq!(answer, Guarded::Refused(Refusal::AlreadySettled), "{place}");
         }

@@ -1,0 +1,397 @@
+//! The command line, as types. The doc comments are what `--help` prints.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use clap::builder::StyledStr;
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use tenure::{Filter, Invalid, ItemId, Priority, QueueName, State, Term, Timestamp};
+
+use crate::database::{Database, hide_addresses};
+use crate::exit::Exit;
+use crate::{env, time};
+
+/// Reads the command line; prints help, or what is wrong with it, by itself.
+pub(crate) fn parse() -> Result<(Cli, Command), Exit> {
+    match Cli::try_parse() {
+        Ok(mut cli) => match cli.command.take() {
+            Some(command) => Ok((cli, command)),
+            None => Err(help(&Cli::command().render_help())),
+        },
+        Err(error) if error.use_stderr() => {
+            // A mistyped argument is shown as it was given; it may be an address with a password.
+            let text = hide_addresses(&error.render().ansi().to_string());
+            // When nobody reads it, there is nobody to tell.
+            drop(write!(anstream::stderr(), "{text}"));
+            Err(Exit::Usage)
+        }
+        Err(asked) => Err(help(&asked.render())),
+    }
+}
+
+fn help(text: &StyledStr) -> Exit {
+    // When nobody reads it, there is nobody to tell.
+    drop(write!(anstream::stdout(), "{}", text.ansi()));
+    Exit::Done
+}
+
+/// Leases for work on the database you already have
+#[derive(Debug, Parser)]
+#[command(
+    name = "tenure",
+    version,
+    disable_help_subcommand = true,
+    after_help = after_help()
+)]
+pub(crate) struct Cli {
+    #[arg(
+        help = "The database: sqlite://PATH or postgres://USER@HOST/NAME",
+        long,
+        global = true,
+        help_heading = "Everywhere",
+        value_name = "URL",
+        env = env::DATABASE,
+        hide_env_values = true,
+        default_value = "sqlite://tenure.db"
+    )]
+    pub(crate) database: Database,
+
+    /// Print JSON, one object per line
+    #[arg(long, global = true, help_heading = "Everywhere")]
+    pub(crate) json: bool,
+
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+fn after_help() -> String {
+    let examples = "\
+Examples:
+  tenure enqueue order.paid '{\"order\": 7}'
+  tenure events --state dead --since 1h
+  tenure stats --database postgres://app@localhost/shop";
+    format!("{examples}\n\n{}", Exit::help())
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Bring the database's schema up to date, or print the SQL that does
+    #[command(after_help = "\
+Examples:
+  tenure migrate
+  tenure migrate --database postgres://app@localhost/shop --print > tenure.sql")]
+    Migrate(Migrate),
+    /// Write an event
+    #[command(after_help = "\
+Examples:
+  tenure enqueue order.paid '{\"order\": 7}'
+  tenure enqueue mail.send --queue mail --delay 5m --dedupe order-7 < mail.json
+  echo '[1, 2]' | tenure enqueue numbers - --header trace=abc --priority 7")]
+    Enqueue(Enqueue),
+    /// List events, newest first; exits with 3 when there are none
+    #[command(after_help = "\
+Examples:
+  tenure events
+  tenure events --state dead --topic order.paid --since 1h
+  tenure events --limit 1000 --json | jq .topic")]
+    Events(Events),
+    /// Show all that is known of an event: its facts, its payload and its timeline
+    #[command(after_help = "\
+Examples:
+  tenure show 17
+  tenure show 17 --json | jq .payload")]
+    Show(Show),
+    /// Count what waits, is held, is done and is dead
+    #[command(after_help = "\
+Examples:
+  tenure stats
+  tenure stats --json | jq .dead")]
+    Stats,
+    /// Put events that are done or dead back, to be worked again
+    #[command(after_help = "\
+Name events by id, or choose them by --state, --topic, --queue or --since; what is chosen is counted
+and asked about first.
+
+Examples:
+  tenure replay 17 18
+  tenure replay --topic order.paid --dry-run
+  tenure replay --state dead --since 1h --yes")]
+    Replay(Replay),
+    /// Settle events dead, now, whoever holds them
+    #[command(after_help = "\
+A holder that is at work on such an event is refused when it settles.
+
+Examples:
+  tenure bury 17 --reason 'the order was a test'")]
+    Bury(Bury),
+    /// End lapsed leases: their events wait again, or are dead if they lapsed too often
+    #[command(after_help = "\
+Examples:
+  tenure reap
+  tenure reap --json")]
+    Reap,
+    /// List, add, pause and resume queues
+    #[command(after_help = "\
+Examples:
+  tenure queues
+  tenure queues add mail --term 90s
+  tenure queues pause mail")]
+    Queues(Queues),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Migrate {
+    /// Print the SQL and change nothing
+    #[arg(long)]
+    pub(crate) print: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Enqueue {
+    /// What the event is about, such as order.paid
+    pub(crate) topic: String,
+
+    /// The payload; `-` or nothing reads it from the input
+    #[arg(value_name = "JSON", allow_hyphen_values = true)]
+    pub(crate) payload: Option<String>,
+
+    /// Put it into this queue
+    #[arg(
+        long,
+        value_name = "QUEUE",
+        default_value = QueueName::DEFAULT,
+        value_parser = QueueName::new
+    )]
+    pub(crate) queue: QueueName,
+
+    /// Hold it back for this long: 30s, 5m, 1h 30m
+    #[arg(
+        long,
+        value_name = "DURATION",
+        value_parser = time::duration,
+        allow_hyphen_values = true
+    )]
+    pub(crate) delay: Option<Duration>,
+
+    /// How urgent it is within its queue: 0 to 7, high first
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        default_value = "0",
+        value_parser = priority,
+        allow_hyphen_values = true
+    )]
+    pub(crate) priority: Priority,
+
+    /// Write it only if no event with this key is kept
+    #[arg(long, value_name = "KEY")]
+    pub(crate) dedupe: Option<String>,
+
+    /// Send this header along; may be given often
+    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = header)]
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+/// Which events.
+#[derive(Debug, Args)]
+pub(crate) struct Choice {
+    /// Only those of this topic
+    #[arg(long)]
+    pub(crate) topic: Option<String>,
+
+    /// Only those of this queue
+    #[arg(long, value_parser = QueueName::new)]
+    pub(crate) queue: Option<QueueName>,
+
+    /// Only those written since: 1h (ago), 2026-11-15, 2026-11-15T10:00:00Z
+    #[arg(long, value_name = "WHEN", value_parser = time::moment)]
+    pub(crate) since: Option<Timestamp>,
+}
+
+impl Choice {
+    /// As a filter, for items in this state.
+    pub(crate) fn filter(&self, state: Option<State>) -> Filter {
+        Filter {
+            state,
+            topic: self.topic.clone(),
+            queue: self.queue.clone(),
+            since: self.since,
+            before: None,
+        }
+    }
+
+    pub(crate) fn is_given(&self) -> bool {
+        self.topic.is_some() || self.queue.is_some() || self.since.is_some()
+    }
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Events {
+    /// Only those in this state
+    #[arg(long)]
+    pub(crate) state: Option<StateWord>,
+
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+
+    /// At most this many, 1 to 1000
+    #[arg(long, default_value = "50", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) limit: u32,
+
+    /// Only those before this id: the next page
+    #[arg(long, value_name = "ID", value_parser = item_id)]
+    pub(crate) before: Option<ItemId>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// The event's id
+    #[arg(value_parser = item_id)]
+    pub(crate) id: ItemId,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Replay {
+    /// The events' ids
+    #[arg(value_name = "ID", value_parser = item_id)]
+    pub(crate) ids: Vec<ItemId>,
+
+    /// Those in this state [default: dead, when chosen by another option]
+    #[arg(long, conflicts_with = "ids")]
+    pub(crate) state: Option<SettledWord>,
+
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+
+    /// Say how many would be replayed and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Bury {
+    /// The events' ids
+    #[arg(value_name = "ID", required = true, value_parser = item_id)]
+    pub(crate) ids: Vec<ItemId>,
+
+    /// Why, for people
+    #[arg(long)]
+    pub(crate) reason: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Queues {
+    #[command(subcommand)]
+    pub(crate) command: Option<QueueCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum QueueCommand {
+    /// List the queues
+    #[command(after_help = "\
+Examples:
+  tenure queues list --json")]
+    List,
+    /// Declare a queue, or give one that is there another term
+    #[command(after_help = "\
+Examples:
+  tenure queues add mail
+  tenure queues add mail --term 90s")]
+    Add {
+        /// Its name
+        #[arg(value_parser = QueueName::new)]
+        queue: QueueName,
+        /// The term of leases on its events: 30s, 90s
+        #[arg(long, value_name = "DURATION", value_parser = term, allow_hyphen_values = true)]
+        term: Option<Term>,
+    },
+    /// Let claims pass a queue by
+    #[command(after_help = "\
+Examples:
+  tenure queues pause mail")]
+    Pause {
+        /// Its name
+        #[arg(value_parser = QueueName::new)]
+        queue: QueueName,
+    },
+    /// Let claims take from a queue again
+    #[command(after_help = "\
+Examples:
+  tenure queues resume mail")]
+    Resume {
+        /// Its name
+        #[arg(value_parser = QueueName::new)]
+        queue: QueueName,
+    },
+}
+
+/// The word for a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StateWord {
+    Pending,
+    Claimed,
+    Done,
+    Dead,
+}
+
+impl From<StateWord> for State {
+    fn from(word: StateWord) -> Self {
+        match word {
+            StateWord::Pending => Self::Pending,
+            StateWord::Claimed => Self::Claimed,
+            StateWord::Done => Self::Done,
+            StateWord::Dead => Self::Dead,
+        }
+    }
+}
+
+/// The word for a state that a replay leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SettledWord {
+    Done,
+    Dead,
+}
+
+impl From<SettledWord> for State {
+    fn from(word: SettledWord) -> Self {
+        match word {
+            SettledWord::Done => Self::Done,
+            SettledWord::Dead => Self::Dead,
+        }
+    }
+}
+
+fn item_id(text: &str) -> Result<ItemId, Invalid> {
+    text.parse().map(ItemId::new).map_err(|cause| {
+        Invalid::new(
+            "the id",
+            format!("{text:?} ({cause})"),
+            "a number such as 17",
+        )
+    })
+}
+
+fn priority(text: &str) -> Result<Priority, Invalid> {
+    let level = text.parse().map_err(|cause| {
+        Invalid::new(
+            "priority",
+            format!("{text:?} ({cause})"),
+            "0 to 7, high first",
+        )
+    })?;
+    Priority::new(level)
+}
+
+fn term(text: &str) -> Result<Term, Invalid> {
+    Term::new(time::duration(text)?)
+}
+
+fn header(text: &str) -> Result<(String, String), Invalid> {
+    text.split_once('=')
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .ok_or_else(|| Invalid::new("the header", format!("{text:?}"), "NAME=VALUE"))
+}

@@ -1,0 +1,99 @@
+//! `tenure enqueue`: writes an event.
+
+use std::io::{self, IsTerminal, Read};
+
+use serde::Serialize;
+use tenure::{Enqueued, Event, Invalid, PAYLOAD_BYTES_MAX};
+
+use super::Context;
+use crate::args::Enqueue;
+use crate::database::Absent;
+use crate::exit::Exit;
+use crate::problem::{Problem, Stop};
+
+/// The answer, in JSON.
+#[derive(Serialize)]
+struct Written {
+    id: i64,
+    /// Null when an event with the same dedupe key was there.
+    event_id: Option<String>,
+    /// Whether this call wrote it.
+    fresh: bool,
+}
+
+pub(super) async fn run(cx: &Context, args: Enqueue) -> Result<Exit, Stop> {
+    // The event is read and checked before a database is opened, or made.
+    let event = event(cx, &args)?;
+    let tenure = cx.database.open(Absent::Make).await?;
+    let answer = tenure.enqueue_now(event).await?;
+    let event_id = match answer {
+        Enqueued::Fresh { event_id, .. } => Some(event_id.to_string()),
+        Enqueued::Existed { .. } => None,
+    };
+    let object = Written {
+        id: answer.id().number(),
+        event_id,
+        fresh: answer.is_fresh(),
+    };
+    cx.output.either(&object, || {
+        let id = answer.id();
+        if answer.is_fresh() {
+            format!("enqueued {id}")
+        } else {
+            format!("already there as {id}: nothing was written")
+        }
+    })?;
+    Ok(Exit::Done)
+}
+
+fn event(cx: &Context, args: &Enqueue) -> Result<Event, Stop> {
+    // An empty topic is told before the input is waited for.
+    Event::from_json(&args.topic, "null")?;
+    let payload = match args.payload.as_deref() {
+        None | Some("-") => read_payload(cx)?,
+        Some(json) => json.to_owned(),
+    };
+    let mut event = Event::from_json(&args.topic, payload)?
+        .queue(args.queue.as_str())?
+        .priority(args.priority);
+    if let Some(delay) = args.delay {
+        event = event.delay(delay)?;
+    }
+    if let Some(key) = &args.dedupe {
+        event = event.dedupe(key)?;
+    }
+    for (name, value) in &args.headers {
+        event = event.header(name, value)?;
+    }
+    Ok(event)
+}
+
+/// The payload from the input, read no further than it may be long.
+fn read_payload(cx: &Context) -> Result<String, Stop> {
+    let input = io::stdin();
+    if input.is_terminal() {
+        cx.output.note("type the payload, then Ctrl-D");
+    }
+    let most = u64::try_from(PAYLOAD_BYTES_MAX).unwrap_or(u64::MAX);
+    let mut bytes = Vec::new();
+    // One line break more than a payload: an editor and `echo` end a text with one.
+    input
+        .lock()
+        .take(most.saturating_add(2))
+        .read_to_end(&mut bytes)
+        .map_err(|error| {
+            let mut problem = Problem::new(Exit::Failed, "the input cannot be read");
+            problem.causes.push(error.to_string());
+            problem
+        })?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let place = error.utf8_error().valid_up_to();
+        Invalid::new("payload", format!("not UTF-8 (byte {place})"), "JSON text")
+    })?;
+    let text = text.trim();
+    if text.len() > PAYLOAD_BYTES_MAX {
+        let expected = "at most 1 MiB: keep the large part elsewhere and send its address";
+        return Err(Invalid::new("payload", "over 1 MiB", expected).into());
+    }
+    Ok(text.to_owned())
+}

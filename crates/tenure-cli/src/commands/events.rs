@@ -1,0 +1,33 @@
+//! `tenure events`: lists events, newest first.
+
+use super::Context;
+use crate::args::Events;
+use crate::database::Absent;
+use crate::exit::Exit;
+use crate::problem::Stop;
+use crate::record::{HEADING, Shown, row};
+
+pub(super) async fn run(cx: &Context, args: &Events) -> Result<Exit, Stop> {
+    let tenure = cx.database.open(Absent::Report).await?;
+    let mut filter = args.choice.filter(args.state.map(Into::into));
+    filter.before = args.before;
+    let page = tenure.list(&filter, args.limit).await?;
+    if page.records.is_empty() {
+        cx.output.note("no events match");
+        return Ok(Exit::Nothing);
+    }
+    if cx.output.is_json() {
+        for record in &page.records {
+            cx.output.json(&Shown::new(record))?;
+        }
+        return Ok(Exit::Done);
+    }
+    let now = cx.output.now;
+    let rows = page.records.iter().map(|record| row(record, now)).collect();
+    cx.output.table(&HEADING, rows)?;
+    if let Some(next) = page.next {
+        cx.output
+            .note(format_args!("there are more: --before {next}"));
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,41 @@
+//! `tenure migrate`: brings the schema up to date, or prints the SQL that does.
+
+use serde::Serialize;
+use tenure::StoreConfig;
+
+use super::Context;
+use crate::args::Migrate;
+use crate::exit::Exit;
+use crate::problem::Stop;
+
+/// The answer, in JSON.
+#[derive(Serialize)]
+struct Moved {
+    from: u32,
+    to: u32,
+}
+
+pub(super) async fn run(cx: &Context, args: &Migrate) -> Result<Exit, Stop> {
+    cx.database.check_lasting()?;
+    let url = cx.database.expose();
+    if args.print {
+        cx.output.line(tenure::migration_sql(url)?.trim_end())?;
+        return Ok(Exit::Done);
+    }
+    let moved = tenure::migrate(url, &StoreConfig::default()).await?;
+    let object = Moved {
+        from: moved.from,
+        to: moved.to,
+    };
+    cx.output.either(&object, || {
+        if moved.from == moved.to {
+            format!("the schema is at version {}: nothing to do", moved.to)
+        } else {
+            format!(
+                "the schema went from version {} to {}",
+                moved.from, moved.to
+            )
+        }
+    })?;
+    Ok(Exit::Done)
+}

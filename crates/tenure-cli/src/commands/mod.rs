@@ -1,0 +1,119 @@
+//! One file per command, and what they share: the database, the output, ids and their answers.
+
+mod bury;
+mod enqueue;
+mod events;
+mod migrate;
+mod queues;
+mod reap;
+mod replay;
+mod show;
+mod stats;
+
+use serde::Serialize;
+use tenure::{Guarded, ItemId, Refusal};
+
+use crate::args::{Cli, Command};
+use crate::database::Database;
+use crate::exit::Exit;
+use crate::output::{Output, Reader, report};
+use crate::problem::{Problem, Stop};
+
+/// What a command is given.
+#[derive(Debug)]
+struct Context {
+    database: Database,
+    output: Output,
+}
+
+/// Runs the command and reports what stopped it.
+pub(crate) fn run(cli: Cli, command: Command) -> Exit {
+    let reader = if cli.json {
+        Reader::Program
+    } else {
+        Reader::Person
+    };
+    let cx = Context {
+        database: cli.database,
+        output: Output::new(reader),
+    };
+    match start(&cx, command) {
+        Ok(exit) => exit,
+        Err(Stop::Closed) => Exit::Done,
+        Err(Stop::Problem(problem)) => {
+            report(&problem, |text| cx.database.hide(text));
+            problem.exit
+        }
+    }
+}
+
+fn start(cx: &Context, command: Command) -> Result<Exit, Stop> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(dispatch(cx, command))
+}
+
+async fn dispatch(cx: &Context, command: Command) -> Result<Exit, Stop> {
+    match command {
+        Command::Migrate(args) => migrate::run(cx, &args).await,
+        Command::Enqueue(args) => enqueue::run(cx, args).await,
+        Command::Events(args) => events::run(cx, &args).await,
+        Command::Show(args) => show::run(cx, &args).await,
+        Command::Stats => stats::run(cx).await,
+        Command::Replay(args) => replay::run(cx, &args).await,
+        Command::Bury(args) => bury::run(cx, &args).await,
+        Command::Reap => reap::run(cx).await,
+        Command::Queues(args) => queues::run(cx, args.command).await,
+    }
+}
+
+/// The answer to an operator's verb on one event, in JSON.
+#[derive(Serialize)]
+struct Answered {
+    id: i64,
+    /// The verb took effect.
+    kept: bool,
+    /// Why not, as one word.
+    refused: Option<&'static str>,
+}
+
+/// Prints the answers for `ids`: what was kept as a line of `words`, refusals as notes.
+fn answers(cx: &Context, verb: &str, answers: &[(ItemId, Guarded)]) -> Result<Exit, Stop> {
+    for (id, answer) in answers {
+        let refusal = answer.refusal();
+        let object = Answered {
+            id: id.number(),
+            kept: refusal.is_none(),
+            refused: refusal.map(Refusal::as_str),
+        };
+        cx.output.either(&object, || match refusal {
+            None => format!("{verb} {id}"),
+            Some(why) => format!("not {verb} {id}: {why}"),
+        })?;
+    }
+    Ok(exit_of(answers))
+}
+
+/// Refused if anything was refused; nothing if all that was wrong is ids that are not there.
+fn exit_of(answers: &[(ItemId, Guarded)]) -> Exit {
+    answers
+        .iter()
+        .filter_map(|(_, answer)| answer.refusal())
+        .map(|why| match why {
+            Refusal::NotFound => Exit::Nothing,
+            Refusal::Lost
+            | Refusal::NotClaimed
+            | Refusal::Lapsed
+            | Refusal::AlreadySettled
+            | Refusal::NotSettled => Exit::Refused,
+        })
+        .max()
+        .unwrap_or(Exit::Done)
+}
+
+/// The report that there is no such event.
+fn no_such_event(id: ItemId) -> Problem {
+    Problem::new(Exit::Nothing, format!("there is no event {id}"))
+        .hint("`tenure events` lists the newest")
+}

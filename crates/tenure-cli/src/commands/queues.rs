@@ -1,0 +1,98 @@
+//! `tenure queues`: lists, adds, pauses and resumes queues.
+
+use comfy_table::{Cell, Color};
+use serde::Serialize;
+use tenure::{Guarded, Queue, QueueName, Tenure, Term};
+
+use super::Context;
+use crate::args::QueueCommand;
+use crate::database::Absent;
+use crate::exit::Exit;
+use crate::problem::{Problem, Stop};
+use crate::time::brief;
+
+/// A queue, in JSON.
+#[derive(Serialize)]
+struct Shown<'a> {
+    queue: &'a str,
+    /// Null: the standard term.
+    term_ms: Option<i64>,
+    paused: bool,
+}
+
+pub(super) async fn run(cx: &Context, command: Option<QueueCommand>) -> Result<Exit, Stop> {
+    match command {
+        None | Some(QueueCommand::List) => list(cx).await,
+        Some(QueueCommand::Add { queue, term }) => {
+            let tenure = cx.database.open(Absent::Make).await?;
+            tenure.add_queue(&queue, term).await?;
+            one(cx, &tenure, &queue, "there is a queue").await
+        }
+        Some(QueueCommand::Pause { queue }) => {
+            let tenure = cx.database.open(Absent::Report).await?;
+            kept(&queue, tenure.pause_queue(&queue).await?)?;
+            one(cx, &tenure, &queue, "paused").await
+        }
+        Some(QueueCommand::Resume { queue }) => {
+            let tenure = cx.database.open(Absent::Report).await?;
+            kept(&queue, tenure.resume_queue(&queue).await?)?;
+            one(cx, &tenure, &queue, "resumed").await
+        }
+    }
+}
+
+async fn list(cx: &Context) -> Result<Exit, Stop> {
+    let tenure = cx.database.open(Absent::Report).await?;
+    let queues = tenure.queues().await?;
+    if cx.output.is_json() {
+        for queue in &queues {
+            cx.output.json(&shown(queue))?;
+        }
+        return Ok(Exit::Done);
+    }
+    let rows = queues.iter().map(|queue| {
+        vec![
+            Cell::new(&queue.name),
+            Cell::new(brief(queue.term.unwrap_or_default().length())),
+            if queue.paused {
+                Cell::new("paused").fg(Color::Yellow)
+            } else {
+                Cell::new("")
+            },
+        ]
+    });
+    cx.output.table(&["QUEUE", "TERM", ""], rows.collect())?;
+    Ok(Exit::Done)
+}
+
+/// Says what one queue is like now.
+async fn one(cx: &Context, tenure: &Tenure, name: &QueueName, word: &str) -> Result<Exit, Stop> {
+    let queues = tenure.queues().await?;
+    let queue = queues
+        .iter()
+        .find(|queue| queue.name == *name)
+        .ok_or_else(|| no_such_queue(name))?;
+    cx.output
+        .either(&shown(queue), || format!("{word} {name}"))?;
+    Ok(Exit::Done)
+}
+
+fn kept(name: &QueueName, answer: Guarded) -> Result<(), Problem> {
+    match answer {
+        Guarded::Kept(()) => Ok(()),
+        Guarded::Refused(_) => Err(no_such_queue(name)),
+    }
+}
+
+fn no_such_queue(name: &QueueName) -> Problem {
+    Problem::new(Exit::Nothing, format!("there is no queue {name}"))
+        .hint("`tenure queues` lists them, `tenure queues add NAME` declares one")
+}
+
+fn shown(queue: &Queue) -> Shown<'_> {
+    Shown {
+        queue: queue.name.as_str(),
+        term_ms: queue.term.map(Term::millis),
+        paused: queue.paused,
+    }
+}

@@ -1,0 +1,163 @@
+//! `tenure replay`: puts events that are done or dead back, by id or by choice.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use serde::Serialize;
+use tenure::{Filter, ItemId, Replayed, State, Tenure};
+
+use super::{Context, answers, exit_of};
+use crate::args::{Replay, SettledWord};
+use crate::database::Absent;
+use crate::exit::Exit;
+use crate::output::events;
+use crate::problem::{Problem, Stop};
+
+/// Events per page and per statement.
+const PAGE: u32 = 1_000;
+
+/// What a dry run would do, in JSON.
+#[derive(Serialize)]
+struct Planned {
+    would_replay: usize,
+}
+
+pub(super) async fn run(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
+    let chosen = args.state.is_some() || args.choice.is_given();
+    match (args.ids.is_empty(), chosen) {
+        (true, false) => Err(
+            Problem::new(Exit::Usage, "nothing says which events to replay")
+                .hint("name ids, or choose by --state dead, --topic, --queue or --since")
+                .into(),
+        ),
+        (false, true) => Err(Problem::new(Exit::Usage, "both ids and a choice are given")
+            .hint("name ids, or choose by --state, --topic, --queue and --since")
+            .into()),
+        (false, false) => by_id(cx, args).await,
+        (true, true) => by_choice(cx, args).await,
+    }
+}
+
+async fn by_id(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
+    let tenure = cx.database.open(Absent::Report).await?;
+    if args.dry_run {
+        let found = tenure.find(&args.ids).await?;
+        let settled = found.iter().filter(|record| record.state.is_terminal());
+        return planned(cx, settled.count());
+    }
+    let said = replay(&tenure, &args.ids).await?;
+    answers(cx, "replayed", &said)
+}
+
+async fn by_choice(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
+    let state = args.state.unwrap_or(SettledWord::Dead);
+    let tenure = cx.database.open(Absent::Report).await?;
+    let ids = choose(&tenure, args.choice.filter(Some(State::from(state)))).await?;
+    if ids.is_empty() {
+        cx.output.note("no events match");
+        return Ok(Exit::Nothing);
+    }
+    if args.dry_run {
+        return planned(cx, ids.len());
+    }
+    if !args.yes {
+        ask(ids.len())?;
+    }
+    let said = replay(&tenure, &ids).await?;
+    if cx.output.is_json() {
+        return answers(cx, "replayed", &said);
+    }
+    let kept = said.iter().filter(|(_, answer)| answer.is_kept()).count();
+    cx.output.line(format_args!("replayed {}", events(kept)))?;
+    if kept < said.len() {
+        cx.output.note(format_args!(
+            "{} had changed in the meantime and were left alone",
+            said.len() - kept
+        ));
+    }
+    Ok(exit_of(&said))
+}
+
+/// Every event that the filter matches, oldest first. Each is looked up by the page before any is
+/// replayed, so that one that dies again at once is not replayed twice.
+async fn choose(tenure: &Tenure, mut filter: Filter) -> Result<Vec<ItemId>, Stop> {
+    let mut ids = Vec::new();
+    loop {
+        let page = tenure.list(&filter, PAGE).await?;
+        ids.extend(page.records.iter().map(|record| record.id));
+        filter.before = page.next;
+        if page.next.is_none() {
+            ids.reverse();
+            return Ok(ids);
+        }
+    }
+}
+
+async fn replay(tenure: &Tenure, ids: &[ItemId]) -> Result<Replayed, Stop> {
+    let size = usize::try_from(PAGE).unwrap_or(usize::MAX);
+    let mut said = Vec::with_capacity(ids.len());
+    for part in ids.chunks(size) {
+        said.extend(tenure.replay(part).await?);
+    }
+    Ok(said)
+}
+
+fn planned(cx: &Context, number: usize) -> Result<Exit, Stop> {
+    let object = Planned {
+        would_replay: number,
+    };
+    cx.output
+        .either(&object, || format!("{} would be replayed", events(number)))?;
+    Ok(if number == 0 {
+        Exit::Nothing
+    } else {
+        Exit::Done
+    })
+}
+
+/// Asks on a terminal; elsewhere there is nobody to ask.
+fn ask(number: usize) -> Result<(), Stop> {
+    let input = io::stdin();
+    if !input.is_terminal() {
+        let message = format!(
+            "{} would be replayed, and nobody is there to ask",
+            events(number)
+        );
+        return Err(Problem::new(Exit::Usage, message)
+            .hint("--yes replays them, --dry-run only counts them")
+            .into());
+    }
+    confirm(number, &mut input.lock(), &mut anstream::stderr())
+}
+
+fn confirm(number: usize, input: &mut impl BufRead, screen: &mut impl Write) -> Result<(), Stop> {
+    write!(screen, "replay {}? [y/N] ", events(number))?;
+    screen.flush()?;
+    let mut answer = String::new();
+    input.read_line(&mut answer)?;
+    if matches!(answer.trim(), "y" | "Y" | "yes") {
+        return Ok(());
+    }
+    Err(Problem::new(Exit::Failed, "not confirmed: nothing was replayed").into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_yes_is_a_yes() {
+        for (answer, is_yes) in [
+            ("y\n", true),
+            ("yes\n", true),
+            ("n\n", false),
+            ("\n", false),
+            ("", false),
+            ("yellow\n", false),
+        ] {
+            let mut screen = Vec::new();
+            let said = confirm(3, &mut answer.as_bytes(), &mut screen);
+            assert_eq!(said.is_ok(), is_yes, "{answer:?}");
+            assert_eq!(screen, b"replay 3 events? [y/N] ");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The database that a command works on: its address, shown without its password, and opening it.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+
+use tenure::{StoreConfig, Tenure};
+
+use crate::exit::Exit;
+use crate::problem::{Problem, Stop};
+
+/// What stands in place of a password.
+const HIDDEN: &str = "…";
+
+/// The name of the worker that a command is; it shows as the holder of what is buried.
+const WORKER: &str = "operator";
+
+/// What a command does when there is no database yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Absent {
+    /// Make it.
+    Make,
+    /// Say so: there is nothing to look at.
+    Report,
+}
+
+/// The address of a database. `Debug` and `Display` hide its password.
+#[derive(Clone)]
+pub(crate) struct Database {
+    url: String,
+}
+
+impl Database {
+    /// The whole address, for the store and for nobody else.
+    pub(crate) fn expose(&self) -> &str {
+        &self.url
+    }
+
+    /// Opens the store at this address.
+    pub(crate) async fn open(&self, absent: Absent) -> Result<Tenure, Stop> {
+        self.check_lasting()?;
+        if absent == Absent::Report {
+            self.check_present()?;
+        }
+        Ok(Tenure::open_with(&self.url, &StoreConfig::default(), WORKER).await?)
+    }
+
+    /// Refuses memory: what a command wrote there would be gone with the command.
+    pub(crate) fn check_lasting(&self) -> Result<(), Problem> {
+        if !self.url.starts_with("memory:") {
+            return Ok(());
+        }
+        let message = "the database is memory: it would end with this command";
+        Err(Problem::new(Exit::Usage, message)
+            .hint("give --database sqlite://PATH or postgres://USER@HOST/NAME"))
+    }
+
+    /// Reports an SQLite file that is not there, so that looking does not make one.
+    fn check_present(&self) -> Result<(), Problem> {
+        match self.sqlite_path() {
+            Some(path) if !Path::new(path).exists() => {
+                let message = format!("there is no database at {path} yet");
+                Err(Problem::new(Exit::Nothing, message).hint(
+                    "`tenure enqueue TOPIC JSON` or `tenure migrate` makes it; \
+                     --database or TENURE_DATABASE names another one",
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn sqlite_path(&self) -> Option<&str> {
+        self.url
+            .strip_prefix("sqlite://")
+            .or_else(|| self.url.strip_prefix("sqlite:"))
+    }
+
+    /// The text with every appearance of this address or of its password hidden.
+    pub(crate) fn hide(&self, text: &str) -> String {
+        let mut hidden = text.replace(&self.url, &self.to_string());
+        for secret in self.secrets() {
+            // A password that is also the name of the user or of the database hides nothing.
+            if !self.is_public(&secret) {
+                hidden = hidden.replace(&secret, HIDDEN);
+            }
+        }
+        hidden
+    }
+
+    fn is_public(&self, secret: &str) -> bool {
+        let shown = self.to_string();
+        shown
+            .split(|c: char| !c.is_alphanumeric())
+            .any(|word| word == secret)
+    }
+
+    /// The passwords in the address, as they are written and as they are meant.
+    fn secrets(&self) -> Vec<String> {
+        let password = self.password().map(str::to_owned);
+        let named = self
+            .query()
+            .filter(|(name, _)| name.ends_with("password"))
+            .map(|(_, value)| value.to_owned());
+        let written: Vec<String> = password.into_iter().chain(named).collect();
+        let meant = written.iter().map(|secret| decoded(secret));
+        let mut secrets: Vec<String> = written.iter().cloned().chain(meant).collect();
+        secrets.retain(|secret| !secret.is_empty());
+        // The longer first, so that no part of one is left over.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        secrets.dedup();
+        secrets
+    }
+
+    /// What stands between the user's name and the `@`.
+    fn password(&self) -> Option<&str> {
+        let (_, rest) = self.url.split_once("://")?;
+        let front = rest.split('?').next().unwrap_or(rest);
+        let (user, _) = front.rsplit_once('@')?;
+        user.split_once(':').map(|(_, password)| password)
+    }
+
+    fn query(&self) -> impl Iterator<Item = (&str, &str)> {
+        let (_, query) = self.url.split_once('?').unwrap_or(("", ""));
+        query.split('&').filter_map(|pair| pair.split_once('='))
+    }
+}
+
+impl FromStr for Database {
+    type Err = Infallible;
+
+    /// Takes everything: an error here would be shown with the value, password and all. The store
+    /// refuses what it cannot open.
+    fn from_str(url: &str) -> Result<Self, Infallible> {
+        Ok(Self {
+            url: url.to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = self.url.clone();
+        if let Some(password) = self.password() {
+            shown = shown.replacen(&format!(":{password}@"), &format!(":{HIDDEN}@"), 1);
+        }
+        for (name, value) in self.query() {
+            if name.ends_with("password") {
+                shown = shown.replace(&format!("{name}={value}"), &format!("{name}={HIDDEN}"));
+            }
+        }
+        f.write_str(&shown)
+    }
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Database({self})")
+    }
+}
+
+/// Hides the password of any address in a text of unknown origin, such as a mistyped argument.
+pub(crate) fn hide_addresses(text: &str) -> String {
+    text.split_inclusive(|c: char| c.is_whitespace() || c == '\'')
+        .map(|word| {
+            Database {
+                url: word.to_owned(),
+            }
+            .to_string()
+        })
+        .collect()
+}
+
+/// The text with its percent escapes resolved.
+fn decoded(text: &str) -> String {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let escape = part
+            .get(..2)
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        if let Some(byte) = escape {
+            bytes.push(byte);
+            bytes.extend(part.bytes().skip(2));
+        } else {
+            bytes.push(b'%');
+            bytes.extend(part.bytes());
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn database(url: &str) -> Database {
+        url.parse().unwrap()
+    }
+
+    #[test]
+    fn an_address_is_shown_without_its_password() {
+        for (url, shown) in [
+            ("postgres://u:canary@h/db", "postgres://u:…@h/db"),
+            ("postgres://u:can/ary@x@h/db", "postgres://u:…@h/db"),
+            (
+                "postgres://u@h/db?password=canary&x=1",
+                "postgres://u@h/db?password=…&x=1",
+            ),
+            ("postgres://u@h:5432/db", "postgres://u@h:5432/db"),
+            ("sqlite://tenure.db", "sqlite://tenure.db"),
+        ] {
+            assert_eq!(database(url).to_string(), shown);
+            assert!(!format!("{:?}", database(url)).contains("canary"));
+        }
+    }
+
+    #[test]
+    fn a_password_is_hidden_in_any_text() {
+        let database = database("postgres://u:can%40ary@h/db");
+        assert_eq!(database.hide("no can%40ary, no can@ary"), "no …, no …");
+        assert_eq!(
+            database.hide("cannot open postgres://u:can%40ary@h/db"),
+            "cannot open postgres://u:…@h/db"
+        );
+    }
+
+    #[test]
+    fn a_password_that_is_a_public_name_garbles_no_text() {
+        let database = database("postgres://tenure:tenure@h/db");
+        assert_eq!(
+            database.hide("run `tenure migrate`"),
+            "run `tenure migrate`"
+        );
+        assert_eq!(
+            database.hide("at postgres://tenure:tenure@h/db"),
+            "at postgres://tenure:…@h/db"
+        );
+    }
+
+    #[test]
+    fn a_mistyped_argument_shows_no_password() {
+        assert_eq!(
+            hide_addresses("unexpected argument 'postgres://u:canary@h/db' found"),
+            "unexpected argument 'postgres://u:…@h/db' found"
+        );
+    }
+}

@@ -1,0 +1,217 @@
+//! What the program prints: tables for people, JSON lines for programs, problems and hints.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+
+use anstyle::{AnsiColor, Style};
+use comfy_table::{
+    Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, presets,
+};
+use serde::Serialize;
+use tenure::{State, Timestamp};
+
+use crate::problem::{Problem, Stop};
+use crate::time;
+
+const ERROR: Style = AnsiColor::Red.on_default().bold();
+const HINT: Style = AnsiColor::Cyan.on_default().bold();
+const QUIET: Style = Style::new().dimmed();
+
+/// Columns of a terminal below which tables are not fitted to it.
+const WIDTH_MIN: u16 = 60;
+
+/// For whom the output is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// Words, tables and colours.
+    Person,
+    /// One JSON object per line.
+    Program,
+}
+
+/// Where a command writes. Colours are dropped when the output is no terminal or `NO_COLOR` is set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    reader: Reader,
+    /// The moment that ages are counted from: one for all lines.
+    pub(crate) now: Timestamp,
+}
+
+impl Output {
+    pub(crate) fn new(reader: Reader) -> Self {
+        Self {
+            reader,
+            now: time::now(),
+        }
+    }
+
+    /// Whether JSON is asked for.
+    pub(crate) fn is_json(&self) -> bool {
+        self.reader == Reader::Program
+    }
+
+    /// Writes `object` as one line of JSON, or for a person what `words` says.
+    pub(crate) fn either(
+        &self,
+        object: &impl Serialize,
+        words: impl FnOnce() -> String,
+    ) -> Result<(), Stop> {
+        match self.reader {
+            Reader::Program => self.json(object),
+            Reader::Person => self.line(words()),
+        }
+    }
+
+    /// Writes a line.
+    #[expect(
+        clippy::unused_self,
+        reason = "output goes through the one that was given"
+    )]
+    pub(crate) fn line(&self, text: impl Display) -> Result<(), Stop> {
+        Ok(writeln!(anstream::stdout(), "{text}")?)
+    }
+
+    /// Writes one line of JSON.
+    pub(crate) fn json(&self, object: &impl Serialize) -> Result<(), Stop> {
+        let line = serde_json::to_string(object).map_err(io::Error::other)?;
+        self.line(line)
+    }
+
+    /// Writes a table; a column of numbers is one whose heading begins with a blank.
+    pub(crate) fn table(&self, heading: &[&str], rows: Vec<Vec<Cell>>) -> Result<(), Stop> {
+        let mut table = Table::new();
+        // Always styled here; `anstream` drops the styles where they are not wanted.
+        table.enforce_styling();
+        // Blanks at the end of a line are then no part of a style, and can be cut off.
+        table.style_text_only();
+        table
+            .load_style(presets::NOTHING)
+            .set_header(heading.iter().map(title))
+            .add_rows(rows);
+        arrange(&mut table, heading);
+        self.line(table.trim_fmt())
+    }
+
+    /// Tells a person something beside the output proper.
+    pub(crate) fn note(&self, text: impl Display) {
+        if self.reader == Reader::Person {
+            aside(format_args!("{QUIET}{text}{QUIET:#}"));
+        }
+    }
+}
+
+fn title(name: &&str) -> Cell {
+    match name.trim_start() {
+        // A style around nothing would keep the blanks before it.
+        "" => Cell::new(""),
+        name => Cell::new(name).add_attribute(Attribute::Bold),
+    }
+}
+
+/// Wraps the last column alone, and none where there is hardly room: a broken word says less than
+/// a long line. What is no terminal has no width.
+fn arrange(table: &mut Table, heading: &[&str]) {
+    let has_room = table.width().is_some_and(|width| width >= WIDTH_MIN);
+    table.set_content_arrangement(if has_room {
+        ContentArrangement::Dynamic
+    } else {
+        ContentArrangement::Disabled
+    });
+    for (column, name) in table.column_iter_mut().zip(heading) {
+        column.set_padding((0, 2));
+        if name.starts_with(' ') {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        if heading.last() != Some(name) {
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
+    }
+}
+
+/// Reports a problem: message, causes, hint, each with secrets hidden.
+pub(crate) fn report(problem: &Problem, hide: impl Fn(&str) -> String) {
+    let shown = |text: &str| plain(&hide(text));
+    aside(format_args!(
+        "{ERROR}error:{ERROR:#} {}",
+        shown(&problem.message)
+    ));
+    for cause in &problem.causes {
+        aside(format_args!("  because: {}", shown(cause)));
+    }
+    if let Some(hint) = &problem.hint {
+        aside(format_args!("{HINT}hint:{HINT:#} {}", shown(hint)));
+    }
+}
+
+/// Writes a line to the error stream; when nobody reads that, there is nobody to tell.
+fn aside(text: impl Display) {
+    drop(writeln!(anstream::stderr(), "{text}"));
+}
+
+/// A state in its colour.
+pub(crate) fn state(state: State) -> Cell {
+    Cell::new(state).fg(match state {
+        State::Pending => Color::Yellow,
+        State::Claimed => Color::Cyan,
+        State::Done => Color::Green,
+        State::Dead => Color::Red,
+    })
+}
+
+/// A stranger's text on one line, without characters that would steer a terminal.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '\n' | '\r' | '\t' => ' ',
+            c if c.is_control() => char::REPLACEMENT_CHARACTER,
+            c => c,
+        })
+        .collect()
+}
+
+/// `1 event`, `2 events`.
+pub(crate) fn events(number: usize) -> String {
+    match number {
+        1 => "1 event".to_owned(),
+        number => format!("{number} events"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines of a table of one row on a terminal of this width.
+    fn lines(width: u16) -> Vec<String> {
+        let heading = ["ID", "STATE", "NOTE"];
+        let mut table = Table::new();
+        let note = "a long story ".repeat(8);
+        table
+            .load_style(presets::NOTHING)
+            .set_width(width)
+            .set_header(heading.iter().map(title))
+            .add_row(vec!["12345678", "pending", note.as_str()]);
+        arrange(&mut table, &heading);
+        table.trim_fmt().lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn only_the_last_column_is_wrapped() {
+        let lines = lines(80);
+        assert!(lines[1].starts_with("12345678  pending  a long story"));
+        assert!(lines.len() > 2, "{lines:?}");
+        assert!(lines.iter().all(|line| line.len() <= 80), "{lines:?}");
+    }
+
+    #[test]
+    fn a_terminal_without_room_wraps_nothing() {
+        for width in [0, 10, 59] {
+            assert_eq!(lines(width).len(), 2, "at {width} columns");
+        }
+    }
+
+    #[test]
+    fn a_strangers_text_stays_on_its_line() {
+        assert_eq!(plain("a\nb\u{1b}[31m\u{9b}c"), "a b\u{fffd}[31m\u{fffd}c");
+    }
+}

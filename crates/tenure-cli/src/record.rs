@@ -1,0 +1,165 @@
+//! An event as the program shows it: the JSON that scripts read, and its row in a table. The field
+//! names are stable; none of them is a token.
+
+use std::collections::BTreeMap;
+
+use comfy_table::Cell;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tenure::{Content, Encoding, EndedHold, Event, Record, State, Timestamp};
+
+use crate::output::{plain, state};
+use crate::time::{brief, relative};
+
+/// An event, in JSON. A field that has nothing to say is null.
+#[derive(Serialize)]
+pub(crate) struct Shown<'a> {
+    id: i64,
+    event_id: Option<String>,
+    state: &'static str,
+    topic: Option<&'a str>,
+    queue: Option<&'a str>,
+    priority: Option<u8>,
+    attempts: u32,
+    failures: u32,
+    crashes: u32,
+    generation: u32,
+    created_at: String,
+    available_at: Option<String>,
+    holder: Option<&'a str>,
+    fence: Option<i64>,
+    claimed_at: Option<String>,
+    until: Option<String>,
+    done_at: Option<String>,
+    dead_at: Option<String>,
+    dead_reason: Option<&'a str>,
+    last_error: Option<&'a str>,
+    headers: Option<&'a BTreeMap<String, String>>,
+    encoding: Option<&'static str>,
+    payload: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeline: Option<Vec<ShownHold<'a>>>,
+}
+
+/// A hold that ended, in JSON.
+#[derive(Serialize)]
+struct ShownHold<'a> {
+    holder: &'a str,
+    fence: i64,
+    outcome: &'static str,
+    claimed_at: String,
+    settled_at: String,
+}
+
+impl<'a> Shown<'a> {
+    pub(crate) fn new(record: &'a Record) -> Self {
+        let event = record.content.event();
+        let hold = record.hold.as_ref();
+        Self {
+            id: record.id.number(),
+            event_id: event.and_then(Event::event_id).map(|id| id.to_string()),
+            state: record.state.as_str(),
+            topic: event.map(Event::topic),
+            queue: event.map(|event| event.queue_name().as_str()),
+            priority: event.map(|event| event.urgency().level()),
+            attempts: record.counters.attempts,
+            failures: record.counters.failures,
+            crashes: record.counters.crashes,
+            generation: record.counters.generation,
+            created_at: record.created_at.to_string(),
+            available_at: text(record.available_at),
+            holder: hold.map(|hold| hold.holder.as_str()),
+            fence: hold.map(|hold| hold.fence.number()),
+            claimed_at: text(hold.map(|hold| hold.claimed_at)),
+            until: text(hold.map(|hold| hold.until)),
+            done_at: text(record.done_at),
+            dead_at: text(record.dead_at),
+            dead_reason: record.dead_reason.as_deref(),
+            last_error: record.last_error.as_deref(),
+            headers: event.map(Event::headers),
+            encoding: event.and_then(Event::encoding).map(Encoding::as_str),
+            payload: RawValue::from_string(on_one_line(payload(&record.content))).ok(),
+            timeline: None,
+        }
+    }
+
+    /// With the holds that ended.
+    pub(crate) fn timeline(mut self, holds: &'a [EndedHold]) -> Self {
+        self.timeline = Some(holds.iter().map(ShownHold::new).collect());
+        self
+    }
+}
+
+impl<'a> ShownHold<'a> {
+    fn new(hold: &'a EndedHold) -> Self {
+        Self {
+            holder: &hold.holder,
+            fence: hold.fence.number(),
+            outcome: hold.word.as_str(),
+            claimed_at: hold.claimed_at.to_string(),
+            settled_at: hold.settled_at.to_string(),
+        }
+    }
+}
+
+/// The heading of a table of events.
+pub(crate) const HEADING: [&str; 7] = ["ID", "STATE", "TOPIC", "QUEUE", "AGE", " ATTEMPTS", "NOTE"];
+
+/// The row of an event.
+pub(crate) fn row(record: &Record, now: Timestamp) -> Vec<Cell> {
+    let event = record.content.event();
+    vec![
+        Cell::new(record.id),
+        state(record.state),
+        Cell::new(event.map_or("", |event| event.topic())),
+        Cell::new(event.map_or("", |event| event.queue_name().as_str())),
+        Cell::new(brief(now.since(record.created_at))),
+        Cell::new(record.counters.attempts),
+        Cell::new(note(record, now)),
+    ]
+}
+
+/// What is worth knowing of an event in this state, in a few words.
+fn note(record: &Record, now: Timestamp) -> String {
+    let error = record.last_error.as_deref().map(plain);
+    match record.state {
+        State::Pending => {
+            let waits = record.available_at.filter(|moment| *moment > now);
+            let due = waits.map(|moment| format!("due {}", relative(moment, now)));
+            due.into_iter().chain(error).collect::<Vec<_>>().join("; ")
+        }
+        State::Claimed => record.hold.as_ref().map_or_else(String::new, |hold| {
+            let word = if hold.until > now { "lapses" } else { "lapsed" };
+            format!("{}; {word} {}", hold.holder, relative(hold.until, now))
+        }),
+        State::Done => record
+            .done_at
+            .map_or_else(String::new, |moment| relative(moment, now)),
+        State::Dead => record
+            .dead_reason
+            .as_deref()
+            .map(plain)
+            .into_iter()
+            .chain(error)
+            .collect::<Vec<_>>()
+            .join(": "),
+    }
+}
+
+/// What an item carries, as JSON text.
+pub(crate) fn payload(content: &Content) -> &str {
+    match content {
+        Content::Event(event) => event.payload(),
+        Content::Row(row) => row,
+    }
+}
+
+/// JSON without line breaks. Outside strings they are blanks, and inside there are none: so nothing
+/// but the look changes, where reading and writing it again would change numbers and repeated keys.
+fn on_one_line(json: &str) -> String {
+    json.replace(['\n', '\r'], " ")
+}
+
+fn text(moment: Option<Timestamp>) -> Option<String> {
+    moment.map(|moment| moment.to_string())
+}

@@ -1,0 +1,161 @@
+//! Durations and moments as people write and read them: `30s`, `1h 30m`, `2026-11-15`, `3m ago`.
+
+use std::time::Duration;
+
+use jiff::{Span, SpanRelativeTo};
+use tenure::{Clock, Invalid, SystemClock, Timestamp};
+
+/// The present moment by this machine's clock. It dates what is shown and what `--since` means;
+/// leases are judged by the store's clock.
+pub(crate) fn now() -> Timestamp {
+    SystemClock.now()
+}
+
+/// Reads `30s`, `5m`, `1h 30m`, `2 days`; a day has 24 hours.
+pub(crate) fn duration(text: &str) -> Result<Duration, Invalid> {
+    let wrong = |found: &str| {
+        let found = format!("{text:?}{found}");
+        Err(Invalid::new(
+            "the duration",
+            found,
+            "one such as 30s, 5m or 1h 30m",
+        ))
+    };
+    let Ok(span) = text.parse::<Span>() else {
+        return wrong("");
+    };
+    let Ok(length) = span.to_duration(SpanRelativeTo::days_are_24_hours()) else {
+        return wrong(", of no fixed length");
+    };
+    if length.is_negative() {
+        return wrong(", less than nothing");
+    }
+    Ok(length.unsigned_abs())
+}
+
+/// Reads a moment: `2026-11-15T10:00:00Z`, `2026-11-15` (its start, UTC), or a duration (that long
+/// before now).
+pub(crate) fn moment(text: &str) -> Result<Timestamp, Invalid> {
+    if let Ok(moment) = text.parse::<jiff::Timestamp>() {
+        return Ok(Timestamp::from_micros(moment.as_microsecond()));
+    }
+    if let Ok(date) = text.parse::<jiff::civil::Date>() {
+        let start = date
+            .to_zoned(jiff::tz::TimeZone::UTC)
+            .map_err(|cause| Invalid::new("the date", format!("{text:?} ({cause})"), "a date"))?;
+        return Ok(Timestamp::from_micros(start.timestamp().as_microsecond()));
+    }
+    if let Ok(age) = duration(text) {
+        return Ok(now().before(age));
+    }
+    let expected = "a duration before now (1h 30m), a date (2026-11-15) or 2026-11-15T10:00:00Z";
+    Err(Invalid::new("the moment", format!("{text:?}"), expected))
+}
+
+const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
+
+/// A duration in its two largest units: `0s`, `250ms`, `12s`, `3m 5s`, `2h`, `4d 7h`.
+pub(crate) fn brief(length: Duration) -> String {
+    let seconds = length.as_secs();
+    if seconds == 0 {
+        return match length.as_millis() {
+            0 => "0s".to_owned(),
+            millis => format!("{millis}ms"),
+        };
+    }
+    let mut rest = seconds;
+    let mut parts = Vec::new();
+    for (size, unit) in UNITS {
+        let count = rest / size;
+        rest %= size;
+        if count > 0 {
+            parts.push(format!("{count}{unit}"));
+        } else if !parts.is_empty() {
+            break;
+        }
+        if parts.len() == 2 {
+            break;
+        }
+    }
+    parts.join(" ")
+}
+
+/// `3m 5s ago`, or `in 20s`.
+pub(crate) fn relative(moment: Timestamp, now: Timestamp) -> String {
+    if moment > now {
+        return format!("in {}", brief(moment.since(now)));
+    }
+    format!("{} ago", brief(now.since(moment)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_people_write_them() {
+        for (text, seconds) in [
+            ("30s", 30),
+            ("5m", 300),
+            ("1h 30m", 5_400),
+            ("1h30m", 5_400),
+            ("2 days", 172_800),
+            ("1w", 604_800),
+            ("PT10S", 10),
+            ("0s", 0),
+        ] {
+            assert_eq!(duration(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        assert_eq!(duration("100ms"), Ok(Duration::from_millis(100)));
+    }
+
+    #[test]
+    fn what_is_no_duration_is_refused_and_an_example_given() {
+        for text in [
+            "",
+            "30",
+            "-5s",
+            "5s ago",
+            "1 month",
+            "soon",
+            "--json",
+            "99999999999999999d",
+        ] {
+            let problem = duration(text).unwrap_err().to_string();
+            assert!(problem.contains("such as 30s"), "{text:?}: {problem}");
+        }
+    }
+
+    #[test]
+    fn moments_are_read_as_people_write_them() {
+        let day = Timestamp::from_micros(1_794_700_800_000_000);
+        assert_eq!(moment("2026-11-15"), Ok(day));
+        assert_eq!(moment("2026-11-15T00:00:00Z"), Ok(day));
+        assert_eq!(moment("2026-11-15T01:00:00+01:00"), Ok(day));
+        let hour_ago = now().before(Duration::from_hours(1));
+        let read = moment("1h").unwrap();
+        assert!(read >= hour_ago && read.since(hour_ago) < Duration::from_mins(1));
+        assert!(moment("yesterday").is_err());
+    }
+
+    #[test]
+    fn a_brief_duration_has_at_most_two_units() {
+        for (millis, text) in [
+            (0, "0s"),
+            (250, "250ms"),
+            (12_900, "12s"),
+            (185_000, "3m 5s"),
+            (7_200_000, "2h"),
+            (7_205_000, "2h"),
+            (370_800_000, "4d 7h"),
+        ] {
+            assert_eq!(brief(Duration::from_millis(millis)), text);
+        }
+        let now = Timestamp::from_micros(1_000_000_000);
+        assert_eq!(relative(now.after(Duration::from_secs(20)), now), "in 20s");
+        assert_eq!(
+            relative(now.before(Duration::from_secs(20)), now),
+            "20s ago"
+        );
+    }
+}

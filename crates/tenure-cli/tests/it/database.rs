@@ -1,0 +1,223 @@
+//! Databases that are not there, not reachable, not writable or not ours; and their passwords.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+
+use sqlx::{Connection, PgConnection};
+
+use crate::program::{everywhere, postgres, said, sqlite};
+
+/// A user that owns nothing.
+const NOBODY: u32 = 65_534;
+
+/// The commands that look, and make nothing.
+const LOOKING: [&[&str]; 7] = [
+    &["events"],
+    &["show", "1"],
+    &["stats"],
+    &["replay", "1"],
+    &["bury", "1", "--reason", "test"],
+    &["reap"],
+    &["queues"],
+];
+
+#[test]
+fn looking_at_a_file_that_is_not_there_makes_none_and_says_how_to_begin() {
+    let place = sqlite();
+    for args in LOOKING {
+        place
+            .run(args)
+            .failed(3, "there is no database at", "tenure enqueue TOPIC JSON");
+    }
+    assert!(!place.file().exists());
+    place.run(&["enqueue", "a", "1"]).succeeded();
+    place.run(&["show", "1"]).succeeded();
+}
+
+#[test]
+fn without_an_address_the_database_is_a_file_in_the_current_folder() {
+    let place = sqlite();
+    let mut command = place.command(Path::new(env!("CARGO_BIN_EXE_tenure")));
+    command.env_remove("TENURE_DATABASE");
+    command.args(["enqueue", "a", "1"]);
+    said(command, b"").succeeded();
+    assert!(place.file().exists());
+}
+
+#[test]
+fn memory_is_refused_since_it_would_end_with_the_command() {
+    let place = sqlite();
+    for args in [&["enqueue", "a", "1"][..], &["stats"], &["migrate"]] {
+        let args = [args, &["--database", "memory:"]].concat();
+        place
+            .run(&args)
+            .failed(2, "it would end with this command", "sqlite://PATH");
+    }
+}
+
+#[test]
+fn an_address_of_no_database_is_told() {
+    let place = sqlite();
+    for url in ["", "tenure.db", "mysql://host/db", "sqlite:"] {
+        let said = place.run(&["enqueue", "a", "1", "--database", url]);
+        said.failed(2, "address", "postgres://");
+    }
+}
+
+#[test]
+fn a_server_that_is_down_is_told_and_its_password_is_not() {
+    let place = sqlite();
+    for url in [
+        "postgres://u:canary@127.0.0.1:1/db",
+        "postgres://u:c%61nary@127.0.0.1:1/db",
+        "postgres://u@127.0.0.1:1/db?password=canary",
+        "postgres://u:canary@no-such-host.invalid/db",
+        "postgres://u:canary@[/db",
+    ] {
+        for args in [&["enqueue", "a", "1"][..], &["stats"], &["migrate"]] {
+            let said = place.run(&[args, &["--database", url]].concat());
+            assert!(matches!(said.code, Some(1 | 2)), "{said:?}");
+            assert!(said.err.contains("hint: "), "{said:?}");
+            assert!(!format!("{said:?}").contains("canary"), "{said:?}");
+            assert!(!format!("{said:?}").contains("c%61nary"), "{said:?}");
+        }
+    }
+    let down = ["stats", "--database", "postgres://u@127.0.0.1:1/db"];
+    place.run(&down).failed(1, "cannot be reached", "running");
+}
+
+#[test]
+fn help_and_usage_errors_show_no_password() {
+    let place = sqlite();
+    let secret = "postgres://u:canary@h/db";
+    for args in [
+        &["--help"][..],
+        &["events", secret],
+        &["show", secret],
+        &["events", "--database", secret, "--limit", "0"],
+    ] {
+        let mut command = place.command(Path::new(env!("CARGO_BIN_EXE_tenure")));
+        command.env("TENURE_DATABASE", secret).args(args);
+        let said = said(command, b"");
+        assert!(!format!("{said:?}").contains("canary"), "{said:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_our_tables_is_told_with_the_way_to_make_them() {
+    let place = postgres().await;
+    for args in [&["enqueue", "a", "1"][..], &["stats"]] {
+        place.run(args).failed(2, "", "tenure migrate");
+    }
+    place.run(&["migrate"]).succeeded();
+    place.run(&["enqueue", "a", "1"]).succeeded();
+}
+
+/// Method: the note of the last migration is taken away, so that the tables look older.
+#[tokio::test]
+async fn a_server_of_an_older_program_is_told_with_the_way_to_move_on() {
+    let [_, place] = everywhere().await;
+    place.enqueue("a");
+    let mut conn = PgConnection::connect(&place.url).await.unwrap();
+    let note = "delete from tenure_migrations";
+    sqlx::raw_sql(note).execute(&mut conn).await.unwrap();
+    for args in [&["enqueue", "a", "1"][..], &["stats"]] {
+        place
+            .run(args)
+            .failed(2, "this program needs", "tenure migrate");
+    }
+}
+
+#[tokio::test]
+async fn a_database_of_a_newer_program_is_left_alone() {
+    let [file, server] = everywhere().await;
+    for place in [&file, &server] {
+        place.enqueue("a");
+    }
+    let conn = rusqlite::Connection::open(file.file()).unwrap();
+    conn.execute_batch("insert into tenure_migrations (version, applied_at) values (999, 0)")
+        .unwrap();
+    drop(conn);
+    let mut conn = PgConnection::connect(&server.url).await.unwrap();
+    sqlx::raw_sql("insert into tenure_migrations (version) values (999)")
+        .execute(&mut conn)
+        .await
+        .unwrap();
+    for place in [&file, &server] {
+        for args in [&["enqueue", "a", "1"][..], &["stats"], &["migrate"]] {
+            place.run(args).failed(2, "newer", "newer");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_takes_no_writes_is_told_and_nothing_is_lost() {
+    let [_, place] = everywhere().await;
+    place.enqueue("a");
+    let sign = if place.url.contains('?') { '&' } else { '?' };
+    let url = format!(
+        "{}{sign}options[default_transaction_read_only]=on",
+        place.url
+    );
+    let said = place.run(&["enqueue", "a", "1", "--database", &url]);
+    said.failed(1, "read-only", "");
+    let said = place
+        .run(&["stats", "--json", "--database", &url])
+        .succeeded();
+    assert_eq!(said.field("pending"), "1");
+}
+
+/// Goal: a file that may not be written is told. Method: its modes forbid it; a superuser, whom
+/// modes do not bind, runs the program as nobody.
+#[test]
+fn a_file_that_takes_no_writes_is_told_and_nothing_is_lost() {
+    let place = sqlite();
+    place.enqueue("a");
+    let folder = place.file().parent().unwrap().to_owned();
+    let program = folder.join("tenure");
+    fs::copy(env!("CARGO_BIN_EXE_tenure"), &program).unwrap();
+    let mode =
+        |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    mode(&place.file(), 0o444);
+    mode(&folder, 0o555);
+
+    let mut command = place.command(&program);
+    if fs::OpenOptions::new()
+        .append(true)
+        .open(place.file())
+        .is_ok()
+    {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command.args(["enqueue", "a", "1"]);
+    let said = said(command, b"");
+    mode(&folder, 0o755);
+    mode(&place.file(), 0o644);
+    said.failed(1, "", "");
+    let said = place.run(&["stats", "--json"]).succeeded();
+    assert_eq!(said.field("pending"), "1");
+}
+
+#[test]
+fn a_file_that_is_no_database_is_left_as_it_is() {
+    let place = sqlite();
+    let text = "these are not the tables you are looking for\n".repeat(100);
+    fs::write(place.file(), &text).unwrap();
+    for args in [&["enqueue", "a", "1"][..], &["stats"], &["migrate"]] {
+        let said = place.run(args);
+        assert!(matches!(said.code, Some(1 | 2)), "{said:?}");
+        assert!(said.err.starts_with("error: "), "{said:?}");
+    }
+    assert_eq!(fs::read_to_string(place.file()).unwrap(), text);
+}
+
+#[test]
+fn a_folder_in_place_of_a_file_is_told() {
+    let place = sqlite();
+    fs::create_dir(place.file()).unwrap();
+    let said = place.run(&["enqueue", "a", "1"]);
+    assert!(matches!(said.code, Some(1 | 2)), "{said:?}");
+    assert!(said.err.starts_with("error: "), "{said:?}");
+}

@@ -1,0 +1,158 @@
+//! `tenure enqueue`: what is accepted is kept byte for byte, what is not is told.
+
+use crate::program::{everywhere, sqlite};
+
+#[tokio::test]
+async fn an_event_is_written_as_it_was_given() {
+    for place in everywhere().await {
+        let payload =
+            r#"{ "b":1,"a" : 1.0, "b": 2, "n": 123456789012345678901234567890, "z":"\u0000]" }"#;
+        let args = [
+            "enqueue",
+            "order.paid",
+            payload,
+            "--delay",
+            "1h 30m",
+            "--priority",
+            "7",
+            "--header",
+            "trace=a=b",
+            "--header",
+            "Tenant=7",
+            "--json",
+        ];
+        let said = place.run(&args).succeeded();
+        assert_eq!(said.field("fresh"), "true");
+        let shown = place
+            .run(&["show", &said.field("id"), "--json"])
+            .succeeded();
+        assert!(
+            shown.out.contains(&format!("\"payload\":{payload}")),
+            "{shown:?}"
+        );
+        assert_eq!(shown.field("event_id"), said.field("event_id"));
+        assert_eq!(shown.field("priority"), "7");
+        assert_eq!(shown.field("headers"), r#"{"tenant":"7","trace":"a=b"}"#);
+        let stats = place.run(&["stats", "--json"]).succeeded();
+        assert_eq!(stats.objects()[0]["queues"][0]["delayed"], 1);
+    }
+}
+
+#[tokio::test]
+async fn the_payload_comes_from_the_input_when_none_is_given() {
+    for place in everywhere().await {
+        for args in [
+            &["enqueue", "numbers", "--json"][..],
+            &["enqueue", "numbers", "-", "--json"],
+        ] {
+            let said = place.run_with(args, b"[1,\n2]\n").succeeded();
+            let shown = place
+                .run(&["show", &said.field("id"), "--json"])
+                .succeeded();
+            assert!(shown.out.contains(r#""payload":[1, 2]"#), "{shown:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_dedupe_key_names_the_event_that_was_first() {
+    for place in everywhere().await {
+        let args = ["enqueue", "order.paid", "1", "--dedupe", "order-7"];
+        assert_eq!(place.run(&args).succeeded().out, "enqueued 1\n");
+        let said = place.run(&args).succeeded();
+        assert_eq!(said.out, "already there as 1: nothing was written\n");
+        let said = place.run(&[&args[..], &["--json"]].concat()).succeeded();
+        assert_eq!(said.out, "{\"id\":1,\"event_id\":null,\"fresh\":false}\n");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_queue_is_refused_with_a_hint_how_to_add_it() {
+    for place in everywhere().await {
+        let args = ["enqueue", "mail.send", "1", "--queue", "mail"];
+        place.run(&args).failed(2, "mail", "queues add");
+        place.run(&["queues", "add", "mail"]).succeeded();
+        place.run(&args).succeeded();
+        let said = place
+            .run(&["events", "--queue", "mail", "--json"])
+            .succeeded();
+        assert_eq!(said.column("topic"), [r#""mail.send""#]);
+    }
+}
+
+/// Goal: bad input is told before a database is touched. Method: none is there, and none is made.
+#[test]
+fn bad_input_is_told_and_nothing_is_written() {
+    let place = sqlite();
+    let cases: [(&[&str], &str); 12] = [
+        (&["", "1"], "topic is empty; expected 1 to 255 bytes"),
+        (&["a\nb", "1"], "with a control character"),
+        (&["t", "{"], "payload is not JSON"),
+        (&["t", "{} {}"], "payload is not JSON"),
+        (&["t", ""], "payload is not JSON"),
+        (&["t", "1", "--delay", "-5s"], "less than nothing"),
+        (&["t", "1", "--delay", "30"], "expected one such as 30s"),
+        (&["t", "1", "--delay", "11 years"], "of no fixed length"),
+        (&["t", "1", "--delay", "4000d"], "expected at most 10 years"),
+        (&["t", "1", "--priority", "8"], "0 to 7"),
+        (&["t", "1", "--priority", "-1"], "0 to 7"),
+        (&["t", "1", "--header", "trace"], "expected NAME=VALUE"),
+    ];
+    for (args, message) in cases {
+        let said = place.run(&[&["enqueue"], args].concat()).ended(2);
+        assert!(said.err.starts_with("error: "), "{args:?}: {said:?}");
+        assert!(said.err.contains(message), "{args:?}: {said:?}");
+        assert_eq!(said.out, "");
+    }
+    assert!(!place.file().exists());
+}
+
+#[test]
+fn a_bad_payload_from_the_input_is_told_and_nothing_is_written() {
+    let place = sqlite();
+    let huge = format!("\"{}\"", "x".repeat(10 << 20));
+    let deep = "[".repeat(200) + &"]".repeat(200);
+    let cases: [(&[u8], &str); 6] = [
+        (b"", "payload is not JSON"),
+        (b"{\"a\":", "payload is not JSON"),
+        (b"\"a\0b\"", "payload is not JSON"),
+        (b"\"\xff\"", "payload is not UTF-8"),
+        (huge.as_bytes(), "over 1 MiB"),
+        (deep.as_bytes(), "nested too deeply"),
+    ];
+    for (input, message) in cases {
+        let said = place.run_with(&["enqueue", "t"], input).ended(2);
+        assert!(said.err.contains(message), "{message}: {said:?}");
+        assert_eq!(said.out, "");
+    }
+    assert!(!place.file().exists());
+}
+
+#[tokio::test]
+async fn the_largest_payload_is_kept() {
+    let payload = format!("\"{}\"", "x".repeat((1 << 20) - 2));
+    for place in everywhere().await {
+        let input = format!("{payload}\n");
+        let said = place
+            .run_with(&["enqueue", "t", "--json"], input.as_bytes())
+            .succeeded();
+        let shown = place
+            .run(&["show", &said.field("id"), "--json"])
+            .succeeded();
+        assert_eq!(shown.field("payload"), payload);
+    }
+}
+
+/// Goal: producers that start at the same moment lose nothing. Method: several programs race to
+/// make the file, its tables and the first events.
+#[test]
+fn programs_that_make_the_database_at_once_lose_nothing() {
+    let place = sqlite();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| place.enqueue("race"));
+        }
+    });
+    let said = place.run(&["stats", "--json"]).succeeded();
+    assert_eq!(said.field("pending"), "8");
+}

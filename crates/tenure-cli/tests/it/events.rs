@@ -1,0 +1,163 @@
+//! `tenure events`: filters, pages, JSON lines, and readers that go away.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Stdio;
+
+use tenure::{Outcome, Settle};
+
+use crate::program::{everywhere, said};
+
+#[tokio::test]
+async fn a_filter_chooses_by_state_topic_queue_and_time() {
+    for place in everywhere().await {
+        let dead = place.enqueue("a");
+        place.run(&["bury", &dead, "--reason", "test"]).succeeded();
+        let pending = place.enqueue("a");
+        let other = place.enqueue("b");
+        let chosen = |args: &[&str]| {
+            let args = [&["events", "--json"], args].concat();
+            place.run(&args).succeeded().column("id")
+        };
+        assert_eq!(chosen(&[]), [&other[..], &pending, &dead]);
+        assert_eq!(chosen(&["--topic", "a"]), [&pending[..], &dead]);
+        assert_eq!(chosen(&["--state", "dead"]), [&dead[..]]);
+        assert_eq!(
+            chosen(&["--state", "pending", "--topic", "b"]),
+            [&other[..]]
+        );
+        assert_eq!(chosen(&["--queue", "default", "--since", "1h"]).len(), 3);
+        assert_eq!(chosen(&["--limit", "1"]), [&other[..]]);
+        assert_eq!(
+            chosen(&["--limit", "1", "--before", &other]),
+            [&pending[..]]
+        );
+    }
+}
+
+#[tokio::test]
+async fn when_nothing_matches_the_exit_code_is_3() {
+    for place in everywhere().await {
+        let said = place.run(&["events"]).ended(3);
+        assert_eq!(
+            (said.out.as_str(), said.err.as_str()),
+            ("", "no events match\n")
+        );
+        place.enqueue("a");
+        for args in [
+            &["--topic", "b"][..],
+            &["--state", "done"],
+            &["--since", "2999-01-01"],
+            &["--before", "1"],
+        ] {
+            let said = place.run(&[&["events", "--json"], args].concat()).ended(3);
+            assert_eq!((said.out.as_str(), said.err.as_str()), ("", ""), "{args:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_table_has_a_row_per_event_and_says_how_to_go_on() {
+    for place in everywhere().await {
+        place.enqueue("a");
+        place.enqueue("b");
+        let said = place.run(&["events", "--limit", "1"]).succeeded();
+        let lines: Vec<_> = said.out.lines().collect();
+        assert_eq!(lines.len(), 2, "{said:?}");
+        assert!(
+            lines[0].starts_with("ID  STATE    TOPIC  QUEUE"),
+            "{said:?}"
+        );
+        assert!(
+            lines[1].starts_with("2   pending  b      default"),
+            "{said:?}"
+        );
+        assert_eq!(said.err, "there are more: --before 2\n");
+        assert!(said.out.lines().all(|line| line == line.trim_end()));
+    }
+}
+
+/// Goal: a stranger's text cannot steer the terminal, and a pipe gets no colours.
+#[tokio::test]
+async fn no_control_character_reaches_the_screen() {
+    for place in everywhere().await {
+        place.enqueue("a");
+        let (tenure, held) = place.held().await;
+        let outcome = Outcome::Dead {
+            reason: "rejected".into(),
+            error: "\u{1b}[31mred\r\nline".into(),
+        };
+        let settle = Settle::new(held.lease.token.clone()).item(held.ids()[0], outcome);
+        assert_eq!(tenure.settle(&settle).await.unwrap().refused().count(), 0);
+        for args in [&["events"][..], &["show", "1"], &["events", "--json"]] {
+            let said = place.run(args).succeeded();
+            let wild = said.out.chars().find(|c| c.is_control() && *c != '\n');
+            assert_eq!(wild, None, "{said:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn colours_are_for_those_who_want_them() {
+    let [place, _] = everywhere().await;
+    place.enqueue("a");
+    let coloured = |variables: &[(&str, &str)]| {
+        let mut command = place.command(Path::new(env!("CARGO_BIN_EXE_tenure")));
+        command.arg("events").envs(variables.iter().copied());
+        said(command, b"").succeeded().out.contains('\u{1b}')
+    };
+    assert!(coloured(&[("CLICOLOR_FORCE", "1")]));
+    assert!(!coloured(&[]));
+    assert!(!coloured(&[("NO_COLOR", "1")]));
+}
+
+/// Goal: `tenure events | head -1` ends in peace. Method: the output is closed after one line, with
+/// more to come than a pipe holds.
+#[tokio::test]
+async fn a_reader_that_goes_away_is_no_failure() {
+    for place in everywhere().await {
+        place.enqueue_many(500).await;
+        for args in [
+            &["events", "--limit", "500", "--json"][..],
+            &["events", "--limit", "500"],
+        ] {
+            let mut child = place
+                .command(Path::new(env!("CARGO_BIN_EXE_tenure")))
+                .args(args)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut line = String::new();
+            BufReader::with_capacity(64, child.stdout.take().unwrap())
+                .read_line(&mut line)
+                .unwrap();
+            let output = child.wait_with_output().unwrap();
+            assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+            assert_eq!(output.status.code(), Some(0));
+        }
+    }
+}
+
+/// Goal: output that is lost is told. Method: a device that is always full.
+#[tokio::test]
+async fn an_output_that_cannot_be_written_is_a_failure() {
+    let [place, _] = everywhere().await;
+    place.enqueue("a");
+    for args in [&["events"][..], &["events", "--json"], &["stats"]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = place
+            .command(Path::new(env!("CARGO_BIN_EXE_tenure")))
+            .args(args)
+            .stdout(full)
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            errors.starts_with("error: the output cannot be written"),
+            "{errors}"
+        );
+        assert_eq!(output.status.code(), Some(1));
+    }
+}

@@ -1,0 +1,62 @@
+//! What `--help` prints, for every command.
+
+use crate::program::sqlite;
+
+#[test]
+fn every_command_has_its_help() {
+    let place = sqlite();
+    let commands: [&[&str]; 14] = [
+        &[],
+        &["migrate"],
+        &["enqueue"],
+        &["events"],
+        &["show"],
+        &["stats"],
+        &["replay"],
+        &["bury"],
+        &["reap"],
+        &["queues"],
+        &["queues", "list"],
+        &["queues", "add"],
+        &["queues", "pause"],
+        &["queues", "resume"],
+    ];
+    for command in commands {
+        let args = [command, &["--help"]].concat();
+        let said = place.run(&args).succeeded();
+        assert_eq!(said.err, "");
+        let name = format!("help_{}", args.join("_").replace("_--help", ""));
+        insta::assert_snapshot!(name.replace("--help", "tenure"), said.out);
+    }
+}
+
+#[test]
+fn the_program_alone_prints_its_help() {
+    let place = sqlite();
+    let said = place.run(&[]).succeeded();
+    assert_eq!(said.out, place.run(&["-h"]).succeeded().out);
+    assert!(said.out.contains("Exit codes:"), "{said:?}");
+    assert!(!place.file().exists());
+}
+
+#[test]
+fn a_wrong_command_line_is_told_and_ends_with_2() {
+    let place = sqlite();
+    for args in [
+        &["explode"][..],
+        &["events", "--state", "broken"],
+        &["events", "--limit", "0"],
+        &["events", "--limit", "1001"],
+        &["events", "--since", "yesterday"],
+        &["show"],
+        &["show", "seven"],
+        &["bury", "1"],
+        &["replay", "--state", "pending"],
+        &["queues", "add", "mail", "--term", "25h"],
+    ] {
+        let said = place.run(args).ended(2);
+        assert_eq!(said.out, "", "{args:?}");
+        assert!(said.err.starts_with("error: "), "{args:?}: {said:?}");
+    }
+    assert!(!place.file().exists());
+}

@@ -1,0 +1,21 @@
+//! `tenure reap`: lapsed leases are ended, live ones are left alone.
+
+use crate::program::everywhere;
+
+#[tokio::test]
+async fn a_lapsed_lease_is_ended_and_a_live_one_is_not() {
+    for place in everywhere().await {
+        place.enqueue("live");
+        let (tenure, _held) = place.held().await;
+        let lapsed = place.enqueue("lapsed");
+        place.lapsed().await;
+
+        let said = place.run(&["reap", "--json"]).succeeded();
+        assert_eq!(said.column("id"), [&lapsed[..]]);
+        assert_eq!(said.field("state"), "\"pending\"");
+        assert_eq!(tenure.count().await.unwrap().claimed, 1);
+        let said = place.run(&["reap"]).succeeded();
+        assert_eq!(said.out, "nothing had lapsed\n");
+        assert_eq!(place.run(&["reap", "--json"]).succeeded().out, "");
+    }
+}

@@ -1,0 +1,103 @@
+//! `tenure replay`: by id, by choice, never by accident.
+
+use tenure::Settle;
+
+use crate::program::{Place, everywhere, sqlite};
+
+fn buried(place: &Place, topic: &str) -> String {
+    let id = place.enqueue(topic);
+    place.run(&["bury", &id, "--reason", "test"]).succeeded();
+    id
+}
+
+fn state(place: &Place, id: &str) -> String {
+    place
+        .run(&["show", id, "--json"])
+        .succeeded()
+        .field("state")
+}
+
+/// Proves: S4-032, S4-046
+#[tokio::test]
+async fn what_is_done_or_dead_is_put_back_and_nothing_else() {
+    for place in everywhere().await {
+        let done = place.enqueue("a");
+        place.done().await;
+        let dead = buried(&place, "a");
+        let pending = place.enqueue("a");
+        let said = place
+            .run(&["replay", &done, &dead, &pending, "99"])
+            .ended(4);
+        let expected = format!(
+            "replayed {done}\nreplayed {dead}\n\
+             not replayed {pending}: it is not settled yet: only what is done or dead is replayed\n\
+             not replayed 99: there is no such item\n"
+        );
+        assert_eq!(said.out, expected);
+        assert_eq!(state(&place, &done), "\"pending\"");
+        assert_eq!(state(&place, &dead), "\"pending\"");
+        place.run(&["replay", "99"]).ended(3);
+    }
+}
+
+#[tokio::test]
+async fn a_choice_replays_the_dead_and_leaves_the_rest() {
+    for place in everywhere().await {
+        let done = place.enqueue("a");
+        place.done().await;
+        let dead = [buried(&place, "a"), buried(&place, "a")];
+        let other = buried(&place, "b");
+
+        let args = ["replay", "--topic", "a"];
+        let dry = place.run(&[&args[..], &["--dry-run"]].concat()).succeeded();
+        assert_eq!(dry.out, "2 events would be replayed\n");
+        place
+            .run(&args)
+            .failed(2, "2 events would be replayed", "--yes");
+        assert_eq!(state(&place, &dead[0]), "\"dead\"");
+
+        let said = place.run(&[&args[..], &["--yes"]].concat()).succeeded();
+        assert_eq!(said.out, "replayed 2 events\n");
+        for id in &dead {
+            assert_eq!(state(&place, id), "\"pending\"");
+        }
+        assert_eq!(state(&place, &other), "\"dead\"");
+        assert_eq!(state(&place, &done), "\"done\"");
+        place.run(&[&args[..], &["--yes"]].concat()).ended(3);
+
+        let args = ["replay", "--state", "done", "--yes", "--json"];
+        let said = place.run(&args).succeeded();
+        assert_eq!(
+            said.out,
+            format!("{{\"id\":{done},\"kept\":true,\"refused\":null}}\n")
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_choice_larger_than_a_page_is_replayed_whole() {
+    for place in everywhere().await {
+        place.enqueue_many(1_200).await;
+        let tenure = place.tenure().await;
+        let held = tenure.claim(10_000).await.unwrap().unwrap();
+        let settle = Settle::new(held.lease.token.clone()).done(held.ids());
+        assert_eq!(tenure.settle(&settle).await.unwrap().refused().count(), 0);
+        let said = place
+            .run(&["replay", "--state", "done", "--yes"])
+            .succeeded();
+        assert_eq!(said.out, "replayed 1200 events\n");
+        assert_eq!(tenure.count().await.unwrap().pending(), 1_200);
+    }
+}
+
+#[test]
+fn nothing_is_replayed_without_saying_which() {
+    let place = sqlite();
+    place.run(&["migrate"]).succeeded();
+    place
+        .run(&["replay", "--yes"])
+        .failed(2, "which events", "--state dead");
+    place
+        .run(&["replay", "1", "--topic", "a"])
+        .failed(2, "both ids and a choice", "name ids");
+}

@@ -1,0 +1,46 @@
+//! `tenure stats`: every event is counted where it stands.
+
+use crate::program::everywhere;
+
+#[tokio::test]
+async fn every_event_is_counted_once() {
+    for place in everywhere().await {
+        place.enqueue("a");
+        place.done().await;
+        let dead = place.enqueue("a");
+        place.run(&["bury", &dead, "--reason", "test"]).succeeded();
+        place.enqueue("a");
+        let (_tenure, _held) = place.held().await;
+        place.enqueue("a");
+        place
+            .run(&["enqueue", "a", "1", "--delay", "1h"])
+            .succeeded();
+
+        let counts = place
+            .run(&["stats", "--json"])
+            .succeeded()
+            .objects()
+            .remove(0);
+        for (name, number) in [
+            ("pending", 2),
+            ("claimed", 1),
+            ("lapsed", 0),
+            ("done", 1),
+            ("dead", 1),
+        ] {
+            assert_eq!(counts[name], number, "{name} in {counts}");
+        }
+        let queue = &counts["queues"][0];
+        assert_eq!(queue["queue"], "default");
+        assert_eq!((&queue["due"], &queue["delayed"]), (&1.into(), &1.into()));
+        assert!(queue["oldest_due_ms"].is_u64(), "{queue}");
+
+        let said = place.run(&["stats"]).succeeded();
+        assert!(
+            said.out
+                .starts_with("PENDING  CLAIMED  LAPSED  DONE  DEAD\n"),
+            "{said:?}"
+        );
+        assert!(said.out.contains("\ndefault    1        1  "), "{said:?}");
+    }
+}

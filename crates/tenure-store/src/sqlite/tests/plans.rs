@@ -1,0 +1,211 @@
+//! Every statement prepares, and none walks a large table but where it is said why.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use tenure_core::store::{Claim, Intake, LeaseStore, Operate, Rest, Settle};
+use tenure_core::testing::token;
+use tenure_core::{Outcome, Token};
+
+use super::super::statements::ALL;
+use super::*;
+
+/// Statements that read all of a table, and why they may.
+const WALKS: [(&str, &str, &str); 2] = [
+    (
+        "page_pending",
+        "ready",
+        "it is narrow, and as long as what waits",
+    ),
+    (
+        "count",
+        "tenure_dead",
+        "an item there is a few bytes, and they are to be counted",
+    ),
+];
+
+/// The tables that grow, by their own names and by those that our statements give them.
+const LARGE: [&str; 10] = [
+    "tenure_events",
+    "event",
+    "tenure_ready",
+    "ready",
+    "tenure_settled",
+    "settled",
+    "tenure_setbacks",
+    "setback",
+    "tenure_dead",
+    "dead",
+];
+
+/// The steps of a plan. Parameters that are not bound are null; that changes no plan.
+fn plan(connection: &Connection, sql: &str) -> Vec<String> {
+    let mut statement = connection
+        .prepare(&format!("explain query plan {sql}"))
+        .unwrap();
+    let steps = statement.raw_query().mapped(|row| row.get(3));
+    steps.map(Result::unwrap).collect()
+}
+
+/// The large tables that a plan walks from end to end.
+fn walked(connection: &Connection, sql: &str) -> BTreeSet<String> {
+    plan(connection, sql)
+        .iter()
+        .filter_map(|step| step.strip_prefix("SCAN ")?.split(' ').next())
+        .filter(|table| LARGE.contains(table))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn check_plans(connection: &Connection, when: &str) {
+    for (file, name, sql) in ALL {
+        let allowed: BTreeSet<String> = WALKS
+            .iter()
+            .filter(|(of, _, _)| of == file)
+            .map(|(_, table, _)| (*table).to_owned())
+            .collect();
+        let walked = walked(connection, sql);
+        let forbidden: Vec<_> = walked.difference(&allowed).collect();
+        assert!(
+            forbidden.is_empty(),
+            "{file}.sql, {name}, {when}: walks {forbidden:?}"
+        );
+    }
+}
+
+/// Items in every place, and of every past.
+async fn fill(store: &SqliteStore) {
+    store
+        .enqueue(&vec![event("order.paid"); 3000])
+        .await
+        .unwrap();
+    let settle = |token: Token, outcome: Outcome| {
+        let store = store.clone();
+        async move {
+            let held = store
+                .claim(&Claim::new(token.clone(), 500))
+                .await
+                .unwrap()
+                .unwrap();
+            let mut settle = Settle::new(token);
+            for id in held.ids() {
+                settle = settle.item(id, outcome.clone());
+            }
+            store.settle(&settle).await.unwrap()
+        }
+    };
+    let retry = Outcome::Retry {
+        after: std::time::Duration::from_hours(1),
+        error: "503".into(),
+    };
+    let dead = Outcome::Dead {
+        reason: "rejected".into(),
+        error: "404".into(),
+    };
+    for (n, outcome) in (1..).zip([Outcome::Done, Outcome::Done, retry, dead]) {
+        assert_eq!(
+            settle(token("filler", n), outcome).await.refused().count(),
+            0
+        );
+    }
+    store
+        .claim(&Claim::new(token("holder", 1), 500))
+        .await
+        .unwrap()
+        .unwrap();
+}
+
+#[tokio::test]
+async fn no_statement_walks_a_large_table() {
+    let bench = Bench::new().await;
+    let connection = bench.stranger();
+    check_plans(&connection, "on empty tables");
+    fill(&bench.store).await;
+    check_plans(&connection, "on full tables");
+    connection.execute_batch("analyze").unwrap();
+    check_plans(&connection, "on full tables that were analysed");
+}
+
+/// The view is read row by row as well as whole: by id it looks at one item.
+#[tokio::test]
+async fn the_view_finds_an_item_by_its_key() {
+    let bench = Bench::new().await;
+    fill(&bench.store).await;
+    let connection = bench.stranger();
+    let by_id = "select * from tenure_outbox where id = 7";
+    assert_eq!(walked(&connection, by_id), BTreeSet::new());
+    let whole = "select * from tenure_outbox";
+    assert_eq!(
+        walked(&connection, whole),
+        BTreeSet::from(["event".to_owned()])
+    );
+    // The held ids are not compared with every event.
+    let joins_by_index = |step: &String| step.starts_with("SEARCH held USING AUTOMATIC");
+    assert!(plan(&connection, whole).iter().any(joins_by_index));
+}
+
+#[test]
+fn every_file_is_used_and_says_what_it_is() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("sql/sqlite/queue");
+    let used: BTreeSet<&str> = ALL.iter().map(|(file, _, _)| *file).collect();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let file = path.file_stem().unwrap().to_str().unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(
+            text.starts_with(&format!("-- {file}: ")),
+            "{file}.sql does not open with its verb"
+        );
+        let names = text
+            .lines()
+            .filter(|line| line.starts_with("-- statement: "))
+            .count();
+        let known = ALL.iter().filter(|(of, _, _)| *of == file).count();
+        assert_eq!(names, known, "{file}.sql has statements that nobody uses");
+        if known == 0 {
+            continue;
+        }
+        assert!(used.contains(file));
+        for part in [
+            "-- Parameters: ",
+            "-- Returns: ",
+            "-- Keeps: ",
+            "-- Relies on: ",
+        ] {
+            assert!(text.contains(part), "{file}.sql has no {part:?}");
+        }
+    }
+}
+
+/// Counts come from the last id instead of from reading every event: so ids must have no gaps.
+#[tokio::test]
+async fn what_was_refused_or_rolled_back_leaves_no_gap_between_ids() {
+    let bench = Bench::new().await;
+    let connection = bench.stranger();
+    bench.store.enqueue(&[event("a")]).await.unwrap();
+    connection.execute_batch("begin").unwrap();
+    SqliteStore::enqueue_on(&connection, &[event("b"), event("b")]).unwrap();
+    connection.execute_batch("rollback").unwrap();
+    let unknown = [event("c"), event("c").queue("nowhere").unwrap()];
+    assert!(bench.store.enqueue(&unknown).await.is_err());
+    let bad = "insert into tenure_outbox (topic, payload) values ('d', '1'), ('d', '{')";
+    assert!(connection.execute(bad, []).is_err());
+    bench.store.enqueue(&[event("e")]).await.unwrap();
+    let total = number(&connection, "select count(*) from tenure_events");
+    assert_eq!(
+        number(&connection, "select max(id) from tenure_events"),
+        total
+    );
+    let counts = bench.store.count(None).await.unwrap();
+    assert_eq!((counts.pending(), counts.done), (2, 0));
+    let all = Settle::new(token("filler", 1)).rest(Rest::Done);
+    bench
+        .store
+        .claim(&Claim::new(token("filler", 1), 10))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(bench.store.settle(&all).await.unwrap().rest, 2);
+    let counts = bench.store.count(None).await.unwrap();
+    assert_eq!((counts.pending(), counts.done), (0, 2));
+}

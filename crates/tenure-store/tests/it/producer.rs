@@ -1,0 +1,476 @@
+//! PostgreSQL's producers: events written in somebody else's transaction, from Rust, by the
+//! function and by a plain insert; and what each of them is told when it asks for the impossible.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
+use tenure_core::store::{
+    Bury, Claim, Enqueued, Filter, Intake, LeaseStore, Operate, Queues, Settle, StoreErrorKind,
+};
+use tenure_core::testing::token;
+use tenure_core::{Event, Identifier, ItemId, Outcome, QueueName, Record, State};
+use tenure_store::config::StoreConfig;
+use tenure_store::postgres::PostgresStore;
+use tenure_store::testing::{self, Database, Server};
+
+async fn opened(database: &Database, config: StoreConfig) -> PostgresStore {
+    PostgresStore::migrate(&database.url, &config)
+        .await
+        .unwrap();
+    PostgresStore::open(&database.url, &config).await.unwrap()
+}
+
+async fn store() -> (Database, PostgresStore) {
+    let database = testing::postgres().await;
+    let store = opened(&database, StoreConfig::default()).await;
+    (database, store)
+}
+
+fn event(topic: &str) -> Event {
+    Event::new(topic, &serde_json::json!({"order": 7})).unwrap()
+}
+
+async fn topics(store: &PostgresStore) -> BTreeSet<String> {
+    let page = store.list(&Filter::default(), 1000).await.unwrap();
+    let events = page
+        .records
+        .iter()
+        .filter_map(|record| record.content.event());
+    events.map(|event| event.topic().to_owned()).collect()
+}
+
+async fn ask(conn: &mut PgConnection, text: &str) -> Result<i64, sqlx::Error> {
+    sqlx::query(AssertSqlSafe(text))
+        .fetch_one(conn)
+        .await?
+        .try_get(0)
+}
+
+/// Proves: S4-002, S4-058
+#[tokio::test]
+async fn an_event_exists_if_and_only_if_the_callers_transaction_commits() {
+    let (database, store) = store().await;
+    let mut conn = PgConnection::connect(&database.url).await.unwrap();
+    sqlx::query("create table orders (id int)")
+        .execute(&mut conn)
+        .await
+        .unwrap();
+    for (topic, is_kept) in [("order.kept", true), ("order.undone", false)] {
+        let mut tx = conn.begin().await.unwrap();
+        sqlx::query("insert into orders values (7)")
+            .execute(&mut *tx)
+            .await
+            .unwrap();
+        store
+            .enqueue_on(&mut tx, &[event(topic), event(topic)])
+            .await
+            .unwrap();
+        assert!(
+            store
+                .claim(&Claim::new(token("early", 1), 10))
+                .await
+                .unwrap()
+                .is_none()
+        );
+        if is_kept {
+            tx.commit().await.unwrap();
+        } else {
+            tx.rollback().await.unwrap();
+        }
+        if is_kept {
+            let held = store
+                .claim(&Claim::new(token("w", 1), 10))
+                .await
+                .unwrap()
+                .unwrap();
+            assert_eq!(held.items.len(), 2);
+        }
+    }
+    assert_eq!(
+        ask(&mut conn, "select count(*) from orders").await.unwrap(),
+        1
+    );
+    assert_eq!(
+        topics(&store).await,
+        BTreeSet::from(["order.kept".to_owned()])
+    );
+}
+
+#[tokio::test]
+async fn a_plain_insert_is_an_event_like_any_other() {
+    let (database, store) = store().await;
+    let mut conn = PgConnection::connect(&database.url).await.unwrap();
+    store
+        .add_queue(&QueueName::new("mail").unwrap(), None)
+        .await
+        .unwrap();
+    let plain =
+        "insert into tenure_outbox (topic, payload) values ('a.b', '{ \"x\": 1 }') returning id";
+    let id = ask(&mut conn, plain).await.unwrap();
+    let rich = "insert into tenure_outbox (topic, payload, queue, priority, headers, available_at) \
+                values ('a.c', '[1]', 'mail', 5, '{\"trace\": \"t\"}', '2000-01-01') returning id";
+    let other = ask(&mut conn, rich).await.unwrap();
+    let records = store
+        .find(&[ItemId::new(id), ItemId::new(other)])
+        .await
+        .unwrap();
+    assert_eq!(records.len(), 2);
+    let first = records[0].content.event().unwrap();
+    assert_eq!((first.topic(), first.payload()), ("a.b", "{ \"x\": 1 }"));
+    assert_eq!(records[0].state, State::Pending);
+    let second = records[1].content.event().unwrap();
+    assert_eq!(
+        (second.queue_name().as_str(), second.urgency().level()),
+        ("mail", 5)
+    );
+    assert_eq!(second.headers().get("trace").map(String::as_str), Some("t"));
+    let mail = vec![QueueName::new("mail").unwrap()];
+    let held = store
+        .claim(&Claim::new(token("w", 1), 10).queues(mail))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(held.ids(), [ItemId::new(other)]);
+}
+
+#[tokio::test]
+async fn the_function_enqueues_and_a_dedupe_key_names_the_winner() {
+    let (database, store) = store().await;
+    let mut conn = PgConnection::connect(&database.url).await.unwrap();
+    let call = "select tenure_enqueue('a.b', '1', options => \
+                '{\"dedupe\": \"k\", \"delay\": \"1 hour\", \"priority\": 3}')";
+    let id = ask(&mut conn, call).await.unwrap();
+    assert_eq!(ask(&mut conn, call).await.unwrap(), id);
+    let again = store
+        .enqueue(&[event("a.b").dedupe("k").unwrap()])
+        .await
+        .unwrap();
+    assert_eq!(
+        again,
+        [Enqueued::Existed {
+            id: ItemId::new(id)
+        }]
+    );
+    assert!(
+        store
+            .claim(&Claim::new(token("w", 1), 10))
+            .await
+            .unwrap()
+            .is_none(),
+        "it is delayed"
+    );
+    let records = store.find(&[ItemId::new(id)]).await.unwrap();
+    let waits = records[0]
+        .available_at
+        .unwrap()
+        .since(records[0].created_at);
+    assert_eq!(waits, Duration::from_hours(1));
+}
+
+/// What is refused is told in words, and nothing of it is written.
+#[tokio::test]
+async fn a_producer_in_sql_is_told_what_was_expected() {
+    let (database, store) = store().await;
+    let mut conn = PgConnection::connect(&database.url).await.unwrap();
+    let large = format!(
+        "select tenure_enqueue('t', to_json(repeat('x', {})))",
+        10 << 20
+    );
+    let view = "insert into tenure_outbox (topic, payload";
+    let cases = [
+        (
+            "select tenure_enqueue('', '1')".to_owned(),
+            "topic is empty",
+        ),
+        (
+            "select tenure_enqueue(repeat('x', 256), '1')".to_owned(),
+            "256 bytes long",
+        ),
+        (
+            "select tenure_enqueue('t', null)".to_owned(),
+            "payload is null",
+        ),
+        (
+            "select tenure_enqueue('t', '{')".to_owned(),
+            "invalid input syntax for type json",
+        ),
+        (large, "at most 1048576 bytes"),
+        (
+            "select tenure_enqueue('t', '1', 'key')".to_owned(),
+            "ordering key is set",
+        ),
+        (
+            "select tenure_enqueue('t', '1', options => '{\"queue\": \"x\"}')".to_owned(),
+            "no queue 'x'",
+        ),
+        (
+            "select tenure_enqueue('t', '1', options => '{\"dely\": 1}')".to_owned(),
+            "no option 'dely'",
+        ),
+        (
+            "select tenure_enqueue('t', '1', options => '{\"delay\": \"-1 s\"}')".to_owned(),
+            "delay is -1 s",
+        ),
+        (
+            "select tenure_enqueue('t', '1', options => '{\"priority\": 8}')".to_owned(),
+            "priority is 8",
+        ),
+        (
+            "select tenure_enqueue('t', '1', options => '{\"headers\": [1]}')".to_owned(),
+            "headers is a JSON array",
+        ),
+        (format!("{view}) values ('', '1')"), "topic is empty"),
+        (format!("{view}) values ('t', null)"), "payload is null"),
+        (
+            format!("{view}, queue) values ('t', '1', 'x')"),
+            "no queue 'x'",
+        ),
+        (
+            format!("{view}, ordering_key) values ('t', '1', 'x')"),
+            "ordering key is set",
+        ),
+    ];
+    for (text, expected) in cases {
+        let error = ask(&mut conn, &text).await.expect_err(expected).to_string();
+        assert!(
+            error.contains(expected),
+            "{error:?} does not say {expected:?}"
+        );
+    }
+    assert!(topics(&store).await.is_empty());
+}
+
+/// Two producers that overlap take the same keys in crossed order: each key has one winner, both
+/// are told the same, nobody waits for ever.
+#[tokio::test]
+async fn producers_that_overlap_agree_on_the_winner() {
+    let (_database, store) = store().await;
+    let keyed = |key: &str| event("t").dedupe(key).unwrap();
+    for round in 0..20 {
+        let (one, other) = (format!("a{round}"), format!("b{round}"));
+        let (ahead, back) = ([keyed(&one), keyed(&other)], [keyed(&other), keyed(&one)]);
+        let (ahead, back) = tokio::join!(store.enqueue(&ahead), store.enqueue(&back));
+        let (ahead, back) = (ahead.unwrap(), back.unwrap());
+        assert_eq!((ahead[0].id(), ahead[1].id()), (back[1].id(), back[0].id()));
+        assert_ne!(ahead[0].is_fresh(), back[1].is_fresh());
+        assert_ne!(ahead[1].is_fresh(), back[0].is_fresh());
+    }
+}
+
+/// A record as the view would write it.
+fn in_the_views_words(record: &Record) -> String {
+    let status = match record.state {
+        State::Pending => "PENDING",
+        State::Claimed => "CLAIMED",
+        State::Done => "PUBLISHED",
+        State::Dead => "DEAD",
+    };
+    let (counters, hold) = (record.counters, record.hold.as_ref());
+    let said = |text: Option<&str>| text.unwrap_or("-").to_owned();
+    let yes = |is: bool| if is { "t" } else { "f" }.to_owned();
+    let words = [
+        status.to_owned(),
+        counters.attempts.to_string(),
+        counters.failures.to_string(),
+        counters.crashes.to_string(),
+        said(record.last_error.as_deref()),
+        said(hold.map(|hold| hold.holder.as_str())),
+        said(record.dead_reason.as_deref()),
+        hold.map_or("-".to_owned(), |hold| hold.fence.to_string()),
+        yes(record.done_at.is_some()),
+        yes(record.dead_at.is_some()),
+        record.available_at.unwrap().as_micros().to_string(),
+    ];
+    words.join(" ")
+}
+
+/// The view is for people and `find` is for us: they must say the same of every item.
+#[tokio::test]
+async fn the_view_and_find_say_the_same() {
+    let (database, store) = store().await;
+    let mut conn = PgConnection::connect(&database.url).await.unwrap();
+    let events: Vec<Event> = (0..10).map(|n| event(&format!("t.{n}"))).collect();
+    let ids: Vec<ItemId> = store
+        .enqueue(&events)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(Enqueued::id)
+        .collect();
+    let held = store
+        .claim(&Claim::new(token("w", 1), 8))
+        .await
+        .unwrap()
+        .unwrap();
+    let settle = Settle::new(held.lease.token)
+        .done([ids[0], ids[1]])
+        .item(
+            ids[2],
+            Outcome::Retry {
+                after: Duration::from_secs(9),
+                error: "e".into(),
+            },
+        )
+        .item(
+            ids[3],
+            Outcome::Dead {
+                reason: "failed".into(),
+                error: "e".into(),
+            },
+        );
+    assert_eq!(store.settle(&settle).await.unwrap().refused().count(), 0);
+    let bury = Bury {
+        id: ids[9],
+        token: token("op", 1),
+        reason: "why".into(),
+        now: None,
+    };
+    assert!(store.bury(&bury).await.unwrap().is_kept());
+    let records = store.find(&ids).await.unwrap();
+    for record in &records {
+        let text = "select concat_ws(' ', status, attempts, failures, crashes, \
+                    coalesce(last_error, '-'), coalesce(claimed_by, '-'), \
+                    coalesce(dead_reason, '-'), coalesce(fence::text, '-'), \
+                    published_at is not null, dead_at is not null, \
+                    (extract(epoch from available_at) * 1000000)::bigint) \
+                    from tenure_outbox where id = $1";
+        let row = sqlx::query(text).bind(record.id.number());
+        let row = row.fetch_one(&mut conn).await.unwrap();
+        assert_eq!(row.get::<String, _>(0), in_the_views_words(record));
+    }
+    let states: BTreeSet<State> = records.iter().map(|record| record.state).collect();
+    assert_eq!(states.len(), 4, "the example has every state");
+}
+
+#[tokio::test]
+async fn the_tables_can_stand_in_a_schema_of_their_own() {
+    let database = testing::postgres().await;
+    let schema = Some(Identifier::new("work").unwrap());
+    let store = opened(
+        &database,
+        StoreConfig {
+            schema,
+            ..StoreConfig::default()
+        },
+    )
+    .await;
+    let mut conn = PgConnection::connect(&database.url).await.unwrap();
+    ask(&mut conn, "select work.tenure_enqueue('a.b', '1')")
+        .await
+        .unwrap();
+    sqlx::query("insert into work.tenure_outbox (topic, payload) values ('a.c', '2')")
+        .execute(&mut conn)
+        .await
+        .unwrap();
+    store.enqueue_on(&mut conn, &[event("a.d")]).await.unwrap();
+    let held = store
+        .claim(&Claim::new(token("w", 1), 10))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(held.items.len(), 3);
+    let settle = Settle::new(held.lease.token.clone()).done(held.ids());
+    assert_eq!(store.settle(&settle).await.unwrap().refused().count(), 0);
+    let strays = "select count(*) from pg_tables where schemaname = 'public'";
+    assert_eq!(ask(&mut conn, strays).await.unwrap(), 0);
+}
+
+/// Proves: S1-052
+#[tokio::test]
+async fn connections_are_shared_and_never_more_than_allowed() {
+    let database = testing::postgres().await;
+    let config = StoreConfig {
+        connections: 3,
+        ..StoreConfig::default()
+    };
+    let store = opened(&database, config).await;
+    let claims = (0..50).map(|n| Claim::new(token("w", n), 1));
+    let claims: Vec<Claim> = claims.collect();
+    let mut waiting = tokio::task::JoinSet::new();
+    let store = std::sync::Arc::new(store);
+    for claim in claims {
+        let store = std::sync::Arc::clone(&store);
+        waiting.spawn(async move { store.claim(&claim).await.map(drop) });
+    }
+    let mut conn = PgConnection::connect(&database.url).await.unwrap();
+    let count = "select count(*) from pg_stat_activity \
+                 where application_name = 'tenure' and datname = current_database()";
+    let mut most = 0;
+    while let Some(done) = waiting.join_next().await {
+        done.unwrap().unwrap();
+        most = most.max(ask(&mut conn, count).await.unwrap());
+    }
+    assert!((1..=3).contains(&most), "{most} connections");
+}
+
+/// A database's disk that is full in earnest: the file of the table's long values is swapped for a
+/// device that has no room. What was accepted stays, what is not accepted is told, and when there
+/// is room again work goes on.
+#[tokio::test]
+async fn a_full_disk_refuses_what_does_not_fit_and_loses_nothing() {
+    let server = Server::start_fast().await;
+    let database = server.database().await;
+    let store = opened(&database, StoreConfig::default()).await;
+    store.enqueue(&[event("small.before")]).await.unwrap();
+    let mut conn = PgConnection::connect(&database.url).await.unwrap();
+    let path = "select current_setting('data_directory') || '/' \
+                || pg_relation_filepath(reltoastrelid) \
+                from pg_class where relname = 'tenure_events'";
+    let row = sqlx::query(path).fetch_one(&mut conn).await.unwrap();
+    let file = PathBuf::from(row.get::<String, _>(0));
+    assert_eq!(
+        fs::metadata(&file).unwrap().len(),
+        0,
+        "no long value was stored yet"
+    );
+    fs::remove_file(&file).unwrap();
+    symlink("/dev/full", &file).unwrap();
+
+    // Numbers in no order, so that they cannot be packed into a short value.
+    let digits: Vec<u64> = (0..100_000).map(|n| n * n * 7919 % 65_537).collect();
+    let long = Event::new("long", &digits).unwrap();
+    let fresh = PostgresStore::open(&database.url, &StoreConfig::default())
+        .await
+        .unwrap();
+    let error = fresh
+        .enqueue(&[event("small.beside"), long.clone()])
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+    assert!(error.advice().unwrap().contains("disk"), "{error}");
+    fresh.enqueue(&[event("small.after")]).await.unwrap();
+
+    fs::remove_file(&file).unwrap();
+    fs::File::create(&file).unwrap();
+    fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    let fresh = PostgresStore::open(&database.url, &StoreConfig::default())
+        .await
+        .unwrap();
+    fresh.enqueue(&[long]).await.unwrap();
+    let expected = ["long", "small.after", "small.before"].map(str::to_owned);
+    assert_eq!(topics(&fresh).await, BTreeSet::from(expected));
+    let held = fresh
+        .claim(&Claim::new(token("w", 1), 10))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(held.items.len(), 3);
+}
+
+/// An error of the database may quote the row: what reaches the caller holds no token and no
+/// payload.
+#[tokio::test]
+async fn errors_hold_no_secret() {
+    let (_database, store) = store().await;
+    store.enqueue(&[event("t"), event("t")]).await.unwrap();
+    let claim = Claim::new(token("w", 77), 1);
+    store.claim(&claim).await.unwrap().unwrap();
+    let error = store.claim(&claim).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Conflict);
+    let secret = claim.token.expose().rsplit_once('.').unwrap().1;
+    assert!(!format!("{error:?} {error}").contains(secret));
+}

@@ -1,0 +1,150 @@
+//! Several workers and a reaper on one table at once. Goal: whatever the interleaving, each row is
+//! accepted as done once, a holder who was replaced is refused, nothing is lost and nobody waits
+//! crosswise. Time is a number that the reaper moves on by more than a term, so leases lapse in the
+//! hands of workers that are still at work.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tenure_core::store::{Claim, Reap, Renew, Rest, Settle};
+use tenure_core::testing::token;
+use tenure_core::{Guarded, Held, ItemId, LapsePolicy, LeaseTable, Outcome, Term, Timestamp};
+use tokio::sync::Notify;
+
+use super::{Bench, Checks, NOW, Rows, seconds};
+
+const ROWS: usize = 100;
+const WORKERS: u64 = 5;
+
+/// What the workers share.
+struct Hall {
+    rows: Box<dyn Rows>,
+    now: AtomicI64,
+    /// Calls the reaper.
+    call: Notify,
+    /// The rows that were accepted as done.
+    done: Mutex<BTreeSet<ItemId>>,
+}
+
+impl Hall {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.now.load(Ordering::SeqCst))
+    }
+
+    fn is_over(&self) -> bool {
+        self.done.lock().unwrap().len() == ROWS
+    }
+
+    async fn work(&self, worker: u64) {
+        for round in 0.. {
+            if round % 5 == worker || self.is_over() {
+                self.call.notify_one();
+            }
+            if self.is_over() {
+                return;
+            }
+            let mine = token(&format!("worker-{worker}"), round);
+            let mut claim = Claim::new(mine, 20).recovery(None).at(self.now());
+            if round % 2 == 1 {
+                claim = claim.alone();
+            }
+            match self.rows.claim(&claim).await.unwrap() {
+                Some(held) => self.settle(&held, round).await,
+                None => self.call.notify_one(),
+            }
+        }
+    }
+
+    /// Settles a part of what is held while its lease is renewed, then says it again.
+    async fn settle(&self, held: &Held, round: u64) {
+        let (token, now) = (held.lease.token.clone(), self.now());
+        let mut settle = Settle::new(token.clone()).at(now);
+        for id in held.ids() {
+            let outcome = match (id.number() + i64::try_from(round).unwrap()) % 4 {
+                0 | 1 => Outcome::Done,
+                2 => Outcome::Retry {
+                    after: Duration::ZERO,
+                    error: "again".into(),
+                },
+                _ => continue,
+            };
+            settle = settle.item(id, outcome);
+        }
+        let renew = Renew::new(vec![token.clone()], Term::STANDARD).at(now);
+        let (settled, renewed) = tokio::join!(self.rows.settle(&settle), self.rows.renew(&renew));
+        let (settled, renewed) = (settled.unwrap(), renewed.unwrap());
+        assert_eq!(renewed.len(), 1, "one answer per token");
+        let again = self.rows.settle(&settle).await.unwrap();
+        let said = settle.items.iter().zip(&settled.items).zip(&again.items);
+        for (((id, outcome), (_, first)), (_, second)) in said {
+            if *outcome == Outcome::Done {
+                // Why it is refused may change meanwhile; whether it is, may not.
+                let answers = (first.is_kept(), second.is_kept());
+                assert_eq!(
+                    answers.0, answers.1,
+                    "item {id}: a repeat has another answer"
+                );
+                if *first == Guarded::Kept(()) {
+                    let is_first = self.done.lock().unwrap().insert(*id);
+                    assert!(is_first, "item {id} was accepted as done twice");
+                }
+            }
+        }
+        if round.is_multiple_of(3) {
+            let release = Settle::new(token).rest(Rest::Release).at(now);
+            assert!(self.rows.settle(&release).await.unwrap().items.is_empty());
+        }
+    }
+
+    /// Moves time on, so that whatever is held lapses, and reaps.
+    async fn reap(&self) {
+        let policy = LapsePolicy::new(1_000_000, vec![Duration::ZERO]).unwrap();
+        while !self.is_over() {
+            self.call.notified().await;
+            let step = i64::try_from(seconds(31).as_micros()).unwrap();
+            let now = self.now.fetch_add(step, Ordering::SeqCst) + step;
+            let reap = Reap::new(30, policy.clone()).at(Timestamp::from_micros(now));
+            for reaped in self.rows.reap(&reap).await.unwrap() {
+                assert!(reaped.stale > Duration::ZERO, "a live lease was ended");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workers_and_a_reaper_at_once_end_each_row_once() {
+    let table = LeaseTable::outbox();
+    for bench in Bench::both(&table, Checks::Kept).await {
+        let values = vec!["('order.paid', '1')"; ROWS].join(", ");
+        bench
+            .execute(&format!(
+                "insert into outbox (topic, payload) values {values}"
+            ))
+            .await;
+        let hall = Arc::new(Hall {
+            rows: bench.rows(&table).await,
+            now: AtomicI64::new(NOW.as_micros()),
+            call: Notify::new(),
+            done: Mutex::default(),
+        });
+        let mut crew = tokio::task::JoinSet::new();
+        for worker in 0..WORKERS {
+            let hall = Arc::clone(&hall);
+            crew.spawn(async move { hall.work(worker).await });
+        }
+        let reaper = Arc::clone(&hall);
+        crew.spawn(async move { reaper.reap().await });
+        while let Some(ended) = crew.join_next().await {
+            ended.unwrap();
+        }
+        let counts = hall.rows.count(Some(hall.now())).await.unwrap();
+        assert_eq!(
+            counts.done,
+            u64::try_from(ROWS).unwrap(),
+            "{}",
+            bench.name()
+        );
+    }
+}

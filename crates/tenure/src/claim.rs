@@ -1,0 +1,107 @@
+//! How `Tenure::claim` asks a store: what it asks for first, and what it does when an answer is
+//! lost.
+
+use tenure_core::store::{Claim, Company, LeaseStore, Rest, Settle, StoreError};
+use tenure_core::{Held, Token};
+
+/// Out of this many claims one asks first for an item that must be worked alone.
+const ALONE_TURN: u64 = 8;
+
+/// Claims for the `turn`-th time. Items that must be worked alone are asked for when there is
+/// nothing else, and now and then first: a busy queue must not starve them.
+pub(crate) async fn in_turn(
+    store: &dyn LeaseStore,
+    turn: u64,
+    limit: u32,
+    token: impl Fn() -> Token,
+) -> Result<Option<Held>, StoreError> {
+    let order = if turn.is_multiple_of(ALONE_TURN) {
+        [Company::Alone, Company::Together]
+    } else {
+        [Company::Together, Company::Alone]
+    };
+    for company in order {
+        let ask = Claim::new(token(), limit);
+        let ask = match company {
+            Company::Together => ask,
+            Company::Alone => ask.alone(),
+        };
+        if let Some(held) = once(store, &ask).await? {
+            return Ok(Some(held));
+        }
+    }
+    Ok(None)
+}
+
+/// Claims. When it may have taken effect although we were told of a failure, what it took is given
+/// back by its token; else it would be held by nobody until the lease lapses.
+async fn once(store: &dyn LeaseStore, ask: &Claim) -> Result<Option<Held>, StoreError> {
+    let answer = store.claim(ask).await;
+    if answer.as_ref().is_err_and(StoreError::is_transient) {
+        let release = Settle::new(ask.token.clone()).rest(Rest::Release);
+        // If this fails too, the lease lapses by itself; the first error says more.
+        drop(store.settle(&release).await);
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tenure_core::store::{
+        Answer, Intake, Operate, Reap, Reaped, Renew, Renewed, Settlement, StoreErrorKind,
+    };
+    use tenure_core::testing::token;
+    use tenure_core::{Event, Guarded};
+    use tenure_store::memory::{MemoryStore, SystemClock};
+
+    use super::*;
+
+    /// A store whose answer to a claim is lost after the claim took effect.
+    #[derive(Debug)]
+    struct Forgetful(MemoryStore);
+
+    impl LeaseStore for Forgetful {
+        fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Option<Held>> {
+            Box::pin(async move {
+                assert!(self.0.claim(claim).await?.is_some());
+                let kind = StoreErrorKind::Unavailable;
+                Err(StoreError::new("claim", kind, "the answer was lost"))
+            })
+        }
+
+        fn renew<'a>(&'a self, renew: &'a Renew) -> Answer<'a, Vec<(Token, Guarded<Renewed>)>> {
+            self.0.renew(renew)
+        }
+
+        fn settle<'a>(&'a self, settle: &'a Settle) -> Answer<'a, Settlement> {
+            self.0.settle(settle)
+        }
+
+        fn settle_and_claim<'a>(
+            &'a self,
+            settle: &'a Settle,
+            claim: &'a Claim,
+        ) -> Answer<'a, (Settlement, Option<Held>)> {
+            self.0.settle_and_claim(settle, claim)
+        }
+
+        fn reap<'a>(&'a self, reap: &'a Reap) -> Answer<'a, Vec<Reaped>> {
+            self.0.reap(reap)
+        }
+    }
+
+    #[tokio::test]
+    async fn a_claim_whose_answer_was_lost_is_given_back() {
+        let store = Forgetful(MemoryStore::new(Arc::new(SystemClock)));
+        let event = Event::new("order.paid", &7).unwrap();
+        store.0.enqueue(&[event]).await.unwrap();
+        let error = in_turn(&store, 1, 10, || token("worker", 1))
+            .await
+            .unwrap_err();
+        assert!(error.is_transient());
+        let counts = store.0.count(None).await.unwrap();
+        assert_eq!((counts.claimed, counts.pending()), (0, 1));
+    }
+}

@@ -1,0 +1,212 @@
+//! `Tenure`: a store and a worker's identity put together; enqueue and the four verbs by hand.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tenure_core::store::{
+    Claim, Enqueued, Reap, Reaped, Renew, Renewed, Rest, Settle, Settlement, Store, StoreError,
+};
+use tenure_core::{Event, Guarded, Held, Token, WorkerId};
+use tenure_store::config::StoreConfig;
+use tenure_store::{Opened, open};
+
+use crate::claim;
+
+/// An open store, and the worker that this program is to it.
+///
+/// Cloning is cheap; the clones are the same worker. Two programs, and two starts of one program,
+/// are different workers: the id has a random part that is drawn here.
+///
+/// ```
+/// use tenure::Tenure;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let tenure = Tenure::open("memory:").await?;
+/// assert!(tenure.claim(10).await?.is_none());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Tenure {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    opened: Opened,
+    worker: WorkerId,
+    /// Tokens given out.
+    tokens: AtomicU64,
+    /// Calls of [`Tenure::claim`].
+    claims: AtomicU64,
+}
+
+impl Tenure {
+    /// Opens the store at `url`: `memory:`, `sqlite://path`, `postgres://…`.
+    ///
+    /// An SQLite file is made and migrated when needed; a PostgreSQL database is migrated with
+    /// [`migrate`](crate::migrate) or `tenure migrate`.
+    ///
+    /// # Errors
+    /// The address is of no known kind or its feature is off; the database is away, or its schema
+    /// is of another version.
+    pub async fn open(url: &str) -> Result<Self, StoreError> {
+        Self::open_with(url, &StoreConfig::default(), "tenure").await
+    }
+
+    /// Opens the store at `url` with these settings, as the worker `name`.
+    ///
+    /// # Errors
+    /// As [`Tenure::open`], and when the name is not 1 to 64 of the characters `A-Z a-z 0-9 . _ -`.
+    pub async fn open_with(
+        url: &str,
+        config: &StoreConfig,
+        name: &str,
+    ) -> Result<Self, StoreError> {
+        let worker = WorkerId::new(name, rand::random())
+            .map_err(|problem| StoreError::invalid("open", &problem))?;
+        let opened = open(url, config).await?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                opened,
+                worker,
+                tokens: AtomicU64::new(0),
+                claims: AtomicU64::new(0),
+            }),
+        })
+    }
+
+    /// The store, as the port that everything here goes through.
+    pub fn store(&self) -> &dyn Store {
+        self.inner.opened.store()
+    }
+
+    /// Who this program is to the store: `<name>-<random part>`.
+    pub fn worker_id(&self) -> &WorkerId {
+        &self.inner.worker
+    }
+
+    /// Writes an event in a transaction of its own; it is committed when this answers.
+    ///
+    /// # Errors
+    /// There is no such queue, or the database is away.
+    pub async fn enqueue_now(&self, event: Event) -> Result<Enqueued, StoreError> {
+        let answers = self.enqueue_all(std::slice::from_ref(&event)).await?;
+        one(answers)
+    }
+
+    /// Writes all of these events or none, in a transaction of its own; answers in their order.
+    ///
+    /// # Errors
+    /// As [`Tenure::enqueue_now`].
+    pub async fn enqueue_all(&self, events: &[Event]) -> Result<Vec<Enqueued>, StoreError> {
+        self.store().enqueue(events).await
+    }
+
+    /// A token that was never given out before.
+    pub fn token(&self) -> Token {
+        let claim = self.inner.tokens.fetch_add(1, Ordering::Relaxed) + 1;
+        Token::new(&self.inner.worker, claim, rand::random())
+    }
+
+    /// Claims up to `limit` items of the default queue for the standard term; `None` when nothing
+    /// may be claimed.
+    ///
+    /// An item whose lease lapsed twice is handed out alone, as the only item of its lease, so that
+    /// it cannot take its neighbours with it. Such items are asked for when there is nothing else,
+    /// and first at every eighth call: a busy queue does not keep them waiting.
+    ///
+    /// When the answer of the store was lost, the items are given back by the token before the
+    /// error is handed on.
+    ///
+    /// # Errors
+    /// The database is away.
+    pub async fn claim(&self, limit: u32) -> Result<Option<Held>, StoreError> {
+        let turn = self.inner.claims.fetch_add(1, Ordering::Relaxed) + 1;
+        claim::in_turn(self.store(), turn, limit, || self.token()).await
+    }
+
+    /// Claims as this ask says; take its token from [`Tenure::token`].
+    ///
+    /// When the answer was lost, do not repeat the ask: [`release`](Tenure::release) its token and
+    /// claim anew.
+    ///
+    /// # Errors
+    /// The token was used before, a queue is unknown, or the database is away.
+    pub async fn claim_with(&self, claim: &Claim) -> Result<Option<Held>, StoreError> {
+        self.store().claim(claim).await
+    }
+
+    /// Prolongs leases; answers for each token in order. May be repeated.
+    ///
+    /// # Errors
+    /// The database is away. A lease that is lost or over is no error but an answer.
+    pub async fn renew(&self, renew: &Renew) -> Result<Vec<(Token, Guarded<Renewed>)>, StoreError> {
+        self.store().renew(renew).await
+    }
+
+    /// Ends holds, each with its outcome. May be repeated: what had taken effect is answered as it
+    /// was.
+    ///
+    /// # Errors
+    /// An item is named twice, or the database is away. A stale token is no error but an answer.
+    pub async fn settle(&self, settle: &Settle) -> Result<Settlement, StoreError> {
+        self.store().settle(settle).await
+    }
+
+    /// Gives back whatever is still held under this token, unworked; answers how many items.
+    ///
+    /// # Errors
+    /// The database is away.
+    pub async fn release(&self, token: &Token) -> Result<u32, StoreError> {
+        let settlement = self
+            .settle(&Settle::new(token.clone()).rest(Rest::Release))
+            .await?;
+        Ok(settlement.rest)
+    }
+
+    /// Ends lapsed leases: their items are pending again, or dead when they lapsed too often.
+    ///
+    /// # Errors
+    /// The database is away.
+    pub async fn reap(&self, reap: &Reap) -> Result<Vec<Reaped>, StoreError> {
+        self.store().reap(reap).await
+    }
+
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    pub(crate) fn opened(&self) -> &Opened {
+        &self.inner.opened
+    }
+}
+
+impl fmt::Debug for Tenure {
+    /// Shows no address: it may hold a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tenure")
+            .field("worker", &self.inner.worker)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The only answer of an enqueue of one event.
+pub(crate) fn one(mut answers: Vec<Enqueued>) -> Result<Enqueued, StoreError> {
+    answers.pop().ok_or_else(|| {
+        StoreError::new(
+            "enqueue",
+            tenure_core::store::StoreErrorKind::Corrupt,
+            "the store answered for no event; expected one answer",
+        )
+    })
+}
+
+/// The refusal of a connection that is not one of the open store.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) fn wrong_connection(found: &'static str) -> StoreError {
+    let problem =
+        tenure_core::Invalid::new("the connection", found, "one to the store that is open");
+    StoreError::invalid("enqueue", &problem).hint(
+        "`enqueue` takes a PgConnection (store opened with postgres://), `enqueue_on` a \
+         rusqlite::Connection (sqlite://); `enqueue_now` works on every store",
+    )
+}

@@ -1,0 +1,110 @@
+//! Claims by hand: fresh tokens, items that must be worked alone, answers that were lost.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by a panic, also where it is not in the test function itself"
+)]
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tenure::{Claim, Clock, Event, LapsePolicy, Reap, SystemClock, Tenure, Term, Timestamp};
+
+/// A store with one item that must be worked alone, and is due.
+async fn store_with_a_loner() -> Tenure {
+    let tenure = Tenure::open("memory:").await.unwrap();
+    let event = Event::new("poison", &1).unwrap();
+    tenure.enqueue_now(event).await.unwrap();
+    let mut now = SystemClock.now();
+    for _ in 0..2 {
+        now = lapse(&tenure, now).await;
+    }
+    // It comes due a few milliseconds from now.
+    while tenure.count().await.unwrap().queues[0].1.due == 0 {
+        tokio::task::yield_now().await;
+    }
+    tenure
+}
+
+/// Claims at `now` and lets the lease lapse; the moment from which on the item is due again.
+async fn lapse(tenure: &Tenure, now: Timestamp) -> Timestamp {
+    let tick = Duration::from_millis(1);
+    let ask = Claim::new(tenure.token(), 1).term(Term::new(tick).unwrap());
+    let ask = ask.recovery(None).at(now);
+    assert!(tenure.claim_with(&ask).await.unwrap().is_some());
+    let later = now.after(2 * tick);
+    let policy = LapsePolicy::new(5, vec![Duration::ZERO]).unwrap();
+    let reaped = tenure.reap(&Reap::new(10, policy).at(later)).await.unwrap();
+    assert_eq!(reaped.len(), 1);
+    later
+}
+
+async fn enqueue(tenure: &Tenure, number: usize) {
+    let events: Vec<_> = (0..number)
+        .map(|n| Event::new("ordinary", &n).unwrap())
+        .collect();
+    tenure.enqueue_all(&events).await.unwrap();
+}
+
+fn topic(held: &tenure::Held) -> &str {
+    held.items[0].content.event().unwrap().topic()
+}
+
+#[tokio::test]
+async fn every_token_is_new() {
+    let tenure = Tenure::open("memory:").await.unwrap();
+    let other = Tenure::open("memory:").await.unwrap();
+    let tokens: BTreeSet<_> = (0..100)
+        .flat_map(|_| [tenure.token(), tenure.clone().token(), other.token()])
+        .collect();
+    assert_eq!(tokens.len(), 300);
+    assert_ne!(tenure.worker_id(), other.worker_id());
+}
+
+#[tokio::test]
+async fn an_empty_claim_asks_for_an_item_to_be_worked_alone() {
+    let tenure = store_with_a_loner().await;
+    let held = tenure.claim(10).await.unwrap().unwrap();
+    assert_eq!(topic(&held), "poison");
+    assert_eq!(held.items.len(), 1);
+}
+
+#[tokio::test]
+async fn a_busy_queue_does_not_starve_an_item_to_be_worked_alone() {
+    let tenure = store_with_a_loner().await;
+    enqueue(&tenure, 20).await;
+    let mut turns = Vec::new();
+    for _ in 0..8 {
+        let held = tenure.claim(1).await.unwrap().unwrap();
+        turns.push(topic(&held).to_owned());
+    }
+    assert_eq!(turns.pop().as_deref(), Some("poison"));
+    assert!(turns.iter().all(|topic| topic == "ordinary"), "{turns:?}");
+}
+
+#[tokio::test]
+async fn a_claim_of_none_claims_none() {
+    let tenure = Tenure::open("memory:").await.unwrap();
+    enqueue(&tenure, 1).await;
+    assert!(tenure.claim(0).await.unwrap().is_none());
+    assert_eq!(tenure.count().await.unwrap().pending(), 1);
+}
+
+#[tokio::test]
+async fn release_gives_back_whatever_a_token_holds() {
+    let tenure = Tenure::open("memory:").await.unwrap();
+    enqueue(&tenure, 3).await;
+    let held = tenure.claim(2).await.unwrap().unwrap();
+    assert_eq!(tenure.release(&held.lease.token).await.unwrap(), 2);
+    assert_eq!(tenure.release(&held.lease.token).await.unwrap(), 0);
+    assert_eq!(tenure.count().await.unwrap().pending(), 3);
+}
+
+#[tokio::test]
+async fn debug_shows_the_worker_and_no_address() {
+    let tenure = Tenure::open("memory:").await.unwrap();
+    let text = format!("{tenure:?}");
+    assert!(text.contains(tenure.worker_id().as_str()), "{text}");
+    assert!(!text.contains("memory:"), "{text}");
+}

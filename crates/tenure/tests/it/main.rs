@@ -1,0 +1,5 @@
+//! The front door, tried from outside.
+
+mod claim;
+mod enqueue;
+mod example;
