@@ -111,7 +111,7 @@ impl Names {
 }
 
 /// What is done to the text of a file, by its name, before it is filled: nothing, but in tests.
-pub(crate) type Edit<'a> = &'a dyn Fn(&'static str, &'static str) -> Cow<'static, str>;
+pub(crate) type Edit<'a> = &'a (dyn Fn(&'static str, &'static str) -> Cow<'static, str> + Sync);
 
 /// Leaves the text of a file as it is.
 pub(crate) fn as_written(_file: &'static str, text: &'static str) -> Cow<'static, str> {

@@ -14,5 +14,6 @@ mod plans;
 mod planted;
 mod producer;
 mod rows_sql;
+mod stress;
 mod twins;
 mod world;

@@ -101,7 +101,8 @@ with held as materialized (
     from item
     where outcome = 'dead'
 ), answer as materialized (
-    select coalesce((select is_late from open), false) as is_late,
+    select coalesce((select is_late from open), false)
+               and exists (select from item where outcome is not null) as is_late,
            (select count(*) from item where is_rest and outcome is not null) as rest,
            (select array_agg(id) from said where not is_held) as refused
 ), lane as materialized (

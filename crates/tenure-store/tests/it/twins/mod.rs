@@ -5,8 +5,9 @@
 //! Memory is the twin of each queue. The row layout orders by age and not by availability, so its
 //! tables are compared with each other, and with memory by scripts that claim all there is.
 
+mod pair;
 mod script;
-mod twin;
+mod side;
 
 use std::panic::catch_unwind;
 use std::pin::Pin;
@@ -15,8 +16,9 @@ use proptest::test_runner::{Config, RngSeed, TestCaseError, TestRunner};
 use tenure_store::memory::Fault;
 
 use crate::world::{self, World};
+use pair::Pair;
 use script::{Step, script};
-use twin::{Pair, Way};
+use side::Way;
 
 /// A world in the making.
 type Made = Pin<Box<dyn Future<Output = Box<dyn World>>>>;
@@ -32,13 +34,13 @@ fn compare(one: impl Make, other: impl Make, way: Way, cases: u32) {
         max_shrink_iters: 100,
         ..Config::with_cases(cases)
     };
-    compare_with(config, one, other, way);
+    compare_with(&config, one, other, way);
 }
 
-fn compare_with(config: Config, one: impl Make, other: impl Make, way: Way) {
+fn compare_with(config: &Config, one: impl Make, other: impl Make, way: Way) {
     let config = Config {
         failure_persistence: None,
-        ..config
+        ..config.clone()
     };
     let run = |steps: Vec<Step>| {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -124,7 +126,7 @@ fn a_planted_fault_is_no_twin() {
                 max_shrink_iters: 0,
                 ..Config::with_cases(1000)
             };
-            compare_with(config, memory, planted, Way::Queue);
+            compare_with(&config, memory, planted, Way::Queue);
         });
         assert!(is_twin.is_err(), "{fault:?} was not noticed");
     }

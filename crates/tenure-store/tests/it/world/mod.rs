@@ -22,8 +22,10 @@ use tenure_core::{
 };
 
 pub(crate) use memory::{memory, planted};
-pub(crate) use postgres::{postgres_outbox, postgres_processing, postgres_queue};
-pub(crate) use sqlite::{sqlite_outbox, sqlite_processing, sqlite_queue};
+pub(crate) use postgres::{
+    postgres_on, postgres_outbox, postgres_planted, postgres_processing, postgres_queue,
+};
+pub(crate) use sqlite::{sqlite_on, sqlite_outbox, sqlite_processing, sqlite_queue};
 pub(crate) use tenure_core::testing::token;
 
 /// The start of time in the tests: 2100-01-01.

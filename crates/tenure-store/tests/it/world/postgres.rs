@@ -2,6 +2,7 @@
 
 use tenure_core::store::{LeaseStore, Operate, Store};
 use tenure_core::{ItemId, LeaseTable};
+use tenure_store::Planted;
 use tenure_store::config::StoreConfig;
 use tenure_store::postgres::{PostgresRows, PostgresStore};
 use tenure_store::testing::{self, Database};
@@ -12,12 +13,20 @@ use super::{Soon, World};
 /// The built-in outbox.
 struct Queue {
     store: PostgresStore,
-    _database: Database,
+    /// Removed with the world, if it is its own.
+    _database: Option<Database>,
 }
 
 /// A fresh outbox on PostgreSQL.
 pub(crate) async fn postgres_queue() -> Box<dyn World> {
     Box::new(queue().await)
+}
+
+/// A fresh outbox on PostgreSQL with faults planted in its statements.
+pub(crate) async fn postgres_planted(faults: &[Planted]) -> Box<dyn World> {
+    let mut queue = queue().await;
+    queue.store = queue.store.planted(faults);
+    Box::new(queue)
 }
 
 /// A lease table.
@@ -36,26 +45,42 @@ pub(crate) async fn postgres_processing() -> Box<dyn World> {
     rows(LeaseTable::outbox_processing()).await
 }
 
+/// A world in a database that is there: the outbox, or a lease table.
+pub(crate) async fn postgres_on(url: &str, table: Option<LeaseTable>) -> Box<dyn World> {
+    let queue = Queue {
+        store: open(url).await,
+        _database: None,
+    };
+    match table {
+        None => Box::new(queue),
+        Some(table) => Box::new(Rows::create(queue, table).await),
+    }
+}
+
 async fn rows(table: LeaseTable) -> Box<dyn World> {
-    let queue = queue().await;
-    queue.store.create_table(&table).await.expect("create");
-    let rows = queue.store.rows(table).await.expect("open");
-    Box::new(Rows { rows, queue })
+    Box::new(Rows::create(queue().await, table).await)
 }
 
 async fn queue() -> Queue {
     let database = testing::postgres().await;
-    let store = open(&database.url).await;
     Queue {
-        store,
-        _database: database,
+        store: open(&database.url).await,
+        _database: Some(database),
     }
 }
 
-/// A migrated store with few connections: a hundred tests share the server.
+impl Rows {
+    async fn create(queue: Queue, table: LeaseTable) -> Self {
+        queue.store.create_table(&table).await.expect("create");
+        let rows = queue.store.rows(table).await.expect("open");
+        Self { rows, queue }
+    }
+}
+
+/// A migrated store with no more connections than eight workers need: tests share a server.
 async fn open(url: &str) -> PostgresStore {
     let config = StoreConfig {
-        connections: 4,
+        connections: 8,
         ..StoreConfig::default()
     };
     PostgresStore::migrate(url, &config).await.expect("migrate");

@@ -1,6 +1,7 @@
 //! The worlds in an SQLite file: the built-in outbox, and a lease table in each preset.
 
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 use rusqlite::types::Value;
@@ -16,7 +17,9 @@ use super::{Soon, World};
 /// The built-in outbox.
 struct Queue {
     store: SqliteStore,
-    folder: TempDir,
+    path: PathBuf,
+    /// Removed with the world, if it is its own.
+    _folder: Option<TempDir>,
 }
 
 /// A fresh outbox in a file of its own.
@@ -50,18 +53,31 @@ async fn rows(table: LeaseTable) -> Box<dyn World> {
 async fn queue() -> Queue {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("tenure.db");
-    let store = SqliteStore::open(&path, &StoreConfig::default()).await;
     Queue {
-        store: store.expect("open"),
-        folder,
+        store: open(&path).await,
+        path,
+        _folder: Some(folder),
     }
+}
+
+/// The outbox in a file of the caller's.
+pub(crate) async fn sqlite_on(path: &Path) -> Box<dyn World> {
+    Box::new(Queue {
+        store: open(path).await,
+        path: path.to_owned(),
+        _folder: None,
+    })
+}
+
+async fn open(path: &Path) -> SqliteStore {
+    let store = SqliteStore::open(path, &StoreConfig::default()).await;
+    store.expect("open")
 }
 
 impl Queue {
     /// A connection of a stranger's.
     fn connect(&self) -> Connection {
-        let path = self.folder.path().join("tenure.db");
-        Connection::open(path).expect("another connection")
+        Connection::open(&self.path).expect("another connection")
     }
 
     /// Every row of every table.

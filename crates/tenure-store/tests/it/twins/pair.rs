@@ -1,28 +1,16 @@
-//! A pair of worlds that take the same steps, and their answers as text that can be compared.
+//! A pair of worlds that take the same steps.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use tenure_core::store::{Bury, Claim, Reap, Renew, Replay, Rest, Settle, Settlement, StoreError};
+use tenure_core::store::{Bury, Claim, Reap, Renew, Replay, Rest};
 use tenure_core::testing::token;
-use tenure_core::{
-    Fence, Guarded, Held, ItemId, LapsePolicy, Outcome, Record, State, Term, Timestamp, Token,
-};
+use tenure_core::{Guarded, Held, LapsePolicy, Record, State, Term, Timestamp, Token};
 
 use super::script::{Say, Step, Take, Verb, Word};
+use super::side::{Claimed, Resolved, Twin, Way};
 use crate::world::{T0, World};
-
-/// What the two have in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// Both keep the queue layout.
-    Queue,
-    /// Both keep the row layout.
-    Rows,
-    /// The first keeps the queue layout and the second the row layout.
-    Mixed,
-}
 
 /// Two worlds in step.
 pub(super) struct Pair {
@@ -35,30 +23,6 @@ pub(super) struct Pair {
     settles: Vec<Resolved>,
     items: usize,
     buries: u64,
-}
-
-/// One of the two: its own ids and fences, in order of appearance.
-struct Twin {
-    world: Box<dyn World>,
-    ids: Vec<ItemId>,
-    fences: Vec<Fence>,
-}
-
-/// A claim, and what it was given in the first world.
-#[derive(Clone)]
-struct Claimed {
-    token: Token,
-    fence: Option<Fence>,
-    items: Vec<usize>,
-}
-
-/// A settle whose names are resolved: by the number of the claim, and of the items.
-#[derive(Clone)]
-struct Resolved {
-    claim: usize,
-    items: Vec<(usize, Word)>,
-    rest: Rest,
-    strict: bool,
 }
 
 impl Pair {
@@ -373,137 +337,6 @@ impl Pair {
             }
         }
         items
-    }
-}
-
-impl Twin {
-    fn new(world: Box<dyn World>) -> Self {
-        Self {
-            world,
-            ids: Vec::new(),
-            fences: Vec::new(),
-        }
-    }
-
-    fn number(&self, id: ItemId) -> usize {
-        let position = self.ids.iter().position(|known| *known == id);
-        position.unwrap_or_else(|| panic!("item {id} was never added"))
-    }
-
-    fn numbers(&self, ids: &[ItemId]) -> Vec<usize> {
-        ids.iter().map(|id| self.number(*id)).collect()
-    }
-
-    /// The place of a fence in the order in which they appeared; a new one must be the highest.
-    fn fence(&mut self, fence: Fence) -> usize {
-        if let Some(position) = self.fences.iter().position(|known| *known == fence) {
-            return position;
-        }
-        assert!(
-            self.fences.iter().all(|known| *known < fence),
-            "a fence went back"
-        );
-        self.fences.push(fence);
-        self.fences.len() - 1
-    }
-
-    fn held(&mut self, answer: Result<Option<Held>, StoreError>, way: Way) -> String {
-        match answer {
-            Err(error) => format!("{:?}\n", error.kind()),
-            Ok(None) => "nothing\n".into(),
-            Ok(Some(held)) => {
-                let fence = self.fence(held.lease.fence);
-                let span = (held.lease.claimed_at, held.lease.until);
-                let mut text = format!("{} {fence} {span:?}\n", held.lease.token);
-                let mut items = held.items;
-                if way == Way::Mixed {
-                    items.sort_by_key(|item| item.id);
-                }
-                for item in items {
-                    let number = self.number(item.id);
-                    let line = (number, since_start(item.available_at), item.counters);
-                    writeln!(text, "claimed {line:?}").expect("text");
-                }
-                text
-            }
-        }
-    }
-
-    fn settle(&self, token: &Token, settle: &Resolved, now: Timestamp) -> Settle {
-        let mut ask = Settle::new(token.clone()).rest(settle.rest).at(now);
-        for (nth, word) in &settle.items {
-            ask = ask.item(self.ids[*nth], outcome(*word));
-        }
-        if settle.strict { ask.strict() } else { ask }
-    }
-
-    fn settlement(&self, answer: &Settlement, skipped: &BTreeSet<usize>) -> String {
-        let mut text = String::new();
-        for (id, answer) in &answer.items {
-            let number = self.number(*id);
-            if !skipped.contains(&number) {
-                writeln!(text, "settled {number}: {answer:?}").expect("text");
-            }
-        }
-        // Whether it was late is told when something was ended, which the items show.
-        writeln!(text, "rest {}", answer.rest).expect("text");
-        text
-    }
-
-    async fn holds_any(&self, claimed: &Claimed) -> bool {
-        let records = self.records().await;
-        let fence = |record: &Record| record.hold.as_ref().map(|hold| hold.fence);
-        claimed.fence.is_some() && records.iter().any(|record| fence(record) == claimed.fence)
-    }
-
-    async fn records(&self) -> Vec<Record> {
-        let records = self.world.operate().find(&self.ids).await;
-        records.expect("find")
-    }
-
-    async fn record(&self, nth: usize) -> Record {
-        let records = self.world.operate().find(&[self.ids[nth]]).await;
-        records.expect("find").remove(0)
-    }
-
-    /// How every item stands.
-    async fn state(&mut self, way: Way) -> String {
-        let records = self.records().await;
-        let mut lines = BTreeMap::new();
-        for record in records {
-            let number = self.number(record.id);
-            let hold = record.hold.as_ref().map(|hold| {
-                let span = (hold.claimed_at, hold.until);
-                (hold.holder.clone(), self.fence(hold.fence), span)
-            });
-            let available_at = record.available_at.and_then(since_start);
-            let available_at = available_at.filter(|_| record.state == State::Pending);
-            let reason = record.dead_reason.filter(|_| way == Way::Queue);
-            let settled = (record.done_at, record.dead_at, reason, record.last_error);
-            let line = (record.state, available_at, record.counters, hold, settled);
-            lines.insert(number, format!("{line:?}"));
-        }
-        let mut text = String::new();
-        for (number, line) in lines {
-            writeln!(text, "{number}: {line}").expect("text");
-        }
-        text
-    }
-}
-
-/// A moment of the script; what lies before it is the clock's.
-fn since_start(moment: Timestamp) -> Option<Timestamp> {
-    (moment >= T0).then_some(moment)
-}
-
-fn outcome(word: Word) -> Outcome {
-    match word {
-        Word::Done => Outcome::Done,
-        Word::Retry(seconds) => crate::world::retry(seconds),
-        Word::Dead => crate::world::dead(),
-        Word::Release(seconds) => Outcome::Release {
-            after: Duration::from_secs(seconds),
-        },
     }
 }
 

@@ -1,0 +1,170 @@
+//! Stress: many workers at once on one store, with random partial settles, retries, lapses, lost
+//! answers, cut connections and killed servers. What must hold is read from the tables themselves,
+//! while it runs and when all is quiet.
+//!
+//! The order in which things happen is the machine's; the seed, which is printed when a run fails,
+//! repeats what each worker tries.
+
+mod crew;
+mod tables;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::LeaseTable;
+use tenure_core::store::{Claim, Reap, Settle};
+use tenure_store::testing::{self, Server};
+
+use crate::world::{self, T0, World, fresh};
+use crew::{Crew, LAPSE};
+use tables::Tables;
+
+/// Workers of a run on PostgreSQL.
+const WORKERS: u64 = 8;
+
+/// Runs the crew on a world with something that troubles it, then brings all to an end and looks
+/// at what is there.
+async fn run(world: Box<dyn World>, tables: Tables, workers: u64, trouble: Trouble) {
+    let seed: u64 = rand::random();
+    let crew = Arc::new(Crew::new(Arc::from(world), seed).await);
+    let watch = tokio::spawn(watch(Arc::clone(&crew), tables.clone()));
+    let trouble = tokio::spawn(trouble.make(Arc::clone(&crew), tables.clone()));
+    let mut tasks = tokio::task::JoinSet::new();
+    for worker in 0..workers {
+        tasks.spawn(Arc::clone(&crew).work(worker));
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+    crew.stop();
+    trouble.await.expect("the trouble ends");
+    let looks = watch.await.expect("the watch ends");
+    assert!(looks > 0, "seed {seed}: nobody looked");
+    quiet(&crew).await;
+    let mut faults = crew.faults().await;
+    faults.extend(tables.faults_while_running().await.expect("the tables"));
+    faults.extend(tables.faults_when_quiet().await.expect("the tables"));
+    assert!(faults.is_empty(), "seed {seed}: {faults:#?}");
+    assert!(crew.done() > 0, "seed {seed}: nothing was done");
+}
+
+/// What happens beside the work.
+enum Trouble {
+    None,
+    /// Connections are cut.
+    Cuts,
+    /// The server is killed and started again, twice.
+    Kills(Arc<Server>),
+}
+
+impl Trouble {
+    async fn make(self, crew: Arc<Crew>, tables: Tables) {
+        match self {
+            Self::None => {}
+            Self::Cuts => {
+                while crew.is_working() {
+                    // Whoever is cut off while he cuts has cut enough.
+                    drop(tables.cut().await);
+                    crew.wait_for_work(20).await;
+                }
+            }
+            Self::Kills(server) => {
+                for _ in 0..2 {
+                    crew.wait_for_work(150).await;
+                    server.kill().await;
+                    server.restart().await;
+                }
+            }
+        }
+    }
+}
+
+/// Looks into the tables for as long as the crew works; how often it could.
+async fn watch(crew: Arc<Crew>, tables: Tables) -> u32 {
+    let mut looks = 0;
+    while crew.is_working() {
+        // A connection may be cut, and a server down.
+        if let Ok(faults) = tables.faults_while_running().await {
+            looks += 1;
+            crew.report(faults);
+        }
+        crew.wait_for_work(10).await;
+    }
+    looks
+}
+
+/// Ends all leases and works all that is left, long after.
+async fn quiet(crew: &Crew) {
+    let lease = crew.world.lease();
+    let reap = Reap::new(1000, LAPSE.clone()).at(T0);
+    // What is reaped then is due a minute later.
+    let then = T0.after(Duration::from_mins(1));
+    while !crew.until_answered(|| lease.reap(&reap)).await.is_empty() {}
+    loop {
+        let token = fresh("last");
+        let claim = Claim::new(token.clone(), 1000).recovery(None).at(then);
+        let answer = match lease.claim(&claim).await {
+            Ok(None) => lease.claim(&claim.alone()).await,
+            answer => answer,
+        };
+        let held = match answer {
+            Ok(Some(held)) => held,
+            Ok(None) => return,
+            Err(_) => {
+                crew.release(&token).await;
+                continue;
+            }
+        };
+        let settle = Settle::new(token).done(held.ids()).at(then);
+        let settlement = crew.until_answered(|| lease.settle(&settle)).await;
+        if settlement.refused().count() == 0 {
+            crew.note_done(&held);
+        }
+    }
+}
+
+/// Proves: S4-037, S4-047, S4-052, S4-053, S4-055, S4-057, S4-058
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eight_workers_with_cut_connections_on_the_postgres_queue() {
+    let database = testing::postgres().await;
+    let world = world::postgres_on(&database.url, None).await;
+    let tables = Tables::PostgresQueue(database.url.clone());
+    run(world, tables, WORKERS, Trouble::Cuts).await;
+}
+
+/// Proves: S1-047, S4-052, S4-053, S4-055, S4-057, S4-058
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eight_workers_with_cut_connections_on_postgres_rows() {
+    for table in [LeaseTable::outbox(), LeaseTable::outbox_processing()] {
+        let database = testing::postgres().await;
+        let world = world::postgres_on(&database.url, Some(table)).await;
+        let tables = Tables::PostgresRows(database.url.clone());
+        run(world, tables, WORKERS, Trouble::Cuts).await;
+    }
+}
+
+/// Proves: S4-053, S4-056, S4-057, S4-058
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eight_workers_and_a_killed_postgres() {
+    let server = Arc::new(Server::start().await);
+    let database = server.database().await;
+    let world = world::postgres_on(&database.url, None).await;
+    let tables = Tables::PostgresQueue(database.url.clone());
+    run(world, tables, WORKERS, Trouble::Kills(Arc::clone(&server))).await;
+}
+
+/// Proves: S4-052, S4-055, S4-057, S4-058
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_workers_on_the_sqlite_queue() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("tenure.db");
+    let world = world::sqlite_on(&path).await;
+    run(world, Tables::SqliteQueue(path), 4, Trouble::None).await;
+}
+
+/// The crew on memory: whatever it reports there is its own fault.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_workers_on_memory() {
+    let world = world::memory().await;
+    run(world, Tables::None, 4, Trouble::None).await;
+}

@@ -1,0 +1,177 @@
+//! One world of a pair: its own ids and fences, and its answers as text that can be compared.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use tenure_core::store::{Rest, Settle, Settlement, StoreError};
+use tenure_core::{Fence, Held, ItemId, Outcome, Record, State, Timestamp, Token};
+
+use super::script::Word;
+use crate::world::{T0, World};
+
+/// What the two have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Both keep the queue layout.
+    Queue,
+    /// Both keep the row layout.
+    Rows,
+    /// The first keeps the queue layout and the second the row layout.
+    Mixed,
+}
+
+/// One of the two: its own ids and fences, in order of appearance.
+pub(super) struct Twin {
+    pub(super) world: Box<dyn World>,
+    pub(super) ids: Vec<ItemId>,
+    pub(super) fences: Vec<Fence>,
+}
+
+/// A claim, and what it was given in the first world.
+#[derive(Clone)]
+pub(super) struct Claimed {
+    pub(super) token: Token,
+    pub(super) fence: Option<Fence>,
+    pub(super) items: Vec<usize>,
+}
+
+/// A settle whose names are resolved: by the number of the claim, and of the items.
+#[derive(Clone)]
+pub(super) struct Resolved {
+    pub(super) claim: usize,
+    pub(super) items: Vec<(usize, Word)>,
+    pub(super) rest: Rest,
+    pub(super) strict: bool,
+}
+
+impl Twin {
+    pub(super) fn new(world: Box<dyn World>) -> Self {
+        Self {
+            world,
+            ids: Vec::new(),
+            fences: Vec::new(),
+        }
+    }
+
+    pub(super) fn number(&self, id: ItemId) -> usize {
+        let position = self.ids.iter().position(|known| *known == id);
+        position.unwrap_or_else(|| panic!("item {id} was never added"))
+    }
+
+    pub(super) fn numbers(&self, ids: &[ItemId]) -> Vec<usize> {
+        ids.iter().map(|id| self.number(*id)).collect()
+    }
+
+    /// The place of a fence in the order in which they appeared; a new one must be the highest.
+    pub(super) fn fence(&mut self, fence: Fence) -> usize {
+        if let Some(position) = self.fences.iter().position(|known| *known == fence) {
+            return position;
+        }
+        assert!(
+            self.fences.iter().all(|known| *known < fence),
+            "a fence went back"
+        );
+        self.fences.push(fence);
+        self.fences.len() - 1
+    }
+
+    pub(super) fn held(&mut self, answer: Result<Option<Held>, StoreError>, way: Way) -> String {
+        match answer {
+            Err(error) => format!("{:?}\n", error.kind()),
+            Ok(None) => "nothing\n".into(),
+            Ok(Some(held)) => {
+                let fence = self.fence(held.lease.fence);
+                let span = (held.lease.claimed_at, held.lease.until);
+                let mut text = format!("{} {fence} {span:?}\n", held.lease.token);
+                let mut items = held.items;
+                if way == Way::Mixed {
+                    items.sort_by_key(|item| item.id);
+                }
+                for item in items {
+                    let number = self.number(item.id);
+                    let line = (number, since_start(item.available_at), item.counters);
+                    writeln!(text, "claimed {line:?}").expect("text");
+                }
+                text
+            }
+        }
+    }
+
+    pub(super) fn settle(&self, token: &Token, settle: &Resolved, now: Timestamp) -> Settle {
+        let mut ask = Settle::new(token.clone()).rest(settle.rest).at(now);
+        for (nth, word) in &settle.items {
+            ask = ask.item(self.ids[*nth], outcome(*word));
+        }
+        if settle.strict { ask.strict() } else { ask }
+    }
+
+    pub(super) fn settlement(&self, answer: &Settlement, skipped: &BTreeSet<usize>) -> String {
+        let mut text = String::new();
+        for (id, answer) in &answer.items {
+            let number = self.number(*id);
+            if !skipped.contains(&number) {
+                writeln!(text, "settled {number}: {answer:?}").expect("text");
+            }
+        }
+        // Whether it was late is told when something was ended, which the items show.
+        writeln!(text, "rest {}", answer.rest).expect("text");
+        text
+    }
+
+    pub(super) async fn holds_any(&self, claimed: &Claimed) -> bool {
+        let records = self.records().await;
+        let fence = |record: &Record| record.hold.as_ref().map(|hold| hold.fence);
+        claimed.fence.is_some() && records.iter().any(|record| fence(record) == claimed.fence)
+    }
+
+    pub(super) async fn records(&self) -> Vec<Record> {
+        let records = self.world.operate().find(&self.ids).await;
+        records.expect("find")
+    }
+
+    pub(super) async fn record(&self, nth: usize) -> Record {
+        let records = self.world.operate().find(&[self.ids[nth]]).await;
+        records.expect("find").remove(0)
+    }
+
+    /// How every item stands.
+    pub(super) async fn state(&mut self, way: Way) -> String {
+        let records = self.records().await;
+        let mut lines = BTreeMap::new();
+        for record in records {
+            let number = self.number(record.id);
+            let hold = record.hold.as_ref().map(|hold| {
+                let span = (hold.claimed_at, hold.until);
+                (hold.holder.clone(), self.fence(hold.fence), span)
+            });
+            let available_at = record.available_at.and_then(since_start);
+            let available_at = available_at.filter(|_| record.state == State::Pending);
+            let reason = record.dead_reason.filter(|_| way == Way::Queue);
+            let settled = (record.done_at, record.dead_at, reason, record.last_error);
+            let line = (record.state, available_at, record.counters, hold, settled);
+            lines.insert(number, format!("{line:?}"));
+        }
+        let mut text = String::new();
+        for (number, line) in lines {
+            writeln!(text, "{number}: {line}").expect("text");
+        }
+        text
+    }
+}
+
+/// A moment of the script; what lies before it is the clock's.
+fn since_start(moment: Timestamp) -> Option<Timestamp> {
+    (moment >= T0).then_some(moment)
+}
+
+fn outcome(word: Word) -> Outcome {
+    match word {
+        Word::Done => Outcome::Done,
+        Word::Retry(seconds) => crate::world::retry(seconds),
+        Word::Dead => crate::world::dead(),
+        Word::Release(seconds) => Outcome::Release {
+            after: Duration::from_secs(seconds),
+        },
+    }
+}
