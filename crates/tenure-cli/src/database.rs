@@ -59,7 +59,8 @@ impl Database {
     /// Reports an SQLite file that is not there, so that looking does not make one.
     fn check_present(&self) -> Result<(), Problem> {
         match self.sqlite_path() {
-            Some(path) if !Path::new(path).exists() => {
+            // An address without a path is for the store to refuse.
+            Some(path) if !path.is_empty() && !Path::new(path).exists() => {
                 let message = format!("there is no database at {path} yet");
                 Err(Problem::new(Exit::Nothing, message).hint(
                     "`tenure enqueue TOPIC JSON` or `tenure migrate` makes it; \

@@ -1,10 +1,10 @@
 //! `tenure queues`: lists, adds, pauses and resumes queues.
 
-use comfy_table::{Cell, Color};
+use comfy_table::Cell;
 use serde::Serialize;
 use tenure::{Guarded, Queue, QueueName, Tenure, Term};
 
-use super::Context;
+use super::{Context, paused_cell};
 use crate::args::QueueCommand;
 use crate::database::Absent;
 use crate::exit::Exit;
@@ -54,11 +54,7 @@ async fn list(cx: &Context) -> Result<Exit, Stop> {
         vec![
             Cell::new(&queue.name),
             Cell::new(brief(queue.term.unwrap_or_default().length())),
-            if queue.paused {
-                Cell::new("paused").fg(Color::Yellow)
-            } else {
-                Cell::new("")
-            },
+            paused_cell(queue.paused),
         ]
     });
     cx.output.table(&["QUEUE", "TERM", ""], rows.collect())?;
