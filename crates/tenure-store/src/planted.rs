@@ -1,4 +1,4 @@
-//! Planted faults for the row layout: a statement that differs from its file in one place, to prove
+//! Planted faults for the SQL: a statement that differs from its file in one place, to prove
 //! that the suite would notice.
 
 use std::borrow::Cow;

@@ -109,6 +109,14 @@ impl PostgresStore {
         migrate::migrate(&mut conn, config.schema.as_ref()).await
     }
 
+    /// This store with faults planted in its statements, to prove that the suite would notice.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn planted(mut self, faults: &[crate::Planted]) -> Self {
+        self.statements = QueueStatements::planted(faults);
+        self
+    }
+
     /// The text of every statement with the name of its file, for tests that prepare and explain
     /// each.
     #[cfg(feature = "testing")]

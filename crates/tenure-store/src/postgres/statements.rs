@@ -71,6 +71,22 @@ macro_rules! queue_statements {
         }
 
         impl QueueStatements {
+            /// These statements with faults planted in their files.
+            #[cfg(feature = "testing")]
+            pub(crate) fn planted(faults: &[crate::Planted]) -> Self {
+                let plant = |file, text| {
+                    Statement::new(&crate::planted::plant(faults, file, text), None)
+                };
+                Self {
+                    $($name: plant(
+                        stringify!($name),
+                        include_str!(concat!(
+                            "../../sql/postgres/queue/", stringify!($name), ".sql"
+                        )),
+                    ),)*
+                }
+            }
+
             pub(crate) fn new(schema: Option<&Identifier>) -> Self {
                 Self {
                     $($name: Statement::new(

@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 
+use tenure_store::Planted;
 use tenure_store::memory::Fault;
 
 use crate::conformance;
@@ -100,6 +101,149 @@ async fn the_suite_catches_every_planted_fault() {
         assert!(
             names.contains(&check),
             "{fault:?} was caught by {names:?}, not by {check}"
+        );
+    }
+}
+
+/// A fault in the SQL of the queue layout, and the check that is made for it.
+struct Broken {
+    check: &'static str,
+    faults: &'static [Planted],
+}
+
+const fn planted(file: &'static str, from: &'static str, to: &'static str) -> Planted {
+    Planted { file, from, to }
+}
+
+const BROKEN: [Broken; 12] = [
+    Broken {
+        // Settle by id alone, in both forms.
+        check: "law_3_any_token_but_the_current_one_is_refused",
+        faults: &[
+            planted(
+                "settle",
+                "where token = $2",
+                "where ids && ($3::bigint[] || $4::bigint[] || $7::bigint[] || $10::bigint[])",
+            ),
+            planted(
+                "settle_done_and_claim",
+                "where token = $2 and ids = $3::bigint[]",
+                "where ids && $3::bigint[] and $2 <> ''",
+            ),
+        ],
+    },
+    Broken {
+        // The reaper without its guard.
+        check: "law_5_a_live_lease_is_ended_by_its_holder_or_a_bury_alone",
+        faults: &[planted(
+            "reap",
+            "where locked_until < coalesce($1::timestamptz, now())",
+            "where true",
+        )],
+    },
+    Broken {
+        // A lapsed lease is renewed.
+        check: "a_lease_is_renewed_up_to_its_end_and_not_at_it",
+        faults: &[planted(
+            "renew",
+            "and locked_until > coalesce($1::timestamptz, now())",
+            "",
+        )],
+    },
+    Broken {
+        // One more than was asked for.
+        check: "a_claim_never_takes_more_than_its_limit",
+        faults: &[planted("claim", "limit $5", "limit $5 + 1")],
+    },
+    Broken {
+        // A token gets a second lease.
+        check: "law_2_a_token_is_never_issued_twice_and_a_fence_only_rises",
+        faults: &[planted(
+            "claim",
+            "having count(*) > 0",
+            "having count(*) > 0 \
+             on conflict (token) do update set ids = tenure_leases.ids || excluded.ids",
+        )],
+    },
+    Broken {
+        check: "a_renewal_never_shortens_a_lease",
+        faults: &[planted(
+            "renew",
+            "greatest(\n        l.locked_until,",
+            "coalesce(null,",
+        )],
+    },
+    Broken {
+        check: "an_item_is_not_claimed_before_it_is_available",
+        faults: &[planted(
+            "claim",
+            "and available_at <= coalesce($1::timestamptz, now())",
+            "",
+        )],
+    },
+    Broken {
+        // What is held is replayed.
+        check: "law_6_only_the_six_transitions_exist",
+        faults: &[planted(
+            "replay",
+            "not in (select i.id",
+            "not in (select -i.id",
+        )],
+    },
+    Broken {
+        // The journal is not asked.
+        check: "law_9_a_repeated_settle_gives_the_same_answer",
+        faults: &[planted(
+            "look",
+            "where j.token = $1",
+            "where j.token = $1 and false",
+        )],
+    },
+    Broken {
+        // What a settle does not name goes with its lease.
+        check: "law_8_what_was_added_is_never_lost",
+        faults: &[
+            planted("settle", "and rest.n = 0", ""),
+            planted("settle", "and rest.n > 0", "and false"),
+        ],
+    },
+    Broken {
+        check: "the_crash_budget_ends_in_dead",
+        faults: &[planted(
+            "reap",
+            "crashes = s.crashes + 1,",
+            "crashes = s.crashes,",
+        )],
+    },
+    Broken {
+        check: "a_strict_settle_is_refused_at_the_end_of_the_term",
+        faults: &[planted(
+            "settle",
+            "where not (is_late and $13::boolean)",
+            "",
+        )],
+    },
+];
+
+/// The same for the statements themselves: each differs from its file in one place.
+#[tokio::test]
+async fn the_suite_catches_every_fault_planted_in_postgresql() {
+    for broken in BROKEN {
+        let check = conformance::all()
+            .into_iter()
+            .find(|check| check.name == broken.check);
+        let run = check.unwrap().run;
+        run(&*world::postgres_queue().await).await;
+        let world = AssertUnwindSafe(world::postgres_planted(broken.faults).await);
+        let attempt = tokio::spawn(async move {
+            let world = world;
+            run(&**world).await;
+        });
+        let is_caught = attempt.await.is_err_and(|error| error.is_panic());
+        assert!(
+            is_caught,
+            "{} does not notice {:?}",
+            broken.check, broken.faults
         );
     }
 }

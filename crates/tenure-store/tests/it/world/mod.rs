@@ -22,7 +22,9 @@ use tenure_core::{
 };
 
 pub(crate) use memory::{memory, planted};
-pub(crate) use postgres::{postgres_on, postgres_outbox, postgres_processing, postgres_queue};
+pub(crate) use postgres::{
+    postgres_on, postgres_outbox, postgres_planted, postgres_processing, postgres_queue,
+};
 pub(crate) use sqlite::{sqlite_on, sqlite_outbox, sqlite_processing, sqlite_queue};
 pub(crate) use tenure_core::testing::token;
 

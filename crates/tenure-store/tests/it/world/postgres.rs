@@ -2,6 +2,7 @@
 
 use tenure_core::store::{LeaseStore, Operate, Store};
 use tenure_core::{ItemId, LeaseTable};
+use tenure_store::Planted;
 use tenure_store::config::StoreConfig;
 use tenure_store::postgres::{PostgresRows, PostgresStore};
 use tenure_store::testing::{self, Database};
@@ -19,6 +20,13 @@ struct Queue {
 /// A fresh outbox on PostgreSQL.
 pub(crate) async fn postgres_queue() -> Box<dyn World> {
     Box::new(queue().await)
+}
+
+/// A fresh outbox on PostgreSQL with faults planted in its statements.
+pub(crate) async fn postgres_planted(faults: &[Planted]) -> Box<dyn World> {
+    let mut queue = queue().await;
+    queue.store = queue.store.planted(faults);
+    Box::new(queue)
 }
 
 /// A lease table.
