@@ -25,6 +25,11 @@ pub(super) async fn run(cx: &Context, command: Option<QueueCommand>) -> Result<E
         None | Some(QueueCommand::List) => list(cx).await,
         Some(QueueCommand::Add { queue, term }) => {
             let tenure = cx.database.open(Absent::Make).await?;
+            // Said again without a term, as a script does at every deploy, it keeps the one it has.
+            let term = match term {
+                Some(term) => Some(term),
+                None => term_of(&tenure, &queue).await?,
+            };
             tenure.add_queue(&queue, term).await?;
             one(cx, &tenure, &queue, "there is a queue").await
         }
@@ -39,6 +44,13 @@ pub(super) async fn run(cx: &Context, command: Option<QueueCommand>) -> Result<E
             one(cx, &tenure, &queue, "resumed").await
         }
     }
+}
+
+/// The term that a queue has of its own, if it is there.
+async fn term_of(tenure: &Tenure, name: &QueueName) -> Result<Option<Term>, Stop> {
+    let queues = tenure.queues().await?;
+    let queue = queues.iter().find(|queue| queue.name == *name);
+    Ok(queue.and_then(|queue| queue.term))
 }
 
 async fn list(cx: &Context) -> Result<Exit, Stop> {

@@ -27,6 +27,8 @@ async fn queues_are_listed_by_name() {
         place
             .run(&["queues", "add", "mail", "--term", "2m"])
             .succeeded();
+        // Said again without a term, it keeps the one it has.
+        place.run(&["queues", "add", "mail"]).succeeded();
         place.run(&["queues", "add", "audit"]).succeeded();
         let said = place.run(&["queues", "--json"]).succeeded();
         assert_eq!(
