@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::time::Duration;
 
-use clap::builder::StyledStr;
+use clap::builder::{NonEmptyStringValueParser, StyledStr};
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use tenure::{Filter, Invalid, ItemId, Priority, QueueName, State, Term, Timestamp};
 
@@ -279,7 +279,7 @@ pub(crate) struct Bury {
     pub(crate) ids: Vec<ItemId>,
 
     /// Why, for people
-    #[arg(long)]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     pub(crate) reason: String,
 }
 
@@ -305,12 +305,14 @@ Examples:
         /// Its name
         #[arg(value_parser = QueueName::new)]
         queue: QueueName,
-        /// The term of leases on its events: 30s, 90s
+        /// The term that its workers will take, once the worker loop is there: 30s, 90s
         #[arg(long, value_name = "DURATION", value_parser = term, allow_hyphen_values = true)]
         term: Option<Term>,
     },
     /// Let claims pass a queue by
     #[command(after_help = "\
+What is in hand is not called back, and new events are still written.
+
 Examples:
   tenure queues pause mail")]
     Pause {

@@ -4,17 +4,22 @@ use std::convert::Infallible;
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
+use std::time::Duration;
 
-use tenure::{StoreConfig, Tenure};
+use tenure::{StoreConfig, StoreError, Tenure};
 
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
+use crate::time::brief;
 
 /// What stands in place of a password.
 const HIDDEN: &str = "…";
 
 /// The name of the worker that a command is; it shows as the holder of what is buried.
 const WORKER: &str = "operator";
+
+/// How long a command waits for a database that takes the call and then says nothing.
+const OPEN_WAIT: Duration = Duration::from_secs(30);
 
 /// What a command does when there is no database yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +48,8 @@ impl Database {
         if absent == Absent::Report {
             self.check_present()?;
         }
-        Ok(Tenure::open_with(&self.url, &StoreConfig::default(), WORKER).await?)
+        let config = StoreConfig::default();
+        within(OPEN_WAIT, Tenure::open_with(&self.url, &config, WORKER)).await
     }
 
     /// Refuses memory: what a command wrote there would be gone with the command.
@@ -59,7 +65,8 @@ impl Database {
     /// Reports an SQLite file that is not there, so that looking does not make one.
     fn check_present(&self) -> Result<(), Problem> {
         match self.sqlite_path() {
-            Some(path) if !Path::new(path).exists() => {
+            // An address without a path is for the store to refuse.
+            Some(path) if !path.is_empty() && !Path::new(path).exists() => {
                 let message = format!("there is no database at {path} yet");
                 Err(Problem::new(Exit::Nothing, message).hint(
                     "`tenure enqueue TOPIC JSON` or `tenure migrate` makes it; \
@@ -159,6 +166,20 @@ impl fmt::Debug for Database {
     }
 }
 
+/// What `open` answers, or a report that nothing came in time.
+async fn within<T>(
+    wait: Duration,
+    open: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, Stop> {
+    let Ok(answer) = tokio::time::timeout(wait, open).await else {
+        let message = format!("the database does not answer within {}", brief(wait));
+        return Err(Problem::new(Exit::Failed, message)
+            .hint("is it overloaded, or does something else listen at this host and port?")
+            .into());
+    };
+    Ok(answer?)
+}
+
 /// Hides the password of any address in a text of unknown origin, such as a mistyped argument.
 pub(crate) fn hide_addresses(text: &str) -> String {
     text.split_inclusive(|c: char| c.is_whitespace() || c == '\'')
@@ -236,6 +257,17 @@ mod tests {
             database.hide("at postgres://tenure:tenure@h/db"),
             "at postgres://tenure:…@h/db"
         );
+    }
+
+    #[tokio::test]
+    async fn a_database_that_says_nothing_is_reported() {
+        let silence = std::future::pending::<Result<(), StoreError>>();
+        let stop = within(Duration::from_millis(1), silence).await.unwrap_err();
+        let Stop::Problem(problem) = stop else {
+            panic!("nobody reads: {stop:?}");
+        };
+        assert_eq!(problem.exit, Exit::Failed);
+        assert_eq!(problem.message, "the database does not answer within 1ms");
     }
 
     #[test]

@@ -20,6 +20,12 @@ const QUIET: Style = Style::new().dimmed();
 /// Columns of a terminal below which tables are not fitted to it.
 const WIDTH_MIN: u16 = 60;
 
+/// Columns that the last column of a table needs to be wrapped.
+const LAST_WIDTH_MIN: u16 = 20;
+
+/// Blanks between two columns.
+const GAP: u16 = 2;
+
 /// For whom the output is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
@@ -111,14 +117,21 @@ fn title(name: &&str) -> Cell {
 /// Wraps the last column alone, and none where there is hardly room: a broken word says less than
 /// a long line. What is no terminal has no width.
 fn arrange(table: &mut Table, heading: &[&str]) {
-    let has_room = table.width().is_some_and(|width| width >= WIDTH_MIN);
+    let has_room = table.width().is_some_and(|width| {
+        let mut widths = table.column_max_content_widths();
+        let last = widths.pop().unwrap_or_default();
+        let before = widths
+            .iter()
+            .fold(0, |sum: u16, width| sum.saturating_add(*width + GAP));
+        width >= WIDTH_MIN && width.saturating_sub(before) >= last.min(LAST_WIDTH_MIN)
+    });
     table.set_content_arrangement(if has_room {
         ContentArrangement::Dynamic
     } else {
         ContentArrangement::Disabled
     });
     for (column, name) in table.column_iter_mut().zip(heading) {
-        column.set_padding((0, 2));
+        column.set_padding((0, GAP));
         if name.starts_with(' ') {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -183,6 +196,11 @@ mod tests {
 
     /// The lines of a table of one row on a terminal of this width.
     fn lines(width: u16) -> Vec<String> {
+        lines_of(width, "pending")
+    }
+
+    /// As `lines`, with this in the column before the last.
+    fn lines_of(width: u16, state: &str) -> Vec<String> {
         let heading = ["ID", "STATE", "NOTE"];
         let mut table = Table::new();
         let note = "a long story ".repeat(8);
@@ -190,7 +208,7 @@ mod tests {
             .load_style(presets::NOTHING)
             .set_width(width)
             .set_header(heading.iter().map(title))
-            .add_row(vec!["12345678", "pending", note.as_str()]);
+            .add_row(vec!["12345678", state, note.as_str()]);
         arrange(&mut table, &heading);
         table.trim_fmt().lines().map(str::to_owned).collect()
     }
@@ -208,6 +226,13 @@ mod tests {
         for width in [0, 10, 59] {
             assert_eq!(lines(width).len(), 2, "at {width} columns");
         }
+    }
+
+    #[test]
+    fn a_last_column_without_room_is_not_broken_into_letters() {
+        let state = "x".repeat(60);
+        assert_eq!(lines_of(80, &state).len(), 2);
+        assert!(lines_of(100, &state).len() > 2);
     }
 
     #[test]

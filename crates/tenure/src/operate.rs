@@ -83,6 +83,8 @@ impl Tenure {
 
     /// Declares a queue, or gives one that is there another term.
     ///
+    /// The term is kept for the worker loop that is to come; a claim names its own.
+    ///
     /// # Errors
     /// The database is away.
     pub async fn add_queue(&self, name: &QueueName, term: Option<Term>) -> Result<(), StoreError> {

@@ -1,6 +1,6 @@
 //! `tenure bury`: settles events dead, now, whoever holds them.
 
-use super::{Context, answers};
+use super::{Context, answers, once_each};
 use crate::args::Bury;
 use crate::database::Absent;
 use crate::exit::Exit;
@@ -8,9 +8,10 @@ use crate::problem::Stop;
 
 pub(super) async fn run(cx: &Context, args: &Bury) -> Result<Exit, Stop> {
     let tenure = cx.database.open(Absent::Report).await?;
-    let mut said = Vec::with_capacity(args.ids.len());
-    for id in &args.ids {
-        said.push((*id, tenure.bury(*id, &args.reason).await?));
+    let ids = once_each(&args.ids);
+    let mut said = Vec::with_capacity(ids.len());
+    for id in ids {
+        said.push((id, tenure.bury(id, &args.reason).await?));
     }
     answers(cx, "buried", &said)
 }

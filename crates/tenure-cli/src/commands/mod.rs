@@ -10,6 +10,9 @@ mod replay;
 mod show;
 mod stats;
 
+use std::collections::HashSet;
+
+use comfy_table::{Cell, Color};
 use serde::Serialize;
 use tenure::{Guarded, ItemId, Refusal};
 
@@ -110,6 +113,21 @@ fn exit_of(answers: &[(ItemId, Guarded)]) -> Exit {
         })
         .max()
         .unwrap_or(Exit::Done)
+}
+
+/// How a table marks a queue that claims pass by.
+fn paused_cell(is_paused: bool) -> Cell {
+    if is_paused {
+        Cell::new("paused").fg(Color::Yellow)
+    } else {
+        Cell::new("")
+    }
+}
+
+/// The ids in the order given, each once: what is said twice is meant once.
+fn once_each(ids: &[ItemId]) -> Vec<ItemId> {
+    let mut seen = HashSet::new();
+    ids.iter().copied().filter(|id| seen.insert(*id)).collect()
 }
 
 /// The report that there is no such event.

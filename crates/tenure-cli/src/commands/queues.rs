@@ -1,10 +1,10 @@
 //! `tenure queues`: lists, adds, pauses and resumes queues.
 
-use comfy_table::{Cell, Color};
+use comfy_table::Cell;
 use serde::Serialize;
 use tenure::{Guarded, Queue, QueueName, Tenure, Term};
 
-use super::Context;
+use super::{Context, paused_cell};
 use crate::args::QueueCommand;
 use crate::database::Absent;
 use crate::exit::Exit;
@@ -25,6 +25,11 @@ pub(super) async fn run(cx: &Context, command: Option<QueueCommand>) -> Result<E
         None | Some(QueueCommand::List) => list(cx).await,
         Some(QueueCommand::Add { queue, term }) => {
             let tenure = cx.database.open(Absent::Make).await?;
+            // Said again without a term, as a script does at every deploy, it keeps the one it has.
+            let term = match term {
+                Some(term) => Some(term),
+                None => term_of(&tenure, &queue).await?,
+            };
             tenure.add_queue(&queue, term).await?;
             one(cx, &tenure, &queue, "there is a queue").await
         }
@@ -41,6 +46,13 @@ pub(super) async fn run(cx: &Context, command: Option<QueueCommand>) -> Result<E
     }
 }
 
+/// The term that a queue has of its own, if it is there.
+async fn term_of(tenure: &Tenure, name: &QueueName) -> Result<Option<Term>, Stop> {
+    let queues = tenure.queues().await?;
+    let queue = queues.iter().find(|queue| queue.name == *name);
+    Ok(queue.and_then(|queue| queue.term))
+}
+
 async fn list(cx: &Context) -> Result<Exit, Stop> {
     let tenure = cx.database.open(Absent::Report).await?;
     let queues = tenure.queues().await?;
@@ -54,11 +66,7 @@ async fn list(cx: &Context) -> Result<Exit, Stop> {
         vec![
             Cell::new(&queue.name),
             Cell::new(brief(queue.term.unwrap_or_default().length())),
-            if queue.paused {
-                Cell::new("paused").fg(Color::Yellow)
-            } else {
-                Cell::new("")
-            },
+            paused_cell(queue.paused),
         ]
     });
     cx.output.table(&["QUEUE", "TERM", ""], rows.collect())?;

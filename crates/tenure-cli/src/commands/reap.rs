@@ -2,12 +2,12 @@
 
 use comfy_table::Cell;
 use serde::Serialize;
-use tenure::{LapsePolicy, Reap, Reaped};
+use tenure::{LapsePolicy, Reap, Reaped, State};
 
 use super::Context;
 use crate::database::Absent;
 use crate::exit::Exit;
-use crate::output::state;
+use crate::output::{events, state};
 use crate::problem::Stop;
 use crate::time::{brief, relative};
 
@@ -64,6 +64,15 @@ pub(super) async fn run(cx: &Context) -> Result<Exit, Stop> {
         &["ID", "NOW", "HELD BY", "LAPSED FOR", "DUE"],
         rows.collect(),
     )?;
+    let dead = reaped
+        .iter()
+        .filter(|item| item.state == State::Dead)
+        .count();
+    cx.output.note(format_args!(
+        "{}: {} wait again, {dead} are dead",
+        events(reaped.len()),
+        reaped.len() - dead
+    ));
     Ok(Exit::Done)
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use serde::Serialize;
 use tenure::{Filter, ItemId, Replayed, State, Tenure};
 
-use super::{Context, answers, exit_of};
+use super::{Context, answers, exit_of, once_each};
 use crate::args::{Replay, SettledWord};
 use crate::database::Absent;
 use crate::exit::Exit;
@@ -39,12 +39,13 @@ pub(super) async fn run(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
 
 async fn by_id(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
     let tenure = cx.database.open(Absent::Report).await?;
+    let ids = once_each(&args.ids);
     if args.dry_run {
-        let found = tenure.find(&args.ids).await?;
+        let found = tenure.find(&ids).await?;
         let settled = found.iter().filter(|record| record.state.is_terminal());
         return planned(cx, settled.count());
     }
-    let said = replay(&tenure, &args.ids).await?;
+    let said = replay(&tenure, &ids).await?;
     answers(cx, "replayed", &said)
 }
 

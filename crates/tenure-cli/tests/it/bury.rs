@@ -2,7 +2,7 @@
 
 use tenure::{Refusal, Settle};
 
-use crate::program::everywhere;
+use crate::program::{everywhere, sqlite};
 
 /// Proves: S4-042
 #[tokio::test]
@@ -49,4 +49,10 @@ async fn what_is_settled_stays_as_it_is() {
         assert_eq!(shown.field("state"), "\"done\"");
         place.run(&["bury", "99", "--reason", "test"]).ended(3);
     }
+}
+
+#[test]
+fn a_bury_without_a_reason_is_refused() {
+    let said = sqlite().run(&["bury", "1", "--reason", ""]).ended(2);
+    assert!(said.err.contains("--reason"), "{said:?}");
 }

@@ -221,3 +221,12 @@ fn a_folder_in_place_of_a_file_is_told() {
     assert!(matches!(said.code, Some(1 | 2)), "{said:?}");
     assert!(said.err.starts_with("error: "), "{said:?}");
 }
+
+#[test]
+fn an_address_without_a_file_is_a_usage_error() {
+    let mut place = sqlite();
+    place.url = "sqlite://".to_owned();
+    place
+        .run(&["stats"])
+        .failed(2, "names no database", "sqlite://FILE");
+}

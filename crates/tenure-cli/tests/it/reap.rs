@@ -19,3 +19,15 @@ async fn a_lapsed_lease_is_ended_and_a_live_one_is_not() {
         assert_eq!(place.run(&["reap", "--json"]).succeeded().out, "");
     }
 }
+
+#[tokio::test]
+async fn a_reap_says_how_many_there_were() {
+    for place in everywhere().await {
+        place.enqueue("a");
+        place.enqueue("a");
+        place.lapsed().await;
+        let said = place.run(&["reap"]).succeeded();
+        assert_eq!(said.out.lines().count(), 3, "{said:?}");
+        assert_eq!(said.err, "2 events: 2 wait again, 0 are dead\n");
+    }
+}

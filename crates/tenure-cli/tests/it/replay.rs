@@ -101,3 +101,18 @@ fn nothing_is_replayed_without_saying_which() {
         .run(&["replay", "1", "--topic", "a"])
         .failed(2, "both ids and a choice", "name ids");
 }
+
+#[tokio::test]
+async fn an_id_that_is_said_twice_is_meant_once() {
+    for place in everywhere().await {
+        let id = place.enqueue("a");
+        let said = place
+            .run(&["bury", &id, &id, "--reason", "test"])
+            .succeeded();
+        assert_eq!(said.out, format!("buried {id}\n"));
+        let said = place.run(&["replay", &id, &id, "--dry-run"]).succeeded();
+        assert_eq!(said.out, "1 event would be replayed\n");
+        let said = place.run(&["replay", &id, &id]).succeeded();
+        assert_eq!(said.out, format!("replayed {id}\n"));
+    }
+}

@@ -44,3 +44,27 @@ async fn every_event_is_counted_once() {
         assert!(said.out.contains("\ndefault    1        1  "), "{said:?}");
     }
 }
+
+#[tokio::test]
+async fn what_keeps_events_waiting_is_said() {
+    for place in everywhere().await {
+        place.enqueue("a");
+        place.lapsed().await;
+        place.run(&["queues", "pause", "default"]).succeeded();
+
+        let said = place.run(&["stats"]).succeeded();
+        assert!(
+            said.out
+                .ends_with("\ndefault    0        0              paused\n"),
+            "{said:?}"
+        );
+        assert_eq!(
+            said.err,
+            "1 event held past the term: `tenure reap` ends that, as does a claim that finds \
+             nothing else\n"
+        );
+        let said = place.run(&["stats", "--json"]).succeeded();
+        assert_eq!(said.objects()[0]["queues"][0]["paused"], true);
+        assert_eq!(said.err, "");
+    }
+}

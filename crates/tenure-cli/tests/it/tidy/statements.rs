@@ -5,12 +5,8 @@ use super::{File, assert_caught, assert_none, repository};
 /// Statements that one database alone has, with the reason.
 const ONE_SIDED: &[(&str, &str)] = &[
     (
-        "queue/settle_and_claim.sql",
-        "SQLite runs settle.sql and claim.sql in one transaction; there is no round trip to spare",
-    ),
-    (
         "queue/settle_done_and_claim.sql",
-        "the same, with fewer branches for PostgreSQL to plan",
+        "settle_and_claim.sql with fewer branches for PostgreSQL to plan",
     ),
     (
         "bench/bare_ready.sql",

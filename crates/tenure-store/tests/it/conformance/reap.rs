@@ -26,8 +26,8 @@ on_every_store!(
     a_worker_that_was_reaped_settles_in_vain,
 );
 
-/// Proves: S1-023, S1-025, S1-027, S1-029, S1-042, S4-006, S4-019, S4-020, S4-021, S4-022
-/// Proves: S4-024, S4-025, S4-026, S4-053
+/// Proves: S1-023, S1-025, S1-027, S1-029, S1-042, S4-006, S4-019, S4-020, S4-021, S4-022, S4-024
+/// Proves: S4-025, S4-026, S4-053
 async fn a_lapsed_item_is_pending_again(world: &dyn World) {
     let ids = world.add(2).await;
     let holder = token("holder", 1);
