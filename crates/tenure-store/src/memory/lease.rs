@@ -117,13 +117,15 @@ impl Shelf {
     /// The lanes that a claim looks into, in order.
     fn lanes_of(&self, claim: &Claim) -> Result<Vec<Lane>, StoreError> {
         let mut all = Vec::new();
-        for name in &claim.queues {
+        for (nth, name) in claim.queues.iter().enumerate() {
             let line = self
                 .queues
                 .get(name)
                 .ok_or_else(|| unknown_queue("claim", name))?;
+            // A queue that was named twice is looked into once.
+            let is_repeat = claim.queues.iter().take(nth).any(|seen| seen == name);
             match claim.company {
-                _ if line.paused => {}
+                _ if line.paused || is_repeat => {}
                 Company::Together => all.extend(lanes(line.number)),
                 Company::Alone => all.push(alone_lane(line.number)),
             }

@@ -22,9 +22,12 @@ impl PostgresStore {
     /// Where this claim starts to look. With a given `now` (a test's) it looks at everything.
     pub(crate) async fn start(&self, claim: &Claim) -> Result<Start, StoreError> {
         let mut wanted: Vec<Lane> = Vec::new();
-        for queue in &claim.queues {
+        for (nth, queue) in claim.queues.iter().enumerate() {
             let number = self.queue_number("claim", queue).await?;
+            // Looked into twice, a lane would give each item twice: our own locks are not skipped.
+            let is_repeat = claim.queues.iter().take(nth).any(|seen| seen == queue);
             match claim.company {
+                _ if is_repeat => {}
                 Company::Together => wanted.extend(lanes(number)),
                 Company::Alone => wanted.push(alone_lane(number)),
             }

@@ -148,35 +148,42 @@ impl Batch {
         self.keys.push(key);
     }
 
-    /// The statement's rows as answers, in the order asked.
+    /// The statement's rows as answers, in the order asked. Ids are drawn in that order, so they
+    /// tell it; two events may share an event id.
     fn answers(&self, rows: &[PgRow], is_unique: bool) -> Result<Vec<Enqueued>, sqlx::Error> {
-        let mut ids: HashMap<Uuid, i64> = HashMap::with_capacity(rows.len());
+        let mut drawn: Vec<(i64, Uuid)> = Vec::with_capacity(rows.len());
         let mut winners: HashMap<String, i64> = HashMap::new();
         for row in rows {
             match get::<Option<Uuid>>(row, 0)? {
-                Some(event_id) => drop(ids.insert(event_id, get(row, 1)?)),
+                Some(event_id) => drawn.push((get(row, 1)?, event_id)),
                 None if is_unique => drop(winners.insert(get(row, 3)?, get(row, 1)?)),
                 None => {}
             }
         }
-        let winner = |key: &String| winners.get(key).copied().unwrap_or_default();
-        let answer = |asked: &Asked| match asked {
-            Asked::Repeat(key) => Enqueued::Existed {
-                id: ItemId::new(winner(key)),
-            },
+        drawn.sort_unstable();
+        let mut drawn = drawn.into_iter();
+        let mut answer = |asked: &Asked| match asked {
+            Asked::Repeat(key) => Some(Enqueued::Existed {
+                id: ItemId::new(*winners.get(key)?),
+            }),
             Asked::Event { event_id, key } => {
-                let own = ids.get(event_id).copied().unwrap_or_default();
-                match key.as_ref().map(winner) {
-                    Some(id) if id != own => Enqueued::Existed {
-                        id: ItemId::new(id),
-                    },
-                    _ => Enqueued::Fresh {
-                        id: ItemId::new(own),
-                        event_id: *event_id,
-                    },
-                }
+                let (own, _) = drawn.next().filter(|(_, drawn)| drawn == event_id)?;
+                let winner = match key {
+                    Some(key) => *winners.get(key)?,
+                    None => own,
+                };
+                let id = ItemId::new(winner);
+                let event_id = *event_id;
+                Some(if winner == own {
+                    Enqueued::Fresh { id, event_id }
+                } else {
+                    Enqueued::Existed { id }
+                })
             }
         };
-        Ok(self.asked.iter().map(answer).collect())
+        let answers = self.asked.iter().map(&mut answer);
+        answers
+            .collect::<Option<_>>()
+            .ok_or(sqlx::Error::RowNotFound)
     }
 }

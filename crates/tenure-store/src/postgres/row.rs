@@ -18,8 +18,8 @@ const EPOCH_MICROS: i64 = 946_684_800_000_000;
 pub(crate) struct Moment(pub(crate) Timestamp);
 
 impl Moment {
-    /// The start of time: before anything that is stored.
-    pub(crate) const START: Self = Self(Timestamp::from_micros(0));
+    /// The start of time, `-infinity`: a plain insert may have come with any moment.
+    pub(crate) const START: Self = Self(Timestamp::from_micros(i64::MIN));
 }
 
 /// An optional moment as a parameter.

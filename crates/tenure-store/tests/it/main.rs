@@ -1,6 +1,6 @@
 //! The tests of the stores. `conformance` says what every store promises and runs on all of them;
-//! `planted` proves that it would notice a broken one; `twins` and `stress` try what nobody thought
-//! of.
+//! `planted` proves that it would notice a broken one; `twins`, `stress`, `races` and `odd` try
+//! what nobody thought of.
 
 #![expect(
     clippy::unwrap_used,
@@ -10,9 +10,11 @@
 )]
 
 mod conformance;
+mod odd;
 mod plans;
 mod planted;
 mod producer;
+mod races;
 mod rows_sql;
 mod stress;
 mod twins;

@@ -1,7 +1,8 @@
 -- renew: moves `locked_until` forward for the leases that stand and are live.
 -- Parameters: $1 now, $2 tokens, $3 term in us.
--- Returns: per token: is_there (the lease exists, live or lapsed), and fence, locked_until, ids if it
---   was renewed.
+-- Returns: per token: is_there (the lease was renewed, or it is there but over), and fence,
+--   locked_until, ids if it was renewed. One that was live and is gone, since we waited for whoever
+--   ended it, is lost like one that never was.
 -- Keeps: law 3; `locked_until` never moves back. Locks in the order of the tokens, so that it cannot
 --   wait crosswise for a settle of the same worker.
 -- Relies on: tenure_leases_pkey.
@@ -24,7 +25,9 @@ select token, bool_or(is_there) as is_there, max(fence) as fence, max(locked_unt
 from (
     select token, true as is_there, fence, locked_until, ids from renewed
     union all
-    select token, true, null, null, null from tenure_leases where token = any ($2::text[])
+    select token, true, null, null, null
+    from tenure_leases
+    where token = any ($2::text[]) and locked_until <= coalesce($1::timestamptz, now())
     union all
     select token, false, null, null, null from unnest($2::text[]) as u(token)
 ) as asked

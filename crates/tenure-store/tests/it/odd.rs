@@ -1,0 +1,274 @@
+//! Odd asks: what nobody sends on purpose, and what comes in from outside, gets the same answer from
+//! every store and breaks no law.
+
+use std::time::Duration;
+
+use sqlx::{Connection, PgConnection};
+use tenure_core::store::{
+    Claim, Enqueued, Filter, Intake, LeaseStore, Renew, Replay, Rest, Settle, StoreError,
+};
+use tenure_core::{Event, Guarded, ItemId, Outcome, QueueName, Refusal, State, Term};
+use tenure_store::config::StoreConfig;
+use tenure_store::postgres::PostgresStore;
+use tenure_store::testing::{self, Database};
+
+use crate::world::{
+    T0, World, at, at_once, fresh, memory, postgres_outbox, postgres_queue, sqlite_outbox,
+    sqlite_queue,
+};
+
+/// A world and what to call it when it fails.
+type Named = (&'static str, Box<dyn World>);
+
+async fn outboxes() -> Vec<Named> {
+    vec![
+        ("memory", memory().await),
+        ("sqlite", sqlite_queue().await),
+        ("postgres", postgres_queue().await),
+    ]
+}
+
+async fn all() -> Vec<Named> {
+    let mut all = outboxes().await;
+    all.push(("sqlite rows", sqlite_outbox().await));
+    all.push(("postgres rows", postgres_outbox().await));
+    all
+}
+
+async fn store() -> (Database, PostgresStore) {
+    let database = testing::postgres().await;
+    let config = StoreConfig {
+        connections: 2,
+        ..StoreConfig::default()
+    };
+    PostgresStore::migrate(&database.url, &config)
+        .await
+        .unwrap();
+    let store = PostgresStore::open(&database.url, &config).await.unwrap();
+    (database, store)
+}
+
+/// A lane that is looked into twice in one statement gives each of its items twice.
+#[tokio::test]
+async fn a_queue_that_is_named_twice_is_looked_into_once() {
+    for (name, world) in outboxes().await {
+        let ids = world.add(3).await;
+        let claim = Claim::new(fresh("w"), 10)
+            .queues(vec![QueueName::default(), QueueName::default()])
+            .recovery(None)
+            .at(at(100));
+        let held = world.try_claim(claim).await.unwrap();
+        assert_eq!(held.ids(), ids, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_item_that_is_named_twice_is_replayed_once() {
+    for (name, world) in all().await {
+        for state in [State::Dead, State::Done] {
+            let id = world.item_by(&fresh("w"), state).await;
+            let replay = Replay {
+                ids: vec![id, id],
+                now: Some(at(5)),
+            };
+            let answers = world.operate().replay(&replay).await;
+            let answers = answers.unwrap_or_else(|error| panic!("{name}: {error}"));
+            let expected = [
+                (id, Guarded::Kept(())),
+                (id, Guarded::Refused(Refusal::NotSettled)),
+            ];
+            assert_eq!(answers, expected, "{name}, {state:?}");
+            assert_eq!(world.counters(id).await.generation, 1, "{name}");
+            world.tidy(at(100)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_asked_for_twice_is_found_twice() {
+    for (name, world) in all().await {
+        for state in [State::Claimed, State::Done, State::Dead, State::Pending] {
+            let id = world.item_by(&fresh("w"), state).await;
+            let found = world.operate().find(&[id, id]).await.unwrap();
+            assert_eq!(found.len(), 2, "{name}, {state:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_nothing_is_empty() {
+    for (name, world) in all().await {
+        world.add(2).await;
+        let page = world.operate().list(&Filter::default(), 0).await.unwrap();
+        assert_eq!((page.records.len(), page.next), (0, None), "{name}");
+    }
+}
+
+/// A receiver may ask for any `Retry-After`. A settle that fails for it would fail for the whole
+/// batch, again and again, until the lease lapses.
+#[tokio::test]
+async fn a_delay_beyond_the_calendar_is_a_long_one() {
+    let retry = Outcome::Retry {
+        after: Duration::MAX,
+        error: "429".into(),
+    };
+    let release = Outcome::Release {
+        after: Duration::MAX,
+    };
+    for (name, world) in all().await {
+        for outcome in [&retry, &release] {
+            let (holder, id) = world.item_in_fresh_lease().await;
+            let settle = Settle::new(holder).item(id, outcome.clone()).at(at(1));
+            let answer = world.lease().settle(&settle).await;
+            let answer = answer.unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(answer.items[0].1.is_kept(), "{name}");
+            let record = world.record(id).await;
+            assert_eq!(record.state, State::Pending, "{name}");
+            let a_century = T0.after(Duration::from_hours(24 * 36_500));
+            assert!(record.available_at > Some(a_century), "{name}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn ids_at_the_ends_of_their_range_are_not_found() {
+    for (name, world) in all().await {
+        let (holder, _) = world.item_in_fresh_lease().await;
+        for id in [i64::MIN, -1, 0, i64::MAX].map(ItemId::new) {
+            let not_found = Guarded::Refused(Refusal::NotFound);
+            let answer = world.settle_one(&holder, id, Outcome::Done, at(1)).await;
+            assert_eq!(answer, not_found, "{name}, {id}");
+            assert_eq!(world.replay(id, at(1)).await, not_found, "{name}, {id}");
+            assert_eq!(world.bury(id, 1, at(1)).await, not_found, "{name}, {id}");
+            assert!(world.operate().timeline(id).await.unwrap().is_empty());
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_events_with_one_event_id_are_answered_for_each() {
+    for (name, world) in outboxes().await {
+        let event = Event::from_json("t", "1").unwrap();
+        let event = event.id(uuid::Uuid::from_u128(7));
+        let unique = event.clone().dedupe("k").unwrap();
+        for batch in [[event.clone(), event.clone()], [event, unique]] {
+            let outbox = world.outbox().unwrap();
+            let answers = outbox.enqueue(&batch).await.unwrap();
+            let ids: Vec<ItemId> = answers.into_iter().map(Enqueued::id).collect();
+            assert!(ids[0] < ids[1], "{name}: {ids:?}");
+        }
+    }
+}
+
+/// A claim starts to look at the very start of time: a plain insert may come with any moment.
+#[tokio::test]
+async fn an_event_of_long_ago_is_claimed() {
+    let (database, store) = store().await;
+    let mut conn = PgConnection::connect(&database.url).await.unwrap();
+    for long_ago in ["1960-01-01", "4713-01-01 BC", "-infinity"] {
+        let insert = "insert into tenure_outbox (topic, payload, available_at)
+                      values ('t', '1', $1::text::timestamptz)";
+        let query = sqlx::query(insert).bind(long_ago);
+        query.execute(&mut conn).await.unwrap();
+        let held = store.claim(&Claim::new(fresh("w"), 10)).await.unwrap();
+        assert!(held.is_some(), "{long_ago}");
+    }
+}
+
+/// What was claimed stands when the reap that follows fails: thrown away with its error, the items
+/// would wait for their lease to lapse, and be charged for it.
+#[tokio::test]
+async fn a_claim_that_came_back_short_survives_a_reap_that_fails() {
+    let (database, store) = store().await;
+    let mut conn = PgConnection::connect(&database.url).await.unwrap();
+    let fail = "create function fail() returns trigger language plpgsql as
+                $$ begin raise exception 'a planted fault'; end $$;
+                create trigger fail before insert on tenure_settled
+                for each row execute function fail()";
+    sqlx::raw_sql(fail).execute(&mut conn).await.unwrap();
+    let event = Event::from_json("t", "1").unwrap();
+    store.enqueue(std::slice::from_ref(&event)).await.unwrap();
+    let lapsed = Claim::new(fresh("w"), 1).at(T0.before(Duration::from_hours(1)));
+    assert!(store.claim(&lapsed).await.unwrap().is_some());
+    store.enqueue(&[event]).await.unwrap();
+    let short = Claim::new(fresh("w"), 10).recovery(Some(at_once())).at(T0);
+    let held = store.claim(&short).await.unwrap().unwrap();
+    assert_eq!(held.items.len(), 1);
+    // With nothing in hand the error is told.
+    let empty = Claim::new(fresh("w"), 10).recovery(Some(at_once())).at(T0);
+    assert!(store.claim(&empty).await.is_err());
+}
+
+#[tokio::test]
+async fn a_claim_that_nobody_waits_for_holds_what_its_token_releases() {
+    let (_database, store) = store().await;
+    let event = Event::from_json("t", "1").unwrap();
+    for wait in 0..50 {
+        store.enqueue(std::slice::from_ref(&event)).await.unwrap();
+        let token = fresh("w");
+        let claim = Claim::new(token.clone(), 1).recovery(None);
+        let given = Duration::from_micros(wait * 40);
+        // Given up at some point on its way; what became of it is known to the store only.
+        drop(tokio::time::timeout(given, store.claim(&claim)).await);
+        loop {
+            let settle = Settle::new(token.clone()).rest(Rest::Done);
+            let ended = store.settle(&settle).await.unwrap().rest;
+            let other = fresh("other");
+            let claim = Claim::new(other.clone(), 1).recovery(None);
+            let held = store.claim(&claim).await.unwrap();
+            if let Some(held) = &held {
+                let settle = Settle::new(other).done(held.ids());
+                assert_eq!(store.settle(&settle).await.unwrap().refused().count(), 0);
+            }
+            if ended > 0 || held.is_some() {
+                break;
+            }
+        }
+        assert!(store.pool().size() <= 2, "a connection leaked");
+    }
+}
+
+#[tokio::test]
+async fn a_password_is_in_no_error_and_no_debug_text() {
+    let (database, _store) = store().await;
+    let url = database.url.replace("postgres@", "postgres:hunter2@");
+    let store = PostgresStore::open(&url, &StoreConfig::default()).await;
+    assert!(!format!("{store:?}").contains("hunter2"));
+    for bad in [
+        "postgres://u:hunter2@127.0.0.1:1/x",
+        "postgres://u:hunter2@[",
+        "postgres://u:hunter2@h:99999/x",
+        "postgres://u:hunter2@h/x?sslmode=hunter2",
+    ] {
+        let error = PostgresStore::open(bad, &StoreConfig::default()).await;
+        let text = whole(&error.unwrap_err());
+        assert!(!text.contains("hunter2"), "{text}");
+    }
+}
+
+/// A token that is used again breaks a rule of the database, whose complaint quotes it.
+#[tokio::test]
+async fn a_token_and_a_payload_are_in_no_error() {
+    let (_database, store) = store().await;
+    let event = Event::from_json("t", "\"canary\"").unwrap();
+    store.enqueue(&[event.clone(), event]).await.unwrap();
+    let claim = Claim::new(fresh("w"), 1);
+    let held = store.claim(&claim).await.unwrap().unwrap();
+    let text = whole(&store.claim(&claim).await.unwrap_err());
+    let secret = claim.token.expose().rsplit('.').next().unwrap();
+    let renew = Renew::new(vec![claim.token.clone()], Term::STANDARD);
+    for text in [text, format!("{claim:?} {held:?} {renew:?}")] {
+        assert!(!text.contains(secret) && !text.contains("canary"), "{text}");
+    }
+}
+
+/// An error with all that is underneath, in both ways of printing.
+fn whole(error: &StoreError) -> String {
+    let mut texts = Vec::new();
+    let mut next: Option<&dyn std::error::Error> = Some(error);
+    while let Some(cause) = next {
+        texts.push(format!("{cause:?} {cause}"));
+        next = cause.source();
+    }
+    texts.join(" ")
+}

@@ -1,0 +1,398 @@
+//! Races: every verb against every other on PostgreSQL, with the first one's transaction held open
+//! at its commit while the second runs. Whatever comes of it must be what one of the two orders
+//! gives: the memory store, which does one thing at a time, says what that is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use tenure_core::store::{Bury, Enqueued, Reap, Renew, Replay, Rest, Settle, Store, StoreError};
+use tenure_core::testing::ManualClock;
+use tenure_core::{Event, Guarded, ItemId, Outcome, Record, Term, Timestamp, Token};
+use tenure_store::config::StoreConfig;
+use tenure_store::memory::MemoryStore;
+use tenure_store::postgres::PostgresStore;
+use tenure_store::testing::{self, Database};
+use tokio::task::JoinHandle;
+
+use crate::world::{T0, ask, at, at_once, dead, fresh, retry};
+
+/// What is asked, of items 0 and 1 (held by one lease since [`T0`]), 2 (waits), 3 (dead), 4 (done).
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Verb {
+    Claim,
+    Renew,
+    SettleDone,
+    SettleEach,
+    SettleStrict,
+    ReleaseRest,
+    SettleAndClaim,
+    SettleEachAndClaim,
+    Reap,
+    Replay(usize),
+    Bury(usize),
+}
+
+const VERBS: [Verb; 13] = [
+    Verb::Claim,
+    Verb::Renew,
+    Verb::SettleDone,
+    Verb::SettleEach,
+    Verb::SettleStrict,
+    Verb::ReleaseRest,
+    Verb::SettleAndClaim,
+    Verb::SettleEachAndClaim,
+    Verb::Reap,
+    Verb::Replay(3),
+    Verb::Replay(4),
+    Verb::Bury(0),
+    Verb::Bury(2),
+];
+
+/// The answer of the first, unless it was cancelled, that of the second, and the items at the end.
+type Ending = (Option<String>, String, Vec<String>);
+
+/// The items of one round and the tokens in it.
+#[derive(Clone, Debug)]
+struct Round {
+    ids: Vec<ItemId>,
+    holder: Token,
+    now: Timestamp,
+}
+
+impl Round {
+    /// Five items, in the places that [`Verb`] names.
+    async fn start(store: &dyn Store, now: Timestamp) -> Self {
+        let events = vec![Event::from_json("t", "1").unwrap(); 5];
+        let answers = store.enqueue(&events).await.unwrap();
+        let ids: Vec<ItemId> = answers.into_iter().map(Enqueued::id).collect();
+        let first = fresh("settler");
+        let held = store.claim(&ask(&first, 5, T0)).await.unwrap().unwrap();
+        assert_eq!(held.ids(), ids);
+        let settle = Settle::new(first.clone())
+            .item(ids[4], Outcome::Done)
+            .item(ids[3], dead());
+        assert_eq!(
+            store
+                .settle(&settle.rest(Rest::Release).at(T0))
+                .await
+                .unwrap()
+                .rest,
+            3
+        );
+        let holder = fresh("holder");
+        let held = store.claim(&ask(&holder, 2, T0)).await.unwrap().unwrap();
+        assert_eq!(held.ids(), ids[..2]);
+        Self { ids, holder, now }
+    }
+
+    /// Carries out a verb; its answer in words that do not depend on the store.
+    async fn run(&self, store: &dyn Store, verb: Verb) -> Result<String, StoreError> {
+        let next = fresh("next");
+        let settle = Settle::new(self.holder.clone()).at(self.now);
+        let claim = ask(&next, 1, self.now);
+        let done = settle.clone().done(self.ids[..2].iter().copied());
+        let each = settle
+            .clone()
+            .item(self.ids[0], retry(5))
+            .item(self.ids[1], dead());
+        let answer = match verb {
+            Verb::Claim => format!("{:?}", store.claim(&claim).await?.map(|held| held.ids())),
+            Verb::Renew => self.renew(store).await?,
+            Verb::SettleDone => format!("{:?}", store.settle(&done).await?),
+            Verb::SettleEach => format!("{:?}", store.settle(&each).await?),
+            Verb::SettleStrict => format!("{:?}", store.settle(&done.strict()).await?),
+            Verb::ReleaseRest => {
+                let settle = settle.item(self.ids[1], Outcome::Done).rest(Rest::Release);
+                format!("{:?}", store.settle(&settle).await?)
+            }
+            Verb::SettleAndClaim | Verb::SettleEachAndClaim => {
+                let settle = if verb == Verb::SettleAndClaim {
+                    done
+                } else {
+                    each
+                };
+                let (settlement, held) = store.settle_and_claim(&settle, &claim).await?;
+                format!("{settlement:?} {:?}", held.map(|held| held.ids()))
+            }
+            Verb::Reap => {
+                let reaped = store.reap(&Reap::new(100, at_once()).at(self.now)).await?;
+                format!(
+                    "{:?}",
+                    reaped
+                        .iter()
+                        .map(|item| (item.id, item.state))
+                        .collect::<Vec<_>>()
+                )
+            }
+            Verb::Replay(nth) => {
+                let replay = Replay {
+                    ids: vec![self.ids[nth]],
+                    now: Some(self.now),
+                };
+                format!("{:?}", store.replay(&replay).await?)
+            }
+            Verb::Bury(nth) => {
+                let bury = Bury {
+                    id: self.ids[nth],
+                    token: fresh("operator"),
+                    reason: "gone".into(),
+                    now: Some(self.now),
+                };
+                format!("{:?}", store.bury(&bury).await?)
+            }
+        };
+        Ok(self
+            .ids
+            .iter()
+            .enumerate()
+            .fold(answer, |answer, (nth, id)| {
+                answer.replace(&format!("ItemId({id})"), &format!("#{nth}"))
+            }))
+    }
+
+    async fn renew(&self, store: &dyn Store) -> Result<String, StoreError> {
+        let renew = Renew::new(vec![self.holder.clone()], Term::HEAVY).at(self.now);
+        Ok(match store.renew(&renew).await?.remove(0).1 {
+            Guarded::Kept(renewed) => format!("{:?}", (renewed.until, renewed.ids)),
+            Guarded::Refused(why) => why.to_string(),
+        })
+    }
+
+    /// What is known of the items, in words that do not depend on the store.
+    async fn end(&self, store: &dyn Store) -> Vec<String> {
+        let mut end = Vec::new();
+        for record in store.find(&self.ids).await.unwrap() {
+            let words: Vec<&str> = store
+                .timeline(record.id)
+                .await
+                .unwrap()
+                .iter()
+                .map(|hold| hold.word.as_str())
+                .collect();
+            end.push(format!("{} {words:?}", seen(&record)));
+        }
+        end
+    }
+}
+
+fn seen(record: &Record) -> String {
+    let hold = record
+        .hold
+        .as_ref()
+        .map(|hold| (&hold.holder, hold.claimed_at, hold.until));
+    let moved = record.available_at.filter(|moment| *moment >= T0);
+    format!(
+        "{:?} {:?} {hold:?} {moved:?} {:?} {:?} {:?} {:?}",
+        record.state,
+        record.counters,
+        record.last_error,
+        record.done_at,
+        record.dead_at,
+        record.dead_reason
+    )
+}
+
+/// What the verbs give one after the other: their answers, and the items at the end.
+async fn in_order(now: Timestamp, verbs: &[Verb]) -> (Vec<String>, Vec<String>) {
+    let clock = ManualClock::new(T0.before(Duration::from_hours(24)));
+    let store = MemoryStore::new(Arc::new(clock));
+    let round = Round::start(&store, now).await;
+    let mut answers = Vec::new();
+    for verb in verbs {
+        answers.push(round.run(&store, *verb).await.unwrap());
+    }
+    (answers, round.end(&store).await)
+}
+
+/// Whoever connects with `tenure.held` stops at the end of its transaction while the test has the
+/// advisory lock: its changes are made, its row locks are held, and it is not committed.
+const HOLD: &str = "
+create function hold() returns trigger language plpgsql as $$ begin
+    if current_setting('tenure.held', true) = 'on' then perform pg_advisory_xact_lock_shared(42); end if;
+    return null;
+end $$;
+create constraint trigger hold after insert or update or delete on tenure_leases
+deferrable initially deferred for each row execute function hold();
+create constraint trigger hold after insert or update or delete on tenure_ready
+deferrable initially deferred for each row execute function hold();
+create constraint trigger hold after insert or update or delete on tenure_setbacks
+deferrable initially deferred for each row execute function hold();";
+
+struct Arena {
+    held: Arc<PostgresStore>,
+    free: Arc<PostgresStore>,
+    conn: PgConnection,
+    _database: Database,
+}
+
+impl Arena {
+    async fn new() -> Self {
+        let database = testing::postgres().await;
+        let config = StoreConfig {
+            connections: 2,
+            ..StoreConfig::default()
+        };
+        PostgresStore::migrate(&database.url, &config)
+            .await
+            .unwrap();
+        let sign = if database.url.contains('?') { '&' } else { '?' };
+        let url = format!("{}{sign}options[tenure.held]=on", database.url);
+        let mut conn = PgConnection::connect(&database.url).await.unwrap();
+        sqlx::raw_sql(HOLD).execute(&mut conn).await.unwrap();
+        Self {
+            held: Arc::new(PostgresStore::open(&url, &config).await.unwrap()),
+            free: Arc::new(PostgresStore::open(&database.url, &config).await.unwrap()),
+            conn,
+            _database: database,
+        }
+    }
+
+    async fn ask(&mut self, text: &str) -> i64 {
+        sqlx::query_scalar(AssertSqlSafe(text.to_owned()))
+            .fetch_one(&mut self.conn)
+            .await
+            .unwrap()
+    }
+
+    /// Waits until the task is done or that many statements wait for a lock; no longer than for so
+    /// many looks.
+    async fn until_waiting<T>(&mut self, task: &JoinHandle<T>, waiting: i64, looks: usize) {
+        let count = "select count(*) from pg_stat_activity
+                     where datname = current_database() and wait_event_type = 'Lock'";
+        for _ in 0..looks {
+            if self.ask(count).await >= waiting || task.is_finished() {
+                return;
+            }
+        }
+    }
+
+    /// Runs `second` while the transaction of `first` is held open, then lets that commit or not.
+    async fn race(
+        &mut self,
+        round: &Round,
+        first: Verb,
+        second: Verb,
+        commits: bool,
+    ) -> (Option<String>, String) {
+        self.ask("select 1::bigint from (select pg_advisory_lock(42)) l")
+            .await;
+        let spawn = |store: &Arc<PostgresStore>, verb| {
+            let (round, store) = (round.clone(), Arc::clone(store));
+            tokio::spawn(async move { round.run(store.as_ref(), verb).await })
+        };
+        let one = spawn(&self.held, first);
+        self.until_waiting(&one, 1, usize::MAX).await;
+        let two = spawn(&self.free, second);
+        // A bury waits for nobody: it asks again and again.
+        let looks = if matches!(second, Verb::Bury(_)) {
+            30
+        } else {
+            usize::MAX
+        };
+        self.until_waiting(&two, 2, looks).await;
+        if !commits {
+            self.ask(
+                "select count(pg_cancel_backend(pid)) from pg_stat_activity
+                      where datname = current_database() and wait_event = 'advisory'",
+            )
+            .await;
+        }
+        self.ask("select 1::bigint from (select pg_advisory_unlock(42)) l")
+            .await;
+        let one = one.await.unwrap().ok();
+        (
+            one,
+            two.await
+                .unwrap()
+                .unwrap_or_else(|error| panic!("{first:?} {second:?}: {error}")),
+        )
+    }
+
+    /// Ids that are in more than one place, or twice in a lease.
+    async fn doubles(&mut self) -> i64 {
+        self.ask(
+            "select count(*) from (
+                 select id from (select id from tenure_ready union all select id from tenure_dead
+                     union all select i.id from tenure_leases l, unnest(l.ids) as i(id)) as place
+                 group by id having count(*) > 1) as doubled",
+        )
+        .await
+    }
+}
+
+/// What may come of two verbs at once: the answers of both, and the items at the end.
+async fn allowed(now: Timestamp, (first, second): (Verb, Verb), commits: bool) -> Vec<Ending> {
+    let before: &[Verb] = if commits { &[first] } else { &[] };
+    let one = |answers: &[String]| commits.then(|| answers[0].clone());
+    let mut all = Vec::new();
+    let (answers, end) = in_order(now, &[before, &[second]].concat()).await;
+    all.push((one(&answers), answers[before.len()].clone(), end));
+    if commits {
+        let (answers, end) = in_order(now, &[second, first]).await;
+        all.push((Some(answers[1].clone()), answers[0].clone(), end));
+    }
+    // What is locked is skipped by a claim and a reap, and found the next time.
+    let skipping = [
+        (Verb::Claim, None, "None"),
+        (Verb::Reap, None, "[]"),
+        (Verb::SettleAndClaim, Some(Verb::SettleDone), " None"),
+        (Verb::SettleEachAndClaim, Some(Verb::SettleEach), " None"),
+    ];
+    let Some((_, settle, nothing)) = skipping.into_iter().find(|(verb, ..)| *verb == second) else {
+        return all;
+    };
+    let verbs: Vec<Verb> = before.iter().copied().chain(settle).collect();
+    let (answers, end) = in_order(now, &verbs).await;
+    let settled = settle
+        .and_then(|_| answers.last().cloned())
+        .unwrap_or_default();
+    all.push((one(&answers), settled + nothing, end));
+    // The claim half of a fused statement does not wait with the settle half.
+    if let (Some(settle), true) = (settle, commits) {
+        let (answers, end) = in_order(now, &[Verb::Claim, first, settle]).await;
+        all.push((
+            Some(answers[1].clone()),
+            format!("{} {}", answers[2], answers[0]),
+            end,
+        ));
+    }
+    all
+}
+
+async fn race_all(now: Timestamp, commits: bool) {
+    let mut arena = Arena::new().await;
+    for (first, second) in VERBS
+        .iter()
+        .flat_map(|first| VERBS.map(|second| (*first, second)))
+    {
+        let round = Round::start(arena.free.as_ref(), now).await;
+        let (one, two) = arena.race(&round, first, second, commits).await;
+        let ending = (one, two, round.end(arena.free.as_ref()).await);
+        // A verb that changed nothing was not held up, so it cannot be cancelled.
+        let allowed = allowed(now, (first, second), ending.0.is_some()).await;
+        assert!(
+            allowed.contains(&ending),
+            "{first:?} beside {second:?} ended in {ending:#?}; expected one of {allowed:#?}"
+        );
+        assert_eq!(arena.doubles().await, 0, "{first:?} beside {second:?}");
+        // Nothing of this round may be in the way of the next one.
+        let clear = "truncate tenure_ready, tenure_leases, tenure_dead";
+        sqlx::raw_sql(clear).execute(&mut arena.conn).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn two_verbs_on_live_leases_do_what_one_of_the_two_orders_does() {
+    race_all(at(10), true).await;
+}
+
+#[tokio::test]
+async fn two_verbs_on_lapsed_leases_do_what_one_of_the_two_orders_does() {
+    race_all(at(60), true).await;
+}
+
+#[tokio::test]
+async fn a_verb_that_is_cancelled_leaves_no_trace_in_the_one_beside_it() {
+    race_all(at(60), false).await;
+}
