@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::PostgresStore;
 use super::error::store_error;
+use super::lend::Lent;
 use super::row::{Moment, get};
 use crate::complaint::check_order;
 use crate::headers::stored_headers;
@@ -20,12 +21,11 @@ impl Intake for PostgresStore {
     fn enqueue<'a>(&'a self, events: &'a [Event]) -> Answer<'a, Vec<Enqueued>> {
         Box::pin(async move {
             let batch = self.batch(events).await?;
-            let mut conn = self
-                .pool()
-                .acquire()
-                .await
-                .map_err(|error| store_error("enqueue", error))?;
-            self.write(&mut conn, batch).await
+            let lent = Lent::from(self.pool()).await;
+            let mut lent = lent.map_err(|error| store_error("enqueue", error))?;
+            let answer = self.write(lent.connection(), batch).await;
+            lent.give_back();
+            answer
         })
     }
 }

@@ -9,6 +9,7 @@ mod directory;
 pub(crate) mod door;
 pub(crate) mod error;
 mod intake;
+mod lend;
 mod migrate;
 mod operate;
 mod queue;
@@ -22,7 +23,7 @@ use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgRow};
-use sqlx::{ConnectOptions, PgPool};
+use sqlx::{ConnectOptions, PgConnection, PgPool};
 use tenure_core::store::StoreError;
 use tenure_core::{Identifier, QueueName};
 
@@ -32,6 +33,7 @@ pub use self::rows::PostgresRows;
 use self::cursor::Cursors;
 use self::directory::Directory;
 use self::error::store_error;
+use self::lend::Borrow as _;
 use self::statements::QueueStatements;
 use crate::complaint::unknown_queue;
 use crate::config::{Planner, StoreConfig};
@@ -39,7 +41,7 @@ use crate::lane::Lane;
 use crate::open::Migrated;
 
 /// A verb waits this long for a connection.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The outbox on PostgreSQL.
 ///
@@ -74,15 +76,12 @@ impl PostgresStore {
         let options = connect_options(url, config)?;
         let pool = PgPoolOptions::new()
             .max_connections(config.connections.max(1))
-            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .acquire_timeout(CONNECTION_TIMEOUT)
             // The ping before each use would cost a round trip; a dead connection shows itself.
             .test_before_acquire(false)
             .connect_lazy_with(options.clone());
         // The first connection is made by hand: the pool would go on trying until its timeout.
-        let mut conn = options
-            .connect()
-            .await
-            .map_err(|error| store_error("open", error))?;
+        let mut conn = connect("open", &options).await?;
         migrate::check(&mut conn, config.schema.as_ref()).await?;
         let store = Self {
             pool,
@@ -101,10 +100,7 @@ impl PostgresStore {
     /// As [`PostgresStore::open`], and when the role may not create tables.
     pub async fn migrate(url: &str, config: &StoreConfig) -> Result<Migrated, StoreError> {
         let options = connect_options(url, config)?;
-        let mut conn = options
-            .connect()
-            .await
-            .map_err(|error| store_error("migrate", error))?;
+        let mut conn = connect("migrate", &options).await?;
         migrate::migrate(&mut conn, config.schema.as_ref()).await
     }
 
@@ -146,7 +142,7 @@ impl PostgresStore {
     }
 
     async fn reload_directory(&self, verb: &'static str) -> Result<Directory, StoreError> {
-        let rows = self.statements.queues.query().fetch_all(&self.pool).await;
+        let rows = self.statements.queues.query().all_from(&self.pool).await;
         let read = |row: &PgRow| Ok((row::get::<String>(row, 0)?, row::get::<i32>(row, 1)?));
         let queues = rows.and_then(|rows| rows.iter().map(read).collect::<Result<Vec<_>, _>>());
         let queues = queues.map_err(|error| store_error(verb, error))?;
@@ -184,6 +180,17 @@ impl PostgresStore {
             return Ok(directory);
         }
         self.reload_directory("claim").await
+    }
+}
+
+/// A connection, within the time that a verb waits for one.
+async fn connect(
+    verb: &'static str,
+    options: &PgConnectOptions,
+) -> Result<PgConnection, StoreError> {
+    match tokio::time::timeout(CONNECTION_TIMEOUT, options.connect()).await {
+        Ok(connected) => connected.map_err(|error| store_error(verb, error)),
+        Err(_) => Err(store_error(verb, sqlx::Error::PoolTimedOut)),
     }
 }
 

@@ -15,6 +15,7 @@ use tenure_core::{
 
 use super::PostgresStore;
 use super::error::store_error;
+use super::lend::Borrow as _;
 use super::row::{get, get_count, get_moment, get_timestamp, get_total, moment, unreadable};
 use crate::error_text::error_text;
 use crate::headers::read_headers;
@@ -31,7 +32,7 @@ impl Operate for PostgresStore {
         Box::pin(async move {
             let numbers: Vec<i64> = ids.iter().map(|id| id.number()).collect();
             let query = self.statements().find.query().bind(numbers);
-            let rows = query.fetch_all(self.pool()).await;
+            let rows = query.all_from(self.pool()).await;
             let found =
                 rows.and_then(|rows| rows.iter().map(record).collect::<Result<Vec<_>, _>>());
             Ok(in_order(
@@ -44,7 +45,7 @@ impl Operate for PostgresStore {
     fn timeline(&self, id: ItemId) -> Answer<'_, Vec<EndedHold>> {
         Box::pin(async move {
             let query = self.statements().timeline.query().bind(id.number());
-            let rows = query.fetch_all(self.pool()).await;
+            let rows = query.all_from(self.pool()).await;
             let holds = rows.and_then(|rows| rows.iter().map(ended_hold).collect());
             holds.map_err(|error| store_error("timeline", error))
         })
@@ -72,7 +73,7 @@ impl Operate for PostgresStore {
                 .bind(filter.topic.as_deref())
                 .bind(queue)
                 .bind(moment(filter.since));
-            let rows = query.fetch_all(self.pool()).await;
+            let rows = query.all_from(self.pool()).await;
             let ids = rows.and_then(|rows| rows.iter().map(item_id).collect());
             let (ids, next) = cut(ids.map_err(|error| store_error("list", error))?, limit);
             Ok(Page {
@@ -85,7 +86,7 @@ impl Operate for PostgresStore {
     fn count(&self, now: Option<Timestamp>) -> Answer<'_, Counts> {
         Box::pin(async move {
             let query = self.statements().count.query().bind(moment(now));
-            let rows = query.fetch_all(self.pool()).await;
+            let rows = query.all_from(self.pool()).await;
             rows.and_then(|rows| counts(&rows))
                 .map_err(|error| store_error("count", error))
         })
@@ -98,7 +99,7 @@ impl Operate for PostgresStore {
             let numbers: Vec<i64> = asked.iter().map(|id| id.number()).collect();
             let query = self.statements().replay.query();
             let query = query.bind(moment(replay.now)).bind(numbers);
-            let rows = query.fetch_all(self.pool()).await;
+            let rows = query.all_from(self.pool()).await;
             let back = rows.and_then(|rows| rows.iter().map(item_id).collect());
             let back: HashSet<ItemId> = back.map_err(|error| store_error("replay", error))?;
             let left = asked.iter().filter(|id| !back.contains(id));
@@ -121,7 +122,7 @@ impl Operate for PostgresStore {
                     .bind(error_text(&bury.reason))
                     .bind(bury.token.expose())
                     .bind(bury.token.holder());
-                let row = query.fetch_optional(self.pool()).await;
+                let row = query.first_from(self.pool()).await;
                 if row
                     .map_err(|error| store_error("bury", error).item(bury.id))?
                     .is_some()
@@ -143,12 +144,7 @@ impl Operate for PostgresStore {
 impl Queues for PostgresStore {
     fn queues(&self) -> Answer<'_, Vec<Queue>> {
         Box::pin(async move {
-            let rows = self
-                .statements()
-                .queues
-                .query()
-                .fetch_all(self.pool())
-                .await;
+            let rows = self.statements().queues.query().all_from(self.pool()).await;
             let queues = rows.and_then(|rows| rows.iter().map(queue).collect());
             queues.map_err(|error| store_error("queues", error))
         })
@@ -158,7 +154,7 @@ impl Queues for PostgresStore {
         Box::pin(async move {
             let query = self.statements().add_queue.query();
             let query = query.bind(name.as_str()).bind(term.map(Term::millis));
-            let done = query.execute(self.pool()).await;
+            let done = query.all_from(self.pool()).await;
             done.map(drop)
                 .map_err(|error| store_error("add queue", error))
         })
@@ -172,7 +168,7 @@ impl Queues for PostgresStore {
                 .query()
                 .bind(name.as_str())
                 .bind(pause == Pause::Begin);
-            let row = query.fetch_optional(self.pool()).await;
+            let row = query.first_from(self.pool()).await;
             let row = row.map_err(|error| store_error("pause queue", error))?;
             Ok(row.map_or(Guarded::Refused(Refusal::NotFound), |_| Guarded::Kept(())))
         })

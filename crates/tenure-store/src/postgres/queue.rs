@@ -14,6 +14,7 @@ use tenure_core::{Boundary, Fence, Guarded, Held, ItemId, LapsePolicy, Refusal, 
 use super::PostgresStore;
 use super::claim::{bind_claim, bind_no_claim};
 use super::error::{breaks, store_error};
+use super::lend::Borrow as _;
 use super::row::{get, get_moment, get_timestamp, moment};
 use super::settle::whole_and_done;
 use crate::complaint::used_before;
@@ -137,7 +138,7 @@ impl PostgresStore {
         verb: &'static str,
         query: Sql<'_>,
     ) -> Result<Vec<PgRow>, StoreError> {
-        query.fetch_all(self.pool()).await.map_err(|error| {
+        query.all_from(self.pool()).await.map_err(|error| {
             if breaks(&error, "tenure_leases_pkey") {
                 return used_before(verb);
             }

@@ -12,6 +12,7 @@ use tenure_core::{
     State, Timestamp, Token,
 };
 
+use super::super::lend::Borrow as _;
 use super::PostgresRows;
 use crate::complaint::used_before;
 use crate::limits::{INLINE_REAP_LIMIT, micros};
@@ -92,7 +93,7 @@ impl PostgresRows {
             .bind(micros(claim.term.length()))
             .bind(i64::from(limit))
             .bind(claim.company == Company::Alone)
-            .fetch_all(&self.pool)
+            .all_from(&self.pool)
             .await
             .map_err(failed)?;
         let Some(first) = rows.first() else {
@@ -125,7 +126,7 @@ impl PostgresRows {
             .bind(tokens)
             .bind(holders)
             .bind(micros(renew.term.length()))
-            .fetch_all(&self.pool)
+            .all_from(&self.pool)
             .await
     }
 
@@ -151,7 +152,7 @@ impl PostgresRows {
             )
             .bind(rest_word(settle.rest))
             .bind(settle.lateness == Lateness::Refuse)
-            .fetch_all(&self.pool)
+            .all_from(&self.pool)
             .await
             .map_err(failed)?;
         let ended: Result<HashSet<ItemId>, _> = rows
@@ -186,7 +187,7 @@ impl PostgresRows {
             .bind(delays)
             .bind(i32::try_from(reap.policy.max_crashes()).unwrap_or(i32::MAX))
             .bind(reap.boundary == Boundary::Reached)
-            .fetch_all(&self.pool)
+            .all_from(&self.pool)
             .await
             .map_err(failed)?;
         let mut reaped = Vec::with_capacity(rows.len());

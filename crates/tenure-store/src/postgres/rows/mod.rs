@@ -19,6 +19,7 @@ use tenure_core::{Identifier, ItemId, LeaseTable, Word};
 
 use super::PostgresStore;
 use super::error::store_error;
+use super::lend::Borrow as _;
 use super::row::get;
 use crate::render::{Edit, as_written, check_columns};
 use crate::rows::state_of;
@@ -109,7 +110,7 @@ impl PostgresRows {
             .columns
             .query()
             .bind(&self.statements.table)
-            .fetch_all(&self.pool)
+            .all_from(&self.pool)
             .await
             .map_err(|e| store_error("open", e))?;
         let names: Result<BTreeSet<String>, _> = found.iter().map(|row| get(row, 0)).collect();
@@ -134,7 +135,7 @@ impl PostgresRows {
             .bind(token)
             .bind(holder)
             .bind(numbers(ids))
-            .fetch_all(&self.pool)
+            .all_from(&self.pool)
             .await
             .map_err(failed)?;
         let mut looks = Looks::with_capacity(found.len());

@@ -10,6 +10,7 @@ use tenure_core::{
     Content, Counters, EndedHold, Fence, Guarded, ItemId, QueueName, Record, State, Timestamp,
 };
 
+use super::super::lend::Borrow as _;
 use super::{PostgresRows, numbers};
 use crate::error_text::error_text;
 use crate::page::{cut, in_order, page_limit};
@@ -43,7 +44,8 @@ impl Operate for PostgresRows {
     fn count(&self, now: Option<Timestamp>) -> Answer<'_, Counts> {
         Box::pin(async move {
             let row = self.statements.count.query().bind(moment(now));
-            let row = row.fetch_one(&self.pool).await;
+            let row = row.first_from(&self.pool).await;
+            let row = row.and_then(|row| row.ok_or(sqlx::Error::RowNotFound));
             let row = row.map_err(|e| store_error("count", e))?;
             counts_of(&row).map_err(|e| store_error("count", e))
         })
@@ -58,7 +60,7 @@ impl Operate for PostgresRows {
                 .query()
                 .bind(moment(replay.now))
                 .bind(numbers(&replay.ids))
-                .fetch_all(&self.pool)
+                .all_from(&self.pool)
                 .await
                 .map_err(failed)?;
             let back: Result<HashSet<ItemId>, _> = rows
@@ -84,7 +86,7 @@ impl Operate for PostgresRows {
                 .bind(bury.token.expose())
                 .bind(bury.id.number())
                 .bind(error_text(&bury.reason))
-                .fetch_optional(&self.pool)
+                .first_from(&self.pool)
                 .await
                 .map_err(|e| store_error("bury", e))?;
             if buried.is_some() {
@@ -112,7 +114,7 @@ impl PostgresRows {
             .bind(moment(filter.since))
             .bind(last)
             .bind(i64::from(limit))
-            .fetch_all(&self.pool)
+            .all_from(&self.pool)
             .await?;
         rows.iter()
             .map(|row| get(row, 0).map(ItemId::new))
@@ -129,7 +131,7 @@ impl PostgresRows {
         }
         let failed = |e| store_error(verb, e);
         let query = self.statements.find.query().bind(numbers(ids));
-        let rows = query.fetch_all(&self.pool).await.map_err(failed)?;
+        let rows = query.all_from(&self.pool).await.map_err(failed)?;
         let mut found = Vec::with_capacity(rows.len());
         for row in &rows {
             let status: &str = get(row, 1).map_err(failed)?;
