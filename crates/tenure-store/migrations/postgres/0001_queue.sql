@@ -162,6 +162,10 @@ begin
             case when coalesce(event.topic, '') = '' then 'empty' else octet_length(event.topic) || ' bytes long' end
             using errcode = 'check_violation';
     end if;
+    if event.topic ~ '[[:cntrl:]]' then
+        raise exception 'topic has a control character; expected 1 to 255 bytes, such as order.paid'
+            using errcode = 'check_violation';
+    end if;
     if event.payload is null or octet_length(event.payload::text) > 1048576 then
         raise exception 'payload is %; expected JSON of at most 1048576 bytes (1 MiB)',
             coalesce(octet_length(event.payload::text) || ' bytes long', 'null')
@@ -177,6 +181,13 @@ begin
     end if;
     if event.headers is not null and json_typeof(event.headers) <> 'object' then
         raise exception 'headers is a JSON %; expected an object of strings', json_typeof(event.headers)
+            using errcode = 'check_violation';
+    end if;
+    if event.headers is not null and (
+        octet_length(event.headers::text) > 16384
+        or exists (select from json_each(event.headers) h where json_typeof(h.value) <> 'string')
+    ) then
+        raise exception 'headers has a value that is no string, or is over 16 KiB'
             using errcode = 'check_violation';
     end if;
     event.queue := coalesce(event.queue, 'default');
@@ -225,8 +236,13 @@ begin
             using errcode = 'invalid_parameter_value',
                   hint = 'options are queue, priority, delay, dedupe, headers, event_id';
     end if;
-    if (options ->> 'delay')::interval < interval '0' then
-        raise exception 'delay is %; expected zero or more', options ->> 'delay'
+    if (options ->> 'delay')::interval not between interval '0' and interval '3660 days' then
+        raise exception 'delay is %; expected zero to ten years', options ->> 'delay'
+            using errcode = 'check_violation';
+    end if;
+    if octet_length(options ->> 'dedupe') not between 1 and 255 then
+        raise exception 'dedupe key is % bytes long; expected 1 to 255',
+            octet_length(options ->> 'dedupe')
             using errcode = 'check_violation';
     end if;
     event.id := nextval('tenure_event_id');

@@ -11,6 +11,7 @@ use tenure_core::{
 
 use super::rules::Rules;
 use super::{End, Kept, Leased, Line, MemoryStore, Place, Shelf, To};
+use crate::complaint::unknown_queue;
 use crate::page::{cut, page_limit};
 
 impl Operate for MemoryStore {
@@ -26,7 +27,15 @@ impl Operate for MemoryStore {
     }
 
     fn list<'a>(&'a self, filter: &'a Filter, limit: u32) -> Answer<'a, Page> {
-        Box::pin(async move { Ok(self.shelf().page(filter, limit)) })
+        Box::pin(async move {
+            let shelf = self.shelf();
+            match &filter.queue {
+                Some(queue) if !shelf.queues.contains_key(queue) => {
+                    Err(unknown_queue("list", queue))
+                }
+                _ => Ok(shelf.page(filter, limit)),
+            }
+        })
     }
 
     fn count(&self, now: Option<Timestamp>) -> Answer<'_, Counts> {

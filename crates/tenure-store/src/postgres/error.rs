@@ -100,3 +100,16 @@ fn judge(error: &dyn DatabaseError) -> (StoreErrorKind, Option<&'static str>) {
 pub(crate) fn breaks(error: &sqlx::Error, constraint: &str) -> bool {
     matches!(error, sqlx::Error::Database(database) if database.constraint() == Some(constraint))
 }
+
+/// Whether the error says that there is no such table or schema.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "only the server's own words are asked"
+)]
+pub(crate) fn is_missing(error: &sqlx::Error) -> bool {
+    let code = match error {
+        sqlx::Error::Database(database) => database.code(),
+        _ => None,
+    };
+    matches!(code.as_deref(), Some("42P01" | "3F000"))
+}

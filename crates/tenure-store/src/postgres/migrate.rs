@@ -4,7 +4,7 @@ use sqlx::{Connection, PgConnection};
 use tenure_core::Identifier;
 use tenure_core::store::{StoreError, StoreErrorKind};
 
-use super::error::store_error;
+use super::error::{is_missing, store_error};
 use super::statements::Statement;
 use crate::open::Migrated;
 
@@ -83,9 +83,14 @@ pub(crate) async fn check(
     conn: &mut PgConnection,
     schema: Option<&Identifier>,
 ) -> Result<(), StoreError> {
-    let found = version(conn, schema)
-        .await
-        .map_err(|error| store_error("open", error))?;
+    let found = version(conn, schema).await.map_err(|error| {
+        if is_missing(&error) {
+            let message = "Tenure's tables are not in this database";
+            return StoreError::new("open", StoreErrorKind::Invalid, message)
+                .hint("make them: run `tenure migrate`");
+        }
+        store_error("open", error)
+    })?;
     match found.cmp(&VERSION) {
         std::cmp::Ordering::Equal => Ok(()),
         std::cmp::Ordering::Greater => Err(too_new()),

@@ -15,8 +15,9 @@ use tenure_core::{
 use super::error::failed;
 use super::holds::{Ends, Leased, json, make_ready};
 use super::look::states;
-use super::queue::draw_fence;
+use super::queue::{draw_fence, queues_named};
 use super::{SqliteStore, row, statements as sql};
+use crate::complaint::unknown_queue;
 use crate::lane::lanes;
 use crate::page::{cut, in_order, page_limit};
 
@@ -37,6 +38,12 @@ impl Operate for SqliteStore {
     fn list<'a>(&'a self, filter: &'a Filter, limit: u32) -> Answer<'a, Page> {
         let filter = filter.clone();
         Box::pin(self.writer.read("list", move |connection| {
+            if let Some(queue) = &filter.queue {
+                let known = queues_named(connection, std::slice::from_ref(queue));
+                if known.map_err(failed("list"))?.is_empty() {
+                    return Err(unknown_queue("list", queue));
+                }
+            }
             page(connection, &filter, page_limit(limit)).map_err(failed("list"))
         }))
     }

@@ -143,7 +143,7 @@ fn lanes_of(connection: &Connection, ask: &Claim) -> Result<Vec<(Lane, QueueName
 }
 
 /// The number of each queue, and whether it is paused.
-fn queues_named(
+pub(super) fn queues_named(
     connection: &Connection,
     names: &[QueueName],
 ) -> rusqlite::Result<HashMap<String, (i32, bool)>> {

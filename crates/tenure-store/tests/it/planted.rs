@@ -115,7 +115,16 @@ const fn planted(file: &'static str, from: &'static str, to: &'static str) -> Pl
     Planted { file, from, to }
 }
 
-const BROKEN: [Broken; 12] = [
+const BROKEN: [Broken; 13] = [
+    Broken {
+        // What is claimed stays claimable.
+        check: "law_1_an_item_has_at_most_one_live_lease",
+        faults: &[planted(
+            "claim",
+            "where ctid = any",
+            "where false and ctid = any",
+        )],
+    },
     Broken {
         // Settle by id alone, in both forms.
         check: "law_3_any_token_but_the_current_one_is_refused",

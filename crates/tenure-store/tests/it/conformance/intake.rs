@@ -266,6 +266,11 @@ async fn an_unknown_queue_is_refused_with_a_hint(world: &dyn World) {
     is_refused_with_hint(outbox(world).enqueue(&[stray]).await);
     let claim = ask(&fresh("worker"), 1, T0).queues(vec![queue("letters")]);
     is_refused_with_hint(outbox(world).claim(&claim).await);
+    let filter = Filter {
+        queue: Some(queue("letters")),
+        ..Filter::default()
+    };
+    is_refused_with_hint(outbox(world).list(&filter, 1).await);
     let answer = outbox(world)
         .pause_queue(&queue("letters"), Pause::Begin)
         .await;
