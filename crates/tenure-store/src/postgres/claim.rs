@@ -93,8 +93,8 @@ impl PostgresStore {
         let directory = self.directory_for(rows, first).await?;
         let held = read_held(claim, start, rows, first, &directory);
         let (held, taken) = held.map_err(|error| store_error("claim", error))?;
-        if claim.now.is_none() && taken.len() >= limit(claim) {
-            self.cursors().advance(taken.into_iter());
+        if taken.len() >= limit(claim) {
+            self.cursors().advance(start, taken.into_iter());
         }
         Ok(held)
     }

@@ -6,7 +6,7 @@
 //! dropped: whenever a claim comes back short, and at least every second.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tenure_core::Timestamp;
@@ -26,7 +26,15 @@ struct Cursor {
 
 /// The cursors of all lanes of a store, shared by its connections.
 #[derive(Debug, Default)]
-pub(crate) struct Cursors(Mutex<HashMap<Lane, Cursor>>);
+pub(crate) struct Cursors(Mutex<Lanes>);
+
+#[derive(Debug, Default)]
+struct Lanes {
+    cursors: HashMap<Lane, Cursor>,
+    /// Counts how often cursors were dropped. A claim that started before a drop must not put its
+    /// cursor back: what the drop was to find would be passed over again.
+    epoch: u64,
+}
 
 /// Where a claim starts, lane by lane, as its statement takes it.
 #[derive(Debug)]
@@ -36,6 +44,8 @@ pub(crate) struct Start {
     pub(crate) ids: Vec<i64>,
     /// Whether anything was passed over.
     pub(crate) is_ahead: bool,
+    /// When it was asked for; `None`: it looks at everything and moves no cursor.
+    epoch: Option<u64>,
 }
 
 impl Start {
@@ -47,6 +57,7 @@ impl Start {
             at: vec![Moment::START; count],
             ids: vec![0; count],
             is_ahead: false,
+            epoch: None,
         }
     }
 }
@@ -55,11 +66,17 @@ impl Cursors {
     /// Where a claim from these lanes starts.
     pub(crate) fn start(&self, lanes: Vec<Lane>) -> Start {
         let now = monotonic_now();
-        let mut cursors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        cursors.retain(|_, cursor| now.duration_since(cursor.since) < AGE_MAX);
+        let mut kept = self.lock();
+        let before = kept.cursors.len();
+        kept.cursors
+            .retain(|_, cursor| now.duration_since(cursor.since) < AGE_MAX);
+        if kept.cursors.len() < before {
+            kept.epoch += 1;
+        }
         let mut start = Start::front(lanes);
+        start.epoch = Some(kept.epoch);
         for ((lane, at), id) in start.lanes.iter().zip(&mut start.at).zip(&mut start.ids) {
-            if let Some(cursor) = cursors.get(lane) {
+            if let Some(cursor) = kept.cursors.get(lane) {
                 *at = Moment(cursor.at);
                 *id = cursor.id;
                 start.is_ahead = true;
@@ -68,12 +85,19 @@ impl Cursors {
         start
     }
 
-    /// A full claim has taken everything up to here.
-    pub(crate) fn advance(&self, taken: impl Iterator<Item = (Lane, Timestamp, i64)>) {
+    /// A full claim from `start` has taken everything up to here.
+    pub(crate) fn advance(
+        &self,
+        start: &Start,
+        taken: impl Iterator<Item = (Lane, Timestamp, i64)>,
+    ) {
         let since = monotonic_now();
-        let mut cursors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.lock();
+        if start.epoch != Some(kept.epoch) {
+            return;
+        }
         for (lane, at, id) in taken {
-            let cursor = cursors.entry(lane).or_insert(Cursor { at, id, since });
+            let cursor = kept.cursors.entry(lane).or_insert(Cursor { at, id, since });
             if (cursor.at, cursor.id) < (at, id) {
                 (cursor.at, cursor.id) = (at, id);
             }
@@ -82,10 +106,15 @@ impl Cursors {
 
     /// A claim came back short: look from the front next time.
     pub(crate) fn drop_lanes(&self, lanes: &[Lane]) {
-        let mut cursors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.lock();
         for lane in lanes {
-            cursors.remove(lane);
+            kept.cursors.remove(lane);
         }
+        kept.epoch += 1;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Lanes> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -95,4 +124,37 @@ impl Cursors {
 )]
 fn monotonic_now() -> Instant {
     Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(id: i64) -> impl Iterator<Item = (Lane, Timestamp, i64)> {
+        std::iter::once((7, Timestamp::from_micros(id), id))
+    }
+
+    #[test]
+    fn a_claim_starts_behind_what_was_taken_until_one_comes_back_short() {
+        let cursors = Cursors::default();
+        let first = cursors.start(vec![7]);
+        assert!(!first.is_ahead);
+        cursors.advance(&first, taken(5));
+        let second = cursors.start(vec![7]);
+        assert!(second.is_ahead);
+        assert_eq!(second.ids, [5]);
+        cursors.drop_lanes(&[7]);
+        assert!(!cursors.start(vec![7]).is_ahead);
+    }
+
+    /// A late commit below the cursor is found when the cursor is dropped; a claim that was under way
+    /// meanwhile must not hide it again.
+    #[test]
+    fn a_claim_that_started_before_a_drop_moves_no_cursor() {
+        let cursors = Cursors::default();
+        let before = cursors.start(vec![7]);
+        cursors.drop_lanes(&[7]);
+        cursors.advance(&before, taken(900));
+        assert!(!cursors.start(vec![7]).is_ahead);
+    }
 }
