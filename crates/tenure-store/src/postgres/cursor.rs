@@ -147,8 +147,8 @@ mod tests {
         assert!(!cursors.start(vec![7]).is_ahead);
     }
 
-    /// A late commit below the cursor is found when the cursor is dropped; a claim that was under way
-    /// meanwhile must not hide it again.
+    /// A late commit below the cursor is found when the cursor is dropped; a claim that was under
+    /// way meanwhile must not hide it again.
     #[test]
     fn a_claim_that_started_before_a_drop_moves_no_cursor() {
         let cursors = Cursors::default();

@@ -1,5 +1,5 @@
-//! Odd asks: what nobody sends on purpose, and what comes in from outside, gets the same answer from
-//! every store and breaks no law.
+//! Odd asks: what nobody sends on purpose, and what comes in from outside, gets the same answer
+//! from every store and breaks no law.
 
 use std::time::Duration;
 
@@ -199,8 +199,8 @@ async fn a_claim_that_came_back_short_survives_a_reap_that_fails() {
     assert!(store.claim(&empty).await.is_err());
 }
 
-/// A claim is given up after any number of steps. By the time that its connection is gone it has taken
-/// effect or it never will: nobody who borrows a connection later sends it.
+/// A claim is given up after any number of steps. By the time that its connection is gone it has
+/// taken effect or it never will: nobody who borrows a connection later sends it.
 #[tokio::test]
 async fn a_claim_that_was_given_up_is_not_sent_later() {
     let (database, store) = store().await;
@@ -226,7 +226,8 @@ async fn a_claim_that_was_given_up_is_not_sent_later() {
         }
         let before = store.pool().size();
         drop(given_up);
-        // A connection that was closed may have sent the claim: until its backend is gone it counts.
+        // A connection that was closed may have sent the claim: until its backend is gone it
+        // counts.
         let mut is_gone = store.pool().size() == before;
         while !is_gone {
             let row = sqlx::query(backends).fetch_one(&mut watcher).await;
