@@ -209,7 +209,9 @@ async fn in_order(now: Timestamp, verbs: &[Verb]) -> (Vec<String>, Vec<String>) 
 /// advisory lock: its changes are made, its row locks are held, and it is not committed.
 const HOLD: &str = "
 create function hold() returns trigger language plpgsql as $$ begin
-    if current_setting('tenure.held', true) = 'on' then perform pg_advisory_xact_lock_shared(42); end if;
+    if current_setting('tenure.held', true) = 'on' then
+        perform pg_advisory_xact_lock_shared(42);
+    end if;
     return null;
 end $$;
 create constraint trigger hold after insert or update or delete on tenure_leases
