@@ -135,6 +135,7 @@ impl Operate for PostgresStore {
                 if answer.is_ok() || tries == BURY_TRIES {
                     return answer;
                 }
+                // Whoever has the row locked tells nobody when he lets go.
                 tokio::time::sleep(BURY_PAUSE).await;
             }
         })

@@ -335,12 +335,8 @@ mod tests {
 
     use super::*;
 
-    struct Bench {
-        writer: Writer,
-        folder: tempfile::TempDir,
-    }
-
-    async fn bench() -> Bench {
+    /// A writer on a new file with a table of lines; the folder goes when it is dropped.
+    async fn bench() -> (Writer, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let writer = Writer::open(&folder.path().join("t.db"), &StoreConfig::default())
             .await
@@ -353,7 +349,7 @@ mod tests {
             })
             .await
             .unwrap();
-        Bench { writer, folder }
+        (writer, folder)
     }
 
     fn insert(connection: &Connection, n: u32) -> Result<(), StoreError> {
@@ -361,6 +357,11 @@ mod tests {
             .execute("insert into line values (?1)", params![n])
             .map_err(failed("insert"))?;
         Ok(())
+    }
+
+    async fn write_line(writer: &Writer, n: u32) {
+        let written = writer.write("insert", move |connection| insert(connection, n));
+        written.await.unwrap();
     }
 
     async fn lines(writer: &Writer) -> Vec<u32> {
@@ -413,10 +414,7 @@ mod tests {
 
     #[tokio::test]
     async fn writes_that_wait_together_are_committed_together() {
-        let Bench {
-            writer,
-            folder: _folder,
-        } = bench().await;
+        let (writer, _folder) = bench().await;
         let release = hold_up(&writer).await;
         let before = writer.commits();
         let mut answers = Vec::new();
@@ -434,10 +432,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_write_that_fails_does_not_hurt_those_beside_it() {
-        let Bench {
-            writer,
-            folder: _folder,
-        } = bench().await;
+        let (writer, _folder) = bench().await;
         let release = hold_up(&writer).await;
         let good = send(&writer, |connection| insert(connection, 1)).await;
         let bad = send(&writer, |connection| {
@@ -464,45 +459,30 @@ mod tests {
 
     #[tokio::test]
     async fn a_lone_write_that_fails_leaves_nothing_behind() {
-        let Bench {
-            writer,
-            folder: _folder,
-        } = bench().await;
+        let (writer, _folder) = bench().await;
         let failed_write = writer.write("fail", |connection| -> Result<(), StoreError> {
             insert(connection, 1)?;
             Err(stopped("fail"))
         });
         assert!(failed_write.await.is_err());
-        writer
-            .write("insert", |connection| insert(connection, 2))
-            .await
-            .unwrap();
+        write_line(&writer, 2).await;
         assert_eq!(lines(&writer).await, [2]);
     }
 
     #[tokio::test]
     async fn a_write_whose_caller_went_away_takes_effect() {
-        let Bench {
-            writer,
-            folder: _folder,
-        } = bench().await;
+        let (writer, _folder) = bench().await;
         let release = hold_up(&writer).await;
         drop(send(&writer, |connection| insert(connection, 7)).await);
         drop(release);
-        writer
-            .write("insert", |connection| insert(connection, 8))
-            .await
-            .unwrap();
+        write_line(&writer, 8).await;
         assert_eq!(lines(&writer).await, [7, 8]);
     }
 
     /// A commit fails here through a reference that is checked at the end of the transaction.
     #[tokio::test]
     async fn a_commit_that_fails_fails_all_of_its_writes() {
-        let Bench {
-            writer,
-            folder: _folder,
-        } = bench().await;
+        let (writer, _folder) = bench().await;
         writer
             .write("make", |connection| {
                 let sql =
@@ -529,20 +509,14 @@ mod tests {
             StoreErrorKind::Unavailable
         );
         assert!(lines(&writer).await.is_empty());
-        writer
-            .write("insert", |connection| insert(connection, 2))
-            .await
-            .unwrap();
+        write_line(&writer, 2).await;
         assert_eq!(lines(&writer).await, [2]);
     }
 
     /// A disk that is full is a file that may not grow: SQLite gives up the whole transaction.
     #[tokio::test]
     async fn a_full_disk_fails_the_batch_and_the_thread_lives_on() {
-        let Bench {
-            writer,
-            folder: _folder,
-        } = bench().await;
+        let (writer, _folder) = bench().await;
         let fill = "create table heap (x blob); pragma max_page_count = 10";
         writer
             .write("make", move |connection| {
@@ -572,10 +546,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_reader_cannot_write() {
-        let Bench {
-            writer,
-            folder: _folder,
-        } = bench().await;
+        let (writer, _folder) = bench().await;
         let error = writer
             .read("insert", |connection| insert(connection, 1))
             .await
@@ -586,7 +557,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_thread_ends_with_the_last_handle_and_what_was_sent_is_written() {
-        let Bench { writer, folder } = bench().await;
+        let (writer, folder) = bench().await;
         let release = hold_up(&writer).await;
         drop(send(&writer, |connection| insert(connection, 1)).await);
         // The thread has one of the counter's handles.
