@@ -2,35 +2,13 @@
 
 use std::time::Duration;
 
-use jiff::{Span, SpanRelativeTo};
+pub(crate) use tenure::parse_duration as duration;
 use tenure::{Clock, Invalid, SystemClock, Timestamp};
 
 /// The present moment by this machine's clock. It dates what is shown and what `--since` means;
 /// leases are judged by the store's clock.
 pub(crate) fn now() -> Timestamp {
     SystemClock.now()
-}
-
-/// Reads `30s`, `5m`, `1h 30m`, `2 days`; a day has 24 hours.
-pub(crate) fn duration(text: &str) -> Result<Duration, Invalid> {
-    let wrong = |found: &str| {
-        let found = format!("{text:?}{found}");
-        Err(Invalid::new(
-            "the duration",
-            found,
-            "one such as 30s, 5m or 1h 30m",
-        ))
-    };
-    let Ok(span) = text.parse::<Span>() else {
-        return wrong("");
-    };
-    let Ok(length) = span.to_duration(SpanRelativeTo::days_are_24_hours()) else {
-        return wrong(", of no fixed length");
-    };
-    if length.is_negative() {
-        return wrong(", less than nothing");
-    }
-    Ok(length.unsigned_abs())
 }
 
 /// Reads a moment: `2026-11-15T10:00:00Z`, `2026-11-15` (its start, UTC), or a duration (that long

@@ -21,8 +21,10 @@ mod invalid;
 mod item;
 mod lease;
 mod outcome;
+mod publisher;
 pub mod reason;
 mod retry;
+mod settings;
 mod state;
 pub mod store;
 mod table;
@@ -30,6 +32,7 @@ mod table;
 pub mod testing;
 mod time;
 mod token;
+mod topic;
 
 pub use event::{
     DELAY_MAX, Encoding, Event, HEADERS_BYTES_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX,
@@ -42,8 +45,11 @@ pub use invalid::Invalid;
 pub use item::{Content, Counters, EndedHold, Held, Hold, Item, ItemId, Record};
 pub use lease::{Lease, Term, WorkerId};
 pub use outcome::{Outcome, Word};
+pub use publisher::{Publication, PublishError, PublishErrorKind, Publisher, Publishing};
 pub use retry::{Again, DELAY_MIN, Failure, LapsePolicy, RetryPolicy};
+pub use settings::{Rhythm, Setting, Settings};
 pub use state::{Cause, State, TRANSITIONS};
 pub use table::{Columns, Direction, Identifier, LeaseTable, StatusWord, Words};
-pub use time::{Clock, Timestamp};
+pub use time::{Clock, Timestamp, duration_text, parse_duration};
 pub use token::{Fence, Token};
+pub use topic::TopicPattern;

@@ -34,6 +34,19 @@ impl Outcome {
         after: Duration::ZERO,
     };
 
+    /// Give back, to be claimed again after this long; no failure is counted.
+    pub const fn snooze(after: Duration) -> Self {
+        Self::Release { after }
+    }
+
+    /// Give up, for this reason.
+    pub fn dead(error: impl Into<String>) -> Self {
+        Self::Dead {
+            reason: crate::reason::REJECTED.to_owned(),
+            error: error.into(),
+        }
+    }
+
     /// The word that the journal keeps.
     pub const fn word(&self) -> Word {
         match self {

@@ -22,6 +22,45 @@ pub struct Failure {
     pub again: Again,
 }
 
+impl Failure {
+    /// A failure after which the policy chooses the delay.
+    pub fn new(error: impl Into<String>) -> Self {
+        Self {
+            error: error.into(),
+            again: Again::ByPolicy,
+        }
+    }
+
+    /// The same, but tried again after this long.
+    #[must_use]
+    pub fn after(mut self, delay: Duration) -> Self {
+        self.again = Again::After(delay);
+        self
+    }
+
+    /// The same, but never tried again: trying cannot help.
+    #[must_use]
+    pub fn never(mut self) -> Self {
+        self.again = Again::Never;
+        self
+    }
+}
+
+/// Any error is a failure to be tried again, so `?` in a handler is a retry. The causes stand
+/// behind it, each after a colon.
+impl<E: std::error::Error> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let mut text = error.to_string();
+        let mut cause = error.source();
+        while let Some(deeper) = cause {
+            text.push_str(": ");
+            text.push_str(&deeper.to_string());
+            cause = deeper.source();
+        }
+        Self::new(text)
+    }
+}
+
 /// Whether trying again can help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {

@@ -5,6 +5,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use jiff::{SignedDuration, Span, SpanRelativeTo};
+
+use crate::invalid::Invalid;
+
 /// A moment, in whole microseconds since the Unix epoch.
 ///
 /// Microseconds are what PostgreSQL keeps; with anything finer a moment that went through the
@@ -67,6 +71,44 @@ impl fmt::Display for Timestamp {
 impl fmt::Debug for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// Reads a duration as people write it: `30s`, `5m`, `1h 30m`, `2 days`; a day has 24 hours.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// assert_eq!(tenure_core::parse_duration("1h 30m"), Ok(Duration::from_secs(5_400)));
+/// assert!(tenure_core::parse_duration("soon").is_err());
+/// ```
+///
+/// # Errors
+/// It is no duration, has no fixed length (a month), or is less than nothing.
+pub fn parse_duration(text: &str) -> Result<Duration, Invalid> {
+    let wrong = |found: &str| {
+        let found = format!("{text:?}{found}");
+        let expected = "one such as 30s, 5m or 1h 30m";
+        Err(Invalid::new("the duration", found, expected))
+    };
+    let Ok(span) = text.parse::<Span>() else {
+        return wrong("");
+    };
+    let Ok(length) = span.to_duration(SpanRelativeTo::days_are_24_hours()) else {
+        return wrong(", of no fixed length");
+    };
+    if length.is_negative() {
+        return wrong(", less than nothing");
+    }
+    Ok(length.unsigned_abs())
+}
+
+/// A duration as text that [`parse_duration`] reads back as the same: `7s 500ms`, `168h`.
+pub fn duration_text(length: Duration) -> String {
+    match SignedDuration::try_from(length) {
+        Ok(length) => format!("{length:#}"),
+        // Longer than the calendar; no setting is.
+        Err(_) => format!("{}s", length.as_secs()),
     }
 }
 

@@ -1,4 +1,15 @@
-//! The running of Tenure, to come: the worker loop that claims, handles and settles, the heartbeat
-//! that renews what is held, the reaper, the relay and shutdown. It will know a store and a
-//! publisher only as the ports of `tenure-core`, so that it can be simulated. There is nothing here
-//! yet; until then the four verbs are called by hand through the crate `tenure`.
+//! The running of Tenure: the one worker loop that claims, handles and settles, the heartbeat that
+//! renews what is held, the reaper, the pruner and shutdown.
+//!
+//! It knows a store and a publisher only as the ports of `tenure-core`, and no time but tokio's, so
+//! that it can be simulated.
+
+mod config;
+mod engine;
+mod handler;
+mod health;
+
+pub use config::{Duties, Duty, EngineConfig, Keeper};
+pub use engine::{Ended, Engine, Parts};
+pub use handler::{Context, EventFn, Handler, Handling, Readiness, Topics};
+pub use health::{Check, Health};

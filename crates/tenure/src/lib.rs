@@ -109,15 +109,17 @@ mod sqlite;
 mod tenure;
 
 pub use tenure_core::store::{
-    Bury, Claim, Company, Counts, Enqueued, Filter, Page, Pause, Queue, QueueCounts, Reap, Reaped,
-    Renew, Renewed, Replay, Replayed, Rest, Settle, Settlement, Store, StoreError, StoreErrorKind,
+    Bury, ChangeSettings, Claim, ClusterSettings, Company, Counts, Enqueued, Filter, Finding, Page,
+    Pause, Presence, Prune, Pruned, Queue, QueueCounts, Reap, Reaped, Renew, Renewed, Replay,
+    Replayed, Rest, Settle, Settlement, Store, StoreError, StoreErrorKind, Verdict, WorkerRecord,
 };
 pub use tenure_core::{
     Again, Boundary, Clock, Content, Counters, DELAY_MAX, Encoding, EndedHold, Event, Failure,
     Fence, Guarded, HEADERS_BYTES_MAX, Held, Hold, Identifier, Invalid, Item, ItemId, LapsePolicy,
     Lateness, Lease, LeaseTable, NAME_BYTES_MAX, Outcome, PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX,
-    Priority, QueueName, Record, Refusal, RetryPolicy, State, Term, Timestamp, Token, Word,
-    WorkerId, reason,
+    Priority, Publication, PublishError, PublishErrorKind, Publisher, Publishing, QueueName,
+    Record, Refusal, RetryPolicy, Setting, Settings, State, Term, Timestamp, Token, TopicPattern,
+    Word, WorkerId, duration_text, parse_duration, reason,
 };
 pub use tenure_store::config::{Planner, StoreConfig, Synchronous};
 pub use tenure_store::memory::SystemClock;

@@ -4,15 +4,20 @@
 //! Every verb takes an optional `now`: `None` is the store's own clock, the only judge of a lease;
 //! tests give it to move time.
 
+mod cluster;
 mod error;
+mod examine;
 mod intake;
 mod lease;
 mod operate;
+mod prune;
 
 use std::future::Future;
 use std::pin::Pin;
 
+pub use cluster::{ChangeSettings, Cluster, ClusterSettings, Presence, WorkerRecord, WorkerReport};
 pub use error::{StoreError, StoreErrorKind};
+pub use examine::{Examine, Finding, Verdict};
 pub use intake::{Enqueued, Intake};
 pub use lease::{
     Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Rest, Settle, Settlement,
@@ -20,11 +25,12 @@ pub use lease::{
 pub use operate::{
     Bury, Counts, Filter, Operate, Page, Pause, Queue, QueueCounts, Queues, Replay, Replayed,
 };
+pub use prune::{Prune, Pruned, Pruner};
 
 /// The answer of a store, on its way.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// A store of the built-in outbox: everything that is asked of one.
-pub trait Store: LeaseStore + Intake + Operate + Queues {}
+pub trait Store: LeaseStore + Intake + Operate + Queues + Cluster + Pruner + Examine {}
 
-impl<T: LeaseStore + Intake + Operate + Queues> Store for T {}
+impl<T: LeaseStore + Intake + Operate + Queues + Cluster + Pruner + Examine> Store for T {}

@@ -5,6 +5,7 @@
 //! guards everything and is never held across an await. Nothing outlives the process.
 
 mod clock;
+mod cluster;
 mod intake;
 mod lease;
 mod operate;

@@ -4,6 +4,7 @@
 //! `sql/postgres/queue/` for a file per verb. The database's clock is the only judge of a lease.
 
 mod claim;
+mod cluster;
 mod cursor;
 mod directory;
 pub(crate) mod door;

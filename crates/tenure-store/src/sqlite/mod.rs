@@ -5,6 +5,7 @@
 //! machine judges leases, read when a verb's turn has come. Fences of both layouts are drawn from
 //! `tenure_fence`.
 
+mod cluster;
 mod connect;
 pub(crate) mod door;
 pub(crate) mod error;

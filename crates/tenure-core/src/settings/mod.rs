@@ -1,0 +1,440 @@
+//! Settings: what can be changed while workers run, and the relations that hold between the values.
+//!
+//! A set is one immutable whole: a bad one is refused with every problem in it, and the old one
+//! stays. What is not set follows the term: heartbeat a quarter, reaper interval a third, shutdown
+//! time five sixths of it, the longest hold three times.
+
+mod name;
+
+use std::time::Duration;
+
+pub use name::Setting;
+
+use crate::invalid::Invalid;
+use crate::lease::Term;
+use crate::retry::{LapsePolicy, RetryPolicy};
+use crate::store::Claim;
+use crate::time::{duration_text, parse_duration};
+
+/// How workers of a cluster behave.
+///
+/// ```
+/// use std::time::Duration;
+/// use tenure_core::{Setting, Settings};
+///
+/// let mut settings = Settings::default();
+/// assert_eq!(settings.heartbeat(), Duration::from_millis(7_500));
+/// settings.set(Setting::Term, "60s")?;
+/// assert_eq!(settings.heartbeat(), Duration::from_secs(15));
+///
+/// settings.set(Setting::Heartbeat, "20s")?;
+/// assert!(settings.check().is_err(), "three heartbeats must fit into a term, with room to spare");
+/// # Ok::<(), tenure_core::Invalid>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How long a lease runs without being renewed. Default 30 s.
+    pub term: Term,
+    /// How often leases are renewed; `None`: a quarter of the term.
+    pub heartbeat: Option<Duration>,
+    /// How long one item may be worked on; `None`: three times the term.
+    pub max_hold: Option<Duration>,
+    /// How often lapsed leases are looked for; `None`: a third of the term.
+    pub reaper_interval: Option<Duration>,
+    /// How many items a process works on at once. Default 10.
+    pub concurrency: u32,
+    /// How many items one claim takes at most. Default 100.
+    pub batch: u32,
+    /// How long a stop waits for work in hand; `None`: five sixths of the term.
+    pub shutdown_timeout: Option<Duration>,
+    /// Failures that are followed by another try. Default 10.
+    pub max_retries: u32,
+    /// Lapses that an item survives. Default 5, at least 3.
+    pub max_crashes: u32,
+    /// How long published events are kept. Default 7 days.
+    pub retention_published: Duration,
+    /// How long dead events are kept. Default 30 days.
+    pub retention_dead: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            term: Term::STANDARD,
+            heartbeat: None,
+            max_hold: None,
+            reaper_interval: None,
+            concurrency: 10,
+            batch: 100,
+            shutdown_timeout: None,
+            max_retries: RetryPolicy::default().max_retries,
+            max_crashes: LapsePolicy::default().max_crashes(),
+            retention_published: Duration::from_hours(7 * 24),
+            retention_dead: Duration::from_hours(30 * 24),
+        }
+    }
+}
+
+/// How one lease is kept: its term and what goes with it, fixed at the claim. A change of the
+/// settings touches later claims only, so it can never leave a lease with a heartbeat too slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rhythm {
+    /// The length of the lease.
+    pub term: Term,
+    /// How often it is renewed; three of these are less than the term.
+    pub heartbeat: Duration,
+    /// How long one item may be worked on.
+    pub max_hold: Duration,
+}
+
+impl Settings {
+    /// The reaper interval for high volume.
+    pub const REAPER_HIGH_VOLUME: Duration = Duration::from_secs(5);
+    /// The reaper interval for low volume; legal only with a term longer than this.
+    pub const REAPER_LOW_VOLUME: Duration = Duration::from_secs(30);
+    /// No process works on more items at once.
+    pub const CONCURRENCY_MAX: u32 = 10_000;
+
+    /// How often leases are renewed.
+    pub fn heartbeat(&self) -> Duration {
+        self.heartbeat.unwrap_or(self.term.length() / 4)
+    }
+
+    /// How long one item may be worked on.
+    pub fn max_hold(&self) -> Duration {
+        self.max_hold
+            .unwrap_or(self.term.length().saturating_mul(3))
+    }
+
+    /// How often lapsed leases are looked for.
+    pub fn reaper_interval(&self) -> Duration {
+        self.reaper_interval.unwrap_or(self.term.length() / 3)
+    }
+
+    /// How long a stop waits for work in hand.
+    pub fn shutdown_timeout(&self) -> Duration {
+        self.shutdown_timeout
+            .unwrap_or(self.term.length().saturating_mul(5) / 6)
+    }
+
+    /// How a lease of the general term is kept.
+    pub fn rhythm(&self) -> Rhythm {
+        Rhythm {
+            term: self.term,
+            heartbeat: self.heartbeat(),
+            max_hold: self.max_hold(),
+        }
+    }
+
+    /// How a lease of a queue's own term is kept: what is set holds where it fits that term, else it
+    /// follows it.
+    pub fn rhythm_of(&self, term: Term) -> Rhythm {
+        let length = term.length();
+        Rhythm {
+            term,
+            heartbeat: self
+                .heartbeat
+                .filter(|beat| is_within_a_third(*beat, length))
+                .unwrap_or(length / 4),
+            max_hold: self
+                .max_hold
+                .filter(|hold| *hold >= length)
+                .unwrap_or(length.saturating_mul(3)),
+        }
+    }
+
+    /// What a lapse does to an item.
+    pub fn lapse_policy(&self) -> LapsePolicy {
+        let standard = LapsePolicy::default();
+        LapsePolicy::new(self.max_crashes, standard.delays().to_vec()).unwrap_or(standard)
+    }
+
+    /// What a failure does to an item.
+    pub fn retry_policy(&self) -> RetryPolicy {
+        RetryPolicy {
+            max_retries: self.max_retries,
+            ..RetryPolicy::default()
+        }
+    }
+
+    /// Sets one value from its text. The relations are checked afterwards, by [`Settings::check`]:
+    /// several values are one change.
+    ///
+    /// # Errors
+    /// The text is no such value.
+    pub fn set(&mut self, setting: Setting, text: &str) -> Result<(), Invalid> {
+        let field = setting.as_str();
+        let duration = || {
+            parse_duration(text).map_err(|_| {
+                Invalid::new(field, format!("{text:?}"), "a duration such as 30s or 5m")
+            })
+        };
+        let number = || {
+            text.parse().map_err(|cause| {
+                Invalid::new(
+                    field,
+                    format!("{text:?} ({cause})"),
+                    "a whole number such as 10",
+                )
+            })
+        };
+        match setting {
+            Setting::Term => {
+                let length = duration()?;
+                self.term = Term::new(length)
+                    .map_err(|_| Invalid::new(field, duration_text(length), "1ms to 24h"))?;
+            }
+            Setting::Heartbeat => self.heartbeat = Some(duration()?),
+            Setting::MaxHold => self.max_hold = Some(duration()?),
+            Setting::ReaperInterval => self.reaper_interval = Some(duration()?),
+            Setting::Concurrency => self.concurrency = number()?,
+            Setting::Batch => self.batch = number()?,
+            Setting::ShutdownTimeout => self.shutdown_timeout = Some(duration()?),
+            Setting::MaxRetries => self.max_retries = number()?,
+            Setting::MaxCrashes => self.max_crashes = number()?,
+            Setting::RetentionPublished => self.retention_published = duration()?,
+            Setting::RetentionDead => self.retention_dead = duration()?,
+        }
+        Ok(())
+    }
+
+    /// The value in force, as text that [`Settings::set`] reads.
+    pub fn get(&self, setting: Setting) -> String {
+        match setting {
+            Setting::Term => duration_text(self.term.length()),
+            Setting::Heartbeat => duration_text(self.heartbeat()),
+            Setting::MaxHold => duration_text(self.max_hold()),
+            Setting::ReaperInterval => duration_text(self.reaper_interval()),
+            Setting::Concurrency => self.concurrency.to_string(),
+            Setting::Batch => self.batch.to_string(),
+            Setting::ShutdownTimeout => duration_text(self.shutdown_timeout()),
+            Setting::MaxRetries => self.max_retries.to_string(),
+            Setting::MaxCrashes => self.max_crashes.to_string(),
+            Setting::RetentionPublished => duration_text(self.retention_published),
+            Setting::RetentionDead => duration_text(self.retention_dead),
+        }
+    }
+
+    /// Whether a value is not set and follows the term.
+    pub fn is_following(&self, setting: Setting) -> bool {
+        match setting {
+            Setting::Heartbeat => self.heartbeat.is_none(),
+            Setting::MaxHold => self.max_hold.is_none(),
+            Setting::ReaperInterval => self.reaper_interval.is_none(),
+            Setting::ShutdownTimeout => self.shutdown_timeout.is_none(),
+            Setting::Term
+            | Setting::Concurrency
+            | Setting::Batch
+            | Setting::MaxRetries
+            | Setting::MaxCrashes
+            | Setting::RetentionPublished
+            | Setting::RetentionDead => false,
+        }
+    }
+
+    /// These settings with the values of a cluster laid over them. Names that this program does not
+    /// know are left out: a newer one may have set them.
+    ///
+    /// # Errors
+    /// Every problem of the values and of their relations; nothing is taken over then.
+    pub fn overlaid(&self, values: &[(String, String)]) -> Result<Self, Vec<Invalid>> {
+        let mut settings = self.clone();
+        let mut problems = Vec::new();
+        for (name, text) in values {
+            if let Ok(setting) = Setting::parse(name)
+                && let Err(problem) = settings.set(setting, text)
+            {
+                problems.push(problem);
+            }
+        }
+        if problems.is_empty() {
+            settings.check()?;
+            return Ok(settings);
+        }
+        Err(problems)
+    }
+
+    /// Checks the relations between the values.
+    ///
+    /// # Errors
+    /// Every one that does not hold, all at once.
+    pub fn check(&self) -> Result<(), Vec<Invalid>> {
+        let term = self.term.length();
+        let mut problems = Vec::new();
+        let mut demand = |holds: bool, setting: Setting, expected: String| {
+            if !holds {
+                problems.push(Invalid::new(setting.as_str(), self.get(setting), expected));
+            }
+        };
+        let text = duration_text(term);
+        demand(
+            is_within_a_third(self.heartbeat(), term),
+            Setting::Heartbeat,
+            format!(
+                "more than 0s and less than {}: a third of lease.term ({text})",
+                duration_text(term / 3)
+            ),
+        );
+        demand(
+            self.max_hold() >= term,
+            Setting::MaxHold,
+            format!("at least lease.term ({text})"),
+        );
+        demand(
+            !self.reaper_interval().is_zero() && self.reaper_interval() < term,
+            Setting::ReaperInterval,
+            format!("more than 0s and less than lease.term ({text})"),
+        );
+        demand(
+            self.shutdown_timeout() <= term,
+            Setting::ShutdownTimeout,
+            format!("at most lease.term ({text})"),
+        );
+        demand(
+            (1..=Self::CONCURRENCY_MAX).contains(&self.concurrency),
+            Setting::Concurrency,
+            format!("1 to {}", Self::CONCURRENCY_MAX),
+        );
+        demand(
+            (1..=Claim::LIMIT_MAX).contains(&self.batch),
+            Setting::Batch,
+            format!("1 to {}", Claim::LIMIT_MAX),
+        );
+        demand(
+            self.max_crashes >= LapsePolicy::MAX_CRASHES_MIN,
+            Setting::MaxCrashes,
+            "3 or more: a lapse charges every item that was claimed together".to_owned(),
+        );
+        if problems.is_empty() {
+            return Ok(());
+        }
+        Err(problems)
+    }
+}
+
+/// Whether three heartbeats are less than the term; multiplied, since a division would round.
+fn is_within_a_third(beat: Duration, term: Duration) -> bool {
+    !beat.is_zero() && beat.checked_mul(3).is_some_and(|three| three < term)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(values: &[(Setting, &str)]) -> Result<Settings, Vec<Invalid>> {
+        let values: Vec<_> = values
+            .iter()
+            .map(|(setting, text)| (setting.to_string(), (*text).to_owned()))
+            .collect();
+        Settings::default().overlaid(&values)
+    }
+
+    /// Proves: S1-018, S1-019
+    #[test]
+    fn three_heartbeats_are_strictly_less_than_a_term() {
+        for (beat, is_legal) in [
+            ("9999ms", true),
+            ("9s 999ms 999us 999ns", true),
+            ("10s", false),
+            ("10000ms", false),
+            ("10001ms", false),
+            ("1ns", true),
+            ("0s", false),
+        ] {
+            let answer = with(&[(Setting::Heartbeat, beat)]);
+            assert_eq!(answer.is_ok(), is_legal, "{beat} with a term of 30s");
+        }
+        assert_eq!(
+            Settings::default().heartbeat(),
+            Duration::from_millis(7_500)
+        );
+    }
+
+    /// Proves: S1-030, S1-031, S1-032, S1-033
+    #[test]
+    fn the_reaper_interval_is_less_than_the_term() {
+        assert_eq!(
+            Settings::default().reaper_interval(),
+            Duration::from_secs(10)
+        );
+        let high = duration_text(Settings::REAPER_HIGH_VOLUME);
+        let low = duration_text(Settings::REAPER_LOW_VOLUME);
+        assert_eq!((high.as_str(), low.as_str()), ("5s", "30s"));
+        assert!(with(&[(Setting::ReaperInterval, &high)]).is_ok());
+        assert!(
+            with(&[(Setting::ReaperInterval, &low)]).is_err(),
+            "with a term of 30s"
+        );
+        assert!(with(&[(Setting::ReaperInterval, &low), (Setting::Term, "30001ms")]).is_ok());
+        assert!(with(&[(Setting::ReaperInterval, "0s")]).is_err());
+    }
+
+    /// Proves: S1-041
+    #[test]
+    fn the_shutdown_time_may_equal_the_term() {
+        assert_eq!(
+            Settings::default().shutdown_timeout(),
+            Duration::from_secs(25)
+        );
+        assert!(with(&[(Setting::ShutdownTimeout, "30s")]).is_ok());
+        assert!(with(&[(Setting::ShutdownTimeout, "30001ms")]).is_err());
+        assert!(with(&[(Setting::ShutdownTimeout, "0s")]).is_ok());
+    }
+
+    #[test]
+    fn what_is_not_set_follows_the_term() {
+        let settings = with(&[(Setting::Term, "120s")]).unwrap();
+        assert_eq!(settings.heartbeat(), Duration::from_secs(30));
+        assert_eq!(settings.reaper_interval(), Duration::from_secs(40));
+        assert_eq!(settings.shutdown_timeout(), Duration::from_secs(100));
+        assert_eq!(settings.max_hold(), Duration::from_secs(360));
+        for millis in [1, 2, 3, 4, 5, 7, 86_400_000] {
+            let text = format!("{millis}ms");
+            assert!(with(&[(Setting::Term, &text)]).is_ok(), "a term of {text}");
+        }
+    }
+
+    #[test]
+    fn every_problem_is_told_at_once() {
+        let problems = with(&[
+            (Setting::Heartbeat, "10s"),
+            (Setting::ReaperInterval, "30s"),
+            (Setting::ShutdownTimeout, "31s"),
+            (Setting::MaxHold, "29s"),
+            (Setting::Concurrency, "0"),
+            (Setting::Batch, "0"),
+            (Setting::MaxCrashes, "2"),
+        ])
+        .unwrap_err();
+        assert_eq!(problems.len(), 7, "{problems:?}");
+        let problems = with(&[(Setting::Term, "soon"), (Setting::Batch, "-1")]).unwrap_err();
+        assert_eq!(problems.len(), 2, "{problems:?}");
+    }
+
+    #[test]
+    fn every_value_reads_back_and_unknown_names_are_left_out() {
+        let settings = Settings::default();
+        let mut again = settings.clone();
+        for setting in Setting::ALL {
+            assert_eq!(Setting::parse(setting.as_str()), Ok(setting));
+            again.set(setting, &settings.get(setting)).unwrap();
+            assert_eq!(again.get(setting), settings.get(setting));
+            assert!(!again.is_following(setting));
+        }
+        assert_eq!(again.check(), Ok(()));
+        let newer = [("lease.colour".to_owned(), "blue".to_owned())];
+        assert_eq!(settings.overlaid(&newer), Ok(settings));
+    }
+
+    #[test]
+    fn a_queue_with_its_own_term_has_its_own_heartbeat() {
+        let settings = with(&[(Setting::Heartbeat, "5s"), (Setting::MaxHold, "40s")]).unwrap();
+        let short = settings.rhythm_of(Term::new(Duration::from_secs(12)).unwrap());
+        assert_eq!(short.heartbeat, Duration::from_secs(3));
+        assert_eq!(short.max_hold, Duration::from_secs(40));
+        let long = settings.rhythm_of(Term::EXTERNAL);
+        assert_eq!(long.heartbeat, Duration::from_secs(5));
+        assert_eq!(long.max_hold, Duration::from_secs(270));
+        assert_eq!(settings.rhythm_of(Term::STANDARD), settings.rhythm());
+    }
+}

@@ -1,0 +1,109 @@
+//! TopicPattern: which topics a handler, a route or an endpoint takes.
+
+use std::fmt;
+
+use crate::event::NAME_BYTES_MAX;
+use crate::invalid::Invalid;
+
+/// A topic, or one with `*` in place of whole segments. Within a topic `*` stands for exactly one
+/// segment, at the end for one or more; alone it stands for every topic.
+///
+/// ```
+/// use tenure_core::TopicPattern;
+///
+/// let orders = TopicPattern::new("order.*")?;
+/// assert!(orders.matches("order.paid") && orders.matches("order.line.added"));
+/// assert!(!orders.matches("order") && !orders.matches("orders.paid"));
+/// assert!(TopicPattern::new("*.paid")?.matches("order.paid"));
+/// assert!(TopicPattern::new("ord*").is_err());
+/// # Ok::<(), tenure_core::Invalid>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TopicPattern(Box<str>);
+
+const ANY: &str = "*";
+
+impl TopicPattern {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// It is empty or too long, or a `*` is only a part of a segment.
+    pub fn new(text: &str) -> Result<Self, Invalid> {
+        let is_partial = |segment: &str| segment.contains(ANY) && segment != ANY;
+        let is_bad = text.is_empty()
+            || text.len() > NAME_BYTES_MAX
+            || text.chars().any(char::is_control)
+            || text.split('.').any(is_partial);
+        if is_bad {
+            let expected = "a topic such as order.paid, or order.* or *";
+            return Err(Invalid::new("topic pattern", format!("{text:?}"), expected));
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The pattern that every topic matches.
+    pub fn any() -> Self {
+        Self(ANY.into())
+    }
+
+    /// Whether it takes this topic.
+    pub fn matches(&self, topic: &str) -> bool {
+        if &*self.0 == ANY {
+            return true;
+        }
+        let mut wanted = self.0.split('.').peekable();
+        let mut found = topic.split('.');
+        while let Some(segment) = wanted.next() {
+            let Some(next) = found.next() else {
+                return false;
+            };
+            if segment == ANY && wanted.peek().is_none() {
+                return true;
+            }
+            if segment != ANY && segment != next {
+                return false;
+            }
+        }
+        found.next().is_none()
+    }
+
+    /// The pattern as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for TopicPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_whole_segments() {
+        for (pattern, topic, is_taken) in [
+            ("*", "anything at all", true),
+            ("order.paid", "order.paid", true),
+            ("order.paid", "order.paid.late", false),
+            ("order.*", "order", false),
+            ("order.*", "order.", true),
+            ("*.*", "order", false),
+            ("*.*", "order.paid", true),
+            ("*.*", "order.line.added", true),
+            ("*.line.added", "order.line.added", true),
+            ("*.line.added", "a.b.line.added", false),
+            ("order.*.added", "order.line.added", true),
+            ("order.*.added", "order.added", false),
+        ] {
+            let pattern = TopicPattern::new(pattern).unwrap();
+            assert_eq!(pattern.matches(topic), is_taken, "{pattern} and {topic}");
+        }
+        for bad in ["", "a*", "a.b*", "**", "a\n"] {
+            assert!(TopicPattern::new(bad).is_err(), "{bad:?}");
+        }
+    }
+}

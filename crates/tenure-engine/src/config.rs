@@ -1,0 +1,72 @@
+//! `EngineConfig`: how an engine runs.
+
+use tenure_core::{QueueName, Settings};
+
+/// How an engine runs.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// This process's own settings; what is set for the cluster stands over them.
+    pub settings: Settings,
+    /// The queues to serve; empty: all that there are, also those added later.
+    pub queues: Vec<QueueName>,
+    /// What this process takes part in.
+    pub duties: Duties,
+    /// Where leases are kept alive.
+    pub keeper: Keeper,
+    /// The machine, for people who look at the workers.
+    pub host: String,
+    /// The process, for people who look at the workers.
+    pub pid: u32,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self {
+            settings: Settings::default(),
+            queues: Vec::new(),
+            duties: Duties::default(),
+            keeper: Keeper::default(),
+            host: "localhost".to_owned(),
+            pid: std::process::id(),
+        }
+    }
+}
+
+/// What a process takes part in beside its own work. Every process does everything by default:
+/// there is no leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Duties {
+    /// Ends lapsed leases. Without a reaper anywhere, the work of a dead worker stays stuck.
+    pub reaper: Duty,
+    /// Deletes what is past its retention.
+    pub pruner: Duty,
+}
+
+impl Default for Duties {
+    fn default() -> Self {
+        Self {
+            reaper: Duty::Done,
+            pruner: Duty::Done,
+        }
+    }
+}
+
+/// Whether a process does something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Duty {
+    /// It does.
+    Done,
+    /// Others do.
+    Left,
+}
+
+/// Where leases are kept alive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keeper {
+    /// On a thread of its own, so that a handler that blocks its executor cannot stop the
+    /// heartbeat.
+    #[default]
+    OwnThread,
+    /// Among the other tasks: for tests with paused time.
+    SameRuntime,
+}

@@ -1,0 +1,197 @@
+//! Handler: what a worker does with an item once it is claimed; and Topics, which chooses one.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::{Event, Failure, Fence, Item, ItemId, Outcome, TopicPattern};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// The answer of a handler, on its way.
+pub type Handling<'a> = Pin<Box<dyn Future<Output = Result<Outcome, Failure>> + Send + 'a>>;
+
+/// What a worker does with an item.
+///
+/// It may be called again for the same item: after a crash, after a lapse, after a replay. It is
+/// dropped at its next await when the lease is lost or the longest hold is over; what it answers
+/// after that is not settled.
+pub trait Handler: Send + Sync + 'static {
+    /// Works on one item. An error is a failure; the retry policy says what follows.
+    fn handle<'a>(&'a self, item: Item, cx: Context) -> Handling<'a>;
+
+    /// Whether items should be claimed at all. Asked before each claim, so it answers at once.
+    fn readiness(&self) -> Readiness {
+        Readiness::Ready
+    }
+}
+
+/// Whether items should be claimed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// They should.
+    Ready,
+    /// Not now: what they are handed to is down or has no room. It is asked again soon.
+    Away {
+        /// Why, for people.
+        reason: String,
+    },
+}
+
+/// What a handler is told beside its item.
+#[derive(Clone)]
+pub struct Context {
+    pub(crate) id: ItemId,
+    pub(crate) fence: Fence,
+    pub(crate) attempt: u32,
+    pub(crate) deadline: Instant,
+    pub(crate) cancel: CancellationToken,
+}
+
+impl Context {
+    /// The item's handle.
+    pub fn id(&self) -> ItemId {
+        self.id
+    }
+
+    /// The number of the claim. Hand it to the receiver: it refuses what is older than what it has
+    /// seen.
+    pub fn fence(&self) -> Fence {
+        self.fence
+    }
+
+    /// How often the item was held before, and once more: 1 at the first try.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// How long the handler may go on; then it is stopped.
+    pub fn time_left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    /// Whether the hold on the item is over: what is done from now on may be done twice.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel.is_cancelled()
+    }
+
+    /// Waits until the hold on the item is over. A handler is dropped then by itself; this is for
+    /// work that it has handed to others.
+    pub async fn cancelled(&self) {
+        self.cancel.cancelled().await;
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("id", &self.id)
+            .field("fence", &self.fence)
+            .field("attempt", &self.attempt)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Handlers by topic: the first pattern that takes an event's topic has it.
+#[derive(Clone, Default)]
+pub struct Topics {
+    routes: Vec<(TopicPattern, Arc<dyn Handler>)>,
+}
+
+impl Topics {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Hands events of these topics to `handler`, unless an earlier pattern takes them.
+    pub fn add(&mut self, pattern: TopicPattern, handler: Arc<dyn Handler>) {
+        self.routes.push((pattern, handler));
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.routes.is_empty()
+    }
+
+    fn choose(&self, topic: &str) -> Option<&Arc<dyn Handler>> {
+        self.routes
+            .iter()
+            .find(|(pattern, _)| pattern.matches(topic))
+            .map(|(_, handler)| handler)
+    }
+}
+
+impl fmt::Debug for Topics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list()
+            .entries(self.routes.iter().map(|(pattern, _)| pattern))
+            .finish()
+    }
+}
+
+impl Handler for Topics {
+    fn handle<'a>(&'a self, item: Item, cx: Context) -> Handling<'a> {
+        let topic = item.content.event().map_or("", Event::topic);
+        match self.choose(topic) {
+            Some(handler) => handler.handle(item, cx),
+            // A failure, not a death: a newer worker that knows the topic may come.
+            None => {
+                let error = format!("no handler takes the topic {topic:?}");
+                Box::pin(async move { Err(Failure::new(error)) })
+            }
+        }
+    }
+
+    /// Claims go on as long as one of the handlers can take something; the others' items fail or
+    /// are given back by themselves.
+    fn readiness(&self) -> Readiness {
+        let mut away = None;
+        for (_, handler) in &self.routes {
+            match handler.readiness() {
+                Readiness::Ready => return Readiness::Ready,
+                not_now => away = away.or(Some(not_now)),
+            }
+        }
+        away.unwrap_or(Readiness::Ready)
+    }
+}
+
+/// A handler made of an async function of an event.
+pub struct EventFn<F>(F);
+
+impl<F, Fut> EventFn<F>
+where
+    F: Fn(Event, Context) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Outcome, Failure>> + Send + 'static,
+{
+    /// Calls `function` with each event.
+    pub fn new(function: F) -> Self {
+        Self(function)
+    }
+}
+
+impl<F> fmt::Debug for EventFn<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EventFn")
+    }
+}
+
+impl<F, Fut> Handler for EventFn<F>
+where
+    F: Fn(Event, Context) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Outcome, Failure>> + Send + 'static,
+{
+    fn handle<'a>(&'a self, item: Item, cx: Context) -> Handling<'a> {
+        match item.content {
+            tenure_core::Content::Event(event) => Box::pin((self.0)(event, cx)),
+            tenure_core::Content::Row(_) => Box::pin(async {
+                Err(Failure::new(
+                    "the item is a row, and its handler takes events",
+                ))
+            }),
+        }
+    }
+}
