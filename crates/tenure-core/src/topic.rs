@@ -1,4 +1,4 @@
-//! TopicPattern: which topics a handler, a route or an endpoint takes.
+//! `TopicPattern`: which topics a handler, a route or an endpoint takes.
 
 use std::fmt;
 

@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(settings.heartbeat(), Duration::from_secs(30));
         assert_eq!(settings.reaper_interval(), Duration::from_secs(40));
         assert_eq!(settings.shutdown_timeout(), Duration::from_secs(100));
-        assert_eq!(settings.max_hold(), Duration::from_secs(360));
+        assert_eq!(settings.max_hold(), Duration::from_mins(6));
         for millis in [1, 2, 3, 4, 5, 7, 86_400_000] {
             let text = format!("{millis}ms");
             assert!(with(&[(Setting::Term, &text)]).is_ok(), "a term of {text}");
