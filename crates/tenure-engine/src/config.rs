@@ -17,6 +17,8 @@ pub struct EngineConfig {
     pub host: String,
     /// The process, for people who look at the workers.
     pub pid: u32,
+    /// Where chance comes from, for a run that must be repeatable; `None`: from nowhere.
+    pub seed: Option<u64>,
 }
 
 impl Default for EngineConfig {
@@ -28,6 +30,7 @@ impl Default for EngineConfig {
             keeper: Keeper::default(),
             host: "localhost".to_owned(),
             pid: std::process::id(),
+            seed: None,
         }
     }
 }

@@ -2,13 +2,23 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tenure_core::WorkerId;
 use tenure_core::store::Store;
+use tenure_core::{Invalid, WorkerId};
+use tokio::time::{Instant, timeout};
+use tracing::{info, warn};
 
-use crate::config::EngineConfig;
+use crate::config::{Duty, EngineConfig};
 use crate::handler::Handler;
 use crate::health::Health;
+use crate::keeper::KeeperThread;
+use crate::shared::Shared;
+use crate::tasks::{Tasks, Wrap};
+use crate::{heartbeat, keeper, live, pruner, reaper, registry, watchdog, worker};
+
+/// After the shutdown time, so long for what was cancelled to stop and be given back.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// What an engine is made of.
 pub struct Parts {
@@ -22,6 +32,8 @@ pub struct Parts {
     pub handler: Arc<dyn Handler>,
     /// How it runs.
     pub config: EngineConfig,
+    /// Stands around every task, for a simulation; `None`: nothing does.
+    pub wrap: Option<Wrap>,
 }
 
 impl fmt::Debug for Parts {
@@ -33,57 +45,209 @@ impl fmt::Debug for Parts {
     }
 }
 
-/// A running engine. Dropping it stops everything at once: what is held lapses.
-#[derive(Debug)]
+/// A running engine. Dropping it stops everything at once, as a crash would: what is held lapses.
 pub struct Engine {
-    worker: WorkerId,
+    shared: Arc<Shared>,
+    tasks: Arc<Tasks>,
+    keeper: Option<KeeperThread>,
 }
 
 /// How an engine ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Items that were given back unworked or unfinished.
-    pub released: u32,
-    /// Items whose handler could not be stopped; their leases lapse.
+    /// Items whose handler could not be stopped, or that could not be given back: their leases
+    /// lapse.
     pub left: u32,
 }
 
 impl Engine {
-    /// Starts every task on the current runtime.
+    /// Starts every task on the current runtime, and the heartbeat where the configuration says.
     ///
     /// # Errors
     /// Every problem of the settings.
-    pub fn start(parts: Parts) -> Result<Self, Vec<tenure_core::Invalid>> {
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn start(parts: Parts) -> Result<Self, Vec<Invalid>> {
         parts.config.settings.check()?;
+        let span = tracing::info_span!("worker", worker = %parts.worker);
+        let tasks = Arc::new(Tasks::new(parts.wrap.clone(), span));
+        let shared = Arc::new(Shared::new(parts, Instant::now()));
+        let keeper = start_keeper(&shared, &tasks);
+        tasks.spawn("live", live::follow(Arc::clone(&shared)));
+        for _ in 0..worker::HANDS {
+            let hand = worker::run(Arc::clone(&shared), Arc::clone(&tasks));
+            tasks.spawn("hand", hand);
+        }
+        let duties = shared.config.duties;
+        if duties.reaper == Duty::Done {
+            let reaper = reaper::run(Arc::clone(&shared), Arc::clone(&tasks));
+            tasks.spawn("reaper", reaper);
+        }
+        if duties.pruner == Duty::Done {
+            tasks.spawn("pruner", pruner::run(Arc::clone(&shared)));
+        }
+        info!(worker = %shared.worker, "started");
         Ok(Self {
-            worker: parts.worker,
+            shared,
+            tasks,
+            keeper,
         })
     }
 
+    /// Who it is.
+    pub fn worker(&self) -> &WorkerId {
+        &self.shared.worker
+    }
+
     /// Looks for work at once; called after an enqueue in the same process.
-    pub fn wake(&self) {}
+    pub fn wake(&self) {
+        self.shared.wake();
+    }
+
+    /// A handle that wakes it without keeping it alive.
+    pub fn waker(&self) -> Waker {
+        Waker(Arc::downgrade(&self.shared))
+    }
 
     /// Where it stands.
     pub fn health(&self) -> Health {
+        let shared = &self.shared;
+        let load = shared.desk.load();
+        let live = Arc::clone(&shared.live.borrow());
+        let reaper = shared.config.duties.reaper;
         Health {
-            worker: self.worker.clone(),
-            checks: Vec::new(),
-            running: 0,
-            held: 0,
+            worker: shared.worker.clone(),
+            checks: shared.vitals.checks(Instant::now(), &live, reaper),
+            running: load.running,
+            held: load.held,
         }
     }
 
-    /// Waits until a task of the engine fails, which it never should; answers which and why.
+    /// The settings in force.
+    pub fn settings(&self) -> tenure_core::Settings {
+        self.shared.live.borrow().settings.clone()
+    }
+
+    /// Waits until a task of the engine fails, which none ever should. What it held has been given
+    /// back by then as far as possible; the engine is to be dropped.
     pub async fn failed(&self) -> String {
-        std::future::pending().await
+        let reason = self.tasks.failed().await;
+        let shared = &self.shared;
+        shared.metrics.terminated("panic");
+        warn!(worker = %shared.worker, reason, "terminated");
+        shared.desk.stop(Instant::now());
+        shared.desk.cancel_running();
+        shared.hands.notify_one();
+        drop(timeout(LAST_WORDS, cleared(shared)).await);
+        shared.reaper.notify_one();
+        reason
     }
 
     /// Stops claiming, gives back what was not started, lets what runs finish within the shutdown
-    /// time, cancels and gives back the rest, takes its leave.
-    pub async fn stop(self) -> Ended {
-        Ended {
-            released: 0,
-            left: 0,
+    /// time, cancels and gives back the rest, takes its leave. Heartbeats go on until the last
+    /// settle was answered.
+    pub async fn stop(mut self) -> Ended {
+        let shared = Arc::clone(&self.shared);
+        let within = shared.live.borrow().settings.shutdown_timeout();
+        info!(worker = %shared.worker, ?within, "stopping: finishes what runs, claims no more");
+        shared.desk.stop(Instant::now());
+        shared.hands.notify_waiters();
+        shared.hands.notify_one();
+        if timeout(within, cleared(&shared)).await.is_err() {
+            let running = shared.desk.running();
+            warn!(
+                running,
+                "the shutdown time is over; cancels what still runs"
+            );
+            shared.desk.cancel_running();
+            // What does not stop or cannot be given back in this time lapses.
+            drop(timeout(LAST_WORDS, cleared(&shared)).await);
         }
+        let left = shared.desk.load().held;
+        shared.metrics.terminated("shutdown");
+        if shared.config.duties.reaper == Duty::Done {
+            // Once more, now: what lapsed while we stopped need not wait for another's reaper.
+            drop(timeout(LAST_WORDS, reaper::reap(&shared, &self.tasks)).await);
+        }
+        let leave = shared.store.leave(&shared.worker, None);
+        if !matches!(timeout(LAST_WORDS, leave).await, Ok(Ok(()))) {
+            warn!("could not take leave of the cluster");
+        }
+        self.tasks.stop();
+        drop(timeout(LAST_WORDS, self.tasks.ended()).await);
+        if let Some(keeper) = self.keeper.take() {
+            keeper.ended(LAST_WORDS).await;
+        }
+        info!(worker = %shared.worker, left, "stopped");
+        Ended { left }
+    }
+}
+
+fn start_keeper(shared: &Arc<Shared>, tasks: &Arc<Tasks>) -> Option<KeeperThread> {
+    let kept = vec![
+        (
+            "heartbeat",
+            tasks.guard("heartbeat", heartbeat::run(Arc::clone(shared))),
+        ),
+        (
+            "watchdog",
+            tasks.guard("watchdog", watchdog::run(Arc::clone(shared))),
+        ),
+        (
+            "registry",
+            tasks.guard("registry", registry::run(Arc::clone(shared))),
+        ),
+    ];
+    keeper::start(shared.config.keeper, tasks, kept)
+}
+
+/// Waits until nothing is in hand.
+async fn cleared(shared: &Shared) {
+    loop {
+        let notified = shared.cleared.notified();
+        tokio::pin!(notified);
+        notified.as_mut().enable();
+        if shared.desk.is_clear() {
+            return;
+        }
+        notified.await;
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.tasks.stop();
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("worker", &self.shared.worker)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Wakes an engine, if it is still there.
+#[derive(Clone)]
+pub struct Waker(std::sync::Weak<Shared>);
+
+impl Waker {
+    /// Looks for work at once; `false` when the engine is gone.
+    pub fn wake(&self) -> bool {
+        match self.0.upgrade() {
+            Some(shared) => {
+                shared.wake();
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+impl fmt::Debug for Waker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Waker")
     }
 }

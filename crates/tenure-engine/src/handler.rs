@@ -20,7 +20,7 @@ pub type Handling<'a> = Pin<Box<dyn Future<Output = Result<Outcome, Failure>> + 
 /// after that is not settled.
 pub trait Handler: Send + Sync + 'static {
     /// Works on one item. An error is a failure; the retry policy says what follows.
-    fn handle<'a>(&'a self, item: Item, cx: Context) -> Handling<'a>;
+    fn handle(&self, item: Item, cx: Context) -> Handling<'_>;
 
     /// Whether items should be claimed at all. Asked before each claim, so it answers at once.
     fn readiness(&self) -> Readiness {
@@ -133,16 +133,14 @@ impl fmt::Debug for Topics {
 }
 
 impl Handler for Topics {
-    fn handle<'a>(&'a self, item: Item, cx: Context) -> Handling<'a> {
+    fn handle(&self, item: Item, cx: Context) -> Handling<'_> {
         let topic = item.content.event().map_or("", Event::topic);
-        match self.choose(topic) {
-            Some(handler) => handler.handle(item, cx),
-            // A failure, not a death: a newer worker that knows the topic may come.
-            None => {
-                let error = format!("no handler takes the topic {topic:?}");
-                Box::pin(async move { Err(Failure::new(error)) })
-            }
+        if let Some(handler) = self.choose(topic) {
+            return handler.handle(item, cx);
         }
+        // A failure, not a death: a newer worker that knows the topic may come.
+        let error = format!("no handler takes the topic {topic:?}");
+        Box::pin(async move { Err(Failure::new(error)) })
     }
 
     /// Claims go on as long as one of the handlers can take something; the others' items fail or
@@ -152,7 +150,7 @@ impl Handler for Topics {
         for (_, handler) in &self.routes {
             match handler.readiness() {
                 Readiness::Ready => return Readiness::Ready,
-                not_now => away = away.or(Some(not_now)),
+                not_now @ Readiness::Away { .. } => away = away.or(Some(not_now)),
             }
         }
         away.unwrap_or(Readiness::Ready)
@@ -184,7 +182,7 @@ where
     F: Fn(Event, Context) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Outcome, Failure>> + Send + 'static,
 {
-    fn handle<'a>(&'a self, item: Item, cx: Context) -> Handling<'a> {
+    fn handle(&self, item: Item, cx: Context) -> Handling<'_> {
         match item.content {
             tenure_core::Content::Event(event) => Box::pin((self.0)(event, cx)),
             tenure_core::Content::Row(_) => Box::pin(async {

@@ -1,8 +1,13 @@
 //! Health: what an engine says of itself, for readiness and for people.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tenure_core::WorkerId;
+use tokio::time::Instant;
+
+use crate::config::Duty;
+use crate::live::Live;
 
 /// Where an engine stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,4 +38,113 @@ pub struct Check {
     pub last: Option<Duration>,
     /// What is wrong; `None`: nothing.
     pub problem: Option<String>,
+}
+
+/// When each part of an engine was last seen to work.
+#[derive(Debug)]
+pub(crate) struct Vitals(Mutex<Signs>);
+
+#[derive(Debug)]
+struct Signs {
+    started: Instant,
+    settings: Option<Instant>,
+    claim: Option<Instant>,
+    beat: Option<Instant>,
+    reap: Option<Instant>,
+    /// What the store said last, if it failed.
+    store: Option<String>,
+}
+
+/// How many intervals a reaper may miss before the worker is not ready.
+const MISSED: u32 = 3;
+
+impl Vitals {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self(Mutex::new(Signs {
+            started: now,
+            settings: None,
+            claim: None,
+            beat: None,
+            reap: None,
+            store: None,
+        }))
+    }
+
+    fn signs(&self) -> MutexGuard<'_, Signs> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn saw_settings(&self, now: Instant) {
+        self.signs().settings = Some(now);
+    }
+
+    pub(crate) fn claimed(&self, now: Instant) {
+        self.signs().claim = Some(now);
+    }
+
+    pub(crate) fn beat(&self, now: Instant) {
+        self.signs().beat = Some(now);
+    }
+
+    pub(crate) fn reaped(&self, now: Instant) {
+        let mut signs = self.signs();
+        signs.reap = Some(now);
+        signs.store = None;
+    }
+
+    /// The store answered.
+    pub(crate) fn store_answered(&self) {
+        let mut signs = self.signs();
+        if signs.store.take().is_some() {
+            tracing::info!("the store answers again");
+        }
+    }
+
+    /// The store failed; answers whether that is news.
+    pub(crate) fn store_failed(&self, reason: &str) -> bool {
+        let mut signs = self.signs();
+        let is_news = signs.store.is_none();
+        signs.store = Some(reason.to_owned());
+        is_news
+    }
+
+    /// The checks, by the settings in force.
+    pub(crate) fn checks(&self, now: Instant, live: &Live, reaper: Duty) -> Vec<Check> {
+        let signs = self.signs();
+        let ago = |moment: Option<Instant>| moment.map(|moment| now - moment);
+        let mut checks = vec![
+            Check {
+                name: "store",
+                last: ago(signs.claim),
+                problem: signs.store.clone(),
+            },
+            Check {
+                name: "settings",
+                last: ago(signs.settings),
+                problem: (!live.is_followed).then(|| "the cluster was not reached yet".to_owned()),
+            },
+            Check {
+                name: "heartbeat",
+                last: ago(signs.beat),
+                problem: None,
+            },
+        ];
+        if reaper == Duty::Done {
+            let interval = live.settings.reaper_interval();
+            let since = now - signs.reap.unwrap_or(signs.started);
+            let is_missing = signs.reap.is_none() || since > interval.saturating_mul(MISSED);
+            checks.push(Check {
+                name: "reaper",
+                last: ago(signs.reap),
+                problem: is_missing
+                    .then(|| format!("no run for {}", tenure_core::duration_text(round(since)))),
+            });
+        }
+        checks
+    }
+}
+
+/// Whole milliseconds, for people.
+fn round(span: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
 }

@@ -5,11 +5,29 @@
 //! that it can be simulated.
 
 mod config;
+mod desk;
+mod dice;
 mod engine;
 mod handler;
 mod health;
+mod heartbeat;
+mod hold;
+mod keeper;
+mod live;
+pub mod metrics;
+mod pace;
+mod pruner;
+mod reaper;
+mod registry;
+mod round;
+mod shared;
+mod slot;
+mod tasks;
+mod watchdog;
+mod worker;
 
 pub use config::{Duties, Duty, EngineConfig, Keeper};
-pub use engine::{Ended, Engine, Parts};
+pub use engine::{Ended, Engine, Parts, Waker};
 pub use handler::{Context, EventFn, Handler, Handling, Readiness, Topics};
 pub use health::{Check, Health};
+pub use tasks::Wrap;

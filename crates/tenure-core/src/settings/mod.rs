@@ -165,7 +165,7 @@ impl Settings {
     pub fn set(&mut self, setting: Setting, text: &str) -> Result<(), Invalid> {
         let field = setting.as_str();
         let duration = || {
-            parse_duration(text).map_err(|_| {
+            parse_duration(text).map_err(|_no_duration| {
                 Invalid::new(field, format!("{text:?}"), "a duration such as 30s or 5m")
             })
         };
@@ -181,8 +181,9 @@ impl Settings {
         match setting {
             Setting::Term => {
                 let length = duration()?;
-                self.term = Term::new(length)
-                    .map_err(|_| Invalid::new(field, duration_text(length), "1ms to 24h"))?;
+                self.term = Term::new(length).map_err(|_out_of_range| {
+                    Invalid::new(field, duration_text(length), "1ms to 24h")
+                })?;
             }
             Setting::Heartbeat => self.heartbeat = Some(duration()?),
             Setting::MaxHold => self.max_hold = Some(duration()?),

@@ -1,0 +1,199 @@
+//! What the keeper does with what is in hand: renew it in time, and take it away from whoever works
+//! on it before the store can give it to another.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tenure_core::store::Renewed;
+use tenure_core::{Fence, ItemId, Rhythm, Term, Token};
+use tokio::time::Instant;
+
+use super::Desk;
+use crate::hold::{LeaseNo, Loss, Stage};
+
+/// One renewal: all leases of one term.
+#[derive(Debug)]
+pub(crate) struct Beat {
+    pub(crate) term: Term,
+    /// The shortest interval among them: how long the renewal may take.
+    pub(crate) interval: Duration,
+    pub(crate) leases: Vec<(LeaseNo, Token)>,
+}
+
+/// A hold that was taken away.
+#[derive(Debug)]
+pub(crate) struct Lost {
+    pub(crate) fence: Fence,
+    pub(crate) loss: Loss,
+    /// The items that were being worked on.
+    pub(crate) running: Vec<ItemId>,
+    /// All items that had not been settled.
+    pub(crate) items: usize,
+}
+
+/// An item that was worked on for too long.
+#[derive(Debug)]
+pub(crate) struct Overdue {
+    pub(crate) no: LeaseNo,
+    pub(crate) token: Token,
+    pub(crate) id: ItemId,
+    pub(crate) max_hold: Duration,
+    /// How often it had failed before.
+    pub(crate) failures: u32,
+}
+
+impl Desk {
+    /// What is to be renewed by `until`. When one lease of a term is due, all of that term are
+    /// renewed: one statement.
+    pub(crate) fn beats(&self, until: Instant) -> Vec<Beat> {
+        let state = self.state();
+        let mut beats: BTreeMap<Term, Beat> = BTreeMap::new();
+        for (no, lease) in &state.leases {
+            let Rhythm {
+                term, heartbeat, ..
+            } = lease.rhythm;
+            let beat = beats.entry(term).or_insert(Beat {
+                term,
+                interval: heartbeat,
+                leases: Vec::new(),
+            });
+            beat.interval = beat.interval.min(heartbeat);
+            beat.leases.push((*no, lease.token.clone()));
+        }
+        beats.retain(|term, _| {
+            state
+                .leases
+                .values()
+                .any(|lease| lease.rhythm.term == *term && lease.beat_at <= until)
+        });
+        beats.into_values().collect()
+    }
+
+    /// A renewal that was sent at `sent_at` was granted. Items that the store no longer holds for us
+    /// were buried: their work is cancelled.
+    pub(crate) fn renewed(&self, no: LeaseNo, sent_at: Instant, renewed: &Renewed) -> Option<Lost> {
+        let mut state = self.state();
+        let lease = state.leases.get_mut(&no)?;
+        lease.renewed(sent_at);
+        let gone: Vec<ItemId> = lease
+            .items
+            .iter()
+            .filter(|(id, stage)| {
+                !matches!(stage, Stage::Settling) && renewed.ids.binary_search(id).is_err()
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        if gone.is_empty() {
+            return None;
+        }
+        let fence = lease.fence;
+        let mut running = Vec::new();
+        for id in &gone {
+            match lease.items.remove(id) {
+                Some(stage @ Stage::Running(_)) => {
+                    stage.cancel();
+                    running.push(*id);
+                }
+                Some(Stage::Answered(_)) => lease.answered -= 1,
+                _ => {}
+            }
+        }
+        let is_empty = lease.items.is_empty();
+        for id in &running {
+            state.running.remove(&(no, *id));
+        }
+        if is_empty {
+            state.leases.remove(&no);
+        }
+        Some(Lost {
+            fence,
+            loss: Loss::Buried,
+            running,
+            items: gone.len(),
+        })
+    }
+
+    /// A hold is over: whatever runs under it is cancelled, and nothing of it will be settled.
+    /// `None` when it had ended by itself in the meantime, or is just being settled.
+    pub(crate) fn lose(&self, no: LeaseNo, loss: Loss) -> Option<Lost> {
+        let mut state = self.state();
+        let lease = state.leases.get(&no)?;
+        if matches!(loss, Loss::Refused(_)) && lease.is_finalizing() {
+            return None;
+        }
+        let lease = state.leases.remove(&no)?;
+        lease.cancel();
+        let running: Vec<ItemId> = lease
+            .items
+            .iter()
+            .filter(|(_, stage)| matches!(stage, Stage::Running(_)))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in &running {
+            state.running.remove(&(no, *id));
+        }
+        Some(Lost {
+            fence: lease.fence,
+            loss,
+            running,
+            items: lease.items.len(),
+        })
+    }
+
+    /// The leases whose deadline has come.
+    pub(crate) fn late(&self, now: Instant) -> Vec<LeaseNo> {
+        let state = self.state();
+        let late = state.leases.iter().filter(|(_, l)| now >= l.deadline);
+        late.map(|(no, _)| *no).collect()
+    }
+
+    /// Takes the items that were worked on for too long away from their handlers. The caller
+    /// settles each.
+    pub(crate) fn take_overdue(&self, now: Instant) -> Vec<Overdue> {
+        let mut state = self.state();
+        let due: Vec<_> = state
+            .running
+            .iter()
+            .filter(|(_, run)| now >= run.overdue_at)
+            .map(|(key, run)| (*key, run.failures))
+            .collect();
+        let mut overdue = Vec::new();
+        for ((no, id), failures) in due {
+            state.running.remove(&(no, id));
+            let Some(lease) = state.leases.get_mut(&no) else {
+                continue;
+            };
+            if let Some(stage @ Stage::Running(_)) = lease.items.get_mut(&id) {
+                stage.cancel();
+                *stage = Stage::Settling;
+                overdue.push(Overdue {
+                    no,
+                    token: lease.token.clone(),
+                    id,
+                    max_hold: lease.rhythm.max_hold,
+                    failures,
+                });
+            }
+        }
+        overdue
+    }
+
+    /// The next moment at which a deadline comes or an item is overdue.
+    pub(crate) fn next_end(&self) -> Option<Instant> {
+        let state = self.state();
+        let deadlines = state.leases.values().map(|lease| lease.deadline);
+        let overdue = state.running.values().map(|run| run.overdue_at);
+        deadlines.chain(overdue).min()
+    }
+
+    /// How many items still run.
+    pub(crate) fn running(&self) -> u32 {
+        self.state().occupied
+    }
+
+    /// Whether nothing is in hand any more.
+    pub(crate) fn is_clear(&self) -> bool {
+        let state = self.state();
+        state.leases.is_empty() && state.occupied == 0 && state.claims == 0
+    }
+}

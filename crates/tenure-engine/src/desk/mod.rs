@@ -1,0 +1,318 @@
+//! Desk: everything that this process has in hand, and the decisions about it. One lock, never held
+//! across an await; nothing here waits or talks to a store.
+//!
+//! The hands (claim and settle), the slots (handlers) and the keeper (heartbeat, deadlines) meet
+//! here and nowhere else.
+
+mod keep;
+mod step;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tenure_core::store::Company;
+use tenure_core::{Held, Item, ItemId, Outcome};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use keep::{Beat, Lost, Overdue};
+pub(crate) use step::{Asked, Step, Work};
+
+use crate::handler::Context;
+use crate::hold::{InHand, LeaseNo, Stage};
+use crate::live::Live;
+use crate::pace::{Pace, Speed};
+use crate::round::Round;
+
+/// Everything that this process has in hand.
+#[derive(Debug)]
+pub(crate) struct Desk(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    live: Arc<Live>,
+    leases: BTreeMap<LeaseNo, InHand>,
+    /// What is claimed and not started, in order. An entry whose lease is gone is passed over.
+    waiting: VecDeque<(LeaseNo, Item)>,
+    /// What runs under a hold that stands.
+    running: BTreeMap<(LeaseNo, ItemId), Run>,
+    /// Slots that are at work, also those whose hold was lost and that have not stopped yet.
+    occupied: u32,
+    /// Slots that there are.
+    slots: u32,
+    last_no: LeaseNo,
+    pace: Pace,
+    speed: Speed,
+    round: Round,
+    /// Claims under way, and how many items they may bring.
+    claims: u32,
+    asked: u32,
+    /// Whether the last claim brought all that it asked for.
+    is_flush: bool,
+    is_alone_asked: bool,
+    is_stopping: bool,
+}
+
+/// What is known of an item while it runs.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    overdue_at: Instant,
+    /// How often it had failed before.
+    failures: u32,
+}
+
+/// An item to be worked on now.
+#[derive(Debug)]
+pub(crate) struct Start {
+    pub(crate) no: LeaseNo,
+    pub(crate) item: Item,
+    pub(crate) cx: Context,
+}
+
+/// What a slot does next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// Work on this.
+    Start(Box<Start>),
+    /// There is nothing; wait.
+    Wait,
+    /// There are more slots than wanted: end.
+    Leave,
+}
+
+/// Whether a hand should look at the desk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Nudge {
+    Needed,
+    Needless,
+}
+
+/// What a handler said, or that it was stopped.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) no: LeaseNo,
+    pub(crate) id: ItemId,
+    /// `None`: it was stopped before it said anything.
+    pub(crate) outcome: Option<Outcome>,
+    pub(crate) took: Duration,
+}
+
+/// How much is in hand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Load {
+    pub(crate) running: u32,
+    pub(crate) held: u32,
+    pub(crate) leases: u32,
+}
+
+impl Desk {
+    pub(crate) fn new(live: Arc<Live>, now: Instant) -> Self {
+        Self(Mutex::new(State {
+            live,
+            leases: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            running: BTreeMap::new(),
+            occupied: 0,
+            slots: 0,
+            last_no: 0,
+            pace: Pace::new(now),
+            speed: Speed::default(),
+            round: Round::default(),
+            claims: 0,
+            asked: 0,
+            is_flush: false,
+            is_alone_asked: false,
+            is_stopping: false,
+        }))
+    }
+
+    /// A verb here checks before it writes, so a panic under the lock leaves nothing half done.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on these settings are in force, for later claims.
+    pub(crate) fn tune(&self, live: Arc<Live>) {
+        self.state().live = live;
+    }
+
+    /// Someone knows of work.
+    pub(crate) fn wake(&self, now: Instant) {
+        self.state().pace.wake(now);
+    }
+
+    /// How many more slots are wanted; they are counted as made.
+    pub(crate) fn hire(&self) -> u32 {
+        let mut state = self.state();
+        let wanted = state.live.settings.concurrency;
+        let load = u32::try_from(state.waiting.len()).unwrap_or(u32::MAX);
+        let useful = state.occupied.saturating_add(load).min(wanted);
+        let more = useful.saturating_sub(state.slots);
+        state.slots += more;
+        more
+    }
+
+    /// Takes what a slot has to say, if anything, and tells it what to do next; and whether a hand
+    /// should look.
+    pub(crate) fn exchange(&self, said: Option<Said>, now: Instant) -> (Next, Nudge) {
+        let mut state = self.state();
+        let mut nudge = said.map_or(Nudge::Needless, |said| state.hear(said, now));
+        if state.slots > state.live.settings.concurrency {
+            state.slots -= 1;
+            return (Next::Leave, Nudge::Needed);
+        }
+        let next = state
+            .start_next(now)
+            .map_or(Next::Wait, |start| Next::Start(Box::new(start)));
+        if state.waiting.is_empty() {
+            // There is room for more.
+            nudge = Nudge::Needed;
+        }
+        (next, nudge)
+    }
+
+    /// How much is in hand.
+    pub(crate) fn load(&self) -> Load {
+        let state = self.state();
+        let held: usize = state.leases.values().map(|lease| lease.items.len()).sum();
+        Load {
+            running: state.occupied,
+            held: u32::try_from(held).unwrap_or(u32::MAX),
+            leases: u32::try_from(state.leases.len()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Claims nothing any more and gives back what was not started.
+    pub(crate) fn stop(&self, now: Instant) {
+        let mut state = self.state();
+        state.is_stopping = true;
+        let waiting = std::mem::take(&mut state.waiting);
+        for (no, item) in waiting {
+            state.give_back(no, item.id, now);
+        }
+    }
+
+    /// Cancels what still runs; each is given back when its handler has stopped.
+    pub(crate) fn cancel_running(&self) {
+        for lease in self.state().leases.values() {
+            lease.cancel();
+        }
+    }
+}
+
+impl State {
+    /// Puts a claim's items in line, or nowhere when it came too late.
+    fn seat(&mut self, held: Held, asked: &Asked, now: Instant) -> Result<u32, ()> {
+        let deadline = InHand::deadline(asked.sent_at, asked.look.rhythm.term.length());
+        if now >= deadline || self.is_stopping {
+            return Err(());
+        }
+        self.last_no += 1;
+        let no = self.last_no;
+        let count = u32::try_from(held.items.len()).unwrap_or(u32::MAX);
+        let items = held
+            .items
+            .iter()
+            .map(|item| (item.id, Stage::Waiting))
+            .collect();
+        self.leases.insert(
+            no,
+            InHand {
+                token: held.lease.token,
+                fence: held.lease.fence,
+                rhythm: asked.look.rhythm,
+                company: asked.look.company,
+                deadline,
+                beat_at: asked.sent_at + asked.look.rhythm.heartbeat,
+                items,
+                answered: 0,
+                answered_since: None,
+            },
+        );
+        self.waiting
+            .extend(held.items.into_iter().map(|item| (no, item)));
+        Ok(count)
+    }
+
+    fn start_next(&mut self, now: Instant) -> Option<Start> {
+        while let Some((no, item)) = self.waiting.pop_front() {
+            let Some(lease) = self.leases.get_mut(&no) else {
+                continue;
+            };
+            let fence = lease.fence;
+            let overdue_at = now + lease.rhythm.max_hold;
+            // A lease that is nearly over is left to the watchdog; a buried item is gone.
+            if now >= lease.deadline {
+                continue;
+            }
+            let Some(stage @ Stage::Waiting) = lease.items.get_mut(&item.id) else {
+                continue;
+            };
+            let cancel = CancellationToken::new();
+            *stage = Stage::Running(cancel.clone());
+            let failures = item.counters.failures;
+            let run = Run {
+                overdue_at,
+                failures,
+            };
+            self.running.insert((no, item.id), run);
+            self.occupied += 1;
+            let cx = Context {
+                id: item.id,
+                fence,
+                attempt: item.counters.attempts.saturating_add(1),
+                deadline: overdue_at,
+                cancel,
+            };
+            return Some(Start { no, item, cx });
+        }
+        None
+    }
+
+    /// Takes an answer. When the hold was lost in the meantime there is nobody to tell.
+    fn hear(&mut self, said: Said, now: Instant) -> Nudge {
+        self.occupied = self.occupied.saturating_sub(1);
+        self.running.remove(&(said.no, said.id));
+        let Some(lease) = self.leases.get_mut(&said.no) else {
+            return Nudge::Needed;
+        };
+        let Some(stage @ Stage::Running(_)) = lease.items.get_mut(&said.id) else {
+            return Nudge::Needed;
+        };
+        let outcome = match said.outcome {
+            Some(outcome) => {
+                self.speed.took(said.took);
+                outcome
+            }
+            None => Outcome::RELEASE,
+        };
+        *stage = Stage::Answered(outcome);
+        lease.answered += 1;
+        let is_first = lease.answered_since.is_none();
+        lease.answered_since.get_or_insert(now);
+        if is_first || lease.is_answered() {
+            return Nudge::Needed;
+        }
+        Nudge::Needless
+    }
+
+    fn give_back(&mut self, no: LeaseNo, id: ItemId, now: Instant) {
+        let Some(lease) = self.leases.get_mut(&no) else {
+            return;
+        };
+        if let Some(stage @ Stage::Waiting) = lease.items.get_mut(&id) {
+            *stage = Stage::Answered(Outcome::RELEASE);
+            lease.answered += 1;
+            lease.answered_since.get_or_insert(now);
+        }
+    }
+
+    fn has_alone(&self) -> bool {
+        self.is_alone_asked
+            || self
+                .leases
+                .values()
+                .any(|lease| lease.company == Company::Alone)
+    }
+}

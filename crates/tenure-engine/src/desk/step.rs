@@ -1,0 +1,244 @@
+//! What a hand does next: settle what is answered, claim what there is room for, or wait.
+
+use std::time::Duration;
+
+use tenure_core::store::{Company, Settle, Settlement};
+use tenure_core::{Held, ItemId, Token};
+use tokio::time::Instant;
+
+use super::{Desk, State};
+use crate::hold::{LeaseNo, Stage};
+use crate::round::{Look, Wish};
+
+/// Answers of a lease of which some items are still at work are settled after this long, so that
+/// those which come close together share a statement.
+const LINGER: Duration = Duration::from_millis(10);
+
+/// Claims under way at once, while there is more than one claim's worth of work.
+const CLAIMS: u32 = 2;
+
+/// What a hand does next.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Talk to the store.
+    Go(Box<Work>),
+    /// Nothing until then, unless something changes.
+    Wait(Instant),
+    /// Nothing is in hand and nothing will be: the worker has stopped.
+    Over,
+}
+
+/// What to say to the store.
+#[derive(Debug)]
+pub(crate) struct Work {
+    pub(crate) settle: Option<(LeaseNo, Settle)>,
+    pub(crate) claim: Option<Asked>,
+}
+
+/// A claim that is to be sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Asked {
+    pub(crate) look: Look,
+    pub(crate) limit: u32,
+    pub(crate) token: Token,
+    /// Read before it is sent.
+    pub(crate) sent_at: Instant,
+}
+
+impl Desk {
+    /// Decides. `is_ready` says whether what items are handed to takes any; `mint` makes a token.
+    pub(crate) fn step(&self, now: Instant, is_ready: bool, mint: impl FnOnce() -> Token) -> Step {
+        let mut state = self.state();
+        let settle = state.take_settle(now);
+        let claim = state.take_claim(now, is_ready, mint);
+        if settle.is_some() || claim.is_some() {
+            return Step::Go(Box::new(Work { settle, claim }));
+        }
+        if state.is_stopping && state.leases.is_empty() && state.claims == 0 {
+            return Step::Over;
+        }
+        Step::Wait(state.next_at(now))
+    }
+
+    /// A claim was answered: its items stand in line now. `Err`: it came too late or nobody wants
+    /// it; give it back by its token.
+    pub(crate) fn claimed(
+        &self,
+        asked: &Asked,
+        held: Option<Held>,
+        now: Instant,
+        chance: f64,
+    ) -> Result<u32, ()> {
+        let mut state = self.state();
+        state.asked_for(asked);
+        let Some(held) = held else {
+            state.is_flush = false;
+            if state.round.is_fruitless() {
+                state.pace.found_nothing(now, chance);
+            }
+            return Ok(0);
+        };
+        let got = u32::try_from(held.items.len()).unwrap_or(u32::MAX);
+        let is_full = got >= asked.limit;
+        if asked.look.company == Company::Together {
+            state.is_flush = is_full;
+        }
+        state.round.found();
+        state.pace.found(now, is_full);
+        state.seat(held, asked, now)
+    }
+
+    /// A claim was not answered.
+    pub(crate) fn claim_failed(&self, asked: &Asked, now: Instant, chance: f64) {
+        let mut state = self.state();
+        state.asked_for(asked);
+        state.is_flush = false;
+        state.pace.failed(now, chance);
+    }
+
+    /// A settle was answered: these items are no longer in hand, whatever the answer was.
+    pub(crate) fn settled(&self, no: LeaseNo, settlement: &Settlement) {
+        let ids = settlement.items.iter().map(|(id, _)| *id);
+        self.state().put_down(no, ids);
+    }
+
+    /// Whether this lease may still be spoken for.
+    pub(crate) fn is_live(&self, no: LeaseNo, now: Instant) -> bool {
+        self.state()
+            .leases
+            .get(&no)
+            .is_some_and(|lease| now < lease.deadline)
+    }
+
+    /// The settle of these items was given up: their lease lapses.
+    pub(crate) fn abandon(&self, no: LeaseNo, ids: impl IntoIterator<Item = ItemId>) {
+        self.state().put_down(no, ids);
+    }
+}
+
+impl State {
+    fn take_settle(&mut self, now: Instant) -> Option<(LeaseNo, Settle)> {
+        let linger = if self.is_stopping {
+            Duration::ZERO
+        } else {
+            LINGER
+        };
+        let (no, lease) = self.leases.iter_mut().find(|(_, lease)| {
+            let is_old = lease
+                .answered_since
+                .is_some_and(|since| now >= since + linger);
+            now < lease.deadline && (lease.is_answered() || is_old)
+        })?;
+        let mut settle = Settle::new(lease.token.clone());
+        settle.items = lease.take_answers();
+        Some((*no, settle))
+    }
+
+    fn take_claim(
+        &mut self,
+        now: Instant,
+        is_ready: bool,
+        mint: impl FnOnce() -> Token,
+    ) -> Option<Asked> {
+        let most = if self.is_flush { CLAIMS } else { 1 };
+        let is_due = self.live.is_followed && now >= self.pace.next_at();
+        if self.is_stopping || !is_due || self.claims >= most {
+            return None;
+        }
+        let room = self.room()?;
+        if !is_ready {
+            self.pace.hold_back(now);
+            return None;
+        }
+        let wish = Wish {
+            alone: !self.has_alone(),
+            idle: self.pace.is_idle(),
+        };
+        let groups = std::sync::Arc::clone(&self.live.groups);
+        let Some(look) = self.round.next(&groups, wish) else {
+            self.pace.found_nothing(now, 0.5);
+            return None;
+        };
+        let limit = match look.company {
+            Company::Together => room,
+            Company::Alone => 1,
+        };
+        self.claims += 1;
+        self.asked += limit;
+        self.is_alone_asked |= look.company == Company::Alone;
+        Some(Asked {
+            look,
+            limit,
+            token: mint(),
+            sent_at: now,
+        })
+    }
+
+    /// How many items the next claim may take; `None`: there is enough in line.
+    ///
+    /// At least as many as there are free places; more only as far as they will be started within a
+    /// tenth of the term, and never more than a batch at once or two in line.
+    fn room(&self) -> Option<u32> {
+        let settings = &self.live.settings;
+        let free = settings.concurrency.saturating_sub(self.occupied);
+        let soon = settings.term.length() / 10;
+        let ahead = self
+            .speed
+            .within(soon, settings.concurrency)
+            .min(settings.batch.saturating_mul(CLAIMS));
+        let target = free.max(ahead);
+        let waiting = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
+        let in_line = waiting.saturating_add(self.asked);
+        if in_line >= free && in_line > target / 2 {
+            return None;
+        }
+        let room = target.saturating_sub(in_line).min(settings.batch);
+        (room > 0).then_some(room)
+    }
+
+    /// A claim is no longer under way.
+    fn asked_for(&mut self, asked: &Asked) {
+        self.claims = self.claims.saturating_sub(1);
+        self.asked = self.asked.saturating_sub(asked.limit);
+        if asked.look.company == Company::Alone {
+            self.is_alone_asked = false;
+        }
+    }
+
+    fn put_down(&mut self, no: LeaseNo, ids: impl IntoIterator<Item = ItemId>) {
+        let Some(lease) = self.leases.get_mut(&no) else {
+            return;
+        };
+        for id in ids {
+            if matches!(lease.items.get(&id), Some(Stage::Settling)) {
+                lease.items.remove(&id);
+            }
+        }
+        if lease.items.is_empty() {
+            self.leases.remove(&no);
+        }
+    }
+
+    /// When a hand should look again by itself.
+    fn next_at(&self, now: Instant) -> Instant {
+        let lingering = self
+            .leases
+            .values()
+            .filter_map(|lease| lease.answered_since)
+            .min()
+            .map(|since| since + LINGER);
+        // What a claim waits for beside its time is told by a notice.
+        let is_claimable = !self.is_stopping
+            && self.live.is_followed
+            && self.claims == 0
+            && self.pace.next_at() > now;
+        let look = is_claimable.then(|| self.pace.next_at());
+        let far = now + Duration::from_secs(1);
+        lingering
+            .into_iter()
+            .chain(look)
+            .min()
+            .unwrap_or(far)
+            .min(far)
+    }
+}

@@ -1,0 +1,125 @@
+//! Heartbeat: renews all that is held, one statement per tick and term, on connections and a thread
+//! of its own. *Refused* cancels the work of that lease only; *failed* (no answer within the bound)
+//! cancels the work of every lease that was to be renewed, and nothing of it is settled.
+//!
+//! A lease is renewed until its last settle has been answered.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tenure_core::Guarded;
+use tenure_core::store::{Renew, Renewed};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout_at};
+use tracing::{debug, warn};
+
+use crate::desk::Beat;
+use crate::hold::{LeaseNo, Loss};
+use crate::live::Live;
+use crate::shared::Shared;
+
+/// How soon a renewal that failed is tried again, within its bound.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// Renews for as long as the engine runs.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let mut live = shared.live.subscribe();
+    loop {
+        let now = Instant::now();
+        // Looked at four times per interval, so that a lease claimed since is never late; what is
+        // due before the next look is renewed now.
+        let tick = live.borrow_and_update().heartbeat() / 4;
+        let beats = shared.desk.beats(now + tick);
+        join_all(beats.into_iter().map(|beat| renew(&shared, beat))).await;
+        pause(&mut live, now + tick).await;
+    }
+}
+
+/// Waits until then, or until the settings change: a new term may be shorter than the old wait.
+async fn pause(live: &mut watch::Receiver<Arc<Live>>, until: Instant) {
+    tokio::select! {
+        biased;
+        changed = live.changed() => if changed.is_err() {
+            // The engine is gone, and this task with it.
+            tokio::time::sleep_until(until).await;
+        },
+        () = tokio::time::sleep_until(until) => {}
+    }
+}
+
+async fn renew(shared: &Shared, beat: Beat) {
+    // A beat ends before the next one is due, and well before the deadline.
+    let bound = Instant::now() + beat.interval * 4 / 5;
+    let tokens = beat.leases.iter().map(|(_, token)| token.clone()).collect();
+    let ask = Renew::new(tokens, beat.term);
+    let leases = u64::try_from(beat.leases.len()).unwrap_or(u64::MAX);
+    match ask_until(shared, &ask, bound).await {
+        Ok((sent_at, answers)) => {
+            shared.vitals.beat(Instant::now());
+            for ((no, _), (_, answer)) in beat.leases.iter().zip(answers) {
+                take(shared, *no, sent_at, answer);
+            }
+        }
+        Err(reason) => {
+            shared.metrics.heartbeats("failed", leases);
+            warn!(reason, leases, "a renewal failed");
+            for (no, _) in &beat.leases {
+                if let Some(lost) = shared.desk.lose(*no, Loss::Failed) {
+                    shared.tell_loss(&lost);
+                }
+            }
+        }
+    }
+}
+
+fn take(shared: &Shared, no: LeaseNo, sent_at: Instant, answer: Guarded<Renewed>) {
+    let lost = match answer {
+        Guarded::Kept(renewed) => {
+            shared.metrics.heartbeats("kept", 1);
+            shared.desk.renewed(no, sent_at, &renewed)
+        }
+        Guarded::Refused(why) => {
+            let lost = shared.desk.lose(no, Loss::Refused(why));
+            if lost.is_some() {
+                shared.metrics.heartbeats("refused", 1);
+            } else {
+                debug!("stopped renewing a lease that was settled");
+            }
+            lost
+        }
+    };
+    if let Some(lost) = lost {
+        shared.tell_loss(&lost);
+    }
+}
+
+type Answers = Vec<(tenure_core::Token, Guarded<Renewed>)>;
+
+/// Asks until there is an answer or the bound has come; a renewal may be repeated. The moment is
+/// the one before the call that was answered.
+async fn ask_until(
+    shared: &Shared,
+    ask: &Renew,
+    bound: Instant,
+) -> Result<(Instant, Answers), String> {
+    let mut reason = "the store did not answer in time".to_owned();
+    loop {
+        let sent_at = Instant::now();
+        match timeout_at(bound, shared.keeper_store.renew(ask)).await {
+            Ok(Ok(answers)) => return Ok((sent_at, answers)),
+            Ok(Err(error)) => {
+                shared.metrics.store_error("renew", &error);
+                reason = error.to_string();
+                if !error.is_transient() {
+                    return Err(reason);
+                }
+            }
+            Err(_) => shared.metrics.store_silence("renew"),
+        }
+        if Instant::now() + AGAIN >= bound {
+            return Err(reason);
+        }
+        sleep(AGAIN).await;
+    }
+}

@@ -1,0 +1,139 @@
+//! A slot: works on one item after another. There are as many as `worker.concurrency` says.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use tenure_core::{Again, Event, Failure, Outcome};
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
+
+use crate::desk::{Next, Nudge, Said, Start};
+use crate::shared::Shared;
+
+/// Errors longer than this are cut in the log; the store keeps more.
+const LOGGED_CHARS: usize = 200;
+
+/// Works until there are more slots than wanted.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let mut said = None;
+    loop {
+        let (mut next, nudge) = shared.desk.exchange(said.take(), Instant::now());
+        if nudge == Nudge::Needed {
+            shared.hands.notify_one();
+        }
+        if matches!(next, Next::Wait) {
+            shared.cleared.notify_waiters();
+            // Registered before the second look, so that nothing falls in between.
+            let notified = shared.work.notified();
+            tokio::pin!(notified);
+            notified.as_mut().enable();
+            next = shared.desk.exchange(None, Instant::now()).0;
+            if matches!(next, Next::Wait) {
+                notified.await;
+                continue;
+            }
+        }
+        match next {
+            Next::Start(start) => said = Some(work(&shared, *start).await),
+            Next::Wait => {}
+            Next::Leave => return,
+        }
+        // A handler that never waits must not keep the others from running.
+        tokio::task::consume_budget().await;
+    }
+}
+
+/// Runs the handler, until it answers or its hold is over.
+async fn work(shared: &Shared, start: Start) -> Said {
+    let Start { no, item, cx } = start;
+    let id = item.id;
+    let failures = item.counters.failures;
+    let attempt = cx.attempt();
+    let event_id = item.content.event().and_then(Event::event_id);
+    let cancel = cx.cancel.clone();
+    let began = Instant::now();
+    let handling = AssertUnwindSafe(async { shared.handler.handle(item, cx).await }).catch_unwind();
+    let answer = tokio::select! {
+        biased;
+        answer = handling => Some(answer),
+        () = cancel.cancelled() => None,
+    };
+    let took = began.elapsed();
+    shared.metrics.handler_seconds.record(took.as_secs_f64());
+    let outcome = answer.map(|answer| {
+        let answer = answer.unwrap_or_else(|panic| {
+            shared.metrics.panics.increment(1);
+            Err(Failure::new(format!(
+                "the handler panicked: {}",
+                text_of(&*panic)
+            )))
+        });
+        judge(shared, failures, answer)
+    });
+    let event = event_id.map(tracing::field::display);
+    match &outcome {
+        None => debug!(
+            item = id.number(),
+            event, "stopped a handler whose hold was over"
+        ),
+        Some(Outcome::Done) => debug!(item = id.number(), event, attempt, "worked"),
+        Some(Outcome::Release { after }) => {
+            debug!(item = id.number(), event, attempt, ?after, "gave back");
+        }
+        Some(Outcome::Retry { after, error }) => {
+            let error = cut(error);
+            info!(
+                item = id.number(),
+                event,
+                attempt,
+                ?after,
+                error,
+                "failed; will be tried again"
+            );
+        }
+        Some(Outcome::Dead { reason, error }) => {
+            let error = cut(error);
+            warn!(
+                item = id.number(),
+                event, attempt, reason, error, "failed for good"
+            );
+        }
+    }
+    Said {
+        no,
+        id,
+        outcome,
+        took,
+    }
+}
+
+/// What becomes of an item, by the policy in force.
+fn judge(shared: &Shared, failures: u32, answer: Result<Outcome, Failure>) -> Outcome {
+    let failure = match answer {
+        Ok(Outcome::Retry { after, error }) => Failure {
+            error,
+            again: Again::After(after),
+        },
+        Ok(outcome) => return outcome,
+        Err(failure) => failure,
+    };
+    let policy = shared.live.borrow().settings.retry_policy();
+    policy.judge(failures, &failure, shared.dice.chance())
+}
+
+/// What a panic said, if it said it in words.
+fn text_of(panic: &(dyn std::any::Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no text")
+}
+
+fn cut(error: &str) -> &str {
+    match error.char_indices().nth(LOGGED_CHARS) {
+        Some((end, _)) => error.get(..end).unwrap_or(error),
+        None => error,
+    }
+}

@@ -1,0 +1,91 @@
+//! Watchdog: takes work away from whoever works on it when the local deadline of its lease has
+//! come, whatever the store says or does not say; and ends what runs longer than the longest hold.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use tenure_core::Failure;
+use tenure_core::store::{Settle, Settlement};
+use tokio::time::{Instant, sleep, sleep_until};
+use tracing::warn;
+
+use crate::desk::Overdue;
+use crate::hold::Loss;
+use crate::shared::Shared;
+
+/// How soon the settle of an overdue item is tried again.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// Watches for as long as the engine runs.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let mut ends = FuturesUnordered::new();
+    loop {
+        let now = Instant::now();
+        for no in shared.desk.late(now) {
+            if let Some(lost) = shared.desk.lose(no, Loss::Late) {
+                shared.tell_loss(&lost);
+            }
+        }
+        for overdue in shared.desk.take_overdue(now) {
+            shared.metrics.overdue.increment(1);
+            let max_hold = overdue.max_hold;
+            warn!(
+                item = overdue.id.number(),
+                ?max_hold,
+                "cut a handler at the longest hold"
+            );
+            ends.push(end(Arc::clone(&shared), overdue));
+        }
+        // A lease that is claimed while this sleeps ends later than the sleep.
+        let tick = shared.live.borrow().heartbeat() / 4;
+        let next = shared.desk.next_end().unwrap_or(now + tick);
+        let end = sleep_until(next.min(now + tick));
+        tokio::pin!(end);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut end => break,
+                Some(()) = ends.next() => {}
+            }
+        }
+    }
+}
+
+/// Settles an overdue item from here: the handler's own executor may stand still.
+async fn end(shared: Arc<Shared>, overdue: Overdue) {
+    let max_hold = tenure_core::duration_text(overdue.max_hold);
+    let failure = Failure::new(format!("processing time exceeded: longer than {max_hold}"));
+    let policy = shared.live.borrow().settings.retry_policy();
+    let outcome = policy.judge(overdue.failures, &failure, shared.dice.chance());
+    let word = outcome.word();
+    let settle = Settle::new(overdue.token).item(overdue.id, outcome);
+    while shared.desk.is_live(overdue.no, Instant::now()) {
+        match shared.keeper_store.settle(&settle).await {
+            Ok(settlement) => {
+                tell(&shared, word, &settlement);
+                shared.desk.settled(overdue.no, &settlement);
+                shared.hands.notify_one();
+                return;
+            }
+            Err(error) => {
+                shared.metrics.store_error("settle", &error);
+                if !error.is_transient() {
+                    break;
+                }
+                sleep(AGAIN).await;
+            }
+        }
+    }
+    shared.desk.abandon(overdue.no, [overdue.id]);
+}
+
+fn tell(shared: &Shared, word: tenure_core::Word, settlement: &Settlement) {
+    if settlement.refused().count() == 0 {
+        shared.metrics.settled(word, 1);
+    }
+    for (_, why) in settlement.refused() {
+        shared.metrics.refused(why);
+    }
+}

@@ -1,0 +1,300 @@
+//! The one loop: wait, claim, settle. Two hands run it, so that one batch is settled while the next
+//! is claimed; the slots do the work in between.
+//!
+//! A claim whose answer is lost is given back by its token. A settle whose answer is lost is said
+//! again, which changes nothing the second time, for as long as the lease stands.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tenure_core::store::{Claim, Company, Rest, Settle, Settlement, StoreError};
+use tenure_core::{Held, Token, Word};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tracing::{info, warn};
+
+use crate::desk::{Asked, Step, Work};
+use crate::handler::Readiness;
+use crate::hold::{InHand, LeaseNo, less_margin};
+use crate::shared::Shared;
+use crate::slot;
+use crate::tasks::Tasks;
+
+/// How many claims and settles are under way at once.
+pub(crate) const HANDS: u32 = 2;
+
+const AGAIN_SOONEST: Duration = Duration::from_millis(20);
+const AGAIN_LATEST: Duration = Duration::from_secs(1);
+
+/// What came of a call.
+enum Answer<T> {
+    Ok(T),
+    /// It may have taken effect.
+    Lost,
+    /// It never will.
+    Bad,
+}
+
+/// Runs one hand until the worker has stopped and nothing is in hand.
+pub(crate) async fn run(shared: Arc<Shared>, tasks: Arc<Tasks>) {
+    loop {
+        let notified = shared.hands.notified();
+        tokio::pin!(notified);
+        notified.as_mut().enable();
+        let now = Instant::now();
+        let is_ready = is_ready(&shared);
+        match shared.desk.step(now, is_ready, || shared.mint()) {
+            Step::Go(work) => {
+                // The other hand may find more to do.
+                shared.hands.notify_one();
+                go(&shared, &tasks, *work).await;
+                shared.cleared.notify_waiters();
+            }
+            Step::Wait(until) => {
+                tokio::select! {
+                    biased;
+                    () = notified => {}
+                    () = sleep_until(until) => {}
+                }
+            }
+            Step::Over => {
+                shared.cleared.notify_waiters();
+                return;
+            }
+        }
+    }
+}
+
+/// Whether what items are handed to takes any. Tells once when claiming is held back, and once when
+/// it goes on.
+fn is_ready(shared: &Shared) -> bool {
+    match shared.handler.readiness() {
+        Readiness::Ready => {
+            if shared.is_held_back.swap(false, Ordering::Relaxed) {
+                shared.metrics.held_back.set(0.0);
+                info!("claims again");
+            }
+            true
+        }
+        Readiness::Away { reason } => {
+            if !shared.is_held_back.swap(true, Ordering::Relaxed) {
+                shared.metrics.held_back.set(1.0);
+                warn!(
+                    reason,
+                    "holds back claims until what items are handed to takes them"
+                );
+            }
+            false
+        }
+    }
+}
+
+async fn go(shared: &Arc<Shared>, tasks: &Tasks, work: Work) {
+    match work {
+        Work {
+            settle: Some((no, settle)),
+            claim: Some(asked),
+        } => both(shared, tasks, (no, settle), asked).await,
+        Work {
+            settle: Some((no, settle)),
+            claim: None,
+        } => settle_until_answered(shared, no, settle).await,
+        Work {
+            settle: None,
+            claim: Some(asked),
+        } => claim(shared, tasks, asked).await,
+        Work {
+            settle: None,
+            claim: None,
+        } => {}
+    }
+}
+
+async fn both(shared: &Arc<Shared>, tasks: &Tasks, (no, settle): (LeaseNo, Settle), asked: Asked) {
+    let ask = claim_of(&asked);
+    let call = shared.store.settle_and_claim(&settle, &ask);
+    match bounded(shared, "settle_and_claim", bound(&asked), call).await {
+        Answer::Ok((settlement, held)) => {
+            tell_settled(shared, &settle, &settlement);
+            shared.desk.settled(no, &settlement);
+            take(shared, tasks, &asked, held);
+        }
+        Answer::Lost | Answer::Bad => {
+            claim_failed(shared, tasks, &asked);
+            settle_until_answered(shared, no, settle).await;
+        }
+    }
+}
+
+async fn claim(shared: &Arc<Shared>, tasks: &Tasks, asked: Asked) {
+    let ask = claim_of(&asked);
+    let call = shared.store.claim(&ask);
+    match bounded(shared, "claim", bound(&asked), call).await {
+        Answer::Ok(held) => take(shared, tasks, &asked, held),
+        Answer::Lost | Answer::Bad => claim_failed(shared, tasks, &asked),
+    }
+}
+
+fn claim_of(asked: &Asked) -> Claim {
+    let claim = Claim::new(asked.token.clone(), asked.limit)
+        .term(asked.look.rhythm.term)
+        .queues(asked.look.queues.clone())
+        // The reaper runs beside us, and what it recovers is counted and told.
+        .recovery(None);
+    match asked.look.company {
+        Company::Together => claim,
+        Company::Alone => claim.alone(),
+    }
+}
+
+/// A claim that takes longer than its own lease is of no use.
+fn bound(asked: &Asked) -> Instant {
+    InHand::deadline(asked.sent_at, asked.look.rhythm.term.length())
+}
+
+/// Puts what was claimed in line and sees that there are slots to work on it.
+fn take(shared: &Arc<Shared>, tasks: &Tasks, asked: &Asked, held: Option<Held>) {
+    let now = Instant::now();
+    shared.vitals.claimed(now);
+    if let Some(held) = &held {
+        let count = u64::try_from(held.items.len()).unwrap_or(u64::MAX);
+        shared.metrics.claimed.increment(count);
+        for item in &held.items {
+            let waited = held.lease.claimed_at.since(item.available_at);
+            shared.metrics.pickup_seconds.record(waited.as_secs_f64());
+        }
+    }
+    match shared.desk.claimed(asked, held, now, shared.dice.chance()) {
+        Ok(count) => {
+            for _ in 0..shared.desk.hire() {
+                tasks.spawn("slot", slot::run(Arc::clone(shared)));
+            }
+            let slots = shared.live.borrow().settings.concurrency;
+            for _ in 0..count.min(slots) {
+                shared.work.notify_one();
+            }
+            tell_load(shared);
+        }
+        Err(()) => give_back(shared, tasks, asked.token.clone()),
+    }
+}
+
+fn claim_failed(shared: &Arc<Shared>, tasks: &Tasks, asked: &Asked) {
+    let now = Instant::now();
+    shared.desk.claim_failed(asked, now, shared.dice.chance());
+    give_back(shared, tasks, asked.token.clone());
+}
+
+/// Gives back whatever was claimed under a token that nobody will work under; else it would be held
+/// by nobody until the lease lapses.
+fn give_back(shared: &Arc<Shared>, tasks: &Tasks, token: Token) {
+    let shared = Arc::clone(shared);
+    let term = shared.live.borrow().settings.term.length();
+    let until = Instant::now() + term;
+    tasks.spawn("give back", async move {
+        let release = Settle::new(token).rest(Rest::Release);
+        let mut wait = AGAIN_SOONEST;
+        // Beyond the term the reaper does it.
+        while Instant::now() < until {
+            if let Ok(Ok(_)) = timeout_at(until, shared.store.settle(&release)).await {
+                return;
+            }
+            sleep(wait).await;
+            wait = (wait * 2).min(AGAIN_LATEST);
+        }
+    });
+}
+
+/// Says a settle again and again until it is answered or the lease is over.
+async fn settle_until_answered(shared: &Shared, no: LeaseNo, settle: Settle) {
+    let mut wait = AGAIN_SOONEST;
+    let ids: Vec<_> = settle.items.iter().map(|(id, _)| *id).collect();
+    while shared.desk.is_live(no, Instant::now()) {
+        let term = shared.live.borrow().settings.term.length();
+        let bound = Instant::now() + less_margin(term) / 2;
+        match bounded(shared, "settle", bound, shared.store.settle(&settle)).await {
+            Answer::Ok(settlement) => {
+                tell_settled(shared, &settle, &settlement);
+                shared.desk.settled(no, &settlement);
+                tell_load(shared);
+                return;
+            }
+            Answer::Lost => {
+                sleep(wait).await;
+                wait = (wait * 2).min(AGAIN_LATEST);
+            }
+            Answer::Bad => break,
+        }
+    }
+    warn!(items = ids.len(), "gave up a settle; the lease lapses");
+    shared.desk.abandon(no, ids);
+}
+
+/// Waits for an answer of the store, but not for ever.
+async fn bounded<T>(
+    shared: &Shared,
+    verb: &'static str,
+    until: Instant,
+    call: tenure_core::store::Answer<'_, T>,
+) -> Answer<T> {
+    match timeout_at(until, call).await {
+        Ok(Ok(answer)) => {
+            shared.vitals.store_answered();
+            Answer::Ok(answer)
+        }
+        Ok(Err(error)) => {
+            shared.metrics.store_error(verb, &error);
+            tell_store_error(shared, verb, &error);
+            if error.is_transient() {
+                Answer::Lost
+            } else {
+                Answer::Bad
+            }
+        }
+        Err(_) => {
+            shared.metrics.store_silence(verb);
+            if shared
+                .vitals
+                .store_failed("the store did not answer in time")
+            {
+                warn!(verb, "the store did not answer in time");
+            }
+            Answer::Lost
+        }
+    }
+}
+
+/// Tells of a store that fails, once until it answers again.
+fn tell_store_error(shared: &Shared, verb: &'static str, error: &StoreError) {
+    let text = error.to_string();
+    if shared.vitals.store_failed(&text) {
+        warn!(verb, error = text, "the store failed");
+    }
+}
+
+fn tell_settled(shared: &Shared, settle: &Settle, settlement: &Settlement) {
+    if settlement.late {
+        shared.metrics.settled_late.increment(1);
+    }
+    for word in [Word::Done, Word::Retry, Word::Dead, Word::Release] {
+        let kept = settle
+            .items
+            .iter()
+            .zip(&settlement.items)
+            .filter(|((_, outcome), (_, answer))| outcome.word() == word && answer.is_kept());
+        let count = u64::try_from(kept.count()).unwrap_or(u64::MAX);
+        if count > 0 {
+            shared.metrics.settled(word, count);
+        }
+    }
+    for (id, why) in settlement.refused() {
+        shared.metrics.refused(why);
+        warn!(item = id.number(), %why, "a settle was refused; another has the item now");
+    }
+}
+
+pub(crate) fn tell_load(shared: &Shared) {
+    let load = shared.desk.load();
+    shared.metrics.running.set(f64::from(load.running));
+    shared.metrics.held.set(f64::from(load.held));
+}
