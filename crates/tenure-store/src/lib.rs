@@ -7,7 +7,7 @@
 
 #[cfg(not(all(feature = "postgres", feature = "sqlite")))]
 mod absent;
-#[cfg(all(feature = "bench", feature = "postgres", feature = "sqlite"))]
+#[cfg(feature = "bench")]
 pub mod bench;
 mod complaint;
 pub mod config;

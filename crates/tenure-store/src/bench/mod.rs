@@ -1,16 +1,249 @@
-//! Speed, measured as a ratio to bare SQL in the same run: the loops that a careful engineer writes
-//! by hand stand here beside ours, on the same database, in turns.
+//! What speed is measured against: the loops that a careful engineer writes by hand, on the same
+//! database, in the same run; and the bare layout of ours, without an engine.
+//!
+//! Everything happens in scratch tables: a schema of its own on PostgreSQL, a file of its own on
+//! SQLite. The measuring itself, in turns and with an engine, is done by `tenure bench`.
 
 mod postgres;
 mod sqlite;
 
-use std::fmt;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use tenure_core::{Event, Token, WorkerId};
+use tenure_core::store::{Store, StoreError, StoreErrorKind};
+use tenure_core::{Event, Identifier, Token, WorkerId};
 
-pub use postgres::postgres;
-pub use sqlite::sqlite;
+pub use postgres::{OldSnapshot, PostgresYardstick};
+pub use sqlite::SqliteYardstick;
+
+use crate::config::StoreConfig;
+
+/// How a loop is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Items per claim.
+    pub batch: u32,
+    /// Loops at once. SQLite has one writer, hence one loop.
+    pub loops: u32,
+}
+
+/// A bare loop measures itself: how many per second.
+pub type Rate = Result<f64, StoreError>;
+
+/// The bare loops on one database.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Yardstick {
+    /// On PostgreSQL.
+    Postgres(PostgresYardstick),
+    /// On SQLite.
+    Sqlite(SqliteYardstick),
+}
+
+impl Yardstick {
+    /// Makes fresh scratch tables beside the database that the address names: the schema
+    /// `tenure_bench_<name>`, or a file in the same folder.
+    ///
+    /// # Errors
+    /// The database cannot be reached, or the role may not make a schema.
+    pub async fn open(url: &str, name: &str) -> Result<Self, StoreError> {
+        if let Some(path) = url
+            .strip_prefix("sqlite://")
+            .or(url.strip_prefix("sqlite:"))
+        {
+            let path = PathBuf::from(format!("{path}.bench-{name}"));
+            return Ok(Self::Sqlite(SqliteYardstick::open(path).await?));
+        }
+        if url.starts_with("postgres") {
+            let schema = Identifier::new(&format!("tenure_bench_{name}"))
+                .map_err(|problem| StoreError::invalid("bench", &problem))?;
+            let yardstick = PostgresYardstick::open(url, schema).await?;
+            return Ok(Self::Postgres(yardstick));
+        }
+        Err(StoreError::new(
+            "bench",
+            StoreErrorKind::Invalid,
+            "the address names no database that can be measured",
+        )
+        .hint("expected postgres://USER@HOST/DATABASE or sqlite://FILE"))
+    }
+
+    /// Where an engine finds the scratch tables.
+    pub fn address(&self) -> (String, StoreConfig) {
+        match self {
+            Self::Postgres(yardstick) => yardstick.address(),
+            Self::Sqlite(yardstick) => yardstick.address(),
+        }
+    }
+
+    /// The store over the scratch tables.
+    pub fn store(&self) -> &dyn Store {
+        match self {
+            Self::Postgres(yardstick) => yardstick.store(),
+            Self::Sqlite(yardstick) => yardstick.store(),
+        }
+    }
+
+    /// One table; an update to claim, an update to complete.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn row_drain(&self, events: u32, shape: Shape) -> Rate {
+        match self {
+            Self::Postgres(yardstick) => yardstick.row_drain(events, shape).await,
+            Self::Sqlite(yardstick) => yardstick.row_drain(events, shape.batch).await,
+        }
+    }
+
+    /// The layout of ours without an engine: settle and claim in a loop.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn bare_drain(&self, events: u32, shape: Shape) -> Rate {
+        match self {
+            Self::Postgres(yardstick) => yardstick.bare_drain(events, shape).await,
+            Self::Sqlite(yardstick) => yardstick.bare_drain(events, shape.batch).await,
+        }
+    }
+
+    /// Many rows per insert into one table.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn row_enqueue(&self, events: u32) -> Rate {
+        match self {
+            Self::Postgres(yardstick) => yardstick.row_enqueue(events).await,
+            Self::Sqlite(yardstick) => yardstick.row_enqueue(events).await,
+        }
+    }
+
+    /// Many rows per insert into the two tables that an event needs.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn bare_enqueue(&self, events: u32) -> Rate {
+        match self {
+            Self::Postgres(yardstick) => yardstick.bare_enqueue(events).await,
+            Self::Sqlite(yardstick) => yardstick.bare_enqueue(events).await,
+        }
+    }
+
+    /// One row per insert into one table, by several producers at once.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn row_insert(&self, events: u32, producers: u32) -> Rate {
+        match self {
+            Self::Postgres(yardstick) => yardstick.row_insert(events, producers).await,
+            Self::Sqlite(yardstick) => yardstick.row_insert(events, producers).await,
+        }
+    }
+
+    /// Enqueues this many events, a thousand at a time, on `producers` connections.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn fill(&self, events: u32, producers: u32) -> Rate {
+        let watch = Watch::start();
+        let store = self.store();
+        let mut shares = Vec::new();
+        for n in 0..producers {
+            let share = events / producers + u32::from(n < events % producers);
+            shares.push(fill(store, share));
+        }
+        for done in join_all(shares).await {
+            done?;
+        }
+        Ok(watch.rate(events))
+    }
+
+    /// Brings the tables into the state in which a drain is measured.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn tidy(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Postgres(yardstick) => yardstick.tidy_all().await,
+            Self::Sqlite(yardstick) => yardstick.tidy().await,
+        }
+    }
+
+    /// How many transactions the database has finished, ours and theirs.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn transactions(&self) -> Result<u64, StoreError> {
+        match self {
+            Self::Postgres(yardstick) => yardstick.transactions().await,
+            Self::Sqlite(yardstick) => Ok(yardstick.transactions()),
+        }
+    }
+
+    /// Holds a snapshot open; `None` where there is no such thing.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn old_snapshot(&self) -> Result<Option<OldSnapshot>, StoreError> {
+        match self {
+            Self::Postgres(yardstick) => yardstick.old_snapshot().await.map(Some),
+            Self::Sqlite(_) => Ok(None),
+        }
+    }
+
+    /// Takes the scratch tables away.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn close(self) -> Result<(), StoreError> {
+        match self {
+            Self::Postgres(yardstick) => yardstick.close().await,
+            Self::Sqlite(yardstick) => yardstick.close(),
+        }
+    }
+}
+
+async fn fill(store: &dyn Store, events: u32) -> Result<(), StoreError> {
+    let mut left = usize::try_from(events).unwrap_or(usize::MAX);
+    let batch = vec![event(); left.min(1000)];
+    while left > 0 {
+        let part = batch.get(..left.min(1000)).unwrap_or(&batch);
+        store.enqueue(part).await?;
+        left -= part.len();
+    }
+    Ok(())
+}
+
+/// Runs a few futures at once, in the order given.
+pub(crate) async fn join_all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
+    use std::pin::Pin;
+    use std::task::Poll;
+
+    let mut waiting: Vec<(Pin<Box<F>>, Option<F::Output>)> = futures
+        .into_iter()
+        .map(|future| (Box::pin(future), None))
+        .collect();
+    std::future::poll_fn(|cx| {
+        let mut is_over = true;
+        for (future, answer) in &mut waiting {
+            if answer.is_none() {
+                match future.as_mut().poll(cx) {
+                    Poll::Ready(value) => *answer = Some(value),
+                    Poll::Pending => is_over = false,
+                }
+            }
+        }
+        if is_over {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
+    waiting
+        .into_iter()
+        .filter_map(|(_, answer)| answer)
+        .collect()
+}
 
 /// A payload of about 500 bytes, as every figure assumes.
 pub(crate) fn payload() -> String {
@@ -21,97 +254,37 @@ pub(crate) fn payload() -> String {
 }
 
 /// An event with that payload.
-pub(crate) fn event() -> Event {
+///
+/// # Panics
+/// Never: the payload is JSON.
+pub fn event() -> Event {
     Event::from_json("bench.event", payload()).expect("the payload is JSON")
 }
 
-/// The token of a bench's `claim`-th claim.
-pub(crate) fn token(claim: u64) -> Token {
-    let worker = WorkerId::new("bench", 0).expect("`bench` is a worker's name");
-    Token::new(&worker, claim, 0)
-}
-
-/// How much to measure.
-#[derive(Clone, Copy, Debug)]
-pub struct Size {
-    /// Events per run.
-    pub events: u32,
-    /// How often each pair is run; the median of the ratios counts.
-    pub rounds: u32,
-    /// How many pending or published events stand by in the runs on full tables.
-    pub standing: u32,
-}
-
-impl Default for Size {
-    fn default() -> Self {
-        Self {
-            events: 100_000,
-            rounds: 5,
-            standing: 1_000_000,
-        }
-    }
-}
-
-/// One comparison: ours against theirs, round by round.
-#[derive(Clone, Debug)]
-pub struct Figure {
-    /// What was compared with what.
-    pub name: String,
-    /// The ratio that is promised.
-    pub promise: f64,
-    /// Per second, theirs and ours, in each round.
-    pub rounds: Vec<(f64, f64)>,
-}
-
-impl Figure {
-    /// The median of the rounds' ratios.
-    pub fn ratio(&self) -> f64 {
-        let mut ratios: Vec<f64> = self
-            .rounds
-            .iter()
-            .map(|(theirs, ours)| ours / theirs)
-            .collect();
-        ratios.sort_by(f64::total_cmp);
-        ratios.get(ratios.len() / 2).copied().unwrap_or(0.0)
-    }
-
-    /// Whether the promise is kept.
-    pub fn holds(&self) -> bool {
-        self.ratio() >= self.promise
-    }
-}
-
-impl fmt::Display for Figure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = if self.holds() { "ok  " } else { "MISS" };
-        let (ratio, promise) = (self.ratio() * 100.0, self.promise * 100.0);
-        write!(
-            f,
-            "{verdict} {:<58} {ratio:>5.0} % (promised {promise:.0} %)  per second:",
-            self.name
-        )?;
-        self.rounds
-            .iter()
-            .try_for_each(|(theirs, ours)| write!(f, "  {theirs:.0} → {ours:.0}"))
-    }
+/// A token that a bare loop claims under.
+pub(crate) fn token() -> Token {
+    let worker = WorkerId::new("bench", rand::random()).expect("`bench` is a worker's name");
+    Token::new(&worker, 1, rand::random())
 }
 
 /// Measures how long something took.
 #[derive(Debug)]
-pub(crate) struct Watch(Instant);
+pub struct Watch(Instant);
 
 impl Watch {
+    /// Starts now.
     #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self(Instant::now())
     }
 
-    pub(crate) fn elapsed(&self) -> Duration {
+    /// How long it has run.
+    pub fn elapsed(&self) -> Duration {
         self.0.elapsed()
     }
 
     /// How many per second, if `count` were done since the start.
-    pub(crate) fn rate(&self, count: u32) -> f64 {
+    pub fn rate(&self, count: u32) -> f64 {
         f64::from(count) / self.elapsed().as_secs_f64()
     }
 }

@@ -1,88 +1,33 @@
-//! The bare loops on PostgreSQL, and ours.
+//! The bare loops on PostgreSQL, in a schema of their own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{PgPool, Postgres, Transaction};
-use tenure_core::store::{Claim, Intake, LeaseStore, Settle, StoreError};
-use tenure_core::{Held, ItemId, Outcome, Token};
+use tenure_core::store::{Claim, LeaseStore, Settle, Store, StoreError};
+use tenure_core::{Identifier, Token};
 
-use super::{Figure, Size, Watch, event, payload, token};
+use super::{Rate, Shape, Watch, fill, join_all, payload, token};
 use crate::config::StoreConfig;
 use crate::postgres::PostgresStore;
 use crate::postgres::error::store_error;
 use crate::postgres::row::get;
 use crate::postgres::statements::Statement;
 
-/// How a drain is run.
-#[derive(Clone, Copy, Debug)]
-struct Shape {
-    batch: u32,
-    connections: u32,
-    is_fused: bool,
-    /// One in this many is retried; 0: none.
-    retry_one_in: u32,
-}
-
-/// All figures on PostgreSQL, each handed to `report` as soon as it is known. The second database
-/// is filled, so that a drain of full tables runs in turns with one of empty tables on the first.
-///
-/// # Errors
-/// A database cannot be reached or used. Both must be empty.
-pub async fn postgres(
-    [url, full_url]: [&str; 2],
-    size: Size,
-    mut report: impl FnMut(&Figure),
-) -> Result<(), StoreError> {
-    let bench = Bench::open(url).await?;
-    let shapes = [
-        ("claim, settle: 1000 × 2", 2.0, shape(1000, 2, false, 0)),
-        ("fused: 1000 × 2", 2.0, shape(1000, 2, true, 0)),
-        ("fused: 100 × 4", 1.6, shape(100, 4, true, 0)),
-        (
-            "fused: 1000 × 2, 1 % retried",
-            1.3,
-            shape(1000, 2, true, 100),
-        ),
-    ];
-    for (name, promise, shape) in shapes {
-        let mut figure = Figure {
-            name: format!("row loop → {name}"),
-            promise,
-            rounds: Vec::new(),
-        };
-        for _ in 0..size.rounds {
-            let theirs = bench.row_drain(size.events, shape).await?;
-            figure
-                .rounds
-                .push((theirs, bench.drain(size.events, shape).await?));
-        }
-        report(&figure);
-    }
-    report(&bench.enqueue(size).await?);
-    let full = Bench::open(full_url).await?;
-    on_full_tables(&bench, &full, size, &mut report).await
-}
-
-/// The shape in which full tables are compared with empty ones.
-const FAST: Shape = shape(1000, 2, true, 0);
-
-const fn shape(batch: u32, connections: u32, is_fused: bool, retry_one_in: u32) -> Shape {
-    Shape {
-        batch,
-        connections,
-        is_fused,
-        retry_one_in,
-    }
-}
-
+/// The bare loops on PostgreSQL.
 #[derive(Debug)]
-struct Bench {
+pub struct PostgresYardstick {
+    url: String,
+    schema: Identifier,
     store: Arc<PostgresStore>,
     /// Theirs: ordinary connections, without our planner's settings.
     pool: PgPool,
-    claims: Arc<AtomicU64>,
+}
+
+/// A snapshot that is held open until this is dropped.
+#[derive(Debug)]
+pub struct OldSnapshot {
+    _transaction: Transaction<'static, Postgres>,
 }
 
 macro_rules! bare {
@@ -94,56 +39,80 @@ macro_rules! bare {
     };
 }
 
-impl Bench {
-    async fn open(url: &str) -> Result<Self, StoreError> {
-        let config = StoreConfig::default();
+/// What a drain touches.
+const TABLES: [&str; 4] = [
+    "tenure_events",
+    "tenure_ready",
+    "tenure_leases",
+    "tenure_setbacks",
+];
+
+impl PostgresYardstick {
+    pub(super) async fn open(url: &str, schema: Identifier) -> Result<Self, StoreError> {
+        let options: PgConnectOptions = url.parse().map_err(failed)?;
+        let pool = PgPoolOptions::new()
+            .max_connections(9)
+            .connect_with(options.options([("search_path", schema.as_str())]))
+            .await
+            .map_err(failed)?;
+        drop_schema(&pool, &schema).await?;
+        let config = Self::config(&schema);
         PostgresStore::migrate(url, &config).await?;
         let store = Arc::new(PostgresStore::open(url, &config).await?);
-        let pool = PgPool::connect(url).await.map_err(failed)?;
         let mut conn = pool.acquire().await.map_err(failed)?;
         bare!("tables").raw(&mut conn).await.map_err(failed)?;
         Ok(Self {
+            url: url.to_owned(),
+            schema,
             store,
             pool,
-            claims: Arc::default(),
         })
     }
 
-    fn token(&self) -> Token {
-        token(self.claims.fetch_add(1, Ordering::Relaxed))
-    }
-
-    async fn tidy(&self, table: &'static str) -> Result<(), StoreError> {
-        let text = format!("vacuum (analyze) {table}; checkpoint");
-        for step in text.split("; ") {
-            Statement::new(step, None)
-                .query()
-                .execute(&self.pool)
-                .await
-                .map_err(failed)?;
+    fn config(schema: &Identifier) -> StoreConfig {
+        StoreConfig {
+            schema: Some(schema.clone()),
+            ..StoreConfig::default()
         }
-        Ok(())
     }
 
-    async fn tidy_all(&self) -> Result<(), StoreError> {
-        for table in [
-            "tenure_events",
-            "tenure_ready",
-            "tenure_leases",
-            "tenure_setbacks",
-        ] {
-            self.tidy(table).await?;
-        }
-        Ok(())
+    pub(super) fn address(&self) -> (String, StoreConfig) {
+        (self.url.clone(), Self::config(&self.schema))
     }
 
-    /// The row loop: rows per second.
-    async fn row_drain(&self, events: u32, shape: Shape) -> Result<f64, StoreError> {
-        Statement::new("truncate bench_row", None)
+    pub(super) fn store(&self) -> &dyn Store {
+        self.store.as_ref()
+    }
+
+    async fn say(&self, text: &str) -> Result<(), StoreError> {
+        let statement = Statement::new(text, None);
+        statement
             .query()
             .execute(&self.pool)
             .await
             .map_err(failed)?;
+        Ok(())
+    }
+
+    async fn tidy(&self, table: &str) -> Result<(), StoreError> {
+        self.say(&format!("vacuum (analyze) {table}")).await
+    }
+
+    pub(super) async fn tidy_all(&self) -> Result<(), StoreError> {
+        for table in TABLES {
+            self.tidy(table).await?;
+        }
+        self.checkpoint().await
+    }
+
+    /// A role that may not checkpoint measures without it.
+    async fn checkpoint(&self) -> Result<(), StoreError> {
+        drop(self.say("checkpoint").await);
+        Ok(())
+    }
+
+    pub(super) async fn row_drain(&self, events: u32, shape: Shape) -> Rate {
+        self.say("truncate bench_row").await?;
         bare!("row_fill")
             .query()
             .bind(i64::from(events))
@@ -152,174 +121,115 @@ impl Bench {
             .await
             .map_err(failed)?;
         self.tidy("bench_row").await?;
+        self.checkpoint().await?;
         let watch = Watch::start();
-        let mut loops = Vec::new();
-        for _ in 0..shape.connections {
-            loops.push(tokio::spawn(row_loop(
-                self.pool.clone(),
-                shape.batch,
-                self.token(),
-            )));
-        }
-        let mut done = 0;
-        for each in loops {
-            done += each.await.map_err(|cause| crashed(&cause))??;
-        }
-        assert_eq!(done, events, "the row loop lost something");
+        let loops = (0..shape.loops)
+            .map(|_| tokio::spawn(row_loop(self.pool.clone(), shape.batch, token())));
+        finish(loops.collect(), events).await?;
         Ok(watch.rate(events))
     }
 
-    /// Our loop: events per second. What is retried is worked again at once, as in a real drain.
-    async fn drain(&self, events: u32, shape: Shape) -> Result<f64, StoreError> {
-        self.fill(events).await?;
-        for table in [
-            "tenure_events",
-            "tenure_ready",
-            "tenure_leases",
-            "tenure_setbacks",
-        ] {
-            self.tidy(table).await?;
-        }
-        let watch = Watch::start();
-        let done = self.run(shape, u32::MAX).await?;
-        assert_eq!(done, events, "our loop lost something");
-        Ok(watch.rate(events))
-    }
-
-    /// Claims and settles until nothing is left or each loop has made `claims_max` claims; how many
-    /// were done.
-    async fn run(&self, shape: Shape, claims_max: u32) -> Result<u32, StoreError> {
-        let mut loops = Vec::new();
-        for _ in 0..shape.connections {
-            let each = Loop {
-                store: Arc::clone(&self.store),
-                claims: Arc::clone(&self.claims),
-                shape,
-                claims_max,
-            };
-            loops.push(tokio::spawn(each.run()));
-        }
-        let mut done = 0;
-        for each in loops {
-            done += each.await.map_err(|cause| crashed(&cause))??;
-        }
-        Ok(done)
-    }
-
-    async fn fill(&self, events: u32) -> Result<(), StoreError> {
-        let batch = vec![event(); 1000];
-        for _ in 0..events / 1000 {
-            self.store.enqueue(&batch).await?;
-        }
-        Ok(())
-    }
-
-    /// Enqueue 1000 at a time on two connections against the bare two-table insert.
-    async fn enqueue(&self, size: Size) -> Result<Figure, StoreError> {
-        let name = "bare two-table insert → enqueue: 1000 × 2".to_owned();
-        let mut figure = Figure {
-            name,
-            promise: 0.8,
-            rounds: Vec::new(),
-        };
-        for _ in 0..size.rounds {
-            let batches = size.events / 2000;
-            let watch = Watch::start();
-            let (one, other) = tokio::join!(self.bare_enqueue(batches), self.bare_enqueue(batches));
-            one.and(other)?;
-            let theirs = watch.rate(batches * 2000);
-            let watch = Watch::start();
-            let (one, other) = tokio::join!(self.fill(batches * 1000), self.fill(batches * 1000));
-            one.and(other)?;
-            figure.rounds.push((theirs, watch.rate(batches * 2000)));
-        }
-        self.run(FAST, u32::MAX).await?;
-        Ok(figure)
-    }
-
-    async fn bare_enqueue(&self, batches: u32) -> Result<(), StoreError> {
-        let statement = bare!("bare_enqueue");
-        for _ in 0..batches {
-            let query = statement
-                .query()
-                .bind(vec!["bench.event"; 1000])
-                .bind(vec![payload(); 1000]);
-            query.fetch_all(&self.pool).await.map_err(failed)?;
-        }
-        Ok(())
-    }
-
-    /// Claims and settles as many events as a drain would, of the many that wait: events per
-    /// second.
-    async fn drain_some(&self, events: u32) -> Result<f64, StoreError> {
-        self.fill(events).await?;
+    pub(super) async fn bare_drain(&self, events: u32, shape: Shape) -> Rate {
+        fill(self.store(), events).await?;
         self.tidy_all().await?;
         let watch = Watch::start();
-        let done = self
-            .run(FAST, events / FAST.batch / FAST.connections)
-            .await?;
-        Ok(watch.rate(done))
+        let loops =
+            (0..shape.loops).map(|_| tokio::spawn(bare_loop(Arc::clone(&self.store), shape.batch)));
+        finish(loops.collect(), events).await?;
+        Ok(watch.rate(events))
     }
 
-    /// Opens a transaction whose snapshot stays.
-    async fn old_snapshot(&self) -> Result<Transaction<'static, Postgres>, StoreError> {
-        let mut old = self.pool.begin().await.map_err(failed)?;
-        let isolation = "set transaction isolation level repeatable read";
-        Statement::new(isolation, None)
+    pub(super) async fn row_enqueue(&self, events: u32) -> Rate {
+        self.insert(&bare!("row_enqueue"), events).await
+    }
+
+    pub(super) async fn bare_enqueue(&self, events: u32) -> Rate {
+        self.insert(&bare!("bare_enqueue"), events).await
+    }
+
+    /// A thousand rows per statement, two producers.
+    async fn insert(&self, statement: &Statement, events: u32) -> Rate {
+        let watch = Watch::start();
+        let producer = || async {
+            for _ in 0..events / 2000 {
+                let query = statement
+                    .query()
+                    .bind(vec!["bench.event"; 1000])
+                    .bind(vec![payload(); 1000]);
+                query.fetch_all(&self.pool).await.map_err(failed)?;
+            }
+            Ok::<(), StoreError>(())
+        };
+        let (one, other) = tokio::join!(producer(), producer());
+        one.and(other)?;
+        Ok(watch.rate(events / 2000 * 2000))
+    }
+
+    pub(super) async fn row_insert(&self, events: u32, producers: u32) -> Rate {
+        let statement = bare!("row_insert");
+        let each = events / producers;
+        let watch = Watch::start();
+        let producer = || async {
+            for _ in 0..each {
+                let query = statement.query().bind("bench.event").bind(payload());
+                query.fetch_one(&self.pool).await.map_err(failed)?;
+            }
+            Ok::<(), StoreError>(())
+        };
+        let all = (0..producers).map(|_| producer()).collect();
+        for done in join_all(all).await {
+            done?;
+        }
+        Ok(watch.rate(each * producers))
+    }
+
+    pub(super) async fn transactions(&self) -> Result<u64, StoreError> {
+        let row = bare!("transactions")
             .query()
-            .execute(&mut *old)
+            .fetch_one(&self.pool)
             .await
             .map_err(failed)?;
-        Statement::new("select 1", None)
-            .query()
-            .execute(&mut *old)
-            .await
-            .map_err(failed)?;
-        Ok(old)
+        let count: i64 = get(&row, 0).map_err(failed)?;
+        Ok(u64::try_from(count).unwrap_or(0))
+    }
+
+    pub(super) async fn old_snapshot(&self) -> Result<OldSnapshot, StoreError> {
+        let mut transaction = self.pool.begin().await.map_err(failed)?;
+        for text in [
+            "set transaction isolation level repeatable read",
+            "select count(*) from bench_ready",
+        ] {
+            let statement = Statement::new(text, None);
+            let done = statement.query().execute(&mut *transaction).await;
+            done.map_err(failed)?;
+        }
+        Ok(OldSnapshot {
+            _transaction: transaction,
+        })
+    }
+
+    pub(super) async fn close(self) -> Result<(), StoreError> {
+        self.store.pool().close().await;
+        drop_schema(&self.pool, &self.schema).await
     }
 }
 
-/// The drain with much pending, with much published and with an old snapshot open, in turns with
-/// the drain of the same number from empty tables.
-async fn on_full_tables(
-    empty: &Bench,
-    full: &Bench,
-    size: Size,
-    report: &mut impl FnMut(&Figure),
-) -> Result<(), StoreError> {
-    let figure = |name: &str| Figure {
-        name: format!("empty tables → {name}"),
-        promise: 0.8,
-        rounds: Vec::new(),
-    };
-    let mut pending = figure(&format!("{} pending", size.standing));
-    full.fill(size.standing).await?;
-    for _ in 0..size.rounds {
-        let theirs = empty.drain_some(size.events).await?;
-        pending
-            .rounds
-            .push((theirs, full.drain_some(size.events).await?));
+async fn drop_schema(pool: &PgPool, schema: &Identifier) -> Result<(), StoreError> {
+    let text = format!("drop schema if exists {} cascade", schema.quoted());
+    let statement = Statement::new(&text, None);
+    statement.query().execute(pool).await.map_err(failed)?;
+    Ok(())
+}
+
+type Looping = tokio::task::JoinHandle<Result<u32, StoreError>>;
+
+async fn finish(loops: Vec<Looping>, events: u32) -> Result<(), StoreError> {
+    let mut done = 0;
+    for each in loops {
+        done += each.await.map_err(|cause| crashed(&cause))??;
     }
-    report(&pending);
-    let mut published = figure(&format!("{} published", size.standing));
-    full.run(FAST, u32::MAX).await?;
-    for _ in 0..size.rounds {
-        let theirs = empty.drain_some(size.events).await?;
-        published
-            .rounds
-            .push((theirs, full.drain_some(size.events).await?));
-    }
-    report(&published);
-    let mut snapshot = figure("an old snapshot open");
-    let old = full.old_snapshot().await?;
-    for _ in 0..size.rounds {
-        let theirs = empty.drain_some(size.events).await?;
-        snapshot
-            .rounds
-            .push((theirs, full.drain_some(size.events).await?));
-    }
-    report(&snapshot);
-    old.rollback().await.map_err(failed)
+    assert_eq!(done, events, "a bare loop lost something");
+    Ok(())
 }
 
 async fn row_loop(pool: PgPool, batch: u32, token: Token) -> Result<u32, StoreError> {
@@ -347,79 +257,21 @@ async fn row_loop(pool: PgPool, batch: u32, token: Token) -> Result<u32, StoreEr
     }
 }
 
-/// One of our connections.
-struct Loop {
-    store: Arc<PostgresStore>,
-    claims: Arc<AtomicU64>,
-    shape: Shape,
-    claims_max: u32,
-}
-
-impl Loop {
-    fn claim(&self) -> Claim {
-        Claim::new(
-            token(self.claims.fetch_add(1, Ordering::Relaxed)),
-            self.shape.batch,
-        )
+async fn bare_loop(store: Arc<PostgresStore>, batch: u32) -> Result<u32, StoreError> {
+    let claim = || Claim::new(token(), batch);
+    let mut done = 0;
+    let mut held = store.claim(&claim()).await?;
+    while let Some(items) = held {
+        done += u32::try_from(items.items.len()).unwrap_or(u32::MAX);
+        let settle = Settle::new(items.lease.token.clone()).done(items.ids());
+        let (settlement, next) = store.settle_and_claim(&settle, &claim()).await?;
+        assert!(
+            settlement.refused().next().is_none(),
+            "a settle was refused"
+        );
+        held = next;
     }
-
-    async fn run(self) -> Result<u32, StoreError> {
-        let mut done = 0;
-        let mut held = self.store.claim(&self.claim()).await?;
-        let mut claims = 1;
-        while let Some(batch) = held {
-            let (settle, count) = self.settle(&batch);
-            done += count;
-            let is_last = claims >= self.claims_max;
-            if is_last || !self.shape.is_fused {
-                let settlement = self.store.settle(&settle).await?;
-                assert!(
-                    settlement.refused().next().is_none(),
-                    "a settle was refused"
-                );
-                if is_last {
-                    break;
-                }
-                held = self.store.claim(&self.claim()).await?;
-            } else {
-                let (settlement, next) =
-                    self.store.settle_and_claim(&settle, &self.claim()).await?;
-                assert!(
-                    settlement.refused().next().is_none(),
-                    "a settle was refused"
-                );
-                held = next;
-            }
-            claims += 1;
-        }
-        Ok(done)
-    }
-
-    /// All done, but every n-th that was not retried before.
-    fn settle(&self, batch: &Held) -> (Settle, u32) {
-        let mut settle = Settle::new(batch.lease.token.clone());
-        let mut count = 0;
-        for item in &batch.items {
-            if self.is_retried(item.id) && item.counters.failures == 0 {
-                let after = Duration::ZERO;
-                settle = settle.item(
-                    item.id,
-                    Outcome::Retry {
-                        after,
-                        error: "again".into(),
-                    },
-                );
-            } else {
-                settle = settle.item(item.id, Outcome::Done);
-                count += 1;
-            }
-        }
-        (settle, count)
-    }
-
-    fn is_retried(&self, id: ItemId) -> bool {
-        id.number().checked_rem(i64::from(self.shape.retry_one_in)) == Some(0)
-    }
+    Ok(done)
 }
 
 fn failed(error: sqlx::Error) -> StoreError {

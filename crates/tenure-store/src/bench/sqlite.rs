@@ -1,76 +1,142 @@
-//! The bare loops on SQLite, and ours: one file each, full sync.
+//! The bare loops on SQLite: one file for ours, one for theirs, full sync.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, TransactionBehavior, params};
-use tenure_core::store::{Claim, Intake, LeaseStore, Settle, StoreError};
+use tenure_core::store::{Claim, LeaseStore, Settle, Store, StoreError};
 
-use super::{Figure, Size, Watch, event, payload, token};
+use super::{Rate, Watch, fill, payload, token};
 use crate::config::StoreConfig;
 use crate::sqlite::SqliteStore;
 use crate::sqlite::error::store_error;
 
-/// All figures on SQLite, each handed to `report` as soon as it is known. The files are made in
-/// `folder`.
-///
-/// # Errors
-/// The folder cannot be written to.
-pub async fn sqlite(
-    folder: &Path,
-    size: Size,
-    mut report: impl FnMut(&Figure),
-) -> Result<(), StoreError> {
-    let config = StoreConfig::default();
-    let store = SqliteStore::open(&folder.join("ours.db"), &config).await?;
-    let path = folder.join("theirs.db");
-    let mut theirs = blocking(move || bare(&path)).await?;
-    for batch in [1000, 100] {
-        let name = format!("row loop → SQLite, fused: {batch}");
-        let mut figure = Figure {
-            name,
-            promise: 1.5,
-            rounds: Vec::new(),
-        };
-        for _ in 0..size.rounds {
-            let rate;
-            (theirs, rate) = blocking(move || row_drain(theirs, size.events, batch)).await?;
-            figure
-                .rounds
-                .push((rate, drain(&store, size.events, batch).await?));
-        }
-        report(&figure);
-    }
-    let name = "bare two-table insert → SQLite enqueue: 1000".to_owned();
-    let mut figure = Figure {
-        name,
-        promise: 0.8,
-        rounds: Vec::new(),
-    };
-    for _ in 0..size.rounds {
-        let rate;
-        (theirs, rate) = blocking(move || bare_enqueue(theirs, size.events)).await?;
-        let watch = Watch::start();
-        fill(&store, size.events).await?;
-        figure.rounds.push((rate, watch.rate(size.events)));
-    }
-    report(&figure);
-    Ok(())
-}
-
-/// The bare loops wait for the disk: not on a thread of the runtime.
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> rusqlite::Result<T> + Send + 'static,
-) -> Result<T, StoreError> {
-    let done = tokio::task::spawn_blocking(work)
-        .await
-        .expect("a bare loop does not panic");
-    done.map_err(|error| store_error("bench", error))
+/// The bare loops on SQLite.
+#[derive(Debug)]
+pub struct SqliteYardstick {
+    ours: PathBuf,
+    theirs: PathBuf,
+    store: SqliteStore,
+    conn: Arc<Mutex<Connection>>,
 }
 
 macro_rules! bare {
     ($name:literal) => {
         include_str!(concat!("../../sql/sqlite/bench/", $name, ".sql"))
     };
+}
+
+impl SqliteYardstick {
+    pub(super) async fn open(ours: PathBuf) -> Result<Self, StoreError> {
+        let theirs = ours.with_extension("theirs");
+        remove(&ours);
+        remove(&theirs);
+        let store = SqliteStore::open(&ours, &StoreConfig::default()).await?;
+        let conn = bare(&theirs).map_err(|error| store_error("bench", error))?;
+        Ok(Self {
+            ours,
+            theirs,
+            store,
+            conn: Arc::new(Mutex::new(conn)),
+        })
+    }
+
+    pub(super) fn address(&self) -> (String, StoreConfig) {
+        let url = format!("sqlite://{}", self.ours.display());
+        (url, StoreConfig::default())
+    }
+
+    pub(super) fn store(&self) -> &dyn Store {
+        &self.store
+    }
+
+    /// The bare loops wait for the disk: not on a thread of the runtime.
+    async fn blocking(
+        &self,
+        work: impl FnOnce(&mut Connection) -> rusqlite::Result<f64> + Send + 'static,
+    ) -> Rate {
+        let conn = Arc::clone(&self.conn);
+        let done = tokio::task::spawn_blocking(move || {
+            work(&mut conn.lock().unwrap_or_else(PoisonError::into_inner))
+        });
+        let rate = done.await.expect("a bare loop does not panic");
+        rate.map_err(|error| store_error("bench", error))
+    }
+
+    pub(super) async fn row_drain(&self, events: u32, batch: u32) -> Rate {
+        self.blocking(move |conn| row_drain(conn, events, batch))
+            .await
+    }
+
+    pub(super) async fn bare_drain(&self, events: u32, batch: u32) -> Rate {
+        fill(self.store(), events).await?;
+        let claim = || Claim::new(token(), batch);
+        let mut done = 0;
+        let watch = Watch::start();
+        let mut held = self.store.claim(&claim()).await?;
+        while let Some(items) = held {
+            done += u32::try_from(items.items.len()).unwrap_or(u32::MAX);
+            let settle = Settle::new(items.lease.token.clone()).done(items.ids());
+            let (settlement, next) = self.store.settle_and_claim(&settle, &claim()).await?;
+            assert!(
+                settlement.refused().next().is_none(),
+                "a settle was refused"
+            );
+            held = next;
+        }
+        assert_eq!(done, events, "the bare loop lost something");
+        Ok(watch.rate(events))
+    }
+
+    pub(super) async fn row_enqueue(&self, events: u32) -> Rate {
+        self.blocking(move |conn| row_enqueue(conn, events, 1000))
+            .await
+    }
+
+    pub(super) async fn bare_enqueue(&self, events: u32) -> Rate {
+        self.blocking(move |conn| bare_enqueue(conn, events)).await
+    }
+
+    /// One writer: the producers take turns at the disk.
+    pub(super) async fn row_insert(&self, events: u32, _producers: u32) -> Rate {
+        self.blocking(move |conn| row_enqueue(conn, events, 1))
+            .await
+    }
+
+    pub(super) async fn tidy(&self) -> Result<(), StoreError> {
+        let checkpoint = |conn: &mut Connection| {
+            conn.execute_batch("pragma wal_checkpoint(truncate)")?;
+            Ok(0.0)
+        };
+        self.blocking(checkpoint).await?;
+        Ok(())
+    }
+
+    pub(super) fn transactions(&self) -> u64 {
+        self.store.writer().commits()
+    }
+
+    pub(super) fn close(self) -> Result<(), StoreError> {
+        let Self {
+            ours,
+            theirs,
+            store,
+            conn,
+        } = self;
+        drop((store, conn));
+        remove(&ours);
+        remove(&theirs);
+        Ok(())
+    }
+}
+
+/// Removes a database and what stands beside it. A scratch file that is not there is no loss.
+fn remove(path: &Path) {
+    for tail in ["", "-wal", "-shm"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(tail);
+        drop(std::fs::remove_file(PathBuf::from(name)));
+    }
 }
 
 fn bare(path: &Path) -> rusqlite::Result<Connection> {
@@ -81,11 +147,11 @@ fn bare(path: &Path) -> rusqlite::Result<Connection> {
     Ok(conn)
 }
 
-fn row_drain(mut conn: Connection, events: u32, batch: u32) -> rusqlite::Result<(Connection, f64)> {
+fn row_drain(conn: &mut Connection, events: u32, batch: u32) -> rusqlite::Result<f64> {
     conn.execute("delete from bench_row", [])?;
     conn.execute(bare!("row_fill"), params![events, payload()])?;
     conn.execute_batch("analyze; pragma wal_checkpoint(truncate)")?;
-    let token = token(0);
+    let token = token();
     let now = i64::MAX / 2;
     let mut done = 0;
     let watch = Watch::start();
@@ -108,11 +174,24 @@ fn row_drain(mut conn: Connection, events: u32, batch: u32) -> rusqlite::Result<
             .execute(params![ids, token.expose(), now])?;
         tx.commit()?;
     }
-    let rate = watch.rate(events);
-    Ok((conn, rate))
+    Ok(watch.rate(events))
 }
 
-fn bare_enqueue(mut conn: Connection, events: u32) -> rusqlite::Result<(Connection, f64)> {
+fn row_enqueue(conn: &mut Connection, events: u32, batch: u32) -> rusqlite::Result<f64> {
+    let payload = payload();
+    let watch = Watch::start();
+    for _ in 0..events / batch {
+        let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for now in 0..batch {
+            let mut row = tx.prepare_cached(bare!("row_insert"))?;
+            row.execute(params!["bench.event", payload, now])?;
+        }
+        tx.commit()?;
+    }
+    Ok(watch.rate(events / batch * batch))
+}
+
+fn bare_enqueue(conn: &mut Connection, events: u32) -> rusqlite::Result<f64> {
     let payload = payload();
     let watch = Watch::start();
     for _ in 0..events / 1000 {
@@ -125,35 +204,5 @@ fn bare_enqueue(mut conn: Connection, events: u32) -> rusqlite::Result<(Connecti
         }
         tx.commit()?;
     }
-    let rate = watch.rate(events);
-    Ok((conn, rate))
-}
-
-async fn fill(store: &SqliteStore, events: u32) -> Result<(), StoreError> {
-    let batch = vec![event(); 1000];
-    for _ in 0..events / 1000 {
-        store.enqueue(&batch).await?;
-    }
-    Ok(())
-}
-
-/// Our loop: events per second.
-async fn drain(store: &SqliteStore, events: u32, batch: u32) -> Result<f64, StoreError> {
-    fill(store, events).await?;
-    let claim = || Claim::new(token(rand::random()), batch);
-    let mut done = 0;
-    let watch = Watch::start();
-    let mut held = store.claim(&claim()).await?;
-    while let Some(items) = held {
-        done += u32::try_from(items.items.len()).unwrap_or(u32::MAX);
-        let settle = Settle::new(items.lease.token.clone()).done(items.ids());
-        let (settlement, next) = store.settle_and_claim(&settle, &claim()).await?;
-        assert!(
-            settlement.refused().next().is_none(),
-            "a settle was refused"
-        );
-        held = next;
-    }
-    assert_eq!(done, events, "our loop lost something");
-    Ok(watch.rate(events))
+    Ok(watch.rate(events / 1000 * 1000))
 }

@@ -12,6 +12,14 @@ const ONE_SIDED: &[(&str, &str)] = &[
         "bench/bare_ready.sql",
         "SQLite cannot insert into two tables in one statement",
     ),
+    (
+        "bench/row_enqueue.sql",
+        "SQLite inserts row by row in one transaction",
+    ),
+    (
+        "bench/transactions.sql",
+        "the writer's thread counts its own commits",
+    ),
 ];
 
 /// Files that may hold statements, with the reason.
