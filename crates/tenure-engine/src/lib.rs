@@ -4,6 +4,7 @@
 //! It knows a store and a publisher only as the ports of `tenure-core`, and no time but tokio's, so
 //! that it can be simulated.
 
+mod breaker;
 mod config;
 mod desk;
 mod dice;
@@ -19,6 +20,7 @@ mod pace;
 mod pruner;
 mod reaper;
 mod registry;
+mod relay;
 mod round;
 mod shared;
 mod slot;
@@ -26,8 +28,10 @@ mod tasks;
 mod watchdog;
 mod worker;
 
+pub use breaker::BreakerConfig;
 pub use config::{Duties, Duty, EngineConfig, Keeper};
 pub use engine::{Ended, Engine, Parts, Waker};
 pub use handler::{Context, EventFn, Handler, Handling, Readiness, Topics};
 pub use health::{Check, Health};
+pub use relay::Relay;
 pub use tasks::Wrap;
