@@ -435,7 +435,6 @@ mod tests {
         assert_eq!(config.publishers.len(), 2);
     }
 
-    /// Proves: S1-012
     #[test]
     fn later_layers_stand_over_earlier_ones() {
         let text = "[lease]\nterm = \"40s\"\n[worker]\nbatch = 1_0\nconcurrency = 2\n";
@@ -487,7 +486,7 @@ publisher = \"mailer\"
         assert!(config.remarks[0].ends_with(":5: no route leads to publishers.spare"));
     }
 
-    /// Proves: S1-018, S2-033
+    /// Proves: S1-019, S2-033
     #[test]
     fn all_that_is_wrong_is_told_at_once_with_its_place() {
         let text = "\

@@ -4,7 +4,9 @@
 use std::fs;
 use std::path::Path;
 
-use crate::program::{Place, Said, said, sqlite};
+use sqlx::{Connection as _, PgConnection};
+
+use crate::program::{Place, Said, postgres, said, sqlite};
 
 const PAGE: &str = "docs/CONFIG.md";
 const DEFAULTS: &str = include_str!("../../tenure.default.toml");
@@ -68,6 +70,23 @@ trem = \"60s\"
         insta::assert_snapshot!("all_that_is_wrong", said.err);
     }
     assert!(!place.file().with_file_name("file.db").exists());
+}
+
+#[tokio::test]
+async fn the_store_is_opened_as_it_is_configured() {
+    let place = postgres().await;
+    let schema = [
+        ("TENURE_DATABASE", place.url.as_str()),
+        ("TENURE_STORE_SCHEMA", "shop"),
+    ];
+    let mut conn = PgConnection::connect(&place.url).await.unwrap();
+    let made = "create schema shop";
+    sqlx::raw_sql(made).execute(&mut conn).await.unwrap();
+    run_with(&place, &schema, &["migrate"]).succeeded();
+    run_with(&place, &schema, &["enqueue", "a", "1"]).succeeded();
+    let said = run_with(&place, &schema, &["stats", "--json"]).succeeded();
+    assert_eq!(said.field("pending"), "1");
+    place.run(&["stats"]).failed(2, "", "tenure migrate");
 }
 
 #[test]

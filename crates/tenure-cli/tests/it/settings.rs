@@ -38,7 +38,7 @@ async fn what_is_set_is_set_for_all_and_what_is_not_set_follows() {
     }
 }
 
-/// Proves: S1-018, S2-033
+/// Proves: S1-019, S2-033
 #[tokio::test]
 async fn a_bad_set_is_refused_whole_with_every_problem() {
     for place in everywhere().await {
@@ -100,5 +100,32 @@ async fn the_cluster_stands_over_the_file_of_a_process() {
         assert_eq!(in_force(&place, "database").1, "environment");
         let said = place.run(&["settings", "get", "lease.term", "worker.batch"]);
         insta::assert_snapshot!("the_table", said.succeeded().out);
+    }
+}
+
+/// Goal: changes that meet are all kept. Method: one process per setting, all at once; whoever was
+/// overtaken looks and judges again.
+#[tokio::test]
+async fn changes_at_the_same_time_are_all_kept() {
+    let changes = [
+        "lease.term=60s",
+        "worker.batch=200",
+        "worker.concurrency=20",
+        "retry.max_retries=3",
+        "retry.max_crashes=4",
+        "retention.dead=24h",
+    ];
+    for place in everywhere().await {
+        std::thread::scope(|scope| {
+            for change in changes {
+                let place = &place;
+                scope.spawn(move || place.run(&["settings", "set", change]).succeeded());
+            }
+        });
+        for change in changes {
+            let (name, text) = change.split_once('=').unwrap();
+            let text = if text == "60s" { "1m" } else { text };
+            assert_eq!(in_force(&place, name), value(text, "cluster"));
+        }
     }
 }
