@@ -15,7 +15,7 @@ use std::collections::HashSet;
 
 use comfy_table::{Cell, Color};
 use serde::Serialize;
-use tenure::{Guarded, ItemId, Refusal};
+use tenure::{Guarded, ItemId, Refusal, Settings, Tenure};
 
 pub(crate) use self::settings::SettingsArgs;
 use crate::args::{Cli, Command};
@@ -32,6 +32,17 @@ struct Context {
     /// The configured one, as it is to be opened.
     database: Database,
     output: Output,
+}
+
+impl Context {
+    /// The settings in force: this configuration's, with the cluster's over them where they fit.
+    async fn settings(&self, tenure: &Tenure) -> Result<Settings, Stop> {
+        let cluster = tenure.settings().await?;
+        let own = &self.config.settings;
+        Ok(own
+            .overlaid(&cluster.values)
+            .unwrap_or_else(|_refused| own.clone()))
+    }
 }
 
 /// Runs the command and reports what stopped it.
