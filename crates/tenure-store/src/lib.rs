@@ -9,6 +9,7 @@
 mod absent;
 #[cfg(feature = "bench")]
 pub mod bench;
+mod cluster;
 mod complaint;
 pub mod config;
 mod error_text;
