@@ -10,8 +10,10 @@ use tenure_store::testing;
 
 /// Waits until a statement waits for another one's transaction.
 async fn someone_waits(pool: &PgPool) {
-    let question = "select exists (select from pg_stat_activity
-                                   where datname = current_database() and wait_event_type = 'Lock')";
+    let question = "select exists (
+        select from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock'
+    )";
     while !sqlx::query_scalar::<_, bool>(question)
         .fetch_one(pool)
         .await
