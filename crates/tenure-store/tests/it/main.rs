@@ -9,6 +9,7 @@
     reason = "the lints spare test functions, but not what these call"
 )]
 
+mod companion;
 mod conformance;
 mod odd;
 mod plans;
