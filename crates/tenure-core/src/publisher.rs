@@ -72,6 +72,18 @@ impl PublishError {
         Self::new(PublishErrorKind::Away { after: None }, reason)
     }
 
+    /// The same, but the receiver asked for this long. A rejection stays one.
+    #[must_use]
+    pub fn after(mut self, delay: Duration) -> Self {
+        match &mut self.kind {
+            PublishErrorKind::Retry { after } | PublishErrorKind::Away { after } => {
+                *after = Some(delay);
+            }
+            PublishErrorKind::Reject => {}
+        }
+        self
+    }
+
     /// An error of this kind.
     pub fn new(kind: PublishErrorKind, reason: impl Into<String>) -> Self {
         Self {
