@@ -1,15 +1,17 @@
 //! The command line, as types. The doc comments are what `--help` prints.
 
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{NonEmptyStringValueParser, StyledStr};
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use tenure::{Filter, Invalid, ItemId, Priority, QueueName, State, Term, Timestamp};
 
+use crate::commands::SettingsArgs;
 use crate::database::{Database, hide_addresses};
 use crate::exit::Exit;
-use crate::{env, time};
+use crate::{config, env, time};
 
 /// Reads the command line; prints help, or what is wrong with it, by itself.
 pub(crate) fn parse() -> Result<(Cli, Command), Exit> {
@@ -45,16 +47,30 @@ fn help(text: &StyledStr) -> Exit {
 )]
 pub(crate) struct Cli {
     #[arg(
-        help = "The database: sqlite://PATH or postgres://USER@HOST/NAME",
+        help = format!(
+            "The database: sqlite://PATH or postgres://USER@HOST/NAME [env: {}] [default: {}]",
+            env::DATABASE,
+            Database::default()
+        ),
         long,
         global = true,
         help_heading = "Everywhere",
-        value_name = "URL",
-        env = env::DATABASE,
-        hide_env_values = true,
-        default_value = "sqlite://tenure.db"
+        value_name = "URL"
     )]
-    pub(crate) database: Database,
+    pub(crate) database: Option<Database>,
+
+    #[arg(
+        help = format!(
+            "The configuration file [env: {}] [default: {}, if it is there]",
+            env::CONFIG,
+            config::FILE
+        ),
+        long,
+        global = true,
+        help_heading = "Everywhere",
+        value_name = "FILE"
+    )]
+    pub(crate) config: Option<PathBuf>,
 
     /// Print JSON, one object per line
     #[arg(long, global = true, help_heading = "Everywhere")]
@@ -137,6 +153,14 @@ Examples:
   tenure queues add mail --term 90s
   tenure queues pause mail")]
     Queues(Queues),
+    /// Show what is set, or change it for all workers while they run
+    #[command(after_help = "\
+Examples:
+  tenure settings
+  tenure settings get lease.term --json
+  tenure settings set lease.term=60s worker.batch=200
+  tenure settings set lease.term=default")]
+    Settings(SettingsArgs),
 }
 
 #[derive(Debug, Args)]

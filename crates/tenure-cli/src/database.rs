@@ -34,12 +34,33 @@ pub(crate) enum Absent {
 #[derive(Clone)]
 pub(crate) struct Database {
     url: String,
+    /// How it is opened.
+    store: StoreConfig,
+}
+
+impl Default for Database {
+    fn default() -> Self {
+        Self::new("sqlite://tenure.db")
+    }
 }
 
 impl Database {
+    /// The database at this address.
+    pub(crate) fn new(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            store: StoreConfig::default(),
+        }
+    }
+
     /// The whole address, for the store and for nobody else.
     pub(crate) fn expose(&self) -> &str {
         &self.url
+    }
+
+    /// This database, to be opened like this.
+    pub(crate) fn opened_with(self, store: StoreConfig) -> Self {
+        Self { store, ..self }
     }
 
     /// Opens the store at this address.
@@ -48,8 +69,8 @@ impl Database {
         if absent == Absent::Report {
             self.check_present()?;
         }
-        let config = StoreConfig::default();
-        within(OPEN_WAIT, Tenure::open_with(&self.url, &config, WORKER)).await
+        let open = Tenure::open_with(&self.url, &self.store, WORKER);
+        within(OPEN_WAIT, open).await
     }
 
     /// Refuses memory: what a command wrote there would be gone with the command.
@@ -139,9 +160,7 @@ impl FromStr for Database {
     /// Takes everything: an error here would be shown with the value, password and all. The store
     /// refuses what it cannot open.
     fn from_str(url: &str) -> Result<Self, Infallible> {
-        Ok(Self {
-            url: url.to_owned(),
-        })
+        Ok(Self::new(url))
     }
 }
 
@@ -183,12 +202,7 @@ async fn within<T>(
 /// Hides the password of any address in a text of unknown origin, such as a mistyped argument.
 pub(crate) fn hide_addresses(text: &str) -> String {
     text.split_inclusive(|c: char| c.is_whitespace() || c == '\'')
-        .map(|word| {
-            Database {
-                url: word.to_owned(),
-            }
-            .to_string()
-        })
+        .map(|word| Database::new(word).to_string())
         .collect()
 }
 

@@ -1,5 +1,67 @@
-//! Every environment variable that the program reads, once. `NO_COLOR` and its kin are read by the
-//! library that writes colours.
+//! Every environment variable that the program reads, once, with the setting that it overrides.
+//! `NO_COLOR` and its kin are read by the library that writes colours.
+
+/// What the name of each of ours begins with.
+pub(crate) const PREFIX: &str = "TENURE_";
+
+/// Names the configuration file, when `--config` does not.
+pub(crate) const CONFIG: &str = "TENURE_CONFIG";
 
 /// The address of the database, when `--database` is not given.
 pub(crate) const DATABASE: &str = "TENURE_DATABASE";
+
+/// Each variable, and the setting that it overrides.
+pub(crate) const VARIABLES: [(&str, &str); 22] = [
+    (DATABASE, "database"),
+    ("TENURE_STORE_SCHEMA", "store.schema"),
+    ("TENURE_STORE_CONNECTIONS", "store.connections"),
+    ("TENURE_STORE_PLANNER", "store.planner"),
+    ("TENURE_STORE_SYNCHRONOUS", "store.synchronous"),
+    ("TENURE_STORE_BUSY_TIMEOUT", "store.busy_timeout"),
+    ("TENURE_SERVER_LISTEN", "server.listen"),
+    ("TENURE_LOG_FORMAT", "log.format"),
+    ("TENURE_LOG_LEVEL", "log.level"),
+    ("TENURE_WORKER_NAME", "worker.name"),
+    ("TENURE_WORKER_QUEUES", "worker.queues"),
+    ("TENURE_WORKER_CONCURRENCY", "worker.concurrency"),
+    ("TENURE_WORKER_BATCH", "worker.batch"),
+    ("TENURE_WORKER_SHUTDOWN_TIMEOUT", "worker.shutdown_timeout"),
+    ("TENURE_LEASE_TERM", "lease.term"),
+    ("TENURE_LEASE_HEARTBEAT", "lease.heartbeat"),
+    ("TENURE_LEASE_MAX_HOLD", "lease.max_hold"),
+    ("TENURE_REAPER_INTERVAL", "reaper.interval"),
+    ("TENURE_RETRY_MAX_RETRIES", "retry.max_retries"),
+    ("TENURE_RETRY_MAX_CRASHES", "retry.max_crashes"),
+    ("TENURE_RETENTION_PUBLISHED", "retention.published"),
+    ("TENURE_RETENTION_DEAD", "retention.dead"),
+];
+
+/// What a command that Tenure runs for an event is told of it, so that it may run `tenure`, too.
+const OF_EVENTS: [&str; 8] = [
+    "TENURE_ID",
+    "TENURE_EVENT_ID",
+    "TENURE_TOPIC",
+    "TENURE_QUEUE",
+    "TENURE_KEY",
+    "TENURE_FENCE",
+    "TENURE_ATTEMPT",
+    "TENURE_TIME_LEFT_MS",
+];
+
+/// Beginnings of other names that are no settings: an event's headers, and the tests' own.
+const OTHERS: [&str; 3] = ["TENURE_HEADER_", "TENURE_TEST_", "TENURE_UPDATE_DOCS"];
+
+/// The variables of ours that are set; `None` for a value that is no text.
+pub(crate) fn given() -> Vec<(String, Option<String>)> {
+    let all = std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.into_string().ok()?;
+        Some((name, value.into_string().ok()))
+    });
+    let mut given: Vec<_> = all
+        .filter(|(name, _)| name.starts_with(PREFIX))
+        .filter(|(name, _)| !OF_EVENTS.contains(&name.as_str()))
+        .filter(|(name, _)| !OTHERS.iter().any(|other| name.starts_with(other)))
+        .collect();
+    given.sort();
+    given
+}

@@ -2,11 +2,12 @@
 
 mod args;
 mod commands;
-#[expect(dead_code, reason = "its loader and its users are being written")]
 mod config;
 mod database;
 mod env;
 mod exit;
+#[expect(dead_code, reason = "only `serve` and `work` log")]
+mod logs;
 mod output;
 mod problem;
 mod record;

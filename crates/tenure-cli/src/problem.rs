@@ -14,6 +14,8 @@ pub(crate) enum Stop {
     Closed,
     /// To be reported.
     Problem(Problem),
+    /// To be reported, all of them.
+    Problems(Vec<Problem>),
 }
 
 /// What is reported.

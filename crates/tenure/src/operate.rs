@@ -1,6 +1,9 @@
-//! The operator's verbs of `Tenure`: look, replay, bury, queues.
+//! The operator's verbs of `Tenure`: look, replay, bury, queues, settings.
 
-use tenure_core::store::{Bury, Counts, Filter, Page, Pause, Queue, Replay, Replayed, StoreError};
+use tenure_core::store::{
+    Bury, ChangeSettings, ClusterSettings, Counts, Filter, Page, Pause, Queue, Replay, Replayed,
+    StoreError,
+};
 use tenure_core::{EndedHold, Guarded, ItemId, QueueName, Record, Term};
 
 use crate::tenure::Tenure;
@@ -105,5 +108,29 @@ impl Tenure {
     /// The database is away.
     pub async fn resume_queue(&self, name: &QueueName) -> Result<Guarded, StoreError> {
         self.store().pause_queue(name, Pause::End).await
+    }
+
+    /// What is set for all processes; it stands over each one's own configuration.
+    ///
+    /// # Errors
+    /// The database is away.
+    pub async fn settings(&self) -> Result<ClusterSettings, StoreError> {
+        self.store().settings().await
+    }
+
+    /// Changes all of the named values or none; answers the new version, or `None` when someone
+    /// else changed something since the version that the caller has seen.
+    ///
+    /// The values are not judged here: check them with
+    /// [`Settings::overlaid`](crate::Settings::overlaid) first. Workers take them over within
+    /// seconds.
+    ///
+    /// # Errors
+    /// The database is away.
+    pub async fn change_settings(
+        &self,
+        change: &ChangeSettings,
+    ) -> Result<Option<u64>, StoreError> {
+        self.store().change_settings(change).await
     }
 }

@@ -1,7 +1,6 @@
 //! `tenure migrate`: brings the schema up to date, or prints the SQL that does.
 
 use serde::Serialize;
-use tenure::StoreConfig;
 
 use super::Context;
 use crate::args::Migrate;
@@ -22,7 +21,7 @@ pub(super) async fn run(cx: &Context, args: &Migrate) -> Result<Exit, Stop> {
         cx.output.line(tenure::migration_sql(url)?.trim_end())?;
         return Ok(Exit::Done);
     }
-    let moved = tenure::migrate(url, &StoreConfig::default()).await?;
+    let moved = tenure::migrate(url, &cx.config.store).await?;
     let object = Moved {
         from: moved.from,
         to: moved.to,

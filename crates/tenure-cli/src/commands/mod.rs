@@ -7,6 +7,7 @@ mod migrate;
 mod queues;
 mod reap;
 mod replay;
+mod settings;
 mod show;
 mod stats;
 
@@ -14,10 +15,12 @@ use std::collections::HashSet;
 
 use comfy_table::{Cell, Color};
 use serde::Serialize;
-use tenure::{Guarded, ItemId, Refusal};
+use tenure::{Guarded, ItemId, Refusal, Settings, Tenure};
 
+pub(crate) use self::settings::SettingsArgs;
 use crate::args::{Cli, Command};
-use crate::database::Database;
+use crate::config::{self, Config, Sources};
+use crate::database::{Database, hide_addresses};
 use crate::exit::Exit;
 use crate::output::{Output, Reader, report};
 use crate::problem::{Problem, Stop};
@@ -25,8 +28,21 @@ use crate::problem::{Problem, Stop};
 /// What a command is given.
 #[derive(Debug)]
 struct Context {
+    config: Config,
+    /// The configured one, as it is to be opened.
     database: Database,
     output: Output,
+}
+
+impl Context {
+    /// The settings in force: this configuration's, with the cluster's over them where they fit.
+    async fn settings(&self, tenure: &Tenure) -> Result<Settings, Stop> {
+        let cluster = tenure.settings().await?;
+        let own = &self.config.settings;
+        Ok(own
+            .overlaid(&cluster.values)
+            .unwrap_or_else(|_refused| own.clone()))
+    }
 }
 
 /// Runs the command and reports what stopped it.
@@ -36,18 +52,44 @@ pub(crate) fn run(cli: Cli, command: Command) -> Exit {
     } else {
         Reader::Person
     };
-    let cx = Context {
+    let sources = Sources {
+        file: cli.config,
         database: cli.database,
+        overrides: overrides(&command),
+    };
+    let config = match config::load(&sources) {
+        Ok(config) => config,
+        Err(complaints) => return stopped(complaints.into(), hide_addresses),
+    };
+    let cx = Context {
+        database: config.database.clone().opened_with(config.store.clone()),
+        config,
         output: Output::new(reader),
     };
     match start(&cx, command) {
         Ok(exit) => exit,
-        Err(Stop::Closed) => Exit::Done,
-        Err(Stop::Problem(problem)) => {
-            report(&problem, |text| cx.database.hide(text));
-            problem.exit
-        }
+        Err(stop) => stopped(stop, |text| cx.database.hide(text)),
     }
+}
+
+/// The settings that the flags of a command override: name, value, flag.
+fn overrides(_command: &Command) -> Vec<(String, String, &'static str)> {
+    Vec::new()
+}
+
+/// Reports what stopped a command.
+fn stopped(stop: Stop, hide: impl Fn(&str) -> String) -> Exit {
+    let problems = match stop {
+        Stop::Closed => return Exit::Done,
+        Stop::Problem(problem) => vec![problem],
+        Stop::Problems(problems) => problems,
+    };
+    for problem in &problems {
+        report(problem, &hide);
+    }
+    problems
+        .first()
+        .map_or(Exit::Failed, |problem| problem.exit)
 }
 
 fn start(cx: &Context, command: Command) -> Result<Exit, Stop> {
@@ -68,6 +110,7 @@ async fn dispatch(cx: &Context, command: Command) -> Result<Exit, Stop> {
         Command::Bury(args) => bury::run(cx, &args).await,
         Command::Reap => reap::run(cx).await,
         Command::Queues(args) => queues::run(cx, args.command).await,
+        Command::Settings(args) => settings::run(cx, args).await,
     }
 }
 

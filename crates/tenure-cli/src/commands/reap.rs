@@ -2,7 +2,7 @@
 
 use comfy_table::Cell;
 use serde::Serialize;
-use tenure::{LapsePolicy, Reap, Reaped, State};
+use tenure::{Reap, Reaped, State};
 
 use super::Context;
 use crate::database::Absent;
@@ -29,11 +29,10 @@ struct Ended<'a> {
 
 pub(super) async fn run(cx: &Context) -> Result<Exit, Stop> {
     let tenure = cx.database.open(Absent::Report).await?;
+    let ask = Reap::new(LEASES, cx.settings(&tenure).await?.lapse_policy());
     let mut reaped = Vec::new();
     for _ in 0..ROUNDS {
-        let round = tenure
-            .reap(&Reap::new(LEASES, LapsePolicy::default()))
-            .await?;
+        let round = tenure.reap(&ask).await?;
         if round.is_empty() {
             break;
         }

@@ -13,7 +13,7 @@ use crate::program::{everywhere, postgres, said, sqlite};
 const NOBODY: u32 = 65_534;
 
 /// The commands that look, and make nothing.
-const LOOKING: [&[&str]; 7] = [
+const LOOKING: [&[&str]; 8] = [
     &["events"],
     &["show", "1"],
     &["stats"],
@@ -21,6 +21,7 @@ const LOOKING: [&[&str]; 7] = [
     &["bury", "1", "--reason", "test"],
     &["reap"],
     &["queues"],
+    &["settings"],
 ];
 
 #[test]

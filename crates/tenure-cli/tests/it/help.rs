@@ -5,7 +5,7 @@ use crate::program::sqlite;
 #[test]
 fn every_command_has_its_help() {
     let place = sqlite();
-    let commands: [&[&str]; 14] = [
+    let commands: [&[&str]; 17] = [
         &[],
         &["migrate"],
         &["enqueue"],
@@ -20,6 +20,9 @@ fn every_command_has_its_help() {
         &["queues", "add"],
         &["queues", "pause"],
         &["queues", "resume"],
+        &["settings"],
+        &["settings", "get"],
+        &["settings", "set"],
     ];
     for command in commands {
         let args = [command, &["--help"]].concat();

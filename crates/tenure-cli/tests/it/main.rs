@@ -1,6 +1,7 @@
 //! The tests of the program, and of the house it lives in.
 
 mod bury;
+mod config;
 mod database;
 mod enqueue;
 mod events;
@@ -10,6 +11,7 @@ mod program;
 mod queues;
 mod reap;
 mod replay;
+mod settings;
 mod show;
 mod stats;
 mod tidy;

@@ -1,6 +1,8 @@
 //! `tenure reap`: lapsed leases are ended, live ones are left alone.
 
-use crate::program::everywhere;
+use std::fs;
+
+use crate::program::{everywhere, sqlite};
 
 #[tokio::test]
 async fn a_lapsed_lease_is_ended_and_a_live_one_is_not() {
@@ -29,5 +31,23 @@ async fn a_reap_says_how_many_there_were() {
         let said = place.run(&["reap"]).succeeded();
         assert_eq!(said.out.lines().count(), 3, "{said:?}");
         assert_eq!(said.err, "2 events: 2 wait again, 0 are dead\n");
+    }
+}
+
+/// Method: lapses before this one are written into the file; waiting for them would take long.
+#[tokio::test]
+async fn a_reap_goes_by_the_settings_in_force() {
+    for (text, state) in [("", "\"pending\""), ("max_crashes = 3", "\"dead\"")] {
+        let place = sqlite();
+        let id = place.enqueue("a");
+        place.lapsed().await;
+        let conn = rusqlite::Connection::open(place.file()).unwrap();
+        let lapses = "insert into tenure_setbacks (id, attempts, crashes) values (?1, 3, 3)";
+        conn.execute(lapses, [id]).unwrap();
+        drop(conn);
+        let file = place.file().with_file_name("tenure.toml");
+        fs::write(file, format!("[retry]\n{text}\n")).unwrap();
+        let said = place.run(&["reap", "--json"]).succeeded();
+        assert_eq!(said.field("state"), state, "{text}");
     }
 }

@@ -1,0 +1,157 @@
+//! Keys: the name of every single value that can be set, how a file writes it, and the name that
+//! was probably meant by one that is not there.
+
+/// How a file writes a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Text,
+    /// Text with a unit.
+    Duration,
+    Number,
+    /// Several texts; in the environment with commas between them.
+    List,
+}
+
+impl Form {
+    /// What is expected where something else was found.
+    pub(super) const fn expected(self) -> &'static str {
+        match self {
+            Self::Text => "text in quotes",
+            Self::Duration => "a duration in quotes, such as \"30s\" or \"5m\"",
+            Self::Number => "a whole number without quotes, such as 10",
+            Self::List => "a list of texts, such as [\"mail\"]",
+        }
+    }
+}
+
+/// Every single value; `tenure.default.toml` has them in the same order.
+pub(super) const KEYS: [(&str, Form); 22] = [
+    ("database", Form::Text),
+    ("store.schema", Form::Text),
+    ("store.connections", Form::Number),
+    ("store.planner", Form::Text),
+    ("store.synchronous", Form::Text),
+    ("store.busy_timeout", Form::Duration),
+    ("server.listen", Form::Text),
+    ("log.format", Form::Text),
+    ("log.level", Form::Text),
+    ("worker.name", Form::Text),
+    ("worker.queues", Form::List),
+    ("worker.concurrency", Form::Number),
+    ("worker.batch", Form::Number),
+    ("worker.shutdown_timeout", Form::Duration),
+    ("lease.term", Form::Duration),
+    ("lease.heartbeat", Form::Duration),
+    ("lease.max_hold", Form::Duration),
+    ("reaper.interval", Form::Duration),
+    ("retry.max_retries", Form::Number),
+    ("retry.max_crashes", Form::Number),
+    ("retention.published", Form::Duration),
+    ("retention.dead", Form::Duration),
+];
+
+/// The parts of a file that are no single values.
+pub(super) const TABLES: [&str; 3] = ["queues", "publishers", "routes"];
+
+/// The key of this name.
+pub(super) fn find(name: &str) -> Option<(&'static str, Form)> {
+    KEYS.into_iter().find(|(known, _)| *known == name)
+}
+
+/// Whether some keys are in a section of this name.
+pub(super) fn is_section(name: &str) -> bool {
+    KEYS.iter()
+        .filter_map(|(key, _)| key.split_once('.'))
+        .any(|(section, _)| section == name)
+}
+
+/// The one of `known` that was probably meant, if one is near enough. A name without its section,
+/// or in a wrong one, is as good as the right one.
+pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let last = |name: &'_ str| name.rsplit('.').next().unwrap_or_default().to_owned();
+    let meant = last(name);
+    let far = |candidate: &str| {
+        let whole = distance(name, candidate);
+        let part = distance(&meant, &last(candidate)) + 1;
+        whole.min(part)
+    };
+    let (far, found) = known
+        .into_iter()
+        .map(|candidate| (far(candidate), candidate))
+        .min_by_key(|(far, _)| *far)?;
+    (far <= 1 + meant.chars().count() / 4).then_some(found)
+}
+
+/// How many letters have to be put in, taken out or changed to make one text into the other.
+fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
+    for (index, letter) in one.chars().enumerate() {
+        let mut diagonal = index;
+        let mut left = index + 1;
+        let mut next = vec![left];
+        for (above, wanted) in row.iter().skip(1).zip(other.chars()) {
+            let change = diagonal + usize::from(letter != wanted);
+            left = change.min(above + 1).min(left + 1);
+            diagonal = *above;
+            next.push(left);
+        }
+        row = next;
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure::Setting;
+
+    use super::*;
+    use crate::env;
+
+    #[test]
+    fn a_distance_counts_letters() {
+        for (one, other, letters) in [
+            ("", "", 0),
+            ("", "abc", 3),
+            ("term", "term", 0),
+            ("trem", "term", 2),
+            ("tem", "term", 1),
+            ("terms", "term", 1),
+            ("kitten", "sitting", 3),
+        ] {
+            assert_eq!(distance(one, other), letters, "{one} {other}");
+            assert_eq!(distance(other, one), letters, "{other} {one}");
+        }
+    }
+
+    #[test]
+    fn what_was_meant_is_found_and_what_is_far_is_not() {
+        let names = || KEYS.iter().map(|(name, _)| *name);
+        for (name, meant) in [
+            ("lease.trem", Some("lease.term")),
+            ("lease.heart_beat", Some("lease.heartbeat")),
+            ("term", Some("lease.term")),
+            ("worker.term", Some("lease.term")),
+            ("databse", Some("database")),
+            ("worker.maximum", None),
+            ("colour", None),
+        ] {
+            assert_eq!(nearest(name, names()), meant, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_key_has_one_variable_named_after_it() {
+        let named: Vec<_> = KEYS
+            .iter()
+            .map(|(key, _)| {
+                let name = key.replace('.', "_").to_uppercase();
+                (format!("{}{name}", env::PREFIX), *key)
+            })
+            .collect();
+        let declared = env::VARIABLES.map(|(name, key)| (name.to_owned(), key));
+        assert_eq!(named, declared);
+        for setting in Setting::ALL {
+            assert!(find(setting.as_str()).is_some(), "{setting}");
+        }
+    }
+}

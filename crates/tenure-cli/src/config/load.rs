@@ -1,0 +1,582 @@
+//! Loading: the layers are read, laid over each other and checked as a whole.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use tenure::{
+    Identifier, Invalid, Planner, QueueName, Setting, Synchronous, WorkerId, duration_text,
+    parse_duration,
+};
+
+use super::complaint::{Complaint, Place};
+use super::file::{Given, Layer, Value, read};
+use super::key::{self, nearest};
+use super::{Config, LogFormat, PublisherConfig};
+use crate::database::Database;
+use crate::{env, logs};
+
+/// The file that is read when none is named and it is there.
+pub(crate) const FILE: &str = "tenure.toml";
+
+const DEFAULTS: &str = include_str!("../../tenure.default.toml");
+
+/// Where the configuration comes from, beside the environment.
+#[derive(Debug, Default)]
+pub(crate) struct Sources {
+    /// The file that `--config` names.
+    pub(crate) file: Option<PathBuf>,
+    /// What `--database` says.
+    pub(crate) database: Option<Database>,
+    /// What other flags say: the name of the setting, its value, the flag.
+    pub(crate) overrides: Vec<(String, String, &'static str)>,
+}
+
+/// The configuration, or all that is wrong with it.
+pub(crate) fn load(sources: &Sources) -> Result<Config, Vec<Complaint>> {
+    load_with(sources, &env::given())
+}
+
+/// As `load`, in this environment.
+fn load_with(
+    sources: &Sources,
+    variables: &[(String, Option<String>)],
+) -> Result<Config, Vec<Complaint>> {
+    let mut draft = Draft::default();
+    draft.layer(read(None, DEFAULTS));
+    if let Some((name, text)) = draft.file_of(sources, variables) {
+        draft.layer(read(Some(&name), &text));
+    }
+    draft.layer(environment(variables));
+    draft.layer(flags(sources));
+    if let Some(database) = &sources.database {
+        draft.config.database = database.clone();
+        draft
+            .config
+            .places
+            .insert("database", Place::Flag("--database"));
+    }
+    draft.check();
+    draft.complaints.sort();
+    if draft.complaints.is_empty() {
+        return Ok(draft.config);
+    }
+    Err(draft.complaints)
+}
+
+/// What the environment says.
+fn environment(variables: &[(String, Option<String>)]) -> (Layer, Vec<Complaint>) {
+    let mut layer = Layer::default();
+    let mut complaints = Vec::new();
+    for (name, text) in variables.iter().filter(|(name, _)| name != env::CONFIG) {
+        let place = Place::Variable(name.clone());
+        let known = env::VARIABLES.iter().find(|(known, _)| known == name);
+        match (known.and_then(|(_, key)| key::find(key)), text) {
+            (None, _) => complaints.push(unknown_variable(name, place)),
+            (Some((key, _)), None) => {
+                let text = format!("{key} is no UTF-8; expected text");
+                complaints.push(Complaint::new(place, text));
+            }
+            (Some((key, form)), Some(text)) => layer.values.push(Given {
+                key,
+                value: Value::of_text(form, text),
+                place,
+            }),
+        }
+    }
+    (layer, complaints)
+}
+
+fn unknown_variable(name: &str, place: Place) -> Complaint {
+    let known = env::VARIABLES.iter().map(|(known, _)| *known);
+    let hint = match nearest(name, known.chain([env::CONFIG])) {
+        Some(meant) => format!("did you mean {meant}?"),
+        None => format!("unset it: names that begin with {} are ours", env::PREFIX),
+    };
+    let text = "no setting has this variable; expected TENURE_ with section and name, such as \
+                TENURE_LEASE_TERM";
+    Complaint::new(place, text).hint(Some(hint))
+}
+
+/// What flags say.
+fn flags(sources: &Sources) -> (Layer, Vec<Complaint>) {
+    let mut layer = Layer::default();
+    let mut complaints = Vec::new();
+    for (name, text, flag) in &sources.overrides {
+        let place = Place::Flag(flag);
+        match key::find(name) {
+            Some((key, form)) => layer.values.push(Given {
+                key,
+                value: Value::of_text(form, text),
+                place,
+            }),
+            None => complaints.push(Complaint::new(place, format!("there is no setting {name}"))),
+        }
+    }
+    (layer, complaints)
+}
+
+/// A configuration on its way.
+#[derive(Default)]
+struct Draft {
+    config: Config,
+    complaints: Vec<Complaint>,
+    /// The settings with a value that could not be read.
+    unread: BTreeSet<&'static str>,
+    /// Publishers that are there, sound or not.
+    publishers: Vec<(String, Place)>,
+    /// The publishers that routes name, sound or not, and where.
+    routed: Vec<(String, Place)>,
+}
+
+impl Draft {
+    /// The name and the text of the file, if there is one.
+    fn file_of(
+        &mut self,
+        sources: &Sources,
+        variables: &[(String, Option<String>)],
+    ) -> Option<(String, String)> {
+        let variable = variables.iter().find(|(name, _)| name == env::CONFIG);
+        let (path, place) = match (&sources.file, variable) {
+            (Some(path), _) => (path.clone(), Some(Place::Flag("--config"))),
+            (None, Some((name, path))) => {
+                let path = path.as_deref().unwrap_or_default();
+                (path.into(), Some(Place::Variable(name.clone())))
+            }
+            (None, None) => (FILE.into(), None),
+        };
+        let name = path.display().to_string();
+        match (text_of(&path), place) {
+            (Ok(text), _) => Some((name, text)),
+            (Err(error), None) if error.kind() == io::ErrorKind::NotFound => None,
+            (Err(error), place) => {
+                let place = place.unwrap_or_else(|| Place::File {
+                    path: name.clone(),
+                    line: 1,
+                });
+                let text = format!("{name:?} cannot be read ({error}); expected a TOML file");
+                self.complaints.push(Complaint::new(place, text));
+                None
+            }
+        }
+    }
+
+    /// Lays a layer over what is there.
+    fn layer(&mut self, (layer, complaints): (Layer, Vec<Complaint>)) {
+        self.complaints.extend(complaints);
+        for given in layer.values {
+            match set(&mut self.config, given.key, &given.value) {
+                Ok(()) if given.place == Place::Default => {}
+                Ok(()) => drop(self.config.places.insert(given.key, given.place)),
+                Err(problem) => {
+                    self.unread.insert(given.key);
+                    self.complaints.push(Complaint::new(given.place, problem));
+                }
+            }
+        }
+        self.config.queues.extend(layer.tables.queues);
+        for (name, (publisher, place)) in layer.tables.publishers {
+            if let Some(publisher) = publisher {
+                self.config.publishers.insert(name.clone(), publisher);
+            }
+            self.publishers.push((name, place));
+        }
+        if let Some(routes) = layer.tables.routes {
+            self.config.routes = routes;
+            self.routed = layer.tables.routed;
+        }
+    }
+
+    /// Checks the relations between values.
+    fn check(&mut self) {
+        self.check_settings();
+        self.check_routes();
+        self.check_timeouts();
+    }
+
+    fn check_settings(&mut self) {
+        let term = Setting::Term.as_str();
+        let following = [
+            Setting::Heartbeat,
+            Setting::MaxHold,
+            Setting::ReaperInterval,
+            Setting::ShutdownTimeout,
+        ];
+        for problem in self.config.settings.check().err().unwrap_or_default() {
+            let field = problem.field();
+            let is_of_term = following.iter().any(|setting| setting.as_str() == field);
+            // A value that could not be read was told already, and says nothing about others.
+            if self.unread.contains(field) || is_of_term && self.unread.contains(term) {
+                continue;
+            }
+            let place = self.config.place(field).clone();
+            let of_term = self.config.place(term);
+            let hint =
+                (is_of_term && *of_term != Place::Default && of_term.layer() != place.layer())
+                    .then(|| format!("lease.term comes from here: {of_term}"));
+            self.complaints
+                .push(Complaint::new(place, problem).hint(hint));
+        }
+    }
+
+    /// Every route leads to a publisher; a publisher without a route is worth a remark.
+    fn check_routes(&mut self) {
+        let names: Vec<&str> = self
+            .publishers
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect();
+        for (name, place) in &self.routed {
+            let name = name.as_str();
+            if !names.contains(&name) {
+                let text = format!(
+                    "routes.publisher is {name:?}; expected one of {}",
+                    names.join(", ")
+                );
+                let hint = match nearest(name, names.iter().copied()) {
+                    Some(meant) => format!("did you mean {meant}?"),
+                    None => format!("declare it: [publishers.{name}]"),
+                };
+                self.complaints
+                    .push(Complaint::new(place.clone(), text).hint(Some(hint)));
+            }
+        }
+        let unused = self.publishers.iter().filter(|(name, place)| {
+            let is_used = self.routed.iter().any(|(routed, _)| routed == name);
+            *place != Place::Default && !is_used
+        });
+        self.config.remarks = unused
+            .map(|(name, place)| format!("{place}: no route leads to publishers.{name}"))
+            .collect();
+    }
+
+    /// A command that may run longer than the longest hold would be cut off by it.
+    fn check_timeouts(&mut self) {
+        let longest = self.config.settings.max_hold();
+        for (name, publisher) in &self.config.publishers {
+            let place = self
+                .publishers
+                .iter()
+                .rev()
+                .find(|(other, _)| other == name);
+            if let PublisherConfig::Exec { timeout, .. } = publisher
+                && let Some(timeout) = timeout.filter(|timeout| *timeout > longest)
+                && let Some((_, place)) = place
+            {
+                let text = format!(
+                    "publishers.{name}.timeout is {}; expected at most lease.max_hold ({})",
+                    duration_text(timeout),
+                    duration_text(longest)
+                );
+                self.complaints.push(Complaint::new(place.clone(), text));
+            }
+        }
+    }
+}
+
+fn text_of(path: &Path) -> io::Result<String> {
+    fs::read_to_string(path)
+}
+
+/// Sets one value.
+fn set(config: &mut Config, key: &'static str, value: &Value) -> Result<(), Invalid> {
+    let text = value.text();
+    let found = match text.parse::<i128>() {
+        Ok(number) => number.to_string(),
+        Err(_) => format!("{text:?}"),
+    };
+    let wrong = |expected: &str| Invalid::new(key, found.clone(), expected);
+    match key {
+        "database" => config.database = Database::new(&text),
+        "store.schema" => {
+            let expected = "a name of a-z, 0-9 and _, at most 63, such as tenure";
+            config.store.schema = Some(Identifier::new(&text).map_err(|_cause| wrong(expected))?);
+        }
+        "store.connections" => {
+            let connections = text.parse().ok().filter(|number| *number > 0);
+            config.store.connections =
+                connections.ok_or_else(|| wrong("a whole number from 1, such as 10"))?;
+        }
+        "store.planner" => {
+            config.store.planner = word(&text, &[Planner::Connection, Planner::Role], planner_word)
+                .ok_or_else(|| wrong("connection or role"))?;
+        }
+        "store.synchronous" => {
+            let all = [Synchronous::Full, Synchronous::Normal];
+            config.store.synchronous =
+                word(&text, &all, synchronous_word).ok_or_else(|| wrong("full or normal"))?;
+        }
+        "store.busy_timeout" => {
+            config.store.busy_timeout =
+                parse_duration(&text).map_err(|_cause| wrong("a duration such as 5s"))?;
+        }
+        "server.listen" => {
+            let expected = "an address and a port, such as 127.0.0.1:7070";
+            config.listen = text.parse().map_err(|_cause| wrong(expected))?;
+        }
+        "log.format" => {
+            let all = [LogFormat::Text, LogFormat::Json];
+            config.log.format =
+                word(&text, &all, LogFormat::as_str).ok_or_else(|| wrong("text or json"))?;
+        }
+        "log.level" => {
+            logs::filter(&text)?;
+            config.log.level = text;
+        }
+        "worker.name" => {
+            let expected = "1 to 64 of the characters A-Z a-z 0-9 . _ -";
+            WorkerId::new(&text, 0).map_err(|_cause| wrong(expected))?;
+            config.worker_name = text;
+        }
+        "worker.queues" => {
+            let names = match value {
+                Value::One(name) => std::slice::from_ref(name),
+                Value::Many(names) => names,
+            };
+            let queues = names.iter().map(|name| QueueName::new(name));
+            let queues: Result<_, _> = queues.collect();
+            config.serve_queues =
+                queues.map_err(|_cause| wrong("names of queues, such as mail"))?;
+        }
+        _ => config.settings.set(Setting::parse(key)?, &text)?,
+    }
+    Ok(())
+}
+
+/// The one of `all` that is written like this.
+fn word<T: Copy>(text: &str, all: &[T], written: impl Fn(T) -> &'static str) -> Option<T> {
+    all.iter().copied().find(|one| written(*one) == text)
+}
+
+/// As a file writes it.
+pub(super) const fn planner_word(planner: Planner) -> &'static str {
+    match planner {
+        Planner::Connection => "connection",
+        Planner::Role => "role",
+    }
+}
+
+/// As a file writes it.
+pub(super) const fn synchronous_word(synchronous: Synchronous) -> &'static str {
+    match synchronous {
+        Synchronous::Full => "full",
+        Synchronous::Normal => "normal",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::Problem;
+
+    /// What comes of this file, these variables and these flags.
+    fn loaded(
+        text: &str,
+        variables: &[(&str, &str)],
+        flags: &[(&str, &str, &'static str)],
+    ) -> Result<Config, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(FILE);
+        fs::write(&path, text).unwrap();
+        let sources = Sources {
+            file: Some(path.clone()),
+            database: None,
+            overrides: flags
+                .iter()
+                .map(|(key, text, flag)| ((*key).to_owned(), (*text).to_owned(), *flag))
+                .collect(),
+        };
+        let variables: Vec<_> = variables
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), Some((*text).to_owned())))
+            .collect();
+        load_with(&sources, &variables).map_err(|complaints| {
+            let lines = complaints.into_iter().map(|complaint| {
+                let problem = Problem::from(complaint);
+                let hint = problem.hint.map(|hint| format!("\n    hint: {hint}"));
+                problem.message + &hint.unwrap_or_default()
+            });
+            let text = lines.collect::<Vec<_>>().join("\n");
+            text.replace(&path.display().to_string(), FILE)
+        })
+    }
+
+    #[test]
+    fn the_embedded_file_says_what_the_types_say() {
+        let config = loaded("", &[], &[]).unwrap();
+        assert_eq!(format!("{config:?}"), format!("{:?}", Config::default()));
+        let (layer, complaints) = read(None, DEFAULTS);
+        assert_eq!(complaints, []);
+        let said: Vec<_> = layer.values.iter().map(|given| given.key).collect();
+        for (key, _) in key::KEYS {
+            let last = key.rsplit('.').next().unwrap();
+            let is_example = DEFAULTS.contains(&format!("\n#{last} = "));
+            assert!(
+                said.contains(&key) || is_example,
+                "{key} is not in the file"
+            );
+        }
+    }
+
+    #[test]
+    fn what_the_embedded_file_shows_as_examples_is_right() {
+        let is_example = |line: &&str| line.starts_with('#') && !line.starts_with("# ");
+        let text: Vec<_> = DEFAULTS
+            .lines()
+            .map(|line| {
+                Some(line)
+                    .filter(is_example)
+                    .map_or(line, |line| &line[1..])
+            })
+            .collect();
+        let config = loaded(&text.join("\n"), &[], &[]).unwrap();
+        assert_eq!(config.settings.get(Setting::Heartbeat), "7s 500ms");
+        assert_eq!(config.queues.len(), 1);
+        assert_eq!(config.publishers.len(), 2);
+    }
+
+    #[test]
+    fn later_layers_stand_over_earlier_ones() {
+        let text = "[lease]\nterm = \"40s\"\n[worker]\nbatch = 1_0\nconcurrency = 2\n";
+        let variables = [
+            ("TENURE_LEASE_TERM", "50s"),
+            ("TENURE_WORKER_CONCURRENCY", "3"),
+            ("TENURE_WORKER_QUEUES", "mail, bulk"),
+        ];
+        let flags = [("worker.concurrency", "4", "--concurrency")];
+        let config = loaded(text, &variables, &flags).unwrap();
+        let settings = &config.settings;
+        let values = (
+            settings.get(Setting::Term),
+            settings.batch,
+            settings.concurrency,
+        );
+        assert_eq!(values, ("50s".to_owned(), 10, 4));
+        assert_eq!(config.shown("worker.queues").as_deref(), Some("mail, bulk"));
+        let from = |key| (config.place(key).layer(), config.place(key).to_string());
+        assert_eq!(
+            from("lease.term"),
+            ("environment", "TENURE_LEASE_TERM".to_owned())
+        );
+        assert!(from("worker.batch").1.ends_with("tenure.toml:4"));
+        assert_eq!(from("worker.concurrency").1, "--concurrency");
+        assert_eq!(from("reaper.interval").0, "default");
+    }
+
+    #[test]
+    fn routes_replace_the_default_and_publishers_are_added() {
+        let text = "\
+[publishers.mailer]
+kind = \"exec\"
+command = \"send-mail\"
+timeout = \"10s\"
+[publishers.spare]
+kind = \"lines\"
+path = \"spare.jsonl\"
+[[routes]]
+topics = [\"mail.*\", \"order.*.late\"]
+publisher = \"mailer\"
+";
+        let config = loaded(text, &[], &[]).unwrap();
+        let names: Vec<_> = config.publishers.keys().map(String::as_str).collect();
+        assert_eq!(names, ["mailer", "output", "spare"]);
+        assert_eq!(config.routes.len(), 1);
+        assert_eq!(config.routes[0].publisher, "mailer");
+        assert_eq!(config.remarks.len(), 1, "{:?}", config.remarks);
+        assert!(config.remarks[0].ends_with(":5: no route leads to publishers.spare"));
+    }
+
+    /// Proves: S1-019, S2-033
+    #[test]
+    fn all_that_is_wrong_is_told_at_once_with_its_place() {
+        let text = "\
+databse = \"postgres://u:canary@h/db\"
+term = \"30s\"
+[lease]
+trem = \"30s\"
+heartbeat = \"10s\"
+max_hold = 90
+[worker]
+name = \"a b\"
+queues = [\"mail\", 7]
+concurrency = 0
+batch = \"100\"
+[store]
+connections = 0
+planner = \"me\"
+schema = \"Tenure\"
+[server]
+listen = \"localhost\"
+[log]
+format = \"xml\"
+level = \"infoo\"
+[[queues]]
+name = \"mail\"
+[[queues]]
+name = \"mail\"
+term = \"25h\"
+[[queues]]
+trem = \"9s\"
+[publishers.mailer]
+kind = \"exce\"
+[publishers.runner]
+kind = \"exec\"
+path = \"x\"
+timeout = \"0s\"
+[publishers.slow]
+kind = \"exec\"
+command = \"sleep 1h\"
+timeout = \"1h\"
+[publishers.nothing]
+[[routes]]
+topics = [\"ord*\"]
+publisher = \"mialer\"
+[[routes]]
+topics = []
+[retry]
+max_crashes = 2
+max_retries = -1
+";
+        let variables = [
+            ("TENURE_DATABSE", "postgres://u:canary@h/db"),
+            ("TENURE_REAPER_INTERVAL", "30s"),
+            ("TENURE_HOME", "x"),
+            ("TENURE_LOG_LEVEL", "debug=tenure"),
+        ];
+        let flags = [("worker.shutdown_timeout", "31s", "--shutdown-timeout")];
+        let told = loaded(text, &variables, &flags).unwrap_err();
+        assert!(!told.contains("canary"), "{told}");
+        insta::assert_snapshot!(told);
+    }
+
+    #[test]
+    fn a_relation_points_to_the_layer_that_broke_it() {
+        let text = "[lease]\nheartbeat = \"10s\"\nterm = \"60s\"\n";
+        assert!(loaded(text, &[], &[]).is_ok());
+        let told = loaded(text, &[("TENURE_LEASE_TERM", "20s")], &[]).unwrap_err();
+        insta::assert_snapshot!(told);
+        let told = loaded("", &[("TENURE_LEASE_HEARTBEAT", "10s")], &[]).unwrap_err();
+        insta::assert_snapshot!(told);
+        let told = loaded(text, &[("TENURE_LEASE_TERM", "soon")], &[]).unwrap_err();
+        insta::assert_snapshot!(told);
+    }
+
+    #[test]
+    fn a_file_that_is_no_toml_is_told_with_line_and_column() {
+        let secret = "[store]\nschema = \"x\ndatabase = \"postgres://u:canary@h/db\"\n";
+        let told = loaded(secret, &[], &[]).unwrap_err();
+        assert!(!told.contains("canary"), "{told}");
+        insta::assert_snapshot!(told);
+        let told = loaded("[lease]\nterm = 30s\n", &[], &[]).unwrap_err();
+        insta::assert_snapshot!(told);
+        let told = loaded("[lease]\n[lease]\n", &[], &[]).unwrap_err();
+        insta::assert_snapshot!(told);
+    }
+
+    #[test]
+    fn parts_of_a_wrong_kind_are_told() {
+        let text = "queues = \"mail\"\npublishers = 1\nroutes = true\nlease = \"30s\"\n";
+        let told = loaded(text, &[], &[]).unwrap_err();
+        insta::assert_snapshot!(told);
+    }
+}

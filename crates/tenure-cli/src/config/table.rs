@@ -1,0 +1,284 @@
+//! The parts of a file that are no single values: queues, publishers, routes.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tenure::{QueueName, Term, TopicPattern, duration_text, parse_duration};
+use toml::de::{DeTable, DeValue};
+
+use super::complaint::Place;
+use super::file::{Found, Walk};
+use super::key::{Form, nearest};
+use super::{PublisherConfig, Route};
+
+/// What a file says of queues, publishers and routes.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    pub(super) queues: Vec<(QueueName, Option<Term>)>,
+    /// By name; `None` for one that is there and wrong.
+    pub(super) publishers: BTreeMap<String, (Option<PublisherConfig>, Place)>,
+    /// `None` when the file says nothing of routes.
+    pub(super) routes: Option<Vec<Route>>,
+    /// The publishers that routes name, sound or not, and where.
+    pub(super) routed: Vec<(String, Place)>,
+}
+
+impl Tables {
+    /// Reads the part of this name.
+    pub(super) fn read(&mut self, walk: &mut Walk<'_>, part: &str, value: &Found<'_>) {
+        match (part, value.get_ref()) {
+            ("publishers", DeValue::Table(table)) => {
+                for (name, value) in table {
+                    let name = name.get_ref().clone().into_owned();
+                    let place = walk.place(&value.span());
+                    let read = publisher(walk, &name, value);
+                    self.publishers.insert(name, (read, place));
+                }
+            }
+            ("publishers", _) => {
+                walk.wrong_kind(part, value, "tables such as [publishers.mailer]", None);
+            }
+            ("queues", DeValue::Array(values)) => {
+                for value in values {
+                    self.queue(walk, value);
+                }
+            }
+            ("routes", DeValue::Array(values)) => {
+                let routes = values.iter().filter_map(|value| self.route(walk, value));
+                self.routes = Some(routes.collect());
+            }
+            _ => {
+                let expected = format!("[[{part}]] on a line of its own before each");
+                walk.wrong_kind(part, value, &expected, None);
+            }
+        }
+    }
+
+    fn queue(&mut self, walk: &mut Walk<'_>, value: &Found<'_>) {
+        let Some(mut fields) = Fields::open(walk, "queues", &["name", "term"], value) else {
+            return;
+        };
+        let term = fields.parsed("term", Form::Duration, |text| {
+            let length = length(text)?;
+            Term::new(length).map_err(|_cause| expected(&duration_text(length), "1ms to 24h"))
+        });
+        let name = fields.required("name", Form::Text, |text| {
+            QueueName::new(text).map_err(|_cause| expected(&quoted(text), "a name such as mail"))
+        });
+        let Some(name) = name else { return };
+        if self.queues.iter().any(|(other, _)| *other == name) {
+            let text = format!(
+                "queues.name is {:?} again; expected each once",
+                name.as_str()
+            );
+            return walk.complain(&value.span(), text, None);
+        }
+        self.queues.push((name, term));
+    }
+
+    fn route(&mut self, walk: &mut Walk<'_>, value: &Found<'_>) -> Option<Route> {
+        let mut fields = Fields::open(walk, "routes", &["topics", "publisher"], value)?;
+        let publisher = fields.required("publisher", Form::Text, |text| Ok(text.to_owned()));
+        let place = fields.place("publisher");
+        let topics = fields.table.get("topics");
+        self.routed
+            .extend(publisher.clone().map(|name| (name, place)));
+        let Some(topics) = topics else {
+            let text = "routes has no topics; expected topics = [\"order.*\"]".to_owned();
+            walk.complain(&value.span(), text, None);
+            return None;
+        };
+        Some(Route {
+            topics: patterns(walk, topics)?,
+            publisher: publisher?,
+        })
+    }
+}
+
+fn publisher(walk: &mut Walk<'_>, name: &str, value: &Found<'_>) -> Option<PublisherConfig> {
+    const KINDS: [(&str, &[&str]); 2] = [
+        ("lines", &["kind", "path"]),
+        ("exec", &["kind", "command", "timeout"]),
+    ];
+    let prefix = format!("publishers.{name}");
+    let DeValue::Table(table) = value.get_ref() else {
+        walk.wrong_kind(&prefix, value, "a table with a kind", None);
+        return None;
+    };
+    let kind = match table.get("kind") {
+        None => {
+            let text = format!("{prefix} has no kind; expected kind = \"lines\" or \"exec\"");
+            walk.complain(&value.span(), text, None);
+            return None;
+        }
+        Some(kind) => {
+            let text = walk.text(&format!("{prefix}.kind"), Form::Text, kind)?;
+            (text, kind.span())
+        }
+    };
+    let Some((_, known)) = KINDS.iter().find(|(known, _)| *known == kind.0) else {
+        let text = format!("{prefix}.kind is {:?}; expected lines or exec", kind.0);
+        let meant = nearest(&kind.0, KINDS.iter().map(|(known, _)| *known));
+        walk.complain(
+            &kind.1,
+            text,
+            meant.map(|meant| format!("did you mean {meant}?")),
+        );
+        return None;
+    };
+    let mut fields = Fields::open(walk, &prefix, known, value)?;
+    if kind.0 == "lines" {
+        let path = fields.parsed("path", Form::Text, |text| filled(text).map(PathBuf::from));
+        return fields.is_sound.then_some(PublisherConfig::Lines { path });
+    }
+    let timeout = fields.parsed("timeout", Form::Duration, |text| match length(text)? {
+        Duration::ZERO => Err(expected("0s", "more than that")),
+        length => Ok(length),
+    });
+    let command = fields.required("command", Form::Text, |text| {
+        filled(text).map(str::to_owned)
+    });
+    let is_sound = fields.is_sound;
+    let exec = command.map(|command| PublisherConfig::Exec { command, timeout });
+    exec.filter(|_| is_sound)
+}
+
+fn patterns(walk: &mut Walk<'_>, topics: &Found<'_>) -> Option<Vec<TopicPattern>> {
+    let expected = "a list of one or more, such as [\"order.*\"]";
+    let DeValue::Array(values) = topics.get_ref() else {
+        walk.wrong_kind("routes.topics", topics, expected, None);
+        return None;
+    };
+    if values.is_empty() {
+        let text = format!("routes.topics is empty; expected {expected}");
+        let hint = "topics = [\"*\"] takes every topic".to_owned();
+        walk.complain(&topics.span(), text, Some(hint));
+        return None;
+    }
+    // All of them, so that every wrong one is told.
+    let read: Vec<_> = values.iter().map(|value| pattern(walk, value)).collect();
+    read.into_iter().collect()
+}
+
+fn pattern(walk: &mut Walk<'_>, value: &Found<'_>) -> Option<TopicPattern> {
+    let text = walk.text("routes.topics", Form::Text, value)?;
+    match TopicPattern::new(&text) {
+        Ok(pattern) => Some(pattern),
+        Err(problem) => {
+            let hint = "a `*` stands for whole segments between the dots".to_owned();
+            let text = format!("routes.topics: {problem}");
+            walk.complain(&value.span(), text, Some(hint));
+            None
+        }
+    }
+}
+
+/// The fields of one table, with what is unknown among them told.
+struct Fields<'w, 'a, 't> {
+    walk: &'w mut Walk<'a>,
+    prefix: &'t str,
+    value: &'t Found<'t>,
+    table: &'t DeTable<'t>,
+    /// Nothing was wrong so far.
+    is_sound: bool,
+}
+
+impl<'w, 'a, 't> Fields<'w, 'a, 't> {
+    fn open(
+        walk: &'w mut Walk<'a>,
+        prefix: &'t str,
+        known: &[&str],
+        value: &'t Found<'t>,
+    ) -> Option<Self> {
+        let DeValue::Table(table) = value.get_ref() else {
+            walk.wrong_kind(prefix, value, "a table", None);
+            return None;
+        };
+        let mut is_sound = true;
+        for (name, _) in table {
+            let key: &str = name.get_ref();
+            if !known.contains(&key) {
+                let meant = nearest(key, known.iter().copied());
+                let text = format!(
+                    "{prefix}.{key} is unknown; expected one of {}",
+                    known.join(", ")
+                );
+                let hint = meant.map(|meant| format!("did you mean {meant}?"));
+                walk.complain(&name.span(), text, hint);
+                is_sound = false;
+            }
+        }
+        Some(Self {
+            walk,
+            prefix,
+            value,
+            table,
+            is_sound,
+        })
+    }
+
+    /// A field that may be left out.
+    fn parsed<T>(
+        &mut self,
+        field: &str,
+        form: Form,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        let value = self.table.get(field)?;
+        let name = format!("{}.{field}", self.prefix);
+        let Some(text) = self.walk.text(&name, form, value) else {
+            self.is_sound = false;
+            return None;
+        };
+        match parse(&text) {
+            Ok(parsed) => Some(parsed),
+            Err(problem) => {
+                let text = format!("{name} is {problem}");
+                self.walk.complain(&value.span(), text, None);
+                self.is_sound = false;
+                None
+            }
+        }
+    }
+
+    /// A field that has to be there.
+    fn required<T>(
+        &mut self,
+        field: &str,
+        form: Form,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        if self.table.get(field).is_none() {
+            let text = format!("{} has no {field}; expected {field} = \"…\"", self.prefix);
+            self.walk.complain(&self.value.span(), text, None);
+            self.is_sound = false;
+        }
+        self.parsed(field, form, parse)
+    }
+
+    /// Where a field stands, or the table without it.
+    fn place(&self, field: &str) -> Place {
+        let value = self.table.get(field).unwrap_or(self.value);
+        self.walk.place(&value.span())
+    }
+}
+
+fn expected(found: &str, expected: &str) -> String {
+    format!("{found}; expected {expected}")
+}
+
+fn quoted(text: &str) -> String {
+    format!("{text:?}")
+}
+
+fn length(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map_err(|_cause| expected(&quoted(text), "a duration such as 30s or 5m"))
+}
+
+fn filled(text: &str) -> Result<&str, String> {
+    if text.trim().is_empty() {
+        return Err(expected("empty", "some text"));
+    }
+    Ok(text)
+}

@@ -1,0 +1,207 @@
+//! Logs: lines on the error stream, as text for people or as JSON for programs, each with the
+//! moment in UTC and, in a process that works, with the worker's id.
+
+use std::fmt;
+use std::io;
+
+use tenure::Invalid;
+use tracing::{Event, Subscriber};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::{Format, Json, JsonFields, Writer};
+use tracing_subscriber::fmt::time::FormatTime;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{EnvFilter, fmt as lines};
+
+use crate::config::{Log, LogFormat};
+use crate::exit::Exit;
+use crate::problem::Problem;
+use crate::time;
+
+/// Lets the process log from now on; once per process.
+pub(crate) fn init(log: &Log, worker: Option<&str>) -> Result<(), Problem> {
+    let filter =
+        filter(&log.level).map_err(|problem| Problem::new(Exit::Usage, problem.to_string()))?;
+    let builder = lines().with_env_filter(filter).with_writer(io::stderr);
+    let set = match log.format {
+        LogFormat::Text => {
+            let is_coloured =
+                anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never;
+            let moment = Moment {
+                worker: worker.map(str::to_owned),
+            };
+            builder.with_timer(moment).with_ansi(is_coloured).try_init()
+        }
+        LogFormat::Json => builder
+            .fmt_fields(JsonFields::new())
+            .event_format(Named::new(worker))
+            .try_init(),
+    };
+    set.map_err(|cause| {
+        let mut problem = Problem::new(Exit::Failed, "the logs cannot be set up");
+        problem.causes.push(cause.to_string());
+        problem
+    })
+}
+
+/// Reads what is to be logged. A word alone is a level: as the name of a part of the program, which
+/// it could be, a mistyped level would silence everything.
+pub(crate) fn filter(level: &str) -> Result<EnvFilter, Invalid> {
+    let wrong = || {
+        let expected = "error, warn, info, debug, trace or off, also per part: \
+                        info,tenure_engine=debug";
+        Invalid::new("log.level", format!("{level:?}"), expected)
+    };
+    let is_level = |part: &str| !part.is_empty() && part.parse::<LevelFilter>().is_ok();
+    let is_sound = |part: &str| match part.rsplit_once('=') {
+        Some((target, level)) => !target.is_empty() && is_level(level),
+        None => is_level(part),
+    };
+    // Spans and fields in brackets may hold commas of their own; the library judges those alone.
+    if !level.contains('[') && !level.split(',').all(is_sound) {
+        return Err(wrong());
+    }
+    EnvFilter::try_new(level).map_err(|_cause| wrong())
+}
+
+/// The present moment, in UTC, and behind it who says it.
+#[derive(Debug)]
+struct Moment {
+    worker: Option<String>,
+}
+
+impl FormatTime for Moment {
+    fn format_time(&self, w: &mut Writer<'_>) -> fmt::Result {
+        // Always to the microsecond, so that lines stand in columns and sort as text.
+        let micros = time::now().as_micros();
+        match jiff::Timestamp::from_microsecond(micros) {
+            Ok(moment) => write!(w, "{moment:.6}")?,
+            Err(_) => write!(w, "{micros}us")?,
+        }
+        match &self.worker {
+            Some(worker) => write!(w, " {worker}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Lines of JSON with the worker's id first.
+#[derive(Debug)]
+struct Named {
+    /// `"worker":"…",`, or nothing.
+    field: String,
+    inner: Format<Json, Moment>,
+}
+
+impl Named {
+    fn new(worker: Option<&str>) -> Self {
+        let field = worker.map(|worker| format!("\"worker\":{},", serde_json::json!(worker)));
+        Self {
+            field: field.unwrap_or_default(),
+            inner: Format::default().json().with_timer(Moment { worker: None }),
+        }
+    }
+}
+
+impl<S, N> FormatEvent<S, N> for Named
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'w> FormatFields<'w> + 'static,
+{
+    fn format_event(
+        &self,
+        cx: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut line = String::new();
+        self.inner.format_event(cx, Writer::new(&mut line), event)?;
+        let rest = line.strip_prefix('{').unwrap_or(&line);
+        write!(writer, "{{{}{rest}", self.field)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tracing_subscriber::fmt::MakeWriter;
+
+    use super::*;
+
+    /// Keeps what is logged.
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl<'a> MakeWriter<'a> for Kept {
+        type Writer = Self;
+
+        fn make_writer(&'a self) -> Self {
+            self.clone()
+        }
+    }
+
+    impl Kept {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    #[test]
+    fn a_line_of_json_names_the_worker_and_the_moment() {
+        let kept = Kept::default();
+        let logs = lines()
+            .with_writer(kept.clone())
+            .fmt_fields(JsonFields::new())
+            .event_format(Named::new(Some("tenure-1f")))
+            .finish();
+        tracing::subscriber::with_default(logs, || tracing::warn!(count = 3, "reaped leases"));
+        let line: serde_json::Value = serde_json::from_str(&kept.text()).unwrap();
+        assert_eq!(line["worker"], "tenure-1f");
+        assert_eq!(line["level"], "WARN");
+        assert_eq!(line["fields"]["message"], "reaped leases");
+        assert_eq!(line["fields"]["count"], 3);
+        let moment = line["timestamp"].as_str().unwrap();
+        assert_eq!(moment.len(), "2026-11-15T10:00:00.000000Z".len());
+        assert!(moment.ends_with('Z') && moment.parse::<jiff::Timestamp>().is_ok());
+    }
+
+    #[test]
+    fn a_line_of_text_names_the_worker_and_the_moment() {
+        let kept = Kept::default();
+        let worker = Some("tenure-1f".to_owned());
+        let logs = lines()
+            .with_writer(kept.clone())
+            .with_timer(Moment { worker })
+            .with_ansi(false)
+            .finish();
+        tracing::subscriber::with_default(logs, || tracing::info!(count = 3, "reaped leases"));
+        let text = kept.text();
+        let (moment, rest) = text.split_once(' ').unwrap();
+        assert!(moment.parse::<jiff::Timestamp>().is_ok(), "{text}");
+        assert!(rest.starts_with("tenure-1f  INFO "), "{text}");
+        assert!(rest.ends_with("reaped leases count=3\n"), "{text}");
+    }
+
+    #[test]
+    fn a_mistyped_level_is_refused() {
+        for level in ["info", "OFF", "info,tenure_engine=debug", "warn,sqlx=off"] {
+            assert!(filter(level).is_ok(), "{level}");
+        }
+        assert!(filter("info,tenure[claim{queue=mail}]=trace").is_ok());
+        for level in ["", "infoo", "info,", "tenure=loud", "=info", "tenure[=info"] {
+            assert!(filter(level).is_err(), "{level}");
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! The configuration: its file, its variables, its flags, what is told of what is wrong with them,
+//! and the page that describes it.
+
+use std::fs;
+use std::path::Path;
+
+use sqlx::{Connection as _, PgConnection};
+
+use crate::program::{Place, Said, postgres, said, sqlite};
+
+const PAGE: &str = "docs/CONFIG.md";
+const DEFAULTS: &str = include_str!("../../tenure.default.toml");
+
+/// Runs the program in this place with these variables besides.
+fn run_with(place: &Place, variables: &[(&str, &str)], args: &[&str]) -> Said {
+    let mut command = place.command(Path::new(env!("CARGO_BIN_EXE_tenure")));
+    command
+        .env_remove("TENURE_DATABASE")
+        .envs(variables.iter().copied())
+        .args(args);
+    said(command, b"")
+}
+
+/// Writes a file beside the database.
+fn write(place: &Place, name: &str, text: &str) {
+    fs::write(place.file().with_file_name(name), text).expect("the folder can be written");
+}
+
+#[test]
+fn every_command_reads_the_file_then_the_environment_then_flags() {
+    let place = sqlite();
+    write(&place, "tenure.toml", "database = 'sqlite://file.db'\n");
+    write(&place, "other.toml", "database = 'sqlite://other.db'\n");
+    let made = |name: &str| place.file().with_file_name(name).exists();
+    let variable = ("TENURE_DATABASE", "sqlite://variable.db");
+    let other = ("TENURE_CONFIG", "other.toml");
+    for (variables, args, file) in [
+        (&[][..], &["migrate"][..], "file.db"),
+        (&[other], &["migrate"], "other.db"),
+        (&[variable, other], &["migrate"], "variable.db"),
+        (
+            &[variable],
+            &["migrate", "--database", "sqlite://flag.db"],
+            "flag.db",
+        ),
+    ] {
+        assert!(!made(file));
+        run_with(&place, variables, args).succeeded();
+        assert!(made(file), "{args:?}");
+    }
+    write(&place, "third.toml", "database = 'sqlite://third.db'\n");
+    run_with(&place, &[other], &["migrate", "--config", "third.toml"]).succeeded();
+    assert!(made("third.db"));
+}
+
+#[test]
+fn all_that_is_wrong_is_told_before_anything_is_done() {
+    let place = sqlite();
+    let text = "\
+database = \"sqlite://file.db\"
+[lease]
+heartbeat = \"10s\"
+trem = \"60s\"
+";
+    write(&place, "tenure.toml", text);
+    let variables = [("TENURE_LEASE_TREM", "60s"), ("TENURE_WORKER_BATCH", "x")];
+    for args in [&["enqueue", "a", "1"][..], &["stats"], &["migrate"]] {
+        let said = run_with(&place, &variables, args).ended(2);
+        assert_eq!(said.out, "");
+        insta::assert_snapshot!("all_that_is_wrong", said.err);
+    }
+    assert!(!place.file().with_file_name("file.db").exists());
+}
+
+#[tokio::test]
+async fn the_store_is_opened_as_it_is_configured() {
+    let place = postgres().await;
+    let schema = [
+        ("TENURE_DATABASE", place.url.as_str()),
+        ("TENURE_STORE_SCHEMA", "shop"),
+    ];
+    let mut conn = PgConnection::connect(&place.url).await.unwrap();
+    let made = "create schema shop";
+    sqlx::raw_sql(made).execute(&mut conn).await.unwrap();
+    run_with(&place, &schema, &["migrate"]).succeeded();
+    run_with(&place, &schema, &["enqueue", "a", "1"]).succeeded();
+    let said = run_with(&place, &schema, &["stats", "--json"]).succeeded();
+    assert_eq!(said.field("pending"), "1");
+    place.run(&["stats"]).failed(2, "", "tenure migrate");
+}
+
+#[test]
+fn a_named_file_has_to_be_there() {
+    let place = sqlite();
+    for (variables, args, by) in [
+        (&[][..], &["stats", "--config", "gone.toml"][..], "--config"),
+        (
+            &[("TENURE_CONFIG", "gone.toml")],
+            &["stats"],
+            "TENURE_CONFIG",
+        ),
+    ] {
+        let said = run_with(&place, variables, args).ended(2);
+        let message = format!("error: {by}: \"gone.toml\" cannot be read");
+        assert!(said.err.starts_with(&message), "{said:?}");
+    }
+    fs::create_dir(place.file().with_file_name("tenure.toml")).unwrap();
+    let said = run_with(&place, &[], &["stats"]).ended(2);
+    assert!(
+        said.err.contains("\"tenure.toml\" cannot be read"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_configuration_shows_no_password() {
+    let place = sqlite();
+    let secret = "postgres://u:canary@127.0.0.1:1/db";
+    for text in [
+        format!("databse = \"{secret}\"\n"),
+        format!("database = [\"{secret}\"]\n"),
+        format!("database = \"{secret}\nx = 1\n"),
+        format!("[server]\nlisten = \"{secret}\"\n"),
+        format!("[publishers.x]\nkind = \"{secret}\"\n"),
+        format!("[publishers.x]\nkind = \"exec\"\ncommand = [\"{secret}\"]\n"),
+    ] {
+        write(&place, "tenure.toml", &text);
+        let said = run_with(&place, &[], &["stats"]).ended(2);
+        assert!(!said.err.contains("canary"), "{said:?}");
+    }
+    write(&place, "tenure.toml", "");
+    for name in [
+        "TENURE_DATABSE",
+        "TENURE_SERVER_LISTEN",
+        "TENURE_LEASE_TERM",
+    ] {
+        let said = run_with(&place, &[(name, secret)], &["stats"]).ended(2);
+        assert!(!said.err.contains("canary"), "{said:?}");
+    }
+}
+
+#[test]
+fn a_command_that_runs_for_an_event_may_run_the_program() {
+    let place = sqlite();
+    for name in [
+        "TENURE_TEST_POSTGRES",
+        "TENURE_UPDATE_DOCS",
+        "TENURE_EVENT_ID",
+        "TENURE_TOPIC",
+        "TENURE_HEADER_TRACE",
+    ] {
+        run_with(&place, &[(name, "x")], &["migrate"]).succeeded();
+    }
+}
+
+/// A setting of the embedded file: its name, its value, what is said of it.
+struct Described<'a> {
+    name: String,
+    value: Option<&'a str>,
+    text: String,
+}
+
+/// The single settings of the embedded file.
+fn described() -> Vec<Described<'static>> {
+    let mut section = "";
+    let mut text: Vec<&str> = Vec::new();
+    let mut found = Vec::new();
+    for line in DEFAULTS.lines() {
+        let is_set = !line.starts_with('#');
+        if let Some(prose) = line.strip_prefix("# ") {
+            text.push(prose);
+        } else if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_end_matches(']');
+            text.clear();
+        } else if let Some((name, value)) = line.trim_start_matches('#').split_once(" = ") {
+            let prefix = if section.is_empty() { "" } else { "." };
+            found.push(Described {
+                name: format!("{section}{prefix}{name}"),
+                value: is_set.then_some(value),
+                text: text.join(" "),
+            });
+            text.clear();
+        } else {
+            text.clear();
+        }
+    }
+    let is_single = |one: &Described<'_>| one.name.split('.').count() <= 2 && !one.text.is_empty();
+    found.into_iter().filter(is_single).collect()
+}
+
+fn page() -> String {
+    let mut page = "\
+# Configuration
+
+<!-- Printed from crates/tenure-cli/tenure.default.toml by a test; \
+TENURE_UPDATE_DOCS=1 cargo test -p tenure-cli --test it config -->
+
+Each layer stands over the one before it: the defaults, the file, the environment, flags.
+The file is `tenure.toml` in the working directory, or the one that `--config` or `TENURE_CONFIG` \
+names.
+What `tenure settings set` sets for all workers stands over the configuration of each.
+Everything that is wrong is told at once, with its line, before anything is done; the exit code is \
+2.
+A duration is text with units: `30s`, `5m`, `1h 30m`, `7d`.
+`tenure settings` shows what is in force and where it comes from.
+
+## Settings
+
+| setting | default | variable | |
+|---|---|---|---|
+"
+    .to_owned();
+    let rows = described().into_iter().map(|one| {
+        let value = one
+            .value
+            .map_or_else(String::new, |value| format!("`{value}`"));
+        let variable = one.name.replace('.', "_").to_uppercase();
+        let text = one.text.replace('|', "\\|");
+        format!(
+            "| `{}` | {value} | `TENURE_{variable}` | {text} |\n",
+            one.name
+        )
+    });
+    page.extend(rows);
+    page + &format!(
+        "
+In a variable, the names of several queues have commas between them.
+A variable that begins with `TENURE_` and is none of these is an error, but for what a publisher \
+of kind `exec` tells its command of an event: that command may run `tenure`, too.
+
+## The defaults, as a file
+
+```toml
+{}
+```
+",
+        DEFAULTS.trim_end()
+    )
+}
+
+#[test]
+fn the_page_of_the_configuration_is_in_step() {
+    assert_eq!(
+        described().len(),
+        22,
+        "the embedded file was not understood"
+    );
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(PAGE);
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a switch for whoever runs this test"
+    )]
+    if std::env::var_os("TENURE_UPDATE_DOCS").is_some() {
+        fs::write(&path, page()).unwrap();
+    }
+    assert!(
+        fs::read_to_string(&path).is_ok_and(|text| text == page()),
+        "{PAGE} is stale; TENURE_UPDATE_DOCS=1 cargo test -p tenure-cli --test it config"
+    );
+}
