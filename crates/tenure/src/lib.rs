@@ -150,8 +150,9 @@ pub use tenure_core::{
     Word, WorkerId, duration_text, parse_duration, reason,
 };
 pub use tenure_engine::{
-    Check, Context, Duties, Duty, Ended, Handler, Handling, Health, Readiness, Topics,
+    Check, Context, Duties, Duty, Ended, Handler, Handling, Health, Readiness, Relay, Topics,
 };
+pub use tenure_publish::{Exec, Lines};
 #[cfg(feature = "server")]
 pub use tenure_server as server;
 pub use tenure_store::config::{Planner, StoreConfig, Synchronous};

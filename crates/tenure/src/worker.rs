@@ -4,9 +4,9 @@ use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Weak};
 
-use tenure_core::{Event, Failure, Invalid, Outcome, QueueName, Settings, TopicPattern};
+use tenure_core::{Event, Failure, Invalid, Outcome, Publisher, QueueName, Settings, TopicPattern};
 use tenure_engine::{
-    Context, Duties, Ended, Engine, EngineConfig, EventFn, Handler, Health, Parts, Topics,
+    Context, Duties, Ended, Engine, EngineConfig, EventFn, Handler, Health, Parts, Relay, Topics,
 };
 use tokio::sync::RwLock;
 
@@ -75,6 +75,12 @@ impl WorkerBuilder {
             Err(problem) => self.problems.push(problem),
         }
         self
+    }
+
+    /// Hands each event of these topics to `publisher`, which people know by `name`. While it is away
+    /// nothing is claimed for it, and what is in hand is given back.
+    pub fn publish(self, pattern: &str, name: &str, publisher: impl Publisher + 'static) -> Self {
+        self.handler(pattern, Relay::new(name, Arc::new(publisher)))
     }
 
     /// Serves only these queues; without this all that there are, also those added later.
