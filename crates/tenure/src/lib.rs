@@ -160,5 +160,5 @@ pub use tenure_store::memory::SystemClock;
 pub use tenure_store::{Migrated, migrate, migration_sql};
 
 pub use crate::signal::Signals;
-pub use crate::tenure::Tenure;
+pub use crate::tenure::{Tenure, new_worker_id};
 pub use crate::worker::{Watch, Worker, WorkerBuilder, WorkerError};

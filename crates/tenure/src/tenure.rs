@@ -79,8 +79,20 @@ impl Tenure {
         config: &StoreConfig,
         name: &str,
     ) -> Result<Self, StoreError> {
-        let worker = WorkerId::new(name, rand::random())
-            .map_err(|problem| StoreError::invalid("open", &problem))?;
+        let worker = new_worker_id(name).map_err(|problem| StoreError::invalid("open", &problem))?;
+        Self::open_as(url, config, worker).await
+    }
+
+    /// Opens the store at `url` with these settings, as a worker whose id was drawn before, by
+    /// [`new_worker_id`]: for programs that log under it before they reach the store.
+    ///
+    /// # Errors
+    /// As [`Tenure::open`].
+    pub async fn open_as(
+        url: &str,
+        config: &StoreConfig,
+        worker: WorkerId,
+    ) -> Result<Self, StoreError> {
         let general = StoreConfig {
             connections: config.connections.saturating_sub(HEARTBEAT_CONNECTIONS),
             ..config.clone()
@@ -261,6 +273,14 @@ impl fmt::Debug for Tenure {
             .field("worker", &self.inner.worker)
             .finish_non_exhaustive()
     }
+}
+
+/// Draws the id of a worker: this name and a random part, so that two starts are told apart.
+///
+/// # Errors
+/// The name is not 1 to 64 of the characters `A-Z a-z 0-9 . _ -`.
+pub fn new_worker_id(name: &str) -> Result<WorkerId, Invalid> {
+    WorkerId::new(name, rand::random())
 }
 
 /// The only answer of an enqueue of one event.

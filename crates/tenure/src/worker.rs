@@ -77,6 +77,12 @@ impl WorkerBuilder {
         self
     }
 
+    /// Hands each item of these topics to a handler that takes others, too.
+    pub fn route(mut self, pattern: TopicPattern, handler: Arc<dyn Handler>) -> Self {
+        self.topics.add(pattern, handler);
+        self
+    }
+
     /// Hands each event of these topics to `publisher`, which people know by `name`. While it is away
     /// nothing is claimed for it, and what is in hand is given back.
     pub fn publish(self, pattern: &str, name: &str, publisher: impl Publisher + 'static) -> Self {
