@@ -79,7 +79,8 @@ impl Tenure {
         config: &StoreConfig,
         name: &str,
     ) -> Result<Self, StoreError> {
-        let worker = new_worker_id(name).map_err(|problem| StoreError::invalid("open", &problem))?;
+        let worker =
+            new_worker_id(name).map_err(|problem| StoreError::invalid("open", &problem))?;
         Self::open_as(url, config, worker).await
     }
 

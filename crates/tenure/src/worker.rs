@@ -220,6 +220,9 @@ impl Worker {
     }
 
     /// Where it stands.
+    ///
+    /// # Panics
+    /// Never: a worker that is being stopped cannot be asked.
     pub fn health(&self) -> Health {
         self.watch()
             .health()
@@ -241,6 +244,9 @@ impl Worker {
 
     /// Stops claiming, gives back what was not started, lets what runs finish within the shutdown
     /// time, cancels and gives back the rest, takes its leave.
+    ///
+    /// # Panics
+    /// Never: it can be stopped once.
     pub async fn stop(self) -> Ended {
         let engine = self.slot.write().await.take();
         engine

@@ -117,16 +117,16 @@ async fn a_silent_store_makes_the_process_unready_and_holds_up_nothing_else() {
     soon.expect("the store answers again");
 }
 
-/// What probes are answered, five at a time and twice. One after the other they would take 2 s each.
+/// What ten probes are answered, two at a time. One after the other they would take 2 s each.
 async fn ten_probes(server: &Server) -> Vec<u16> {
     let began = tokio::time::Instant::now();
     let ask = async || server.get("/health/ready").await.status;
     let mut answers = Vec::new();
-    for _ in 0..2 {
-        let (a, b, c, d, e) = tokio::join!(ask(), ask(), ask(), ask(), ask());
-        answers.extend([a, b, c, d, e]);
+    for _ in 0..5 {
+        let (one, other) = tokio::join!(ask(), ask());
+        answers.extend([one, other]);
     }
     let took = began.elapsed();
-    assert!(took < Duration::from_secs(15), "{took:?}");
+    assert!(took < Duration::from_secs(18), "{took:?}");
     answers
 }

@@ -1,5 +1,10 @@
 //! A worker through the front door: what it refuses to start with, how it is looked at and stopped.
 
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by a panic, also where it is not in the test function itself"
+)]
+
 use std::time::Duration;
 
 use tenure::{
