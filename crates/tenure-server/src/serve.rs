@@ -24,8 +24,8 @@ const END_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long to wait when the system gives no connection, for one to be closed.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// Answers requests until `shutdown` comes; then it takes no more connections and lets those in hand
-/// end, for a few seconds.
+/// Answers requests until `shutdown` comes; then it takes no more connections and lets those in
+/// hand end, for a few seconds.
 pub async fn serve(listener: TcpListener, router: Router, shutdown: impl Future) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())

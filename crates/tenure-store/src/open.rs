@@ -63,8 +63,8 @@ impl Opened {
     }
 
     /// The same database for the heartbeat, so that it never waits behind other work: on PostgreSQL
-    /// through up to `connections` of its own, made when they are first used and on the runtime that
-    /// uses them; elsewhere the same store.
+    /// through up to `connections` of its own, made when they are first used and on the runtime
+    /// that uses them; elsewhere the same store.
     #[cfg_attr(
         not(feature = "postgres"),
         expect(unused_variables, reason = "only PostgreSQL has connections to count")

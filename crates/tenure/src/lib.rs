@@ -39,8 +39,8 @@
 //!
 //! # A worker
 //!
-//! Name a handler for the topics it takes; the worker claims, calls it, renews what is held, settles,
-//! ends the leases of the dead and prunes, until it is told to stop.
+//! Name a handler for the topics it takes; the worker claims, calls it, renews what is held,
+//! settles, ends the leases of the dead and prunes, until it is told to stop.
 //!
 //! ```
 //! use tenure::{Context, Event, Outcome, Tenure};
@@ -59,8 +59,8 @@
 //! # }
 //! ```
 //!
-//! A handler says what came of an event as an [`Outcome`] or with an error. It is dropped at its next
-//! await when its hold is over; what it has handed to others asks [`Context::cancelled`].
+//! A handler says what came of an event as an [`Outcome`] or with an error. It is dropped at its
+//! next await when its hold is over; what it has handed to others asks [`Context::cancelled`].
 //!
 //! # Claim, work, settle by hand
 //!

@@ -83,8 +83,8 @@ impl WorkerBuilder {
         self
     }
 
-    /// Hands each event of these topics to `publisher`, which people know by `name`. While it is away
-    /// nothing is claimed for it, and what is in hand is given back.
+    /// Hands each event of these topics to `publisher`, which people know by `name`. While it is
+    /// away nothing is claimed for it, and what is in hand is given back.
     pub fn publish(self, pattern: &str, name: &str, publisher: impl Publisher + 'static) -> Self {
         self.handler(pattern, Relay::new(name, Arc::new(publisher)))
     }
@@ -174,8 +174,8 @@ impl WorkerBuilder {
         }
     }
 
-    /// Runs it until the process is told to end (SIGINT, SIGTERM), then stops it: what is in hand is
-    /// finished or given back. At a second signal it returns at once; what is held lapses.
+    /// Runs it until the process is told to end (SIGINT, SIGTERM), then stops it: what is in hand
+    /// is finished or given back. At a second signal it returns at once; what is held lapses.
     ///
     /// # Errors
     /// As [`WorkerBuilder::run_until`], and when signals cannot be received.

@@ -77,8 +77,8 @@ async fn a_worker_runs_until_its_end_comes() {
     running.await.unwrap().unwrap();
 }
 
-/// Goal: with the heartbeat's own connections a process has no more than it was allowed. Method: ask
-/// for fewer than a worker needs, and for just enough.
+/// Goal: with the heartbeat's own connections a process has no more than it was allowed. Method:
+/// ask for fewer than a worker needs, and for just enough.
 #[tokio::test]
 async fn a_worker_on_postgresql_needs_three_connections() {
     let database = testing::postgres().await;
