@@ -8,7 +8,7 @@ use clap::builder::{NonEmptyStringValueParser, StyledStr};
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use tenure::{Filter, Invalid, ItemId, Priority, QueueName, State, Term, Timestamp};
 
-use crate::commands::SettingsArgs;
+use crate::commands::{Serve, SettingsArgs, Work};
 use crate::database::{Database, hide_addresses};
 use crate::exit::Exit;
 use crate::{config, env, time};
@@ -91,6 +91,23 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Migrate, work and answer HTTP, in one process, until it is told to stop
+    #[command(after_help = "\
+It works as the configuration says; SIGINT or SIGTERM lets it finish what it has in hand, a second
+one ends it at once. Figures are at /metrics, its health at /health/live and /health/ready.
+
+Examples:
+  tenure serve
+  tenure serve --listen 127.0.0.1:8080 --database postgres://app@localhost/shop")]
+    Serve(Serve),
+    /// Work, without HTTP, until it is told to stop
+    #[command(after_help = "\
+With --exec each event is the input of a command, and its exit code the outcome.
+
+Examples:
+  tenure work --queue mail --exec 'send-mail --stdin'
+  tenure work --drain --concurrency 1")]
+    Work(Work),
     /// Bring the database's schema up to date, or print the SQL that does
     #[command(after_help = "\
 Examples:

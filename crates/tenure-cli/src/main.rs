@@ -1,12 +1,12 @@
 //! The program `tenure`: parse, run, exit.
 
 mod args;
+mod assemble;
 mod commands;
 mod config;
 mod database;
 mod env;
 mod exit;
-#[expect(dead_code, reason = "only `serve` and `work` log")]
 mod logs;
 mod output;
 mod problem;

@@ -30,13 +30,13 @@ pub struct Migrated {
 #[non_exhaustive]
 pub enum Opened {
     /// In memory: gone with the program.
-    Memory(Box<MemoryStore>),
+    Memory(Arc<MemoryStore>),
     /// In an SQLite file.
     #[cfg(feature = "sqlite")]
-    Sqlite(SqliteStore),
+    Sqlite(Arc<SqliteStore>),
     /// On PostgreSQL.
     #[cfg(feature = "postgres")]
-    Postgres(Box<PostgresStore>),
+    Postgres(Arc<PostgresStore>),
 }
 
 impl Opened {
@@ -45,9 +45,37 @@ impl Opened {
         match self {
             Self::Memory(store) => store.as_ref(),
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(store) => store,
+            Self::Sqlite(store) => store.as_ref(),
             #[cfg(feature = "postgres")]
             Self::Postgres(store) => store.as_ref(),
+        }
+    }
+
+    /// The store, to be shared.
+    pub fn shared(&self) -> Arc<dyn Store> {
+        match self {
+            Self::Memory(store) => Arc::<MemoryStore>::clone(store),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(store) => Arc::<SqliteStore>::clone(store),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(store) => Arc::<PostgresStore>::clone(store),
+        }
+    }
+
+    /// The same database for the heartbeat, so that it never waits behind other work: on PostgreSQL
+    /// through up to `connections` of its own, made when they are first used and on the runtime
+    /// that uses them; elsewhere the same store.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(unused_variables, reason = "only PostgreSQL has connections to count")
+    )]
+    pub fn companion(&self, connections: u32) -> Arc<dyn Store> {
+        match self {
+            Self::Memory(_) => self.shared(),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => self.shared(),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(store) => Arc::new(store.companion(connections)),
         }
     }
 }
@@ -93,7 +121,7 @@ pub async fn open(url: &str, config: &StoreConfig) -> Result<Opened, StoreError>
     match Address::parse("open", url)? {
         Address::Memory => {
             let store = MemoryStore::new(Arc::new(SystemClock));
-            Ok(Opened::Memory(Box::new(store)))
+            Ok(Opened::Memory(Arc::new(store)))
         }
         Address::Sqlite(path) => sqlite_door::open(path, config).await,
         Address::Postgres(url) => postgres_door::open(url, config).await,

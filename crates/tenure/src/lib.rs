@@ -4,7 +4,8 @@
 //! one, memory for tests.
 //!
 //! This crate is the front door: [`Tenure`] and the words of `tenure-core`. It holds no rules and
-//! no SQL of its own. Features: `postgres`, `sqlite`; none by default.
+//! no SQL of its own. Features: `postgres`, `sqlite`, `server` (the HTTP
+//! API as a router to mount); none by default.
 //!
 //! # The event exists if and only if the change does
 //!
@@ -36,7 +37,32 @@
 //! On PostgreSQL it is `tenure.enqueue(&mut *tx, event).await?` with a transaction of sqlx. Without
 //! a transaction of yours there is [`Tenure::enqueue_now`].
 //!
-//! # Claim, work, settle
+//! # A worker
+//!
+//! Name a handler for the topics it takes; the worker claims, calls it, renews what is held,
+//! settles, ends the leases of the dead and prunes, until it is told to stop.
+//!
+//! ```
+//! use tenure::{Context, Event, Outcome, Tenure};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let tenure = Tenure::open("memory:").await?;
+//! let worker = tenure.worker().on("order.*", |event: Event, cx: Context| async move {
+//!     let order: u64 = event.payload().parse()?; // `?` is a retry, with backoff
+//!     println!("order {order}: try {}, fence {}", cx.attempt(), cx.fence());
+//!     Ok(Outcome::Done)
+//! });
+//! # let ctrl_c = async {};
+//! worker.run_until(ctrl_c).await?; // or `.run_until_signal()`, or `.start()` and `.stop()`
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A handler says what came of an event as an [`Outcome`] or with an error. It is dropped at its
+//! next await when its hold is over; what it has handed to others asks [`Context::cancelled`].
+//!
+//! # Claim, work, settle by hand
 //!
 //! ```
 //! use tenure::{Event, Outcome, Settle, Tenure};
@@ -104,9 +130,11 @@ mod claim;
 mod operate;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod signal;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod tenure;
+mod worker;
 
 pub use tenure_core::store::{
     Bury, ChangeSettings, Claim, ClusterSettings, Company, Counts, Enqueued, Filter, Finding, Page,
@@ -121,8 +149,16 @@ pub use tenure_core::{
     Record, Refusal, RetryPolicy, Setting, Settings, State, Term, Timestamp, Token, TopicPattern,
     Word, WorkerId, duration_text, parse_duration, reason,
 };
+pub use tenure_engine::{
+    Check, Context, Duties, Duty, Ended, Handler, Handling, Health, Readiness, Relay, Topics,
+};
+pub use tenure_publish::{Exec, Lines};
+#[cfg(feature = "server")]
+pub use tenure_server as server;
 pub use tenure_store::config::{Planner, StoreConfig, Synchronous};
 pub use tenure_store::memory::SystemClock;
 pub use tenure_store::{Migrated, migrate, migration_sql};
 
-pub use crate::tenure::Tenure;
+pub use crate::signal::Signals;
+pub use crate::tenure::{Tenure, new_worker_id};
+pub use crate::worker::{Watch, Worker, WorkerBuilder, WorkerError};

@@ -1,17 +1,23 @@
 //! `Tenure`: a store and a worker's identity put together; enqueue and the four verbs by hand.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tenure_core::store::{
     Claim, Enqueued, Reap, Reaped, Renew, Renewed, Rest, Settle, Settlement, Store, StoreError,
 };
-use tenure_core::{Event, Guarded, Held, Token, WorkerId};
+use tenure_core::{Event, Guarded, Held, Invalid, Token, WorkerId};
 use tenure_store::config::StoreConfig;
 use tenure_store::{Opened, open};
 
 use crate::claim;
+use crate::worker::{Watch, WorkerBuilder};
+
+/// Of the connections to PostgreSQL, those kept for the heartbeat.
+const HEARTBEAT_CONNECTIONS: u32 = 2;
+/// The fewest connections to PostgreSQL that a worker runs with.
+const CONNECTIONS_MIN: u32 = HEARTBEAT_CONNECTIONS + 1;
 
 /// An open store, and the worker that this program is to it.
 ///
@@ -40,6 +46,10 @@ struct Inner {
     tokens: AtomicU64,
     /// Calls of [`Tenure::claim`].
     claims: AtomicU64,
+    /// How many connections there may be in all.
+    connections: u32,
+    /// The workers of this process, to be woken after an enqueue.
+    watches: Mutex<Vec<Watch>>,
 }
 
 impl Tenure {
@@ -57,6 +67,11 @@ impl Tenure {
 
     /// Opens the store at `url` with these settings, as the worker `name`.
     ///
+    /// On PostgreSQL, two of the connections are kept for the heartbeat of a [`worker`], which runs
+    /// with three or more.
+    ///
+    /// [`worker`]: Tenure::worker
+    ///
     /// # Errors
     /// As [`Tenure::open`], and when the name is not 1 to 64 of the characters `A-Z a-z 0-9 . _ -`.
     pub async fn open_with(
@@ -64,15 +79,34 @@ impl Tenure {
         config: &StoreConfig,
         name: &str,
     ) -> Result<Self, StoreError> {
-        let worker = WorkerId::new(name, rand::random())
-            .map_err(|problem| StoreError::invalid("open", &problem))?;
-        let opened = open(url, config).await?;
+        let worker =
+            new_worker_id(name).map_err(|problem| StoreError::invalid("open", &problem))?;
+        Self::open_as(url, config, worker).await
+    }
+
+    /// Opens the store at `url` with these settings, as a worker whose id was drawn before, by
+    /// [`new_worker_id`]: for programs that log under it before they reach the store.
+    ///
+    /// # Errors
+    /// As [`Tenure::open`].
+    pub async fn open_as(
+        url: &str,
+        config: &StoreConfig,
+        worker: WorkerId,
+    ) -> Result<Self, StoreError> {
+        let general = StoreConfig {
+            connections: config.connections.saturating_sub(HEARTBEAT_CONNECTIONS),
+            ..config.clone()
+        };
+        let opened = open(url, &general).await?;
         Ok(Self {
             inner: Arc::new(Inner {
                 opened,
                 worker,
                 tokens: AtomicU64::new(0),
                 claims: AtomicU64::new(0),
+                connections: config.connections,
+                watches: Mutex::default(),
             }),
         })
     }
@@ -80,6 +114,16 @@ impl Tenure {
     /// The store, as the port that everything here goes through.
     pub fn store(&self) -> &dyn Store {
         self.inner.opened.store()
+    }
+
+    /// The store, to be shared with what outlives a borrow.
+    pub fn shared(&self) -> Arc<dyn Store> {
+        self.inner.opened.shared()
+    }
+
+    /// Begins a worker on this store: name its handlers, then start it or run it.
+    pub fn worker(&self) -> WorkerBuilder {
+        WorkerBuilder::new(self.clone())
     }
 
     /// Who this program is to the store: `<name>-<random part>`.
@@ -101,7 +145,18 @@ impl Tenure {
     /// # Errors
     /// As [`Tenure::enqueue_now`].
     pub async fn enqueue_all(&self, events: &[Event]) -> Result<Vec<Enqueued>, StoreError> {
-        self.store().enqueue(events).await
+        let answers = self.store().enqueue(events).await?;
+        self.wake();
+        Ok(answers)
+    }
+
+    /// Lets the workers of this process look for work at once. An enqueue in a transaction of your
+    /// own cannot know when that is committed: call this then, or the event is found
+    /// a little later.
+    pub fn wake(&self) {
+        for watch in self.watches().iter() {
+            watch.wake();
+        }
     }
 
     /// A token that was never given out before.
@@ -174,6 +229,39 @@ impl Tenure {
         self.store().reap(reap).await
     }
 
+    /// The store through connections of its own, for the heartbeat.
+    pub(crate) fn companion(&self) -> Arc<dyn Store> {
+        self.inner.opened.companion(HEARTBEAT_CONNECTIONS)
+    }
+
+    /// Whether there are connections enough for a worker.
+    pub(crate) fn check_connections(&self) -> Result<(), Invalid> {
+        let connections = self.inner.connections;
+        if connections >= CONNECTIONS_MIN {
+            return Ok(());
+        }
+        let expected = format!("{CONNECTIONS_MIN} or more: two are kept for the heartbeat");
+        Err(Invalid::new(
+            "connections",
+            connections.to_string(),
+            expected,
+        ))
+    }
+
+    /// Wakes this worker after each enqueue, until it is gone.
+    pub(crate) fn add_watch(&self, watch: Watch) {
+        let mut watches = self.watches();
+        watches.retain(|watch| !watch.is_over());
+        watches.push(watch);
+    }
+
+    fn watches(&self) -> std::sync::MutexGuard<'_, Vec<Watch>> {
+        self.inner
+            .watches
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub(crate) fn opened(&self) -> &Opened {
         &self.inner.opened
@@ -187,6 +275,14 @@ impl fmt::Debug for Tenure {
             .field("worker", &self.inner.worker)
             .finish_non_exhaustive()
     }
+}
+
+/// Draws the id of a worker: this name and a random part, so that two starts are told apart.
+///
+/// # Errors
+/// The name is not 1 to 64 of the characters `A-Z a-z 0-9 . _ -`.
+pub fn new_worker_id(name: &str) -> Result<WorkerId, Invalid> {
+    WorkerId::new(name, rand::random())
 }
 
 /// The only answer of an enqueue of one event.
@@ -203,8 +299,7 @@ pub(crate) fn one(mut answers: Vec<Enqueued>) -> Result<Enqueued, StoreError> {
 /// The refusal of a connection that is not one of the open store.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn wrong_connection(found: &'static str) -> StoreError {
-    let problem =
-        tenure_core::Invalid::new("the connection", found, "one to the store that is open");
+    let problem = Invalid::new("the connection", found, "one to the store that is open");
     StoreError::invalid("enqueue", &problem).hint(
         "`enqueue` takes a PgConnection (store opened with postgres://), `enqueue_on` a \
          rusqlite::Connection (sqlite://); `enqueue_now` works on every store",

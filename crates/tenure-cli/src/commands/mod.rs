@@ -7,9 +7,11 @@ mod migrate;
 mod queues;
 mod reap;
 mod replay;
+mod serve;
 mod settings;
 mod show;
 mod stats;
+mod work;
 
 use std::collections::HashSet;
 
@@ -17,7 +19,9 @@ use comfy_table::{Cell, Color};
 use serde::Serialize;
 use tenure::{Guarded, ItemId, Refusal, Settings, Tenure};
 
+pub(crate) use self::serve::Serve;
 pub(crate) use self::settings::SettingsArgs;
+pub(crate) use self::work::Work;
 use crate::args::{Cli, Command};
 use crate::config::{self, Config, Sources};
 use crate::database::{Database, hide_addresses};
@@ -73,7 +77,13 @@ pub(crate) fn run(cli: Cli, command: Command) -> Exit {
 }
 
 /// The settings that the flags of a command override: name, value, flag.
-fn overrides(_command: &Command) -> Vec<(String, String, &'static str)> {
+fn overrides(command: &Command) -> Vec<(String, String, &'static str)> {
+    if let Command::Serve(args) = command {
+        return args.overrides();
+    }
+    if let Command::Work(args) = command {
+        return args.overrides();
+    }
     Vec::new()
 }
 
@@ -93,10 +103,16 @@ fn stopped(stop: Stop, hide: impl Fn(&str) -> String) -> Exit {
 }
 
 fn start(cx: &Context, command: Command) -> Result<Exit, Stop> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(dispatch(cx, command))
+    let mut builder = if matches!(command, Command::Serve(_) | Command::Work(_)) {
+        tokio::runtime::Builder::new_multi_thread()
+    } else {
+        tokio::runtime::Builder::new_current_thread()
+    };
+    let runtime = builder.enable_all().build()?;
+    let exit = runtime.block_on(dispatch(cx, command));
+    // What could not be stopped is not waited for: the process ends.
+    runtime.shutdown_background();
+    exit
 }
 
 async fn dispatch(cx: &Context, command: Command) -> Result<Exit, Stop> {
@@ -110,6 +126,8 @@ async fn dispatch(cx: &Context, command: Command) -> Result<Exit, Stop> {
         Command::Bury(args) => bury::run(cx, &args).await,
         Command::Reap => reap::run(cx).await,
         Command::Queues(args) => queues::run(cx, args.command).await,
+        Command::Serve(args) => serve::run(cx, &args).await,
+        Command::Work(args) => work::run(cx, &args).await,
         Command::Settings(args) => settings::run(cx, args).await,
     }
 }

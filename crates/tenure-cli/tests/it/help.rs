@@ -5,8 +5,10 @@ use crate::program::sqlite;
 #[test]
 fn every_command_has_its_help() {
     let place = sqlite();
-    let commands: [&[&str]; 17] = [
+    let commands: [&[&str]; 19] = [
         &[],
+        &["serve"],
+        &["work"],
         &["migrate"],
         &["enqueue"],
         &["events"],

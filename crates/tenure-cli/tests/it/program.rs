@@ -6,9 +6,9 @@
     reason = "a test fails by a panic, also where it is not in the test function itself"
 )]
 
-use std::io::Write;
+use std::io::{BufRead as _, BufReader, Read as _, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -62,6 +62,28 @@ impl Place {
         let mut command = self.command(Path::new(env!("CARGO_BIN_EXE_tenure")));
         command.args(args);
         said(command, input)
+    }
+
+    /// Starts the program and lets it run.
+    pub(crate) fn start(&self, args: &[&str]) -> Running {
+        let mut child = self
+            .command(Path::new(env!("CARGO_BIN_EXE_tenure")))
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        Running {
+            err: BufReader::new(child.stderr.take().unwrap()),
+            seen: String::new(),
+            child,
+        }
+    }
+
+    /// Writes a file into the folder that the program runs in.
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        std::fs::write(self.folder.path().join(name), text).unwrap();
     }
 
     /// The program, on this place and not yet started. It sees nothing of our environment.
@@ -136,6 +158,55 @@ async fn soon<T>(ask: impl AsyncFn() -> Option<T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), answer)
         .await
         .expect("it comes about within half a minute")
+}
+
+/// A program that runs; it is killed with the value.
+pub(crate) struct Running {
+    child: Child,
+    err: BufReader<ChildStderr>,
+    /// What it said on the error stream so far.
+    seen: String,
+}
+
+impl Running {
+    /// Waits for a line on the error stream that holds `part`.
+    #[track_caller]
+    pub(crate) fn line_with(&mut self, part: &str) -> String {
+        loop {
+            let mut line = String::new();
+            let read = self.err.read_line(&mut line).unwrap();
+            assert!(read > 0, "it ended without {part:?}: {}", self.seen);
+            self.seen.push_str(&line);
+            if line.contains(part) {
+                return line;
+            }
+        }
+    }
+
+    /// Tells it to end.
+    pub(crate) fn terminate(&self) {
+        let id = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(mut self) -> Said {
+        let mut err = std::mem::take(&mut self.seen);
+        self.err.read_to_string(&mut err).unwrap();
+        let mut out = String::new();
+        let mut output = self.child.stdout.take().unwrap();
+        output.read_to_string(&mut out).unwrap();
+        let code = self.child.wait().unwrap().code();
+        Said { code, out, err }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // One that has ended cannot be killed any more.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
 }
 
 /// What the program said.

@@ -1,5 +1,7 @@
 //! How `open` reaches this store by an address.
 
+use std::sync::Arc;
+
 use tenure_core::store::StoreError;
 
 use super::PostgresStore;
@@ -8,7 +10,7 @@ use crate::open::{Migrated, Opened};
 
 pub(crate) async fn open(url: &str, config: &StoreConfig) -> Result<Opened, StoreError> {
     let store = PostgresStore::open(url, config).await?;
-    Ok(Opened::Postgres(Box::new(store)))
+    Ok(Opened::Postgres(Arc::new(store)))
 }
 
 pub(crate) async fn migrate(url: &str, config: &StoreConfig) -> Result<Migrated, StoreError> {

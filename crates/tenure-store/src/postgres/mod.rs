@@ -89,12 +89,7 @@ impl PostgresStore {
     /// or newer.
     pub async fn open(url: &str, config: &StoreConfig) -> Result<Self, StoreError> {
         let options = connect_options(url, config)?;
-        let pool = PgPoolOptions::new()
-            .max_connections(config.connections.max(1))
-            .acquire_timeout(CONNECTION_TIMEOUT)
-            // The ping before each use would cost a round trip; a dead connection shows itself.
-            .test_before_acquire(false)
-            .connect_lazy_with(options.clone());
+        let pool = pool_options(config.connections).connect_lazy_with(options.clone());
         // The first connection is made by hand: the pool would go on trying until its timeout.
         let mut conn = connect("open", &options).await?;
         migrate::check(&mut conn, config.schema.as_ref()).await?;
@@ -107,6 +102,23 @@ impl PostgresStore {
         };
         store.reload_directory("open").await?;
         Ok(store)
+    }
+
+    /// The same database through connections of its own, at most so many. None is made before it is
+    /// used, and what is used is kept: there is no upkeep that another runtime would have to run.
+    #[must_use]
+    pub fn companion(&self, connections: u32) -> Self {
+        let options = PgConnectOptions::clone(&self.pool.connect_options());
+        Self {
+            pool: pool_options(connections)
+                .idle_timeout(None)
+                .max_lifetime(None)
+                .connect_lazy_with(options),
+            schema: self.schema.clone(),
+            statements: QueueStatements::new(self.schema.as_ref()),
+            directory: RwLock::default(),
+            cursors: Cursors::default(),
+        }
     }
 
     /// Creates the tables, or brings them to the version of this program.
@@ -196,6 +208,14 @@ impl PostgresStore {
         }
         self.reload_directory("claim").await
     }
+}
+
+fn pool_options(connections: u32) -> PgPoolOptions {
+    PgPoolOptions::new()
+        .max_connections(connections.max(1))
+        .acquire_timeout(CONNECTION_TIMEOUT)
+        // The ping before each use would cost a round trip; a dead connection shows itself.
+        .test_before_acquire(false)
 }
 
 /// A connection, within the time that a verb waits for one.

@@ -1,6 +1,7 @@
 //! How `open` reaches this store by an address.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use tenure_core::store::StoreError;
 
@@ -10,7 +11,7 @@ use crate::open::{Migrated, Opened};
 
 pub(crate) async fn open(path: &Path, config: &StoreConfig) -> Result<Opened, StoreError> {
     let store = SqliteStore::open(path, config).await?;
-    Ok(Opened::Sqlite(store))
+    Ok(Opened::Sqlite(Arc::new(store)))
 }
 
 pub(crate) async fn migrate(path: &Path, config: &StoreConfig) -> Result<Migrated, StoreError> {

@@ -10,6 +10,7 @@
 )]
 
 mod cluster;
+mod companion;
 mod conformance;
 mod examine;
 mod odd;

@@ -3,3 +3,4 @@
 mod claim;
 mod enqueue;
 mod example;
+mod worker;

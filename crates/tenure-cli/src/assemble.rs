@@ -1,0 +1,221 @@
+//! From the configuration to what runs: store, publishers, worker, figures, ports of the server.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tenure::server::{HealthCheck, Ports};
+use tenure::{
+    Exec, Failure, Handler, Handling, Item, Lines, Publisher, Readiness, Relay, StoreError, Tenure,
+    TopicPattern, Watch, WorkerBuilder, WorkerError, WorkerId,
+};
+use tokio::time::Instant;
+
+use crate::config::{Config, PublisherConfig};
+use crate::env;
+use crate::exit::Exit;
+use crate::problem::{Problem, Stop};
+
+/// How long to wait before a database that does not answer is asked again.
+const AGAIN: Duration = Duration::from_secs(2);
+/// How often the figures are tidied.
+const UPKEEP: Duration = Duration::from_secs(5);
+/// The bounds, in seconds, that durations are sorted by.
+const BUCKETS: [f64; 14] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 120.0,
+];
+
+/// What happens to the tables when a store is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Schema {
+    /// They are brought up to date.
+    Migrated,
+    /// They are as they must be; an SQLite file brings itself up to date.
+    Expected,
+}
+
+/// Opens the store and declares the configured queues. A database that does not answer is asked
+/// again for as long as `wait`.
+pub(crate) async fn open(
+    config: &Config,
+    worker: &WorkerId,
+    schema: Schema,
+    wait: Duration,
+) -> Result<Tenure, Stop> {
+    config.database.check_lasting()?;
+    let began = Instant::now();
+    loop {
+        let error = match attempt(config, worker, schema).await {
+            Ok(tenure) => return Ok(tenure),
+            Err(error) => error,
+        };
+        let left = wait.saturating_sub(began.elapsed());
+        if !error.is_transient() || left.is_zero() {
+            return Err(error.into());
+        }
+        let error = config.database.hide(&error.to_string());
+        tracing::warn!(
+            error,
+            seconds_left = left.as_secs(),
+            "the database did not answer"
+        );
+        tokio::time::sleep(AGAIN.min(left)).await;
+    }
+}
+
+async fn attempt(config: &Config, worker: &WorkerId, schema: Schema) -> Result<Tenure, StoreError> {
+    let url = config.database.expose();
+    if schema == Schema::Migrated {
+        let moved = tenure::migrate(url, &config.store).await?;
+        if moved.from != moved.to {
+            tracing::info!(from = moved.from, to = moved.to, "the schema was migrated");
+        }
+    }
+    let tenure = Tenure::open_as(url, &config.store, worker.clone()).await?;
+    for (queue, term) in &config.queues {
+        tenure.add_queue(queue, *term).await?;
+    }
+    Ok(tenure)
+}
+
+/// The worker that the configuration describes, to be started.
+pub(crate) fn worker(tenure: &Tenure, config: &Config) -> Result<WorkerBuilder, Problem> {
+    let mut relays: BTreeMap<&str, Arc<dyn Handler>> = BTreeMap::new();
+    let mut builder = tenure
+        .worker()
+        .queues(config.serve_queues.iter().map(tenure::QueueName::as_str))
+        .settings(config.settings.clone())
+        .host(host());
+    for route in &config.routes {
+        let name = route.publisher.as_str();
+        let relay = match relays.get(name) {
+            Some(relay) => Arc::clone(relay),
+            None => relay(name, config)?,
+        };
+        relays.insert(name, Arc::clone(&relay));
+        for pattern in &route.topics {
+            builder = builder.route(pattern.clone(), Arc::clone(&relay));
+        }
+    }
+    if config.routes.is_empty() {
+        tracing::warn!("no route is configured; events stay pending");
+        builder = builder.route(TopicPattern::any(), Arc::new(Nobody));
+    }
+    Ok(builder)
+}
+
+/// What takes events to the publisher of this name.
+fn relay(name: &str, config: &Config) -> Result<Arc<dyn Handler>, Problem> {
+    let Some(publisher) = config.publishers.get(name) else {
+        let message = format!("a route leads to the publisher {name}, which there is not");
+        return Err(Problem::new(Exit::Usage, message));
+    };
+    let publisher: Arc<dyn Publisher> = match publisher {
+        PublisherConfig::Lines { path: None } => {
+            Arc::new(Lines::stdout().map_err(|cause| cannot_publish(name, &cause))?)
+        }
+        PublisherConfig::Lines { path: Some(path) } => {
+            Arc::new(Lines::file(path).map_err(|cause| cannot_publish(name, &cause))?)
+        }
+        PublisherConfig::Exec { command, timeout } => {
+            let exec = Exec::new(command).hide([env::DATABASE]);
+            Arc::new(match timeout {
+                Some(timeout) => exec.timeout(*timeout),
+                None => exec,
+            })
+        }
+    };
+    Ok(Arc::new(Relay::new(name, publisher)))
+}
+
+fn cannot_publish(name: &str, cause: &std::io::Error) -> Problem {
+    let message = format!("the publisher {name} cannot be set up");
+    let mut problem = Problem::new(Exit::Failed, message);
+    problem.causes.push(cause.to_string());
+    problem
+}
+
+/// The handler of a process that has no route: it takes nothing, so that nothing is claimed.
+#[derive(Debug)]
+struct Nobody;
+
+impl Handler for Nobody {
+    fn handle(&self, _item: Item, _cx: tenure::Context) -> Handling<'_> {
+        Box::pin(async { Err(Failure::new("no route is configured")) })
+    }
+
+    fn readiness(&self) -> Readiness {
+        Readiness::Away {
+            reason: "no route is configured".to_owned(),
+        }
+    }
+}
+
+/// The name of this machine, for people.
+fn host() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().into_owned()
+}
+
+/// Collects the figures of the process from now on; once per process.
+pub(crate) fn figures() -> Result<PrometheusHandle, Problem> {
+    let by_bounds = |builder: PrometheusBuilder, end: &str| {
+        builder.set_buckets_for_metric(Matcher::Suffix(end.to_owned()), &BUCKETS)
+    };
+    let handle = by_bounds(PrometheusBuilder::new(), "_seconds")
+        .and_then(|builder| by_bounds(builder, "_duration"))
+        .and_then(PrometheusBuilder::install_recorder)
+        .map_err(|cause| {
+            let mut problem = Problem::new(Exit::Failed, "the figures cannot be collected");
+            problem.causes.push(cause.to_string());
+            problem
+        })?;
+    let kept = handle.clone();
+    tokio::spawn(async move {
+        let mut ticks = tokio::time::interval(UPKEEP);
+        loop {
+            ticks.tick().await;
+            kept.run_upkeep();
+        }
+    });
+    Ok(handle)
+}
+
+/// What the server asks of this process.
+pub(crate) fn ports(tenure: &Tenure, watch: Watch, figures: PrometheusHandle) -> Ports {
+    Ports {
+        store: tenure.shared(),
+        health: Arc::new(move || health(&watch)),
+        metrics: Arc::new(move || figures.render()),
+    }
+}
+
+/// What the worker says of itself, in the server's words.
+fn health(watch: &Watch) -> Vec<HealthCheck> {
+    let Some(health) = watch.health() else {
+        return vec![HealthCheck {
+            name: "worker".to_owned(),
+            problem: Some("it is stopping".to_owned()),
+            last_seen: None,
+        }];
+    };
+    let checks = health.checks.into_iter();
+    checks
+        .map(|check| HealthCheck {
+            name: check.name.to_owned(),
+            problem: check.problem,
+            last_seen: check.last,
+        })
+        .collect()
+}
+
+/// The report that a worker does not start.
+pub(crate) fn cannot_start(error: &WorkerError) -> Stop {
+    if let WorkerError::Invalid(problems) = error {
+        let told = problems.iter();
+        let told = told.map(|problem| Problem::new(Exit::Usage, problem.to_string()));
+        return Stop::Problems(told.collect());
+    }
+    Problem::new(Exit::Failed, error.to_string()).into()
+}

@@ -1,0 +1,215 @@
+//! `tenure serve`: migrate, work and answer HTTP, in one process.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::Args;
+use tenure::{Signals, Worker, server};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tracing::Instrument as _;
+
+use super::Context;
+use crate::assemble::{self, Schema};
+use crate::exit::Exit;
+use crate::problem::{Problem, Stop};
+use crate::{logs, time};
+
+#[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// Listen here; port 0 takes a free one
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+
+    #[command(flatten)]
+    working: Working,
+}
+
+/// What every command that works can be told.
+#[derive(Debug, Args)]
+pub(crate) struct Working {
+    /// Keep trying this long when the database does not answer at the start
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = time::duration)]
+    pub(super) wait: Duration,
+
+    /// Call this worker so; a random part behind it tells two starts apart
+    #[arg(long)]
+    name: Option<String>,
+
+    /// Work on this many events at once
+    #[arg(long, value_name = "N")]
+    concurrency: Option<u32>,
+
+    /// Claim at most this many events at once
+    #[arg(long, value_name = "N")]
+    batch: Option<u32>,
+}
+
+/// A setting that a flag overrides: its name, its value, the flag.
+type Override = (String, String, &'static str);
+
+/// The override of a flag that was given.
+pub(super) fn given(
+    setting: &str,
+    value: Option<&impl ToString>,
+    flag: &'static str,
+) -> Option<Override> {
+    value.map(|value| (setting.to_owned(), value.to_string(), flag))
+}
+
+impl Working {
+    pub(super) fn overrides(&self) -> Vec<Override> {
+        [
+            given("worker.name", self.name.as_ref(), "--name"),
+            given(
+                "worker.concurrency",
+                self.concurrency.as_ref(),
+                "--concurrency",
+            ),
+            given("worker.batch", self.batch.as_ref(), "--batch"),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+}
+
+impl Serve {
+    pub(super) fn overrides(&self) -> Vec<Override> {
+        let listen = given("server.listen", self.listen.as_ref(), "--listen");
+        listen.into_iter().chain(self.working.overrides()).collect()
+    }
+}
+
+pub(super) async fn run(cx: &Context, args: &Serve) -> Result<Exit, Stop> {
+    let config = &cx.config;
+    check_private(config.listen)?;
+    let worker = tenure::new_worker_id(&config.worker_name)?;
+    logs::init(&config.log, Some(worker.as_str()))?;
+    let mut signals = signals()?;
+    let listener = bind(config.listen).await?;
+    let address = listener.local_addr()?;
+
+    let opened = assemble::open(config, &worker, Schema::Migrated, args.working.wait);
+    let tenure = tokio::select! {
+        opened = opened => opened?,
+        () = signals.next() => return Ok(Exit::Done),
+    };
+    let figures = assemble::figures()?;
+    let running = assemble::worker(&tenure, config)?.start().await;
+    let running = running.map_err(|error| assemble::cannot_start(&error))?;
+    let router = server::router(assemble::ports(&tenure, running.watch(), figures));
+    let (close, closed) = oneshot::channel::<()>();
+    let http = tokio::spawn(server::serve(listener, router, closed).in_current_span());
+    cx.output.note(format_args!(
+        "tenure {} serves {} on http://{address} as {worker}",
+        env!("CARGO_PKG_VERSION"),
+        config.database
+    ));
+    tracing::info!(%address, "serving");
+
+    // Probes are answered to the end: alive, and no longer ready.
+    let end_http = async {
+        drop(close);
+        if let Err(error) = http.await {
+            tracing::error!(%error, "the server ended early");
+        }
+    };
+    Ok(until_the_end(running, &mut signals, std::future::pending(), end_http).await)
+}
+
+/// Runs the worker until a signal comes or `enough` does, stops it, then does `after`. A second
+/// signal ends everything at once.
+pub(super) async fn until_the_end(
+    worker: Worker,
+    signals: &mut Signals,
+    enough: impl Future<Output = ()>,
+    after: impl Future<Output = ()>,
+) -> Exit {
+    let exit = tokio::select! {
+        () = signals.next() => Exit::Done,
+        () = enough => Exit::Done,
+        why = worker.failed() => {
+            tracing::error!(why, "the worker failed");
+            Exit::Failed
+        }
+    };
+    tracing::info!("stopping");
+    let stopped = async {
+        let ended = worker.stop().await;
+        after.await;
+        ended
+    };
+    tokio::select! {
+        ended = stopped => {
+            tracing::info!(released = ended.released, left = ended.left, "stopped");
+            exit
+        }
+        () = signals.next() => {
+            tracing::warn!("ended at once by a second signal; what was held lapses");
+            Exit::Failed
+        }
+    }
+}
+
+/// The signals that end this process.
+pub(super) fn signals() -> Result<Signals, Problem> {
+    Signals::new().map_err(|cause| {
+        let mut problem = Problem::new(Exit::Failed, "signals cannot be received");
+        problem.causes.push(cause.to_string());
+        problem
+    })
+}
+
+/// Refuses an address that others than this machine reach: there are no API keys yet.
+fn check_private(address: SocketAddr) -> Result<(), Problem> {
+    if address.ip().to_canonical().is_loopback() {
+        return Ok(());
+    }
+    let message = format!(
+        "the address to listen on is {address}, which other machines reach; expected a loopback \
+         address: there are no API keys yet"
+    );
+    Err(Problem::new(Exit::Usage, message).hint(
+        "give --listen 127.0.0.1:7070, and put a proxy that knows who may call in front of it",
+    ))
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, Problem> {
+    TcpListener::bind(address).await.map_err(|cause| {
+        let message = format!("the address {address} cannot be listened on");
+        let mut problem = Problem::new(Exit::Failed, message);
+        if cause.kind() == io::ErrorKind::AddrInUse {
+            problem = problem.hint(
+                "another program listens there, maybe another `tenure serve`: give --listen \
+                 another port; port 0 takes a free one",
+            );
+        }
+        problem.causes.push(cause.to_string());
+        problem
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_addresses_are_private() {
+        for (address, is_private) in [
+            ("127.0.0.1:7070", true),
+            ("127.8.8.8:0", true),
+            ("[::1]:7070", true),
+            ("[::ffff:127.0.0.1]:7070", true),
+            ("0.0.0.0:7070", false),
+            ("[::]:7070", false),
+            ("10.0.0.1:7070", false),
+            ("[::ffff:10.0.0.1]:7070", false),
+        ] {
+            let answer = check_private(address.parse().unwrap());
+            assert_eq!(answer.is_ok(), is_private, "{address}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! `tenure work`: work, without HTTP.
+
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
+use tenure::{QueueName, StoreError, Tenure, TopicPattern, Watch};
+
+use super::Context;
+use super::serve::{Working, given, signals, until_the_end};
+use crate::assemble::{self, Schema};
+use crate::config::{Config, PublisherConfig, Route};
+use crate::exit::Exit;
+use crate::logs;
+use crate::problem::{Problem, Stop};
+
+/// The name of the publisher that `--exec` makes.
+const EXEC: &str = "exec";
+/// How often `--drain` looks whether anything is left.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often in a row it must see nothing.
+const LOOKS: u32 = 2;
+
+#[derive(Debug, Args)]
+pub(crate) struct Work {
+    /// Serve only this queue; may be given often
+    #[arg(long = "queue", value_name = "QUEUE", value_parser = QueueName::new)]
+    queues: Vec<QueueName>,
+
+    /// Run this command for each event, in place of the configured routes
+    #[arg(long, value_name = "CMD", value_parser = NonEmptyStringValueParser::new())]
+    exec: Option<String>,
+
+    /// Stop when nothing is due any more
+    #[arg(long)]
+    drain: bool,
+
+    #[command(flatten)]
+    working: Working,
+}
+
+impl Work {
+    pub(super) fn overrides(&self) -> Vec<(String, String, &'static str)> {
+        let names: Vec<_> = self.queues.iter().map(QueueName::as_str).collect();
+        let queues = (!names.is_empty()).then(|| names.join(","));
+        let queues = given("worker.queues", queues.as_ref(), "--queue");
+        queues.into_iter().chain(self.working.overrides()).collect()
+    }
+
+    /// The configuration with `--exec` in place of its routes.
+    fn routed(&self, config: &Config) -> Config {
+        let mut config = config.clone();
+        if let Some(command) = &self.exec {
+            let exec = PublisherConfig::Exec {
+                command: command.clone(),
+                timeout: None,
+            };
+            config.publishers = [(EXEC.to_owned(), exec)].into();
+            config.routes = vec![Route {
+                topics: vec![TopicPattern::any()],
+                publisher: EXEC.to_owned(),
+            }];
+        }
+        config
+    }
+}
+
+pub(super) async fn run(cx: &Context, args: &Work) -> Result<Exit, Stop> {
+    let config = args.routed(&cx.config);
+    if args.drain && config.routes.is_empty() {
+        return Err(Problem::new(
+            Exit::Usage,
+            "no route is configured: nothing would ever be done",
+        )
+        .hint("give --exec CMD, or routes in the configuration")
+        .into());
+    }
+    let worker = tenure::new_worker_id(&config.worker_name)?;
+    logs::init(&config.log, Some(worker.as_str()))?;
+    let mut signals = signals()?;
+    let opened = assemble::open(&config, &worker, Schema::Expected, args.working.wait);
+    let tenure = tokio::select! {
+        opened = opened => opened?,
+        () = signals.next() => return Ok(Exit::Done),
+    };
+    let running = assemble::worker(&tenure, &config)?.start().await;
+    let running = running.map_err(|error| assemble::cannot_start(&error))?;
+    cx.output.note(format_args!(
+        "tenure {} works on {} as {worker}",
+        env!("CARGO_PKG_VERSION"),
+        config.database
+    ));
+    let watch = running.watch();
+    let enough = async {
+        if args.drain {
+            drained(&tenure, &watch, &config.serve_queues).await;
+        } else {
+            std::future::pending::<()>().await;
+        }
+    };
+    Ok(until_the_end(running, &mut signals, enough, std::future::ready(())).await)
+}
+
+/// Waits until nothing is due in these queues and nothing is in hand.
+async fn drained(tenure: &Tenure, watch: &Watch, queues: &[QueueName]) {
+    let mut quiet = 0;
+    while quiet < LOOKS {
+        tokio::time::sleep(LOOK).await;
+        quiet = match is_quiet(tenure, watch, queues).await {
+            Ok(true) => quiet + 1,
+            Ok(false) => 0,
+            Err(error) => {
+                tracing::warn!(%error, "the store did not say what is left");
+                0
+            }
+        };
+    }
+}
+
+async fn is_quiet(
+    tenure: &Tenure,
+    watch: &Watch,
+    served: &[QueueName],
+) -> Result<bool, StoreError> {
+    let queues = tenure.queues().await?;
+    let is_open = |name: &QueueName| {
+        queues
+            .iter()
+            .any(|queue| queue.name == *name && !queue.paused)
+    };
+    let is_ours = |name: &QueueName| served.is_empty() || served.contains(name);
+    let counts = tenure.count().await?;
+    let mut waits = counts.queues.iter();
+    let is_due = waits.any(|(name, waits)| waits.due > 0 && is_ours(name) && is_open(name));
+    // Looked at last: what was claimed since is in hand, or settled.
+    let is_holding = watch.health().is_none_or(|health| health.held > 0);
+    Ok(!is_due && !is_holding)
+}

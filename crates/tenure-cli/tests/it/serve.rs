@@ -1,0 +1,176 @@
+//! `tenure serve`: real processes, real HTTP, real signals.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by a panic, also where it is not in the test function itself"
+)]
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+use crate::program::{Place, Running, everywhere, postgres, sqlite};
+
+/// What a path of the server at `address` is answered: the status and the body.
+fn get(address: SocketAddr, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, body.to_owned())
+}
+
+/// A server at this place, and where it listens.
+fn served(place: &Place, args: &[&str]) -> (Running, SocketAddr) {
+    let all = [&["serve", "--listen", "127.0.0.1:0"], args].concat();
+    let mut running = place.start(&all);
+    let line = running.line_with(" on http://");
+    let (_, address) = line.split_once(" on http://").unwrap();
+    let address = address.split(' ').next().unwrap().parse().unwrap();
+    (running, address)
+}
+
+#[tokio::test]
+async fn a_server_answers_until_it_is_told_to_end() {
+    for place in [sqlite(), postgres().await] {
+        // An empty database is migrated.
+        let (running, address) = served(&place, &["--name", "front"]);
+        assert_eq!(
+            get(address, "/health/live"),
+            (200, r#"{"status":"live"}"#.to_owned())
+        );
+        let (status, body) = get(address, "/health/ready");
+        assert_eq!(status, 200, "{body}");
+        let (status, body) = get(address, "/metrics");
+        assert_eq!(status, 200);
+        assert!(
+            body.contains("tenure_items{state=\"pending\"} 0\n"),
+            "{body}"
+        );
+        assert_eq!(get(address, "/nothing").0, 404);
+
+        place.run(&["queues", "pause", "default"]).succeeded();
+        place.enqueue("a");
+        let (status, stats) = get(address, "/v1/stats");
+        assert_eq!(status, 200, "{stats}");
+        let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+        let mut same = place
+            .run(&["stats", "--json"])
+            .succeeded()
+            .objects()
+            .remove(0);
+        // Only the age may differ.
+        same["queues"][0]["oldest_due_ms"] = stats["queues"][0]["oldest_due_ms"].clone();
+        assert_eq!(stats, same);
+
+        running.terminate();
+        let said = running.wait().succeeded();
+        let first = said.err.lines().find(|line| line.starts_with("tenure "));
+        let first = first.unwrap_or_else(|| panic!("{said:?}"));
+        assert!(first.contains(" as front-"), "{first}");
+        assert!(!said.err.contains("canary"), "{said:?}");
+    }
+}
+
+#[test]
+fn a_port_in_use_is_told() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let place = sqlite();
+    let said = place.run(&["serve", "--listen", &address]);
+    said.failed(1, &address, "another port");
+    assert!(
+        !place.file().exists(),
+        "nothing was made before the port was had"
+    );
+}
+
+#[test]
+fn an_address_that_others_reach_is_refused() {
+    let place = sqlite();
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:7070"] {
+        let said = place.run(&["serve", "--listen", address]);
+        said.failed(2, "no API keys yet", "--listen 127.0.0.1:7070");
+    }
+    assert!(!place.file().exists());
+}
+
+#[test]
+fn a_database_that_stays_away_is_told_after_the_wait() {
+    let mut place = sqlite();
+    // A port that nobody listens on.
+    let port = {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap().port()
+    };
+    place.url = format!("postgres://u:canary@127.0.0.1:{port}/nothing");
+    for command in [&["serve", "--listen", "127.0.0.1:0"][..], &["work"]] {
+        let args = [command, &["--wait", "100ms"]].concat();
+        let said = place.run(&args).ended(1);
+        assert!(said.err.contains("the database did not answer"), "{said:?}");
+        assert!(said.err.contains("error: "), "{said:?}");
+        assert!(said.err.contains("hint: "), "{said:?}");
+        assert!(!said.err.contains("canary"), "{said:?}");
+    }
+}
+
+#[test]
+fn a_signal_ends_the_wait_for_a_database() {
+    let mut place = sqlite();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    place.url = format!("postgres://u@127.0.0.1:{port}/nothing");
+    let mut running = place.start(&["serve", "--listen", "127.0.0.1:0", "--wait", "10m"]);
+    running.line_with("the database did not answer");
+    running.terminate();
+    running.wait().succeeded();
+}
+
+#[tokio::test]
+async fn a_newer_schema_is_refused_at_once() {
+    let [file, _] = everywhere().await;
+    let conn = rusqlite::Connection::open(file.file()).unwrap();
+    conn.execute_batch("insert into tenure_migrations (version, applied_at) values (999, 0)")
+        .unwrap();
+    drop(conn);
+    for command in [&["serve", "--listen", "127.0.0.1:0"][..], &["work"]] {
+        let said = file.run(command).ended(2);
+        assert!(said.err.contains("newer"), "{said:?}");
+    }
+}
+
+#[test]
+fn two_servers_share_one_file() {
+    let place = sqlite();
+    let (one, first) = served(&place, &[]);
+    let (two, second) = served(&place, &[]);
+    assert_ne!(first, second);
+    place.run(&["queues", "pause", "default"]).succeeded();
+    place.enqueue("a");
+    for address in [first, second] {
+        let (status, stats) = get(address, "/v1/stats");
+        assert_eq!(status, 200, "{stats}");
+        assert!(stats.contains("\"pending\":1"), "{stats}");
+        assert_eq!(get(address, "/health/ready").0, 200);
+    }
+    for running in [one, two] {
+        running.terminate();
+        running.wait().succeeded();
+    }
+}
+
+#[test]
+fn configured_queues_are_declared() {
+    let place = sqlite();
+    place.write(
+        "tenure.toml",
+        "[[queues]]\nname = \"mail\"\nterm = \"90s\"\n",
+    );
+    let (running, address) = served(&place, &[]);
+    assert!(get(address, "/v1/stats").1.contains("\"mail\""));
+    running.terminate();
+    running.wait().succeeded();
+}

@@ -1,0 +1,51 @@
+//! `tenure work`: a worker without HTTP.
+
+use crate::program::{postgres, sqlite};
+
+#[test]
+fn a_worker_runs_until_it_is_told_to_end() {
+    let place = sqlite();
+    let mut running = place.start(&["work", "--name", "back"]);
+    let line = running.line_with(" works on ");
+    assert!(line.contains(" as back-"), "{line}");
+    assert!(place.file().exists(), "an SQLite file migrates itself");
+    running.terminate();
+    running.wait().succeeded();
+}
+
+#[tokio::test]
+async fn a_worker_does_not_migrate_a_server() {
+    let place = postgres().await;
+    let said = place.run(&["work", "--wait", "0s"]).ended(2);
+    assert!(said.err.contains("tenure migrate"), "{said:?}");
+}
+
+#[test]
+fn a_drain_ends_by_itself_when_nothing_is_due() {
+    let place = sqlite();
+    place
+        .run(&["enqueue", "later", "1", "--delay", "1h"])
+        .succeeded();
+    place.run(&["queues", "add", "held"]).succeeded();
+    place.run(&["queues", "pause", "held"]).succeeded();
+    place
+        .run(&["enqueue", "a", "1", "--queue", "held"])
+        .succeeded();
+    let said = place.run(&["work", "--drain", "--exec", "cat"]).succeeded();
+    assert!(said.err.contains("works on"), "{said:?}");
+}
+
+#[test]
+fn a_drain_without_a_route_is_refused() {
+    let place = sqlite();
+    place.write("tenure.toml", "routes = []\n");
+    let said = place.run(&["work", "--drain"]);
+    said.failed(2, "no route", "--exec");
+}
+
+#[test]
+fn a_setting_that_cannot_be_is_told_with_its_flag() {
+    let place = sqlite();
+    let said = place.run(&["work", "--concurrency", "0"]).ended(2);
+    assert!(said.err.contains("--concurrency"), "{said:?}");
+}

@@ -1,0 +1,57 @@
+//! How connections begin and end.
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use crate::client::{Server, memory, ports};
+
+/// Goal: a client that dawdles over its request is hung up on. Method: the runtime's clock runs ahead
+/// whenever there is nothing to do.
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_head_never_ends_is_cut_off() {
+    let server = Server::start(ports(memory())).await;
+    let mut stream = server.connect().await;
+    stream
+        .write_all(b"GET /health/live HTTP/1.1\r\nhost: te")
+        .await
+        .unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    assert!(!answer.starts_with(b"HTTP/1.1 200"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_connection_that_says_nothing_holds_up_no_other() {
+    let server = Server::start(ports(memory())).await;
+    let mut idle = Vec::new();
+    for _ in 0..50 {
+        idle.push(server.connect().await);
+    }
+    assert_eq!(server.get("/health/live").await.status, 200);
+}
+
+#[tokio::test]
+async fn one_connection_takes_many_requests() {
+    let server = Server::start(ports(memory())).await;
+    let mut stream = server.connect().await;
+    for _ in 0..3 {
+        stream
+            .write_all(b"GET /health/live HTTP/1.1\r\nhost: test\r\n\r\n")
+            .await
+            .unwrap();
+        let mut seen = Vec::new();
+        while !seen.ends_with(br#"{"status":"live"}"#) {
+            seen.push(stream.read_u8().await.unwrap());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stopped_server_closes_its_door_and_idle_connections() {
+    let server = Server::start(ports(memory())).await;
+    let mut idle = server.connect().await;
+    assert_eq!(server.get("/health/live").await.status, 200);
+    let address = server.address;
+    server.stop().await;
+    assert_eq!(idle.read(&mut [0; 16]).await.unwrap_or(0), 0);
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+}

@@ -1,0 +1,52 @@
+//! A store's companion: the same database through connections of its own.
+
+use std::sync::Arc;
+
+use tenure_core::store::Queues as _;
+use tenure_store::config::StoreConfig;
+use tenure_store::postgres::PostgresStore;
+use tenure_store::{Opened, open, testing};
+
+/// Goal: the heartbeat's connections belong to the heartbeat's own runtime, and to nobody else.
+/// Method: make the companion here, use it on a thread with a runtime, look at both pools.
+#[tokio::test]
+async fn a_companion_connects_where_it_is_used_and_borrows_nothing() {
+    let database = testing::postgres().await;
+    let config = StoreConfig {
+        connections: 1,
+        ..StoreConfig::default()
+    };
+    PostgresStore::migrate(&database.url, &config)
+        .await
+        .unwrap();
+    let store = PostgresStore::open(&database.url, &config).await.unwrap();
+    // All that the store itself has is in use.
+    let taken = store.pool().acquire().await.unwrap();
+
+    let companion = store.companion(2);
+    assert_eq!(companion.pool().size(), 0);
+    let beat = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let queues = runtime.block_on(companion.queues()).unwrap();
+        (queues.len(), companion.pool().size())
+    };
+    let seen = tokio::task::spawn_blocking(beat).await.unwrap();
+    assert_eq!(seen, (1, 1));
+    drop(taken);
+    assert_eq!(store.queues().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_store_without_connections_is_its_own_companion() {
+    let opened = open("memory:", &StoreConfig::default()).await.unwrap();
+    let Opened::Memory(store) = &opened else {
+        panic!("{opened:?}");
+    };
+    let companion = opened.companion(2);
+    assert_eq!(Arc::strong_count(store), 2);
+    drop(companion);
+    assert_eq!(Arc::strong_count(store), 1);
+}

@@ -1,0 +1,105 @@
+//! A worker through the front door: what it refuses to start with, how it is looked at and stopped.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by a panic, also where it is not in the test function itself"
+)]
+
+use std::time::Duration;
+
+use tenure::{
+    Context, Event, Outcome, Settings, StoreConfig, Tenure, WorkerBuilder, WorkerError, migrate,
+};
+use tenure_store::testing;
+
+async fn memory() -> Tenure {
+    Tenure::open("memory:").await.unwrap()
+}
+
+/// A worker with one handler.
+fn worker(tenure: &Tenure) -> WorkerBuilder {
+    let done = |_: Event, _: Context| async { Ok(Outcome::Done) };
+    tenure.worker().on("*", done)
+}
+
+#[tokio::test]
+async fn everything_that_is_wrong_is_told_at_once() {
+    let settings = Settings {
+        concurrency: 0,
+        heartbeat: Some(Duration::from_secs(10)),
+        ..Settings::default()
+    };
+    let error = worker(&memory().await)
+        .on("ord*", |_, _| async { Ok(Outcome::Done) })
+        .queues(["default", ""])
+        .settings(settings)
+        .start()
+        .await
+        .unwrap_err();
+    let WorkerError::Invalid(problems) = &error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(problems.len(), 4, "{problems:?}");
+    let text = error.to_string();
+    for part in ["ord*", "queue", "concurrency", "heartbeat"] {
+        assert!(text.contains(part), "no {part} in {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_worker_without_handlers_does_not_start() {
+    let error = memory().await.worker().start().await.unwrap_err();
+    assert!(error.to_string().contains("handlers"), "{error}");
+}
+
+#[tokio::test]
+async fn a_worker_is_who_its_tenure_is_and_can_be_watched_beyond_its_end() {
+    let tenure = memory().await;
+    let worker = worker(&tenure).start().await.unwrap();
+    assert_eq!(worker.health().worker, *tenure.worker_id());
+    let watch = worker.watch();
+    assert!(watch.health().is_some());
+    worker.stop().await;
+    assert!(watch.health().is_none());
+    watch.wake();
+    tenure
+        .enqueue_now(Event::new("a", &1).unwrap())
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_worker_runs_until_its_end_comes() {
+    let tenure = memory().await;
+    let (end, ended) = tokio::sync::oneshot::channel::<()>();
+    let running = tokio::spawn(worker(&tenure).run_until(ended));
+    end.send(()).unwrap();
+    running.await.unwrap().unwrap();
+}
+
+/// Goal: with the heartbeat's own connections a process has no more than it was allowed. Method:
+/// ask for fewer than a worker needs, and for just enough.
+#[tokio::test]
+async fn a_worker_on_postgresql_needs_three_connections() {
+    let database = testing::postgres().await;
+    for (connections, is_enough) in [(2, false), (3, true)] {
+        let config = StoreConfig {
+            connections,
+            ..StoreConfig::default()
+        };
+        migrate(&database.url, &config).await.unwrap();
+        let tenure = Tenure::open_with(&database.url, &config, "few")
+            .await
+            .unwrap();
+        match worker(&tenure).start().await {
+            Ok(worker) => {
+                assert!(is_enough);
+                worker.stop().await;
+            }
+            Err(error) => {
+                assert!(!is_enough, "{error}");
+                assert!(error.to_string().contains("connections is 2"), "{error}");
+            }
+        }
+    }
+}
