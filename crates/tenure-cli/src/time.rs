@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-pub(crate) use tenure::parse_duration as duration;
 use tenure::{Clock, Invalid, SystemClock, Timestamp};
+pub(crate) use tenure::{brief_duration as brief, parse_duration as duration};
 
 /// The present moment by this machine's clock. It dates what is shown and what `--since` means;
 /// leases are judged by the store's clock.
@@ -28,34 +28,6 @@ pub(crate) fn moment(text: &str) -> Result<Timestamp, Invalid> {
     }
     let expected = "a duration before now (1h 30m), a date (2026-11-15) or 2026-11-15T10:00:00Z";
     Err(Invalid::new("the moment", format!("{text:?}"), expected))
-}
-
-const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
-
-/// A duration in its two largest units: `0s`, `250ms`, `12s`, `3m 5s`, `2h`, `4d 7h`.
-pub(crate) fn brief(length: Duration) -> String {
-    let seconds = length.as_secs();
-    if seconds == 0 {
-        return match length.as_millis() {
-            0 => "0s".to_owned(),
-            millis => format!("{millis}ms"),
-        };
-    }
-    let mut rest = seconds;
-    let mut parts = Vec::new();
-    for (size, unit) in UNITS {
-        let count = rest / size;
-        rest %= size;
-        if count > 0 {
-            parts.push(format!("{count}{unit}"));
-        } else if !parts.is_empty() {
-            break;
-        }
-        if parts.len() == 2 {
-            break;
-        }
-    }
-    parts.join(" ")
 }
 
 /// `3m 5s ago`, or `in 20s`.
