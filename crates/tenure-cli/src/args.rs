@@ -1,12 +1,12 @@
 //! The command line, as types. The doc comments are what `--help` prints.
 
 use std::io::Write as _;
-use std::time::Duration;
 
 use clap::builder::{NonEmptyStringValueParser, StyledStr};
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
-use tenure::{Filter, Invalid, ItemId, Priority, QueueName, State, Term, Timestamp};
+use tenure::{Filter, Invalid, ItemId, QueueName, State, Timestamp};
 
+use crate::commands::{Enqueue, Queues, Replay};
 use crate::database::{Database, hide_addresses};
 use crate::exit::Exit;
 use crate::{env, time};
@@ -146,52 +146,6 @@ pub(crate) struct Migrate {
     pub(crate) print: bool,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct Enqueue {
-    /// What the event is about, such as order.paid
-    pub(crate) topic: String,
-
-    /// The payload; `-` or nothing reads it from the input
-    #[arg(value_name = "JSON", allow_hyphen_values = true)]
-    pub(crate) payload: Option<String>,
-
-    /// Put it into this queue
-    #[arg(
-        long,
-        value_name = "QUEUE",
-        default_value = QueueName::DEFAULT,
-        value_parser = QueueName::new
-    )]
-    pub(crate) queue: QueueName,
-
-    /// Hold it back for this long: 30s, 5m, 1h 30m
-    #[arg(
-        long,
-        value_name = "DURATION",
-        value_parser = time::duration,
-        allow_hyphen_values = true
-    )]
-    pub(crate) delay: Option<Duration>,
-
-    /// How urgent it is within its queue: 0 to 7, high first
-    #[arg(
-        long,
-        value_name = "LEVEL",
-        default_value = "0",
-        value_parser = priority,
-        allow_hyphen_values = true
-    )]
-    pub(crate) priority: Priority,
-
-    /// Write it only if no event with this key is kept
-    #[arg(long, value_name = "KEY")]
-    pub(crate) dedupe: Option<String>,
-
-    /// Send this header along; may be given often
-    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = header)]
-    pub(crate) headers: Vec<(String, String)>,
-}
-
 /// Which events.
 #[derive(Debug, Args)]
 pub(crate) struct Choice {
@@ -251,28 +205,6 @@ pub(crate) struct Show {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Replay {
-    /// The events' ids
-    #[arg(value_name = "ID", value_parser = item_id)]
-    pub(crate) ids: Vec<ItemId>,
-
-    /// Those in this state [default: dead, when chosen by another option]
-    #[arg(long, conflicts_with = "ids")]
-    pub(crate) state: Option<SettledWord>,
-
-    #[command(flatten)]
-    pub(crate) choice: Choice,
-
-    /// Say how many would be replayed and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-
-    /// Do not ask
-    #[arg(long)]
-    pub(crate) yes: bool,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct Bury {
     /// The events' ids
     #[arg(value_name = "ID", required = true, value_parser = item_id)]
@@ -281,54 +213,6 @@ pub(crate) struct Bury {
     /// Why, for people
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     pub(crate) reason: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Queues {
-    #[command(subcommand)]
-    pub(crate) command: Option<QueueCommand>,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum QueueCommand {
-    /// List the queues
-    #[command(after_help = "\
-Examples:
-  tenure queues list --json")]
-    List,
-    /// Declare a queue, or give one that is there another term
-    #[command(after_help = "\
-Examples:
-  tenure queues add mail
-  tenure queues add mail --term 90s")]
-    Add {
-        /// Its name
-        #[arg(value_parser = QueueName::new)]
-        queue: QueueName,
-        /// The term that its workers will take, once the worker loop is there: 30s, 90s
-        #[arg(long, value_name = "DURATION", value_parser = term, allow_hyphen_values = true)]
-        term: Option<Term>,
-    },
-    /// Let claims pass a queue by
-    #[command(after_help = "\
-What is in hand is not called back, and new events are still written.
-
-Examples:
-  tenure queues pause mail")]
-    Pause {
-        /// Its name
-        #[arg(value_parser = QueueName::new)]
-        queue: QueueName,
-    },
-    /// Let claims take from a queue again
-    #[command(after_help = "\
-Examples:
-  tenure queues resume mail")]
-    Resume {
-        /// Its name
-        #[arg(value_parser = QueueName::new)]
-        queue: QueueName,
-    },
 }
 
 /// The word for a state.
@@ -351,23 +235,8 @@ impl From<StateWord> for State {
     }
 }
 
-/// The word for a state that a replay leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SettledWord {
-    Done,
-    Dead,
-}
-
-impl From<SettledWord> for State {
-    fn from(word: SettledWord) -> Self {
-        match word {
-            SettledWord::Done => Self::Done,
-            SettledWord::Dead => Self::Dead,
-        }
-    }
-}
-
-fn item_id(text: &str) -> Result<ItemId, Invalid> {
+/// Reads an id.
+pub(crate) fn item_id(text: &str) -> Result<ItemId, Invalid> {
     text.parse().map(ItemId::new).map_err(|cause| {
         Invalid::new(
             "the id",
@@ -375,25 +244,4 @@ fn item_id(text: &str) -> Result<ItemId, Invalid> {
             "a number such as 17",
         )
     })
-}
-
-fn priority(text: &str) -> Result<Priority, Invalid> {
-    let level = text.parse().map_err(|cause| {
-        Invalid::new(
-            "priority",
-            format!("{text:?} ({cause})"),
-            "0 to 7, high first",
-        )
-    })?;
-    Priority::new(level)
-}
-
-fn term(text: &str) -> Result<Term, Invalid> {
-    Term::new(time::duration(text)?)
-}
-
-fn header(text: &str) -> Result<(String, String), Invalid> {
-    text.split_once('=')
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .ok_or_else(|| Invalid::new("the header", format!("{text:?}"), "NAME=VALUE"))
 }

@@ -1,7 +1,5 @@
 //! Durations and moments as people write and read them: `30s`, `1h 30m`, `2026-11-15`, `3m ago`.
 
-use std::time::Duration;
-
 use tenure::{Clock, Invalid, SystemClock, Timestamp};
 pub(crate) use tenure::{brief_duration as brief, parse_duration as duration};
 
@@ -40,6 +38,8 @@ pub(crate) fn relative(moment: Timestamp, now: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

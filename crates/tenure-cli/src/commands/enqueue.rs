@@ -1,15 +1,63 @@
 //! `tenure enqueue`: writes an event.
 
 use std::io::{self, IsTerminal, Read};
+use std::time::Duration;
 
+use clap::Args;
 use serde::Serialize;
-use tenure::{Enqueued, Event, Invalid, PAYLOAD_BYTES_MAX};
+use tenure::{Enqueued, Event, Invalid, PAYLOAD_BYTES_MAX, Priority, QueueName};
 
 use super::Context;
-use crate::args::Enqueue;
 use crate::database::Absent;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
+use crate::time;
+
+#[derive(Debug, Args)]
+pub(crate) struct Enqueue {
+    /// What the event is about, such as order.paid
+    pub(crate) topic: String,
+
+    /// The payload; `-` or nothing reads it from the input
+    #[arg(value_name = "JSON", allow_hyphen_values = true)]
+    pub(crate) payload: Option<String>,
+
+    /// Put it into this queue
+    #[arg(
+        long,
+        value_name = "QUEUE",
+        default_value = QueueName::DEFAULT,
+        value_parser = QueueName::new
+    )]
+    pub(crate) queue: QueueName,
+
+    /// Hold it back for this long: 30s, 5m, 1h 30m
+    #[arg(
+        long,
+        value_name = "DURATION",
+        value_parser = time::duration,
+        allow_hyphen_values = true
+    )]
+    pub(crate) delay: Option<Duration>,
+
+    /// How urgent it is within its queue: 0 to 7, high first
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        default_value = "0",
+        value_parser = priority,
+        allow_hyphen_values = true
+    )]
+    pub(crate) priority: Priority,
+
+    /// Write it only if no event with this key is kept
+    #[arg(long, value_name = "KEY")]
+    pub(crate) dedupe: Option<String>,
+
+    /// Send this header along; may be given often
+    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = header)]
+    pub(crate) headers: Vec<(String, String)>,
+}
 
 /// The answer, in JSON.
 #[derive(Serialize)]
@@ -96,4 +144,21 @@ fn read_payload(cx: &Context) -> Result<String, Stop> {
         return Err(Invalid::new("payload", "over 1 MiB", expected).into());
     }
     Ok(text.to_owned())
+}
+
+fn priority(text: &str) -> Result<Priority, Invalid> {
+    let level = text.parse().map_err(|cause| {
+        Invalid::new(
+            "priority",
+            format!("{text:?} ({cause})"),
+            "0 to 7, high first",
+        )
+    })?;
+    Priority::new(level)
+}
+
+fn header(text: &str) -> Result<(String, String), Invalid> {
+    text.split_once('=')
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .ok_or_else(|| Invalid::new("the header", format!("{text:?}"), "NAME=VALUE"))
 }

@@ -16,6 +16,9 @@ use comfy_table::{Cell, Color};
 use serde::Serialize;
 use tenure::{Guarded, ItemId, Refusal};
 
+pub(crate) use self::enqueue::Enqueue;
+pub(crate) use self::queues::Queues;
+pub(crate) use self::replay::Replay;
 use crate::args::{Cli, Command};
 use crate::database::Database;
 use crate::exit::Exit;

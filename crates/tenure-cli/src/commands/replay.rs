@@ -2,11 +2,12 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 use tenure::{Filter, ItemId, Replayed, State, Tenure};
 
 use super::{Context, answers, exit_of, once_each};
-use crate::args::{Replay, SettledWord};
+use crate::args::{Choice, item_id};
 use crate::database::Absent;
 use crate::exit::Exit;
 use crate::output::events;
@@ -14,6 +15,44 @@ use crate::problem::{Problem, Stop};
 
 /// Events per page and per statement.
 const PAGE: u32 = 1_000;
+
+#[derive(Debug, Args)]
+pub(crate) struct Replay {
+    /// The events' ids
+    #[arg(value_name = "ID", value_parser = item_id)]
+    pub(crate) ids: Vec<ItemId>,
+
+    /// Those in this state [default: dead, when chosen by another option]
+    #[arg(long, conflicts_with = "ids")]
+    pub(crate) state: Option<SettledWord>,
+
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+
+    /// Say how many would be replayed and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+/// The word for a state that a replay leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SettledWord {
+    Done,
+    Dead,
+}
+
+impl From<SettledWord> for State {
+    fn from(word: SettledWord) -> Self {
+        match word {
+            SettledWord::Done => Self::Done,
+            SettledWord::Dead => Self::Dead,
+        }
+    }
+}
 
 /// What a dry run would do, in JSON.
 #[derive(Serialize)]
