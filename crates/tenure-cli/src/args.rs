@@ -6,7 +6,7 @@ use clap::builder::{NonEmptyStringValueParser, StyledStr};
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use tenure::{Filter, Invalid, ItemId, QueueName, State, Timestamp};
 
-use crate::commands::{Enqueue, Queues, Replay};
+use crate::commands::{Completions, Enqueue, Man, Prune, Queues, Replay, Why, Workers};
 use crate::database::{Database, hide_addresses};
 use crate::exit::Exit;
 use crate::{env, time};
@@ -81,12 +81,18 @@ Examples:
   tenure migrate
   tenure migrate --database postgres://app@localhost/shop --print > tenure.sql")]
     Migrate(Migrate),
-    /// Write an event
+    /// Write an event, or one per line of the input
     #[command(after_help = "\
+With --lines, each line is the payload of an event of TOPIC; without TOPIC, each line is an object with
+topic and payload, and, if it likes, queue, priority, delay, dedupe, headers and event_id. The options
+hold for every line that does not say otherwise. Up to 500 events are written at a time, all or none;
+what is no event stops the reading after all events before it are written.
+
 Examples:
   tenure enqueue order.paid '{\"order\": 7}'
   tenure enqueue mail.send --queue mail --delay 5m --dedupe order-7 < mail.json
-  echo '[1, 2]' | tenure enqueue numbers - --header trace=abc --priority 7")]
+  echo '[1, 2]' | tenure enqueue numbers - --header trace=abc --priority 7
+  tenure enqueue --lines order.paid < orders.ndjson")]
     Enqueue(Enqueue),
     /// List events, newest first; exits with 3 when there are none
     #[command(after_help = "\
@@ -101,6 +107,12 @@ Examples:
   tenure show 17
   tenure show 17 --json | jq .payload")]
     Show(Show),
+    /// Say in one sentence why an event is not being worked on, and what to do
+    #[command(after_help = "\
+Examples:
+  tenure why 17
+  tenure why 17 --json | jq -r .code")]
+    Why(Why),
     /// Count what waits, is held, is done and is dead
     #[command(after_help = "\
 Examples:
@@ -109,13 +121,14 @@ Examples:
     Stats,
     /// Put events that are done or dead back, to be worked again
     #[command(after_help = "\
-Name events by id, or choose them by --state, --topic, --queue or --since; what is chosen is counted
-and asked about first.
+Name events by id, or choose them by --state, --topic, --queue, --since or --until; what is chosen is
+counted and asked about first.
 
 Examples:
   tenure replay 17 18
   tenure replay --topic order.paid --dry-run
-  tenure replay --state dead --since 1h --yes")]
+  tenure replay --state dead --since 1h --yes
+  tenure replay --state dead --until 1h --rate 50/s --yes")]
     Replay(Replay),
     /// Settle events dead, now, whoever holds them
     #[command(after_help = "\
@@ -130,6 +143,12 @@ Examples:
   tenure reap
   tenure reap --json")]
     Reap,
+    /// Delete published and dead events past their retention
+    #[command(after_help = "\
+Examples:
+  tenure prune
+  tenure prune --published 2d --dead 14d")]
+    Prune(Prune),
     /// List, add, pause and resume queues
     #[command(after_help = "\
 Examples:
@@ -137,6 +156,30 @@ Examples:
   tenure queues add mail --term 90s
   tenure queues pause mail")]
     Queues(Queues),
+    /// List the workers: those that are here, fell silent or left; exits with 3 when there are none
+    #[command(after_help = "\
+Examples:
+  tenure workers
+  tenure workers --all --json | jq -r .host")]
+    Workers(Workers),
+    /// Look for what keeps work from being done; exits with 1 when something is bad
+    #[command(after_help = "\
+Examples:
+  tenure doctor
+  tenure doctor --json | jq 'select(.verdict != \"good\")'")]
+    Doctor,
+    /// Print what a shell needs to complete this command line
+    #[command(after_help = "\
+Examples:
+  tenure completions bash > ~/.local/share/bash-completion/completions/tenure
+  tenure completions fish > ~/.config/fish/completions/tenure.fish")]
+    Completions(Completions),
+    /// Print the manual, or write a page for every command
+    #[command(after_help = "\
+Examples:
+  tenure man | man -l -
+  tenure man --dir ~/.local/share/man/man1")]
+    Man(Man),
 }
 
 #[derive(Debug, Args)]

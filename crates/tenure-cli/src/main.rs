@@ -9,6 +9,7 @@ mod env;
 mod exit;
 mod output;
 mod problem;
+mod progress;
 mod record;
 mod time;
 

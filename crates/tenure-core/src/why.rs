@@ -148,7 +148,6 @@ fn claimed(hold: &Hold, facts: &Facts, now: Timestamp) -> Why {
         brief_duration(hold.until.since(now))
     );
     match facts.holder(hold) {
-        Some((_, Presence::Here)) => Why::new("claimed", held),
         Some((worker, Presence::Silent)) => Why::new(
             "silent",
             format!(
@@ -167,7 +166,7 @@ fn claimed(hold: &Hold, facts: &Facts, now: Timestamp) -> Why {
         )
         .hint("when the lease lapses, a reaper gives the event to another worker: wait"),
         // Programs that claim by hand do not report.
-        None => Why::new("claimed", held),
+        Some((_, Presence::Here)) | None => Why::new("claimed", held),
     }
 }
 

@@ -1,14 +1,20 @@
 //! One file per command, and what they share: the database, the output, ids and their answers.
 
 mod bury;
+mod completions;
+mod doctor;
 mod enqueue;
 mod events;
+mod man;
 mod migrate;
+mod prune;
 mod queues;
 mod reap;
 mod replay;
 mod show;
 mod stats;
+mod why;
+mod workers;
 
 use std::collections::HashSet;
 
@@ -16,9 +22,14 @@ use comfy_table::{Cell, Color};
 use serde::Serialize;
 use tenure::{Guarded, ItemId, Refusal};
 
+pub(crate) use self::completions::Completions;
 pub(crate) use self::enqueue::Enqueue;
+pub(crate) use self::man::Man;
+pub(crate) use self::prune::Prune;
 pub(crate) use self::queues::Queues;
 pub(crate) use self::replay::Replay;
+pub(crate) use self::why::Why;
+pub(crate) use self::workers::Workers;
 use crate::args::{Cli, Command};
 use crate::database::Database;
 use crate::exit::Exit;
@@ -66,11 +77,17 @@ async fn dispatch(cx: &Context, command: Command) -> Result<Exit, Stop> {
         Command::Enqueue(args) => enqueue::run(cx, args).await,
         Command::Events(args) => events::run(cx, &args).await,
         Command::Show(args) => show::run(cx, &args).await,
+        Command::Why(args) => why::run(cx, &args).await,
         Command::Stats => stats::run(cx).await,
         Command::Replay(args) => replay::run(cx, &args).await,
         Command::Bury(args) => bury::run(cx, &args).await,
         Command::Reap => reap::run(cx).await,
+        Command::Prune(args) => prune::run(cx, &args).await,
         Command::Queues(args) => queues::run(cx, args.command).await,
+        Command::Workers(args) => workers::run(cx, &args).await,
+        Command::Doctor => doctor::run(cx).await,
+        Command::Completions(args) => completions::run(cx, &args),
+        Command::Man(args) => man::run(cx, &args),
     }
 }
 

@@ -1,4 +1,7 @@
-//! `tenure enqueue`: writes an event.
+//! `tenure enqueue`: writes an event, or one per line of the input.
+
+mod line;
+mod lines;
 
 use std::io::{self, IsTerminal, Read};
 use std::time::Duration;
@@ -16,11 +19,16 @@ use crate::time;
 #[derive(Debug, Args)]
 pub(crate) struct Enqueue {
     /// What the event is about, such as order.paid
-    pub(crate) topic: String,
+    #[arg(required_unless_present = "lines")]
+    topic: Option<String>,
 
     /// The payload; `-` or nothing reads it from the input
-    #[arg(value_name = "JSON", allow_hyphen_values = true)]
-    pub(crate) payload: Option<String>,
+    #[arg(
+        value_name = "JSON",
+        allow_hyphen_values = true,
+        conflicts_with = "lines"
+    )]
+    payload: Option<String>,
 
     /// Put it into this queue
     #[arg(
@@ -29,7 +37,7 @@ pub(crate) struct Enqueue {
         default_value = QueueName::DEFAULT,
         value_parser = QueueName::new
     )]
-    pub(crate) queue: QueueName,
+    queue: QueueName,
 
     /// Hold it back for this long: 30s, 5m, 1h 30m
     #[arg(
@@ -38,7 +46,7 @@ pub(crate) struct Enqueue {
         value_parser = time::duration,
         allow_hyphen_values = true
     )]
-    pub(crate) delay: Option<Duration>,
+    delay: Option<Duration>,
 
     /// How urgent it is within its queue: 0 to 7, high first
     #[arg(
@@ -48,15 +56,28 @@ pub(crate) struct Enqueue {
         value_parser = priority,
         allow_hyphen_values = true
     )]
-    pub(crate) priority: Priority,
+    priority: Priority,
 
     /// Write it only if no event with this key is kept
-    #[arg(long, value_name = "KEY")]
-    pub(crate) dedupe: Option<String>,
+    #[arg(long, value_name = "KEY", conflicts_with = "lines")]
+    dedupe: Option<String>,
 
     /// Send this header along; may be given often
     #[arg(long = "header", value_name = "NAME=VALUE", value_parser = header)]
-    pub(crate) headers: Vec<(String, String)>,
+    headers: Vec<(String, String)>,
+
+    /// Read events from the input, one per line
+    #[arg(long)]
+    lines: bool,
+
+    /// Go on at this line of the input; those before it are passed over
+    #[arg(long, value_name = "N", requires = "lines", default_value = "1",
+        value_parser = clap::value_parser!(u64).range(1..))]
+    from_line: u64,
+
+    /// Pass over lines that are no event, and tell which; exits with 1 when there were any
+    #[arg(long, requires = "lines")]
+    skip_bad: bool,
 }
 
 /// The answer, in JSON.
@@ -70,6 +91,9 @@ struct Written {
 }
 
 pub(super) async fn run(cx: &Context, args: Enqueue) -> Result<Exit, Stop> {
+    if args.lines {
+        return lines::run(cx, &args).await;
+    }
     // The event is read and checked before a database is opened, or made.
     let event = event(cx, &args)?;
     let tenure = cx.database.open(Absent::Make).await?;
@@ -95,25 +119,39 @@ pub(super) async fn run(cx: &Context, args: Enqueue) -> Result<Exit, Stop> {
 }
 
 fn event(cx: &Context, args: &Enqueue) -> Result<Event, Stop> {
+    let topic = args.topic.as_deref().unwrap_or_default();
     // An empty topic is told before the input is waited for.
-    Event::from_json(&args.topic, "null")?;
+    Event::from_json(topic, "null")?;
     let payload = match args.payload.as_deref() {
         None | Some("-") => read_payload(cx)?,
         Some(json) => json.to_owned(),
     };
-    let mut event = Event::from_json(&args.topic, payload)?
-        .queue(args.queue.as_str())?
-        .priority(args.priority);
-    if let Some(delay) = args.delay {
-        event = event.delay(delay)?;
+    let event = args.dress(Event::from_json(topic, payload)?)?;
+    Ok(match &args.dedupe {
+        Some(key) => event.dedupe(key)?,
+        None => event,
+    })
+}
+
+impl Enqueue {
+    /// The event with what the options say of every event.
+    fn dress(&self, event: Event) -> Result<Event, Invalid> {
+        let mut event = event.queue(self.queue.as_str())?.priority(self.priority);
+        if let Some(delay) = self.delay {
+            event = event.delay(delay)?;
+        }
+        for (name, value) in &self.headers {
+            event = event.header(name, value)?;
+        }
+        Ok(event)
     }
-    if let Some(key) = &args.dedupe {
-        event = event.dedupe(key)?;
-    }
-    for (name, value) in &args.headers {
-        event = event.header(name, value)?;
-    }
-    Ok(event)
+}
+
+/// The report that the input cannot be read.
+fn unreadable(error: &io::Error) -> Problem {
+    let mut problem = Problem::new(Exit::Failed, "the input cannot be read");
+    problem.causes.push(error.to_string());
+    problem
 }
 
 /// The payload from the input, read no further than it may be long.
@@ -129,11 +167,7 @@ fn read_payload(cx: &Context) -> Result<String, Stop> {
         .lock()
         .take(most.saturating_add(2))
         .read_to_end(&mut bytes)
-        .map_err(|error| {
-            let mut problem = Problem::new(Exit::Failed, "the input cannot be read");
-            problem.causes.push(error.to_string());
-            problem
-        })?;
+        .map_err(|error| unreadable(&error))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let place = error.utf8_error().valid_up_to();
         Invalid::new("payload", format!("not UTF-8 (byte {place})"), "JSON text")
