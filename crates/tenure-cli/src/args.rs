@@ -83,10 +83,10 @@ Examples:
     Migrate(Migrate),
     /// Write an event, or one per line of the input
     #[command(after_help = "\
-With --lines, each line is the payload of an event of TOPIC; without TOPIC, each line is an object with
-topic and payload, and, if it likes, queue, priority, delay, dedupe, headers and event_id. The options
-hold for every line that does not say otherwise. Up to 500 events are written at a time, all or none;
-what is no event stops the reading after all events before it are written.
+With --lines, each line is the payload of an event of TOPIC; without TOPIC, each line is an object
+with topic and payload, and, if it likes, queue, priority, delay, dedupe, headers and event_id. The
+options hold for every line that does not say otherwise. Up to 500 events are written at a time, all
+or none; a line that is no event stops the reading once all events before it are written.
 
 Examples:
   tenure enqueue order.paid '{\"order\": 7}'
@@ -121,8 +121,8 @@ Examples:
     Stats,
     /// Put events that are done or dead back, to be worked again
     #[command(after_help = "\
-Name events by id, or choose them by --state, --topic, --queue, --since or --until; what is chosen is
-counted and asked about first.
+Name events by id, or choose them by --state, --topic, --queue, --since or --until; what is chosen
+is counted and asked about first.
 
 Examples:
   tenure replay 17 18

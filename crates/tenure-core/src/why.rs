@@ -61,7 +61,8 @@ impl fmt::Display for Why {
 /// Why an item is not being worked on, or by whom it is.
 ///
 /// The words: `published`, `dead`; `claimed`, `silent` (its holder no longer reports), `lapsed`;
-/// `paused`, `delayed`, `backoff`; `no_worker`, `unserved` (none for its queue), `alone`, `waiting`.
+/// `paused`, `delayed`, `backoff`; `no_worker`, `unserved` (none for its queue), `alone`,
+/// `waiting`.
 ///
 /// ```
 /// use std::time::Duration;

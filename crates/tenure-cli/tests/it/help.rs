@@ -5,13 +5,19 @@ use crate::program::sqlite;
 #[test]
 fn every_command_has_its_help() {
     let place = sqlite();
-    let commands: [&[&str]; 14] = [
+    let commands: [&[&str]; 20] = [
         &[],
         &["migrate"],
         &["enqueue"],
         &["events"],
         &["show"],
+        &["why"],
         &["stats"],
+        &["prune"],
+        &["workers"],
+        &["doctor"],
+        &["completions"],
+        &["man"],
         &["replay"],
         &["bury"],
         &["reap"],
@@ -52,6 +58,16 @@ fn a_wrong_command_line_is_told_and_ends_with_2() {
         &["show", "seven"],
         &["bury", "1"],
         &["replay", "--state", "pending"],
+        &["replay", "1", "--rate", "50"],
+        &["why", "seven"],
+        &["prune", "--dead", "soon"],
+        &["completions", "tcsh"],
+        &["enqueue", "--lines", "t", "1"],
+        &["enqueue", "--lines", "--dedupe", "k"],
+        &["enqueue", "t", "1", "--skip-bad"],
+        &["enqueue", "t", "--skip-bad"],
+        &["enqueue", "t", "1", "--from-line", "2"],
+        &["enqueue", "--lines", "--from-line", "0"],
         &["queues", "add", "mail", "--term", "25h"],
     ] {
         let said = place.run(args).ended(2);

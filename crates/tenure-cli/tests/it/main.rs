@@ -2,14 +2,20 @@
 
 mod bury;
 mod database;
+mod doctor;
 mod enqueue;
 mod events;
 mod help;
+mod lines;
+mod manual;
 mod migrate;
 mod program;
+mod prune;
 mod queues;
 mod reap;
 mod replay;
 mod show;
 mod stats;
 mod tidy;
+mod why;
+mod workers;

@@ -131,8 +131,8 @@ fn what_is_dead_says_why_and_how_it_comes_back() {
             "it is dead since 1m, because it failed 11 times: 503",
         ),
         (
-            dead(Some(reason::REJECTED), Some("no such user"), counters(1, 0)),
-            "it is dead since 1m, because its holder said that trying again is no use: no such user",
+            dead(Some(reason::REJECTED), Some("unknown"), counters(1, 0)),
+            "it is dead since 1m, because its holder said that trying again is no use: unknown",
         ),
         (
             dead(Some(reason::CRASH_LOOP), None, counters(0, 6)),
@@ -267,8 +267,8 @@ fn what_is_not_due_says_who_made_it_wait() {
         (
             later(counters(1, 2), None),
             "backoff",
-            "it failed once (10 are allowed) and its lease lapsed twice (5 are allowed) and must be \
-             worked alone; it is tried again in 20s",
+            "it failed once (10 are allowed) and its lease lapsed twice (5 are allowed) and must \
+             be worked alone; it is tried again in 20s",
         ),
     ];
     for (record, code, sentence) in cases {

@@ -297,10 +297,12 @@ fn words(sum: &Sum) -> String {
     let number = usize::try_from(sum.written).unwrap_or(usize::MAX);
     let mut parts = vec![format!("enqueued {}", events(number))];
     if sum.existed > 0 {
-        parts.push(format!("{} were there already", sum.existed));
+        parts.push(format!("already there: {}", sum.existed));
     }
-    if sum.bad > 0 {
-        parts.push(format!("{} lines were no event", sum.bad));
+    match sum.bad {
+        0 => {}
+        1 => parts.push("1 line is no event".to_owned()),
+        bad => parts.push(format!("{bad} lines are no events")),
     }
     parts.join("; ")
 }

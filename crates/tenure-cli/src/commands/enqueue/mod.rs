@@ -71,12 +71,19 @@ pub(crate) struct Enqueue {
     lines: bool,
 
     /// Go on at this line of the input; those before it are passed over
-    #[arg(long, value_name = "N", requires = "lines", default_value = "1",
-        value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "lines",
+        conflicts_with = "payload",
+        default_value = "1",
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
     from_line: u64,
 
     /// Pass over lines that are no event, and tell which; exits with 1 when there were any
-    #[arg(long, requires = "lines")]
+    // `requires` alone is waived by clap where a payload is given, which excludes `--lines`.
+    #[arg(long, requires = "lines", conflicts_with = "payload")]
     skip_bad: bool,
 }
 
