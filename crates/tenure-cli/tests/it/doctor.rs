@@ -2,10 +2,13 @@
 
 use crate::program::{Place, everywhere, sqlite};
 
-/// The verdict on a subject. What is not good has a hint.
+/// The verdict on a subject. What is not good has a hint, and one bad thing makes the exit code 1.
+/// The throw-away PostgreSQL may have such a thing of its own: it does not wait for its disk.
 #[track_caller]
-fn verdict(place: &Place, code: i32, subject: &str) -> String {
-    let said = place.run(&["doctor", "--json"]).ended(code);
+fn verdict(place: &Place, subject: &str) -> String {
+    let said = place.run(&["doctor", "--json"]);
+    let is_bad = said.column("verdict").iter().any(|word| word == "\"bad\"");
+    let said = said.ended(i32::from(is_bad));
     let subjects = said.column("subject").into_iter();
     let judged = said.column("verdict").into_iter().zip(said.column("hint"));
     let mut findings = subjects.zip(judged);
@@ -18,26 +21,26 @@ fn verdict(place: &Place, code: i32, subject: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_stands_is_told_and_nothing_bad_ends_with_0() {
+async fn what_stands_is_told() {
     for place in everywhere().await {
-        assert_eq!(verdict(&place, 0, "database"), "good");
-        assert_eq!(verdict(&place, 0, "workers"), "warning");
-        assert_eq!(verdict(&place, 0, "leases"), "good");
-        assert_eq!(verdict(&place, 0, "dead"), "good");
+        assert_eq!(verdict(&place, "database"), "good");
+        assert_eq!(verdict(&place, "workers"), "warning");
+        assert_eq!(verdict(&place, "leases"), "good");
+        assert_eq!(verdict(&place, "dead"), "good");
 
         let id = place.enqueue("a");
         place.run(&["bury", &id, "--reason", "test"]).succeeded();
-        assert_eq!(verdict(&place, 0, "dead"), "warning");
+        assert_eq!(verdict(&place, "dead"), "warning");
 
         place.enqueue("a");
         place.run(&["queues", "pause", "default"]).succeeded();
-        assert_eq!(verdict(&place, 0, "paused"), "warning");
+        assert_eq!(verdict(&place, "paused"), "warning");
 
-        let said = place.run(&["doctor"]).succeeded();
+        let said = place.run(&["doctor"]);
         for expected in [
-            "warning  dead      1 event\n",
-            "hint: `tenure events --state dead` lists them",
-            "warning  paused    default (1 wait)\n",
+            "  1 event\n",
+            "  hint: `tenure events --state dead` lists them",
+            "  default (1 wait)\n",
         ] {
             assert!(said.out.contains(expected), "no {expected:?} in {said:?}");
         }
@@ -49,16 +52,27 @@ async fn a_lapsed_lease_that_nobody_reaps_is_bad() {
     for place in everywhere().await {
         place.enqueue("a");
         place.lapsed().await;
-        assert_eq!(verdict(&place, 1, "leases"), "bad");
+        assert_eq!(verdict(&place, "leases"), "bad");
         place.run(&["reap"]).succeeded();
-        assert_eq!(verdict(&place, 0, "leases"), "good");
+        assert_eq!(verdict(&place, "leases"), "good");
     }
+}
+
+#[test]
+fn nothing_bad_ends_with_0_and_something_bad_with_1() {
+    let place = sqlite();
+    place.run(&["migrate"]).succeeded();
+    let said = place.run(&["doctor"]).succeeded();
+    assert!(said.out.contains("good     database"), "{said:?}");
+    assert!(said.out.contains("warning  workers"), "{said:?}");
+    let args = ["doctor", "--database", "sqlite://absent.db"];
+    place.run(&args).ended(1);
 }
 
 #[test]
 fn a_database_that_is_not_there_is_a_finding_and_not_made() {
     let place = sqlite();
-    assert_eq!(verdict(&place, 1, "database"), "bad");
+    assert_eq!(verdict(&place, "database"), "bad");
     let said = place.run(&["doctor"]).ended(1);
     assert!(said.out.contains("there is no database at"), "{said:?}");
     assert!(said.out.contains("hint: `tenure enqueue"), "{said:?}");
