@@ -2,13 +2,14 @@
 
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::builder::{NonEmptyStringValueParser, StyledStr};
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
-use tenure::{Filter, Invalid, ItemId, Priority, QueueName, State, Term, Timestamp};
+use tenure::{Filter, Invalid, ItemId, QueueName, State, Timestamp};
 
-use crate::commands::{Serve, SettingsArgs, Work};
+use crate::commands::{
+    Completions, Enqueue, Man, Prune, Queues, Replay, Serve, SettingsArgs, Why, Work, Workers,
+};
 use crate::database::{Database, hide_addresses};
 use crate::exit::Exit;
 use crate::{config, env, time};
@@ -114,12 +115,18 @@ Examples:
   tenure migrate
   tenure migrate --database postgres://app@localhost/shop --print > tenure.sql")]
     Migrate(Migrate),
-    /// Write an event
+    /// Write an event, or one per line of the input
     #[command(after_help = "\
+With --lines, each line is the payload of an event of TOPIC; without TOPIC, each line is an object
+with topic and payload, and, if it likes, queue, priority, delay, dedupe, headers and event_id. The
+options hold for every line that does not say otherwise. Up to 500 events are written at a time, all
+or none; a line that is no event stops the reading once all events before it are written.
+
 Examples:
   tenure enqueue order.paid '{\"order\": 7}'
   tenure enqueue mail.send --queue mail --delay 5m --dedupe order-7 < mail.json
-  echo '[1, 2]' | tenure enqueue numbers - --header trace=abc --priority 7")]
+  echo '[1, 2]' | tenure enqueue numbers - --header trace=abc --priority 7
+  tenure enqueue --lines order.paid < orders.ndjson")]
     Enqueue(Enqueue),
     /// List events, newest first; exits with 3 when there are none
     #[command(after_help = "\
@@ -134,6 +141,12 @@ Examples:
   tenure show 17
   tenure show 17 --json | jq .payload")]
     Show(Show),
+    /// Say in one sentence why an event is not being worked on, and what to do
+    #[command(after_help = "\
+Examples:
+  tenure why 17
+  tenure why 17 --json | jq -r .code")]
+    Why(Why),
     /// Count what waits, is held, is done and is dead
     #[command(after_help = "\
 Examples:
@@ -142,13 +155,14 @@ Examples:
     Stats,
     /// Put events that are done or dead back, to be worked again
     #[command(after_help = "\
-Name events by id, or choose them by --state, --topic, --queue or --since; what is chosen is counted
-and asked about first.
+Name events by id, or choose them by --state, --topic, --queue, --since or --until; what is chosen
+is counted and asked about first.
 
 Examples:
   tenure replay 17 18
   tenure replay --topic order.paid --dry-run
-  tenure replay --state dead --since 1h --yes")]
+  tenure replay --state dead --since 1h --yes
+  tenure replay --state dead --until 1h --rate 50/s --yes")]
     Replay(Replay),
     /// Settle events dead, now, whoever holds them
     #[command(after_help = "\
@@ -163,6 +177,12 @@ Examples:
   tenure reap
   tenure reap --json")]
     Reap,
+    /// Delete published and dead events past their retention
+    #[command(after_help = "\
+Examples:
+  tenure prune
+  tenure prune --published 2d --dead 14d")]
+    Prune(Prune),
     /// List, add, pause and resume queues
     #[command(after_help = "\
 Examples:
@@ -178,6 +198,30 @@ Examples:
   tenure settings set lease.term=60s worker.batch=200
   tenure settings set lease.term=default")]
     Settings(SettingsArgs),
+    /// List the workers: those that are here, fell silent or left; exits with 3 when there are none
+    #[command(after_help = "\
+Examples:
+  tenure workers
+  tenure workers --all --json | jq -r .host")]
+    Workers(Workers),
+    /// Look for what keeps work from being done; exits with 1 when something is bad
+    #[command(after_help = "\
+Examples:
+  tenure doctor
+  tenure doctor --json | jq 'select(.verdict != \"good\")'")]
+    Doctor,
+    /// Print what a shell needs to complete this command line
+    #[command(after_help = "\
+Examples:
+  tenure completions bash > ~/.local/share/bash-completion/completions/tenure
+  tenure completions fish > ~/.config/fish/completions/tenure.fish")]
+    Completions(Completions),
+    /// Print the manual, or write a page for every command
+    #[command(after_help = "\
+Examples:
+  tenure man | man -l -
+  tenure man --dir ~/.local/share/man/man1")]
+    Man(Man),
 }
 
 #[derive(Debug, Args)]
@@ -185,52 +229,6 @@ pub(crate) struct Migrate {
     /// Print the SQL and change nothing
     #[arg(long)]
     pub(crate) print: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Enqueue {
-    /// What the event is about, such as order.paid
-    pub(crate) topic: String,
-
-    /// The payload; `-` or nothing reads it from the input
-    #[arg(value_name = "JSON", allow_hyphen_values = true)]
-    pub(crate) payload: Option<String>,
-
-    /// Put it into this queue
-    #[arg(
-        long,
-        value_name = "QUEUE",
-        default_value = QueueName::DEFAULT,
-        value_parser = QueueName::new
-    )]
-    pub(crate) queue: QueueName,
-
-    /// Hold it back for this long: 30s, 5m, 1h 30m
-    #[arg(
-        long,
-        value_name = "DURATION",
-        value_parser = time::duration,
-        allow_hyphen_values = true
-    )]
-    pub(crate) delay: Option<Duration>,
-
-    /// How urgent it is within its queue: 0 to 7, high first
-    #[arg(
-        long,
-        value_name = "LEVEL",
-        default_value = "0",
-        value_parser = priority,
-        allow_hyphen_values = true
-    )]
-    pub(crate) priority: Priority,
-
-    /// Write it only if no event with this key is kept
-    #[arg(long, value_name = "KEY")]
-    pub(crate) dedupe: Option<String>,
-
-    /// Send this header along; may be given often
-    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = header)]
-    pub(crate) headers: Vec<(String, String)>,
 }
 
 /// Which events.
@@ -292,28 +290,6 @@ pub(crate) struct Show {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Replay {
-    /// The events' ids
-    #[arg(value_name = "ID", value_parser = item_id)]
-    pub(crate) ids: Vec<ItemId>,
-
-    /// Those in this state [default: dead, when chosen by another option]
-    #[arg(long, conflicts_with = "ids")]
-    pub(crate) state: Option<SettledWord>,
-
-    #[command(flatten)]
-    pub(crate) choice: Choice,
-
-    /// Say how many would be replayed and change nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-
-    /// Do not ask
-    #[arg(long)]
-    pub(crate) yes: bool,
-}
-
-#[derive(Debug, Args)]
 pub(crate) struct Bury {
     /// The events' ids
     #[arg(value_name = "ID", required = true, value_parser = item_id)]
@@ -322,54 +298,6 @@ pub(crate) struct Bury {
     /// Why, for people
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     pub(crate) reason: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Queues {
-    #[command(subcommand)]
-    pub(crate) command: Option<QueueCommand>,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum QueueCommand {
-    /// List the queues
-    #[command(after_help = "\
-Examples:
-  tenure queues list --json")]
-    List,
-    /// Declare a queue, or give one that is there another term
-    #[command(after_help = "\
-Examples:
-  tenure queues add mail
-  tenure queues add mail --term 90s")]
-    Add {
-        /// Its name
-        #[arg(value_parser = QueueName::new)]
-        queue: QueueName,
-        /// The term that its workers will take, once the worker loop is there: 30s, 90s
-        #[arg(long, value_name = "DURATION", value_parser = term, allow_hyphen_values = true)]
-        term: Option<Term>,
-    },
-    /// Let claims pass a queue by
-    #[command(after_help = "\
-What is in hand is not called back, and new events are still written.
-
-Examples:
-  tenure queues pause mail")]
-    Pause {
-        /// Its name
-        #[arg(value_parser = QueueName::new)]
-        queue: QueueName,
-    },
-    /// Let claims take from a queue again
-    #[command(after_help = "\
-Examples:
-  tenure queues resume mail")]
-    Resume {
-        /// Its name
-        #[arg(value_parser = QueueName::new)]
-        queue: QueueName,
-    },
 }
 
 /// The word for a state.
@@ -392,23 +320,8 @@ impl From<StateWord> for State {
     }
 }
 
-/// The word for a state that a replay leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SettledWord {
-    Done,
-    Dead,
-}
-
-impl From<SettledWord> for State {
-    fn from(word: SettledWord) -> Self {
-        match word {
-            SettledWord::Done => Self::Done,
-            SettledWord::Dead => Self::Dead,
-        }
-    }
-}
-
-fn item_id(text: &str) -> Result<ItemId, Invalid> {
+/// Reads an id.
+pub(crate) fn item_id(text: &str) -> Result<ItemId, Invalid> {
     text.parse().map(ItemId::new).map_err(|cause| {
         Invalid::new(
             "the id",
@@ -416,25 +329,4 @@ fn item_id(text: &str) -> Result<ItemId, Invalid> {
             "a number such as 17",
         )
     })
-}
-
-fn priority(text: &str) -> Result<Priority, Invalid> {
-    let level = text.parse().map_err(|cause| {
-        Invalid::new(
-            "priority",
-            format!("{text:?} ({cause})"),
-            "0 to 7, high first",
-        )
-    })?;
-    Priority::new(level)
-}
-
-fn term(text: &str) -> Result<Term, Invalid> {
-    Term::new(time::duration(text)?)
-}
-
-fn header(text: &str) -> Result<(String, String), Invalid> {
-    text.split_once('=')
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .ok_or_else(|| Invalid::new("the header", format!("{text:?}"), "NAME=VALUE"))
 }

@@ -34,7 +34,9 @@ impl Exit {
     const fn meaning(self) -> &'static str {
         match self {
             Self::Done => "done",
-            Self::Failed => "failed: the database is away, busy, full or read-only",
+            Self::Failed => {
+                "failed: the database is away, busy, full or read-only; or something bad was found"
+            }
             Self::Usage => "usage or configuration: fix the command, the input or the setup",
             Self::Nothing => "nothing matched, or there is no database yet",
             Self::Refused => "refused: an item was in another state than the command needs",

@@ -10,6 +10,7 @@ mod exit;
 mod logs;
 mod output;
 mod problem;
+mod progress;
 mod record;
 mod time;
 

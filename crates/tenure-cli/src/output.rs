@@ -104,6 +104,13 @@ impl Output {
             aside(format_args!("{QUIET}{text}{QUIET:#}"));
         }
     }
+
+    /// Tells a person what to do about what was said.
+    pub(crate) fn hint(&self, text: impl Display) {
+        if self.reader == Reader::Person {
+            aside(format_args!("{HINT}hint:{HINT:#} {text}"));
+        }
+    }
 }
 
 fn title(name: &&str) -> Cell {

@@ -1,9 +1,7 @@
 //! Durations and moments as people write and read them: `30s`, `1h 30m`, `2026-11-15`, `3m ago`.
 
-use std::time::Duration;
-
-pub(crate) use tenure::parse_duration as duration;
 use tenure::{Clock, Invalid, SystemClock, Timestamp};
+pub(crate) use tenure::{brief_duration as brief, parse_duration as duration};
 
 /// The present moment by this machine's clock. It dates what is shown and what `--since` means;
 /// leases are judged by the store's clock.
@@ -30,34 +28,6 @@ pub(crate) fn moment(text: &str) -> Result<Timestamp, Invalid> {
     Err(Invalid::new("the moment", format!("{text:?}"), expected))
 }
 
-const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
-
-/// A duration in its two largest units: `0s`, `250ms`, `12s`, `3m 5s`, `2h`, `4d 7h`.
-pub(crate) fn brief(length: Duration) -> String {
-    let seconds = length.as_secs();
-    if seconds == 0 {
-        return match length.as_millis() {
-            0 => "0s".to_owned(),
-            millis => format!("{millis}ms"),
-        };
-    }
-    let mut rest = seconds;
-    let mut parts = Vec::new();
-    for (size, unit) in UNITS {
-        let count = rest / size;
-        rest %= size;
-        if count > 0 {
-            parts.push(format!("{count}{unit}"));
-        } else if !parts.is_empty() {
-            break;
-        }
-        if parts.len() == 2 {
-            break;
-        }
-    }
-    parts.join(" ")
-}
-
 /// `3m 5s ago`, or `in 20s`.
 pub(crate) fn relative(moment: Timestamp, now: Timestamp) -> String {
     if moment > now {
@@ -68,6 +38,8 @@ pub(crate) fn relative(moment: Timestamp, now: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]

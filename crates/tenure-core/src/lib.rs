@@ -33,6 +33,7 @@ pub mod testing;
 mod time;
 mod token;
 mod topic;
+mod why;
 
 pub use event::{
     DELAY_MAX, Encoding, Event, HEADERS_BYTES_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX,
@@ -50,6 +51,7 @@ pub use retry::{Again, DELAY_MIN, Failure, LapsePolicy, RetryPolicy};
 pub use settings::{Rhythm, Setting, Settings};
 pub use state::{Cause, State, TRANSITIONS};
 pub use table::{Columns, Direction, Identifier, LeaseTable, StatusWord, Words};
-pub use time::{Clock, Timestamp, duration_text, parse_duration};
+pub use time::{Clock, Timestamp, brief_duration, duration_text, parse_duration};
 pub use token::{Fence, Token};
 pub use topic::TopicPattern;
+pub use why::{Facts, Why, why};

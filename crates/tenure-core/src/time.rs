@@ -112,6 +112,41 @@ pub fn duration_text(length: Duration) -> String {
     }
 }
 
+/// Units in seconds, the largest first.
+const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
+
+/// A duration for people, in its two largest units: `0s`, `250ms`, `12s`, `3m 5s`, `2h`, `4d 7h`.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// assert_eq!(tenure_core::brief_duration(Duration::from_secs(185)), "3m 5s");
+/// ```
+pub fn brief_duration(length: Duration) -> String {
+    let seconds = length.as_secs();
+    if seconds == 0 {
+        return match length.as_millis() {
+            0 => "0s".to_owned(),
+            millis => format!("{millis}ms"),
+        };
+    }
+    let mut rest = seconds;
+    let mut parts = Vec::new();
+    for (size, unit) in UNITS {
+        let count = rest / size;
+        rest %= size;
+        if count > 0 {
+            parts.push(format!("{count}{unit}"));
+        } else if !parts.is_empty() {
+            break;
+        }
+        if parts.len() == 2 {
+            break;
+        }
+    }
+    parts.join(" ")
+}
+
 /// Tells the time. The memory and SQLite stores judge leases by it; PostgreSQL judges by its own.
 pub trait Clock: Send + Sync + fmt::Debug {
     /// The present moment.

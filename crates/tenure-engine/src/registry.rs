@@ -37,7 +37,7 @@ fn report(shared: &Shared) -> WorkerReport {
         pid: shared.config.pid,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         queues: if queues.is_empty() {
-            "all".to_owned()
+            "*".to_owned()
         } else {
             queues.join(",")
         },

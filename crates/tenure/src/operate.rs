@@ -1,12 +1,19 @@
-//! The operator's verbs of `Tenure`: look, replay, bury, queues, settings.
+//! The operator's verbs of `Tenure`: look, explain, replay, bury, queues, prune, settings.
 
 use tenure_core::store::{
-    Bury, ChangeSettings, ClusterSettings, Counts, Filter, Page, Pause, Queue, Replay, Replayed,
-    StoreError,
+    Bury, ChangeSettings, ClusterSettings, Counts, Filter, Finding, Page, Pause, Prune, Pruned,
+    Queue, Replay, Replayed, StoreError, WorkerRecord,
 };
-use tenure_core::{EndedHold, Guarded, ItemId, QueueName, Record, Term};
+use tenure_core::{
+    Clock as _, EndedHold, Event, Facts, Guarded, ItemId, QueueName, Record, Settings, Term,
+    Timestamp, Why, why,
+};
+use tenure_store::memory::SystemClock;
 
 use crate::tenure::Tenure;
+
+/// As many workers are looked at to explain one item; those seen last come first.
+const WORKERS: u32 = 1_000;
 
 impl Tenure {
     /// Everything that is known of these items; unknown ids are left out.
@@ -39,6 +46,79 @@ impl Tenure {
     /// The database is away.
     pub async fn count(&self) -> Result<Counts, StoreError> {
         self.store().count(None).await
+    }
+
+    /// Why an item is not being worked on, in one sentence; `None` when there is no such item. The
+    /// settings are those that workers run by: they say how often it may fail.
+    ///
+    /// ```
+    /// use tenure::{Event, Settings, Tenure};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let tenure = Tenure::open("memory:").await?;
+    /// let id = tenure.enqueue_now(Event::new("order.paid", &7)?).await?.id();
+    /// let why = tenure.why(id, &Settings::default()).await?.expect("it was written");
+    /// assert_eq!(why.sentence, "it is due, but no worker is here");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The database is away.
+    pub async fn why(&self, id: ItemId, settings: &Settings) -> Result<Option<Why>, StoreError> {
+        // The workers first: they bring the moment, and what is looked at later is never older.
+        let (moment, workers) = self.workers(WORKERS).await?;
+        let Some(record) = self.find(&[id]).await?.pop() else {
+            return Ok(None);
+        };
+        let queue = record.content.event().map(Event::queue_name).cloned();
+        let queue = queue.unwrap_or_default();
+        let paused = |other: &Queue| other.name == queue && other.paused;
+        let counts = self.count().await?.queues.into_iter();
+        let facts = Facts {
+            is_paused: self.queues().await?.iter().any(paused),
+            counts: counts
+                .filter(|(name, _)| *name == queue)
+                .map(|(_, counts)| counts)
+                .next()
+                .unwrap_or_default(),
+            workers: workers
+                .into_iter()
+                .map(|worker| {
+                    let presence = worker.presence(moment);
+                    (worker, presence)
+                })
+                .collect(),
+            settings: settings.clone(),
+        };
+        Ok(Some(why(&record, &facts, credible(moment, &record))))
+    }
+
+    /// Up to `limit` workers, those seen last first; beside them the present moment of the store,
+    /// by which [`WorkerRecord::presence`] is judged.
+    ///
+    /// # Errors
+    /// The database is away.
+    pub async fn workers(&self, limit: u32) -> Result<(Timestamp, Vec<WorkerRecord>), StoreError> {
+        self.store().workers(limit).await
+    }
+
+    /// What the database says of its own health; it changes nothing.
+    ///
+    /// # Errors
+    /// The database is away.
+    pub async fn examine(&self) -> Result<Vec<Finding>, StoreError> {
+        self.store().examine().await
+    }
+
+    /// Deletes settled items past their retention, one round; [`Pruned::more`] says whether another
+    /// one may find more.
+    ///
+    /// # Errors
+    /// The database is away.
+    pub async fn prune(&self, prune: &Prune) -> Result<Pruned, StoreError> {
+        self.store().prune(prune).await
     }
 
     /// Puts settled items back, to be worked again; refused for what is not settled.
@@ -86,7 +166,7 @@ impl Tenure {
 
     /// Declares a queue, or gives one that is there another term.
     ///
-    /// The term is kept for the worker loop that is to come; a claim names its own.
+    /// Workers take the term of a queue where it has one; a claim by hand names its own.
     ///
     /// # Errors
     /// The database is away.
@@ -133,4 +213,13 @@ impl Tenure {
     ) -> Result<Option<u64>, StoreError> {
         self.store().change_settings(change).await
     }
+}
+
+/// The store's moment, unless that is before the item was written: a clock that says so is no judge
+/// of it, and this machine's is taken.
+fn credible(moment: Timestamp, record: &Record) -> Timestamp {
+    if moment < record.created_at {
+        return SystemClock.now();
+    }
+    moment
 }

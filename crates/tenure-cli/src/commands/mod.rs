@@ -1,9 +1,13 @@
 //! One file per command, and what they share: the database, the output, ids and their answers.
 
 mod bury;
+mod completions;
+mod doctor;
 mod enqueue;
 mod events;
+mod man;
 mod migrate;
+mod prune;
 mod queues;
 mod reap;
 mod replay;
@@ -11,7 +15,9 @@ mod serve;
 mod settings;
 mod show;
 mod stats;
+mod why;
 mod work;
+mod workers;
 
 use std::collections::HashSet;
 
@@ -19,9 +25,17 @@ use comfy_table::{Cell, Color};
 use serde::Serialize;
 use tenure::{Guarded, ItemId, Refusal, Settings, Tenure};
 
+pub(crate) use self::completions::Completions;
+pub(crate) use self::enqueue::Enqueue;
+pub(crate) use self::man::Man;
+pub(crate) use self::prune::Prune;
+pub(crate) use self::queues::Queues;
+pub(crate) use self::replay::Replay;
 pub(crate) use self::serve::Serve;
 pub(crate) use self::settings::SettingsArgs;
+pub(crate) use self::why::Why;
 pub(crate) use self::work::Work;
+pub(crate) use self::workers::Workers;
 use crate::args::{Cli, Command};
 use crate::config::{self, Config, Sources};
 use crate::database::{Database, hide_addresses};
@@ -61,7 +75,14 @@ pub(crate) fn run(cli: Cli, command: Command) -> Exit {
         database: cli.database,
         overrides: overrides(&command),
     };
-    let config = match config::load(&sources) {
+    // These two need none, and a shell that completes must not stumble over a bad file.
+    let is_bare = matches!(command, Command::Completions(_) | Command::Man(_));
+    let loaded = if is_bare {
+        Ok(Config::default())
+    } else {
+        config::load(&sources)
+    };
+    let config = match loaded {
         Ok(config) => config,
         Err(complaints) => return stopped(complaints.into(), hide_addresses),
     };
@@ -121,14 +142,20 @@ async fn dispatch(cx: &Context, command: Command) -> Result<Exit, Stop> {
         Command::Enqueue(args) => enqueue::run(cx, args).await,
         Command::Events(args) => events::run(cx, &args).await,
         Command::Show(args) => show::run(cx, &args).await,
+        Command::Why(args) => why::run(cx, &args).await,
         Command::Stats => stats::run(cx).await,
         Command::Replay(args) => replay::run(cx, &args).await,
         Command::Bury(args) => bury::run(cx, &args).await,
         Command::Reap => reap::run(cx).await,
+        Command::Prune(args) => prune::run(cx, &args).await,
         Command::Queues(args) => queues::run(cx, args.command).await,
         Command::Serve(args) => serve::run(cx, &args).await,
         Command::Work(args) => work::run(cx, &args).await,
         Command::Settings(args) => settings::run(cx, args).await,
+        Command::Workers(args) => workers::run(cx, &args).await,
+        Command::Doctor => doctor::run(cx).await,
+        Command::Completions(args) => completions::run(cx, &args),
+        Command::Man(args) => man::run(cx, &args),
     }
 }
 

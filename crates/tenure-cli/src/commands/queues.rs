@@ -1,15 +1,63 @@
 //! `tenure queues`: lists, adds, pauses and resumes queues.
 
+use clap::{Args, Subcommand};
 use comfy_table::Cell;
 use serde::Serialize;
-use tenure::{Guarded, Queue, QueueName, Tenure, Term};
+use tenure::{Guarded, Invalid, Queue, QueueName, Tenure, Term};
 
 use super::{Context, paused_cell};
-use crate::args::QueueCommand;
 use crate::database::Absent;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
-use crate::time::brief;
+use crate::time::{self, brief};
+
+#[derive(Debug, Args)]
+pub(crate) struct Queues {
+    #[command(subcommand)]
+    pub(crate) command: Option<QueueCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum QueueCommand {
+    /// List the queues
+    #[command(after_help = "\
+Examples:
+  tenure queues list --json")]
+    List,
+    /// Declare a queue, or give one that is there another term
+    #[command(after_help = "\
+Examples:
+  tenure queues add mail
+  tenure queues add mail --term 90s")]
+    Add {
+        /// Its name
+        #[arg(value_parser = QueueName::new)]
+        queue: QueueName,
+        /// The term of the leases on its events, instead of the general one: 30s, 90s
+        #[arg(long, value_name = "DURATION", value_parser = term, allow_hyphen_values = true)]
+        term: Option<Term>,
+    },
+    /// Let claims pass a queue by
+    #[command(after_help = "\
+What is in hand is not called back, and new events are still written.
+
+Examples:
+  tenure queues pause mail")]
+    Pause {
+        /// Its name
+        #[arg(value_parser = QueueName::new)]
+        queue: QueueName,
+    },
+    /// Let claims take from a queue again
+    #[command(after_help = "\
+Examples:
+  tenure queues resume mail")]
+    Resume {
+        /// Its name
+        #[arg(value_parser = QueueName::new)]
+        queue: QueueName,
+    },
+}
 
 /// A queue, in JSON.
 #[derive(Serialize)]
@@ -56,6 +104,7 @@ async fn term_of(tenure: &Tenure, name: &QueueName) -> Result<Option<Term>, Stop
 async fn list(cx: &Context) -> Result<Exit, Stop> {
     let tenure = cx.database.open(Absent::Report).await?;
     let queues = tenure.queues().await?;
+    let general = cx.settings(&tenure).await?.term;
     if cx.output.is_json() {
         for queue in &queues {
             cx.output.json(&shown(queue))?;
@@ -65,7 +114,7 @@ async fn list(cx: &Context) -> Result<Exit, Stop> {
     let rows = queues.iter().map(|queue| {
         vec![
             Cell::new(&queue.name),
-            Cell::new(brief(queue.term.unwrap_or_default().length())),
+            Cell::new(brief(queue.term.unwrap_or(general).length())),
             paused_cell(queue.paused),
         ]
     });
@@ -103,4 +152,8 @@ fn shown(queue: &Queue) -> Shown<'_> {
         term_ms: queue.term.map(Term::millis),
         paused: queue.paused,
     }
+}
+
+fn term(text: &str) -> Result<Term, Invalid> {
+    Term::new(time::duration(text)?)
 }

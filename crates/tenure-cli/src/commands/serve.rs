@@ -144,7 +144,7 @@ pub(super) async fn until_the_end(
     };
     tokio::select! {
         ended = stopped => {
-            tracing::info!(released = ended.released, left = ended.left, "stopped");
+            tracing::info!(left = ended.left, "stopped");
             exit
         }
         () = signals.next() => {

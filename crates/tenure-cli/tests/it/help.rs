@@ -5,7 +5,7 @@ use crate::program::sqlite;
 #[test]
 fn every_command_has_its_help() {
     let place = sqlite();
-    let commands: [&[&str]; 19] = [
+    let commands: [&[&str]; 25] = [
         &[],
         &["serve"],
         &["work"],
@@ -13,7 +13,13 @@ fn every_command_has_its_help() {
         &["enqueue"],
         &["events"],
         &["show"],
+        &["why"],
         &["stats"],
+        &["prune"],
+        &["workers"],
+        &["doctor"],
+        &["completions"],
+        &["man"],
         &["replay"],
         &["bury"],
         &["reap"],
@@ -57,6 +63,16 @@ fn a_wrong_command_line_is_told_and_ends_with_2() {
         &["show", "seven"],
         &["bury", "1"],
         &["replay", "--state", "pending"],
+        &["replay", "1", "--rate", "50"],
+        &["why", "seven"],
+        &["prune", "--dead", "soon"],
+        &["completions", "tcsh"],
+        &["enqueue", "--lines", "t", "1"],
+        &["enqueue", "--lines", "--dedupe", "k"],
+        &["enqueue", "t", "1", "--skip-bad"],
+        &["enqueue", "t", "--skip-bad"],
+        &["enqueue", "t", "1", "--from-line", "2"],
+        &["enqueue", "--lines", "--from-line", "0"],
         &["queues", "add", "mail", "--term", "25h"],
     ] {
         let said = place.run(args).ended(2);

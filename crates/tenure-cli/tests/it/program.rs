@@ -146,7 +146,7 @@ impl Place {
 }
 
 /// Asks until there is an answer; half a minute without one is a failure.
-async fn soon<T>(ask: impl AsyncFn() -> Option<T>) -> T {
+pub(crate) async fn soon<T>(ask: impl AsyncFn() -> Option<T>) -> T {
     let answer = async {
         loop {
             if let Some(answer) = ask().await {

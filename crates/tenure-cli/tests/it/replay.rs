@@ -1,8 +1,10 @@
 //! `tenure replay`: by id, by choice, never by accident.
 
+use std::process::{Command, Stdio};
+
 use tenure::Settle;
 
-use crate::program::{Place, everywhere, sqlite};
+use crate::program::{Place, everywhere, soon, sqlite};
 
 fn buried(place: &Place, topic: &str) -> String {
     let id = place.enqueue(topic);
@@ -114,5 +116,67 @@ async fn an_id_that_is_said_twice_is_meant_once() {
         assert_eq!(said.out, "1 event would be replayed\n");
         let said = place.run(&["replay", &id, &id]).succeeded();
         assert_eq!(said.out, format!("replayed {id}\n"));
+    }
+}
+
+#[tokio::test]
+async fn only_those_written_before_are_replayed() {
+    for place in everywhere().await {
+        let dead = buried(&place, "a");
+        let args = ["replay", "--until", "1h", "--yes"];
+        place.run(&args).ended(3);
+        let said = place.run(&["replay", "--until", "2999-01-01", "--yes"]);
+        assert_eq!(said.succeeded().out, "replayed 1 event\n");
+        assert_eq!(state(&place, &dead), "\"pending\"");
+    }
+}
+
+#[tokio::test]
+async fn at_a_rate_all_are_replayed_by_id_and_by_choice() {
+    for place in everywhere().await {
+        let ids = [
+            buried(&place, "a"),
+            buried(&place, "a"),
+            buried(&place, "a"),
+        ];
+        let args = ["replay", &ids[0], &ids[1], "--rate", "50/s"];
+        let said = place.run(&args).succeeded();
+        let expected = format!("replayed {}\nreplayed {}\n", ids[0], ids[1]);
+        assert_eq!(said.out, expected);
+        let args = ["replay", "--state", "dead", "--rate", "600/m", "--yes"];
+        assert_eq!(place.run(&args).succeeded().out, "replayed 1 event\n");
+    }
+}
+
+/// Goal: Ctrl-C leaves every event either replayed or as it was, and says how many. Method: a pace
+/// at which the second event is a minute away, interrupted once the first is there.
+#[tokio::test]
+async fn an_interrupted_replay_stops_between_two_steps_and_says_how_far_it_came() {
+    for place in everywhere().await {
+        for _ in 0..3 {
+            buried(&place, "a");
+        }
+        let child = place
+            .command(env!("CARGO_BIN_EXE_tenure").as_ref())
+            .args(["replay", "--state", "dead", "--rate", "1/m", "--yes"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let tenure = place.tenure().await;
+        soon(async || (tenure.count().await.unwrap().dead == 2).then_some(())).await;
+        let pid = child.id().to_string();
+        let sent = Command::new("kill").args(["-INT", &pid]).status().unwrap();
+        assert!(sent.success());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert_eq!(output.stdout, b"replayed 1 event\n");
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            err.starts_with("error: stopped after 1 of 3 events\n"),
+            "{err}"
+        );
+        assert_eq!(tenure.count().await.unwrap().dead, 2);
     }
 }

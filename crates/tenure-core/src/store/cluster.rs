@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::Answer;
+use crate::event::QueueName;
 use crate::lease::WorkerId;
 use crate::time::Timestamp;
 
@@ -36,7 +37,7 @@ pub struct WorkerReport {
     pub pid: u32,
     /// Of which version.
     pub version: String,
-    /// The queues that it serves, for people.
+    /// The queues that it serves, for people: their names, with commas between them; empty: all.
     pub queues: String,
     /// How many items it may work on at once.
     pub concurrency: u32,
@@ -48,6 +49,14 @@ pub struct WorkerReport {
     pub settings_version: u64,
     /// How long after this one the next report is due.
     pub next_within: Duration,
+}
+
+impl WorkerReport {
+    /// Whether it serves this queue, by what it says.
+    pub fn serves(&self, queue: &QueueName) -> bool {
+        let mut names = self.queues.split(',').map(str::trim);
+        self.queues.trim().is_empty() || names.any(|name| name == queue.as_str() || name == "*")
+    }
 }
 
 /// A worker as others see it.

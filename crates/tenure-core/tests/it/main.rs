@@ -16,3 +16,5 @@ mod table;
 mod time;
 #[cfg(test)]
 mod token;
+#[cfg(test)]
+mod why;

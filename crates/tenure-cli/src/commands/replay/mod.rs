@@ -1,19 +1,72 @@
-//! `tenure replay`: puts events that are done or dead back, by id or by choice.
+//! `tenure replay`: puts events that are done or dead back, by id or by choice, as fast
+//! as is asked for.
+
+mod pace;
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
+use clap::{Args, ValueEnum};
 use serde::Serialize;
-use tenure::{Filter, ItemId, Replayed, State, Tenure};
+use tenure::{Filter, ItemId, Replayed, State, Tenure, Timestamp};
 
+use self::pace::{Pace, Rate, Step};
 use super::{Context, answers, exit_of, once_each};
-use crate::args::{Replay, SettledWord};
+use crate::args::{Choice, item_id};
 use crate::database::Absent;
 use crate::exit::Exit;
 use crate::output::events;
 use crate::problem::{Problem, Stop};
+use crate::progress::{Whole, begin};
+use crate::time;
 
-/// Events per page and per statement.
+/// Events per page.
 const PAGE: u32 = 1_000;
+
+#[derive(Debug, Args)]
+pub(crate) struct Replay {
+    /// The events' ids
+    #[arg(value_name = "ID", value_parser = item_id)]
+    ids: Vec<ItemId>,
+
+    /// Those in this state [default: dead, when chosen by another option]
+    #[arg(long, conflicts_with = "ids")]
+    state: Option<SettledWord>,
+
+    #[command(flatten)]
+    choice: Choice,
+
+    /// Only those written before: 1h (ago), 2026-11-15, 2026-11-15T10:00:00Z
+    #[arg(long, value_name = "WHEN", value_parser = time::moment)]
+    until: Option<Timestamp>,
+
+    /// At most this many per second or minute: 50/s, 600/m; Ctrl-C stops in between
+    #[arg(long, value_name = "N/s", value_parser = Rate::parse)]
+    rate: Option<Rate>,
+
+    /// Say how many would be replayed and change nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+}
+
+/// The word for a state that a replay leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SettledWord {
+    Done,
+    Dead,
+}
+
+impl From<SettledWord> for State {
+    fn from(word: SettledWord) -> Self {
+        match word {
+            SettledWord::Done => Self::Done,
+            SettledWord::Dead => Self::Dead,
+        }
+    }
+}
 
 /// What a dry run would do, in JSON.
 #[derive(Serialize)]
@@ -22,15 +75,15 @@ struct Planned {
 }
 
 pub(super) async fn run(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
-    let chosen = args.state.is_some() || args.choice.is_given();
+    let chosen = args.state.is_some() || args.until.is_some() || args.choice.is_given();
     match (args.ids.is_empty(), chosen) {
         (true, false) => Err(
             Problem::new(Exit::Usage, "nothing says which events to replay")
-                .hint("name ids, or choose by --state dead, --topic, --queue or --since")
+                .hint("name ids, or choose by --state dead, --topic, --queue, --since or --until")
                 .into(),
         ),
         (false, true) => Err(Problem::new(Exit::Usage, "both ids and a choice are given")
-            .hint("name ids, or choose by --state, --topic, --queue and --since")
+            .hint("name ids, or choose by --state, --topic, --queue, --since and --until")
             .into()),
         (false, false) => by_id(cx, args).await,
         (true, true) => by_choice(cx, args).await,
@@ -45,14 +98,16 @@ async fn by_id(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
         let settled = found.iter().filter(|record| record.state.is_terminal());
         return planned(cx, settled.count());
     }
-    let said = replay(&tenure, &ids).await?;
-    answers(cx, "replayed", &said)
+    let (said, end) = replay(cx, &tenure, &ids, args.rate).await;
+    let exit = answers(cx, "replayed", &said)?;
+    end.map(|()| exit)
 }
 
 async fn by_choice(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
     let state = args.state.unwrap_or(SettledWord::Dead);
     let tenure = cx.database.open(Absent::Report).await?;
-    let ids = choose(&tenure, args.choice.filter(Some(State::from(state)))).await?;
+    let filter = args.choice.filter(Some(State::from(state)));
+    let ids = choose(&tenure, filter, args.until).await?;
     if ids.is_empty() {
         cx.output.note("no events match");
         return Ok(Exit::Nothing);
@@ -63,9 +118,10 @@ async fn by_choice(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
     if !args.yes {
         ask(ids.len())?;
     }
-    let said = replay(&tenure, &ids).await?;
+    let (said, end) = replay(cx, &tenure, &ids, args.rate).await;
     if cx.output.is_json() {
-        return answers(cx, "replayed", &said);
+        let exit = answers(cx, "replayed", &said)?;
+        return end.map(|()| exit);
     }
     let kept = said.iter().filter(|(_, answer)| answer.is_kept()).count();
     cx.output.line(format_args!("replayed {}", events(kept)))?;
@@ -75,16 +131,22 @@ async fn by_choice(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
             said.len() - kept
         ));
     }
-    Ok(exit_of(&said))
+    end.map(|()| exit_of(&said))
 }
 
 /// Every event that the filter matches, oldest first. Each is looked up by the page before any is
 /// replayed, so that one that dies again at once is not replayed twice.
-async fn choose(tenure: &Tenure, mut filter: Filter) -> Result<Vec<ItemId>, Stop> {
+async fn choose(
+    tenure: &Tenure,
+    mut filter: Filter,
+    until: Option<Timestamp>,
+) -> Result<Vec<ItemId>, Stop> {
+    let is_before = |moment: Timestamp| until.is_none_or(|until| moment < until);
     let mut ids = Vec::new();
     loop {
         let page = tenure.list(&filter, PAGE).await?;
-        ids.extend(page.records.iter().map(|record| record.id));
+        let asked = page.records.iter().filter(|it| is_before(it.created_at));
+        ids.extend(asked.map(|record| record.id));
         filter.before = page.next;
         if page.next.is_none() {
             ids.reverse();
@@ -93,13 +155,40 @@ async fn choose(tenure: &Tenure, mut filter: Filter) -> Result<Vec<ItemId>, Stop
     }
 }
 
-async fn replay(tenure: &Tenure, ids: &[ItemId]) -> Result<Replayed, Stop> {
-    let size = usize::try_from(PAGE).unwrap_or(usize::MAX);
+/// Replays in steps; answers what was done, and whether that was all.
+async fn replay(
+    cx: &Context,
+    tenure: &Tenure,
+    ids: &[ItemId],
+    rate: Option<Rate>,
+) -> (Replayed, Result<(), Stop>) {
+    let whole = Whole::Events(u64::try_from(ids.len()).unwrap_or(u64::MAX));
+    let progress = begin(&cx.output, whole, "replayed");
     let mut said = Vec::with_capacity(ids.len());
-    for part in ids.chunks(size) {
-        said.extend(tenure.replay(part).await?);
+    let mut pace = match Pace::new(rate) {
+        Ok(pace) => pace,
+        Err(problem) => return (said, Err(problem.into())),
+    };
+    let mut end = Ok(());
+    for part in ids.chunks(pace.size) {
+        if pace.next().await == Step::Stop {
+            let message = format!("stopped after {} of {}", said.len(), events(ids.len()));
+            end = Err(Problem::new(Exit::Failed, message)
+                .hint("the rest is as it was: say it again to go on with it")
+                .into());
+            break;
+        }
+        match tenure.replay(part).await {
+            Ok(answers) => said.extend(answers),
+            Err(error) => {
+                end = Err(error.into());
+                break;
+            }
+        }
+        progress.set_position(u64::try_from(said.len()).unwrap_or(u64::MAX));
     }
-    Ok(said)
+    progress.finish_and_clear();
+    (said, end)
 }
 
 fn planned(cx: &Context, number: usize) -> Result<Exit, Stop> {

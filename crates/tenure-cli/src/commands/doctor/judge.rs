@@ -1,0 +1,366 @@
+//! What counts, queues and workers say about the health of a cluster: a pure function.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tenure::{Counts, Finding, Presence, Queue, QueueName, Timestamp, WorkerRecord};
+
+use crate::output::events;
+use crate::time::brief;
+
+/// An event that has been due for longer waits too long.
+const DUE_MAX: Duration = Duration::from_mins(1);
+
+/// What is looked at.
+#[derive(Debug)]
+pub(super) struct Scene {
+    pub(super) counts: Counts,
+    pub(super) queues: Vec<Queue>,
+    pub(super) workers: Vec<WorkerRecord>,
+    /// The version of the cluster's settings.
+    pub(super) settings_version: u64,
+    /// The store's moment, by which a silence is judged.
+    pub(super) now: Timestamp,
+}
+
+/// Everything that was looked at, the good too.
+pub(super) fn judge(scene: &Scene) -> Vec<Finding> {
+    let mut findings = vec![workers(scene)];
+    findings.extend(silent(scene));
+    findings.extend(versions(scene));
+    findings.extend(settings(scene));
+    findings.push(leases(scene));
+    findings.push(due(scene));
+    findings.extend(unserved(scene));
+    findings.extend(paused(scene));
+    findings.push(dead(scene));
+    findings
+}
+
+impl Scene {
+    /// The workers that stand so.
+    fn those(&self, presence: Presence) -> Vec<&WorkerRecord> {
+        let stands = |worker: &&WorkerRecord| worker.presence(self.now) == presence;
+        self.workers.iter().filter(stands).collect()
+    }
+
+    fn is_paused(&self, name: &QueueName) -> bool {
+        let mut queues = self.queues.iter();
+        queues.any(|queue| queue.name == *name && queue.paused)
+    }
+}
+
+fn workers(scene: &Scene) -> Finding {
+    match scene.those(Presence::Here).len() {
+        0 => Finding::warning(
+            "workers",
+            "none is here: nothing is worked on, and nothing that lapsed is reaped",
+            "`tenure serve` or `tenure work` starts one",
+        ),
+        1 => Finding::good("workers", "1 is here"),
+        number => Finding::good("workers", format!("{number} are here")),
+    }
+}
+
+fn silent(scene: &Scene) -> Option<Finding> {
+    let names = names(&scene.those(Presence::Silent), |worker| {
+        worker.report.worker.to_string()
+    });
+    (!names.is_empty()).then(|| {
+        Finding::warning(
+            "silence",
+            format!("no longer reports: {names}"),
+            "it hangs, was killed or cannot reach the database; what it held is given to others",
+        )
+    })
+}
+
+fn versions(scene: &Scene) -> Option<Finding> {
+    let here = scene.those(Presence::Here);
+    let versions: BTreeSet<&str> = here
+        .iter()
+        .map(|worker| worker.report.version.as_str())
+        .collect();
+    let versions: Vec<&str> = versions.into_iter().collect();
+    (versions.len() > 1).then(|| {
+        Finding::warning(
+            "versions",
+            format!("the workers here run {}", versions.join(", ")),
+            "bring all to the same one; during a deployment this is to be expected",
+        )
+    })
+}
+
+fn settings(scene: &Scene) -> Option<Finding> {
+    let mut late = scene.those(Presence::Here);
+    late.retain(|worker| worker.report.settings_version < scene.settings_version);
+    let names = names(&late, |worker| {
+        format!(
+            "{} ({})",
+            worker.report.worker, worker.report.settings_version
+        )
+    });
+    (!names.is_empty()).then(|| {
+        Finding::warning(
+            "settings",
+            format!("older than version {} at: {names}", scene.settings_version),
+            "they take it over by themselves within seconds; one that refused it says why in its \
+             log",
+        )
+    })
+}
+
+fn leases(scene: &Scene) -> Finding {
+    let lapsed = scene.counts.lapsed;
+    let text = events(usize::try_from(lapsed).unwrap_or(usize::MAX));
+    match (lapsed, scene.those(Presence::Here).is_empty()) {
+        (0, _) => Finding::good("leases", "none has lapsed"),
+        (_, false) => Finding::good("leases", format!("{text} under a lapsed one: reaped soon")),
+        (_, true) => Finding::bad(
+            "leases",
+            format!("{text} under a lapsed one, and no worker is here to reap it"),
+            "`tenure reap` ends it now",
+        ),
+    }
+}
+
+fn due(scene: &Scene) -> Finding {
+    let queues = scene.counts.queues.iter();
+    let waits = queues
+        .filter(|(name, _)| !scene.is_paused(name))
+        .filter_map(|(name, counts)| Some((counts.oldest_due?, name)));
+    let Some((age, name)) = waits.max() else {
+        return Finding::good("due", "nothing waits that is due");
+    };
+    let found = format!("the first has waited for {}, in {name}", brief(age));
+    if age <= DUE_MAX {
+        return Finding::good("due", found);
+    }
+    if scene.those(Presence::Here).is_empty() {
+        let hint = "no worker is here: `tenure serve` or `tenure work` starts one";
+        return Finding::bad("due", found, hint);
+    }
+    let hint = "`tenure workers` shows how busy they are: start more, or raise the concurrency";
+    Finding::warning("due", found, hint)
+}
+
+/// Queues with due events that no worker serves, where there are workers.
+fn unserved(scene: &Scene) -> Option<Finding> {
+    let here = scene.those(Presence::Here);
+    if here.is_empty() {
+        return None;
+    }
+    let mut names = Vec::new();
+    for (name, counts) in &scene.counts.queues {
+        let is_served = here.iter().any(|worker| worker.report.serves(name));
+        if counts.due > 0 && !is_served && !scene.is_paused(name) {
+            names.push(format!("{name} ({} due)", counts.due));
+        }
+    }
+    (!names.is_empty()).then(|| {
+        Finding::bad(
+            "queues",
+            format!("no worker here serves {}", names.join(", ")),
+            "`tenure work --queue NAME` serves one",
+        )
+    })
+}
+
+fn paused(scene: &Scene) -> Option<Finding> {
+    let mut names = Vec::new();
+    for (name, counts) in &scene.counts.queues {
+        let waiting = counts.due + counts.delayed;
+        if waiting > 0 && scene.is_paused(name) {
+            names.push(format!("{name} ({waiting} wait)"));
+        }
+    }
+    (!names.is_empty()).then(|| {
+        Finding::warning(
+            "paused",
+            names.join(", "),
+            "`tenure queues resume NAME` lets claims take from it again",
+        )
+    })
+}
+
+fn dead(scene: &Scene) -> Finding {
+    match scene.counts.dead {
+        0 => Finding::good("dead", "none"),
+        number => Finding::warning(
+            "dead",
+            events(usize::try_from(number).unwrap_or(usize::MAX)),
+            "`tenure events --state dead` lists them, `tenure replay --state dead` puts them back",
+        ),
+    }
+}
+
+/// What `text` says of each, in a list.
+fn names(workers: &[&WorkerRecord], text: impl Fn(&WorkerRecord) -> String) -> String {
+    let all: Vec<String> = workers.iter().map(|worker| text(worker)).collect();
+    all.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure::{QueueCounts, Verdict, WorkerId, WorkerReport};
+
+    use super::*;
+
+    fn now() -> Timestamp {
+        Timestamp::from_micros(1_800_000_000_000_000)
+    }
+
+    fn queue(name: &str) -> QueueName {
+        QueueName::new(name).unwrap()
+    }
+
+    fn scene() -> Scene {
+        Scene {
+            counts: Counts::default(),
+            queues: Vec::new(),
+            workers: vec![worker("a")],
+            settings_version: 3,
+            now: now(),
+        }
+    }
+
+    fn worker(name: &str) -> WorkerRecord {
+        WorkerRecord {
+            report: WorkerReport {
+                worker: WorkerId::new(name, 7).unwrap(),
+                host: "h".to_owned(),
+                pid: 1,
+                version: "0.1.0".to_owned(),
+                queues: String::new(),
+                concurrency: 10,
+                running: 0,
+                held: 0,
+                settings_version: 3,
+                next_within: Duration::from_secs(5),
+            },
+            started_at: now(),
+            seen_at: now(),
+            left_at: None,
+        }
+    }
+
+    fn waiting(name: &str, due: u64, age: Duration) -> (QueueName, QueueCounts) {
+        let counts = QueueCounts {
+            due,
+            delayed: 0,
+            oldest_due: (due > 0).then_some(age),
+        };
+        (queue(name), counts)
+    }
+
+    /// The verdict on a subject; `None` when nothing is said of it.
+    fn verdict(scene: &Scene, subject: &str) -> Option<Verdict> {
+        let findings = judge(scene);
+        let finding = findings.iter().find(|finding| finding.subject == subject)?;
+        let needs_hint = finding.verdict != Verdict::Good;
+        assert_eq!(finding.hint.is_some(), needs_hint, "{finding:?}");
+        Some(finding.verdict)
+    }
+
+    #[test]
+    fn a_quiet_cluster_is_good_all_over() {
+        let findings = judge(&scene());
+        let is_good = |finding: &Finding| finding.verdict == Verdict::Good;
+        assert!(findings.iter().all(is_good), "{findings:?}");
+        let subjects: Vec<_> = findings.iter().map(|finding| finding.subject).collect();
+        assert_eq!(subjects, ["workers", "leases", "due", "dead"]);
+    }
+
+    #[test]
+    fn no_worker_is_a_warning_and_a_silent_one_is_named() {
+        let mut scene = scene();
+        scene.workers[0].seen_at = now().before(Duration::from_secs(16));
+        assert_eq!(verdict(&scene, "workers"), Some(Verdict::Warning));
+        assert_eq!(verdict(&scene, "silence"), Some(Verdict::Warning));
+        scene.workers[0].left_at = Some(now());
+        assert_eq!(verdict(&scene, "silence"), None);
+        assert_eq!(verdict(&scene, "workers"), Some(Verdict::Warning));
+    }
+
+    #[test]
+    fn a_lapsed_lease_is_bad_only_when_nobody_reaps() {
+        let mut scene = scene();
+        scene.counts.lapsed = 2;
+        assert_eq!(verdict(&scene, "leases"), Some(Verdict::Good));
+        scene.workers.clear();
+        assert_eq!(verdict(&scene, "leases"), Some(Verdict::Bad));
+        scene.counts.lapsed = 0;
+        assert_eq!(verdict(&scene, "leases"), Some(Verdict::Good));
+    }
+
+    #[test]
+    fn what_waits_too_long_is_a_warning_and_without_workers_bad() {
+        let mut scene = scene();
+        let minute = Duration::from_mins(1);
+        let late = minute + Duration::from_millis(1);
+        for (age, with_worker, without) in [
+            (minute, Verdict::Good, Verdict::Good),
+            (late, Verdict::Warning, Verdict::Bad),
+        ] {
+            scene.counts.queues = vec![waiting("default", 1, age)];
+            scene.workers = vec![worker("a")];
+            assert_eq!(verdict(&scene, "due"), Some(with_worker));
+            scene.workers.clear();
+            assert_eq!(verdict(&scene, "due"), Some(without));
+        }
+    }
+
+    #[test]
+    fn a_paused_queue_is_a_warning_while_something_waits_in_it() {
+        let mut scene = scene();
+        scene.queues = vec![Queue {
+            name: queue("mail"),
+            term: None,
+            paused: true,
+        }];
+        scene.counts.queues = vec![waiting("mail", 4, Duration::from_hours(1))];
+        scene.workers[0].report.queues = "default".to_owned();
+        assert_eq!(verdict(&scene, "paused"), Some(Verdict::Warning));
+        // It is meant to wait: neither its age nor that nobody serves it is told besides.
+        assert_eq!(verdict(&scene, "due"), Some(Verdict::Good));
+        assert_eq!(verdict(&scene, "queues"), None);
+        scene.counts.queues = vec![waiting("mail", 0, Duration::ZERO)];
+        assert_eq!(verdict(&scene, "paused"), None);
+    }
+
+    #[test]
+    fn a_queue_that_nobody_serves_is_bad_while_something_is_due_in_it() {
+        let mut scene = scene();
+        scene.workers[0].report.queues = "default, audit".to_owned();
+        scene.counts.queues = vec![waiting("mail", 1, Duration::ZERO)];
+        assert_eq!(verdict(&scene, "queues"), Some(Verdict::Bad));
+        scene.workers[0].report.queues = "default, mail".to_owned();
+        assert_eq!(verdict(&scene, "queues"), None);
+        scene.workers[0].report.queues = "default".to_owned();
+        scene.counts.queues = vec![waiting("mail", 0, Duration::ZERO)];
+        assert_eq!(verdict(&scene, "queues"), None);
+    }
+
+    #[test]
+    fn the_dead_are_counted() {
+        let mut scene = scene();
+        scene.counts.dead = 3;
+        assert_eq!(verdict(&scene, "dead"), Some(Verdict::Warning));
+    }
+
+    #[test]
+    fn workers_that_differ_are_told() {
+        let mut scene = scene();
+        scene.workers.push(worker("b"));
+        assert_eq!(verdict(&scene, "versions"), None);
+        assert_eq!(verdict(&scene, "settings"), None);
+        scene.workers[1].report.version = "0.2.0".to_owned();
+        scene.workers[1].report.settings_version = 2;
+        assert_eq!(verdict(&scene, "versions"), Some(Verdict::Warning));
+        assert_eq!(verdict(&scene, "settings"), Some(Verdict::Warning));
+        // One that is gone does not count.
+        scene.workers[1].left_at = Some(now());
+        assert_eq!(verdict(&scene, "versions"), None);
+        assert_eq!(verdict(&scene, "settings"), None);
+    }
+}

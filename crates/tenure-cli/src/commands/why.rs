@@ -1,0 +1,53 @@
+//! `tenure why`: why an event is not being worked on, in one sentence.
+
+use clap::Args;
+use serde::Serialize;
+use tenure::{ItemId, Why as Answer};
+
+use super::{Context, no_such_event};
+use crate::args::item_id;
+use crate::database::Absent;
+use crate::exit::Exit;
+use crate::output::plain;
+use crate::problem::Stop;
+
+#[derive(Debug, Args)]
+pub(crate) struct Why {
+    /// The event's id
+    #[arg(value_parser = item_id)]
+    id: ItemId,
+}
+
+/// The answer, in JSON.
+#[derive(Serialize)]
+struct Shown<'a> {
+    id: i64,
+    /// Why, as one word.
+    code: &'static str,
+    why: &'a str,
+    hint: Option<&'a str>,
+}
+
+pub(super) async fn run(cx: &Context, args: &Why) -> Result<Exit, Stop> {
+    let tenure = cx.database.open(Absent::Report).await?;
+    let settings = cx.settings(&tenure).await?;
+    let Some(Answer {
+        sentence,
+        hint,
+        code,
+    }) = tenure.why(args.id, &settings).await?
+    else {
+        return Err(no_such_event(args.id).into());
+    };
+    let object = Shown {
+        id: args.id.number(),
+        code,
+        why: &sentence,
+        hint: hint.as_deref(),
+    };
+    cx.output.either(&object, || plain(&sentence))?;
+    if let Some(hint) = &hint {
+        cx.output.hint(hint);
+    }
+    Ok(Exit::Done)
+}

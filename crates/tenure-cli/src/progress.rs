@@ -1,0 +1,48 @@
+//! How far long work has come: a bar on a terminal, nothing elsewhere.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::output::Output;
+
+/// How often a spinner turns.
+const TURN: Duration = Duration::from_millis(100);
+
+/// What the end of the work is measured in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whole {
+    /// This many events.
+    Events(u64),
+    /// This many bytes of input.
+    Bytes(u64),
+    /// Nobody knows.
+    Unknown,
+}
+
+/// A bar on the error stream. It is hidden when that is no terminal, and from programs.
+pub(crate) fn begin(output: &Output, whole: Whole, word: &'static str) -> ProgressBar {
+    if output.is_json() {
+        return ProgressBar::hidden();
+    }
+    let (progress, template) = match whole {
+        Whole::Events(number) => (
+            ProgressBar::new(number),
+            "{msg} [{bar:30}] {pos}/{len} {per_sec} {eta}",
+        ),
+        Whole::Bytes(number) => (
+            ProgressBar::new(number),
+            "{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}",
+        ),
+        Whole::Unknown => (ProgressBar::new_spinner(), "{spinner} {msg} {pos}"),
+    };
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        progress.set_style(style.progress_chars("=> "));
+    }
+    progress.set_message(word);
+    // `ProgressBar` is hidden by itself where the error stream is no terminal.
+    if whole == Whole::Unknown && !progress.is_hidden() {
+        progress.enable_steady_tick(TURN);
+    }
+    progress
+}

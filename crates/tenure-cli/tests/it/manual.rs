@@ -1,0 +1,97 @@
+//! `tenure completions` and `tenure man`: made from the same text as `--help`, and well-formed.
+
+use std::process::Command;
+
+use crate::program::{Said, said, sqlite};
+
+#[test]
+fn bash_can_read_its_completions() {
+    let place = sqlite();
+    let script = place.run(&["completions", "bash"]).succeeded();
+    let mut bash = Command::new("bash");
+    bash.arg("-n");
+    let read: Said = said(bash, script.out.as_bytes());
+    assert_eq!(
+        (read.succeeded().err, script.err.as_str()),
+        (String::new(), "")
+    );
+    assert!(!place.file().exists());
+}
+
+/// Goal: the completions are of any use. Method: bash itself is asked.
+#[test]
+fn bash_completes_our_commands() {
+    let place = sqlite();
+    let script = place.run(&["completions", "bash"]).succeeded();
+    let ask = "\nCOMP_WORDS=(tenure wh); COMP_CWORD=1; _tenure tenure wh tenure; \
+               echo \"${COMPREPLY[@]}\"\n";
+    let bash = Command::new("bash");
+    let read = said(bash, format!("{}{ask}", script.out).as_bytes()).succeeded();
+    assert_eq!(read.out, "why\n");
+}
+
+#[test]
+fn every_shell_is_told_of_every_command() {
+    let place = sqlite();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = place.run(&["completions", shell]).succeeded().out;
+        for command in ["enqueue", "why", "doctor", "replay", "resume"] {
+            assert!(script.contains(command), "no {command} for {shell}");
+        }
+    }
+}
+
+#[test]
+fn every_command_has_its_page() {
+    let place = sqlite();
+    place.run(&["man", "--dir", "pages/man1"]).succeeded();
+    let folder = place.file().with_file_name("pages").join("man1");
+    for page in [
+        "tenure",
+        "tenure-bury",
+        "tenure-completions",
+        "tenure-doctor",
+        "tenure-enqueue",
+        "tenure-events",
+        "tenure-man",
+        "tenure-migrate",
+        "tenure-prune",
+        "tenure-queues",
+        "tenure-queues-add",
+        "tenure-queues-list",
+        "tenure-queues-pause",
+        "tenure-queues-resume",
+        "tenure-reap",
+        "tenure-replay",
+        "tenure-show",
+        "tenure-stats",
+        "tenure-why",
+        "tenure-workers",
+    ] {
+        let text = std::fs::read_to_string(folder.join(format!("{page}.1"))).unwrap();
+        assert!(text.contains(".SH NAME"), "{page}: {text}");
+    }
+    assert!(!place.file().exists());
+}
+
+#[test]
+fn the_manual_shows_no_address_of_the_environment() {
+    let place = sqlite();
+    let mut program = place.command(env!("CARGO_BIN_EXE_tenure").as_ref());
+    program
+        .env("TENURE_DATABASE", "postgres://app:canary@h/db")
+        .arg("man");
+    let page = said(program, b"").succeeded().out;
+    assert!(page.contains("TENURE_DATABASE"), "{page}");
+    assert!(page.contains("Exit codes:"), "{page}");
+    assert!(!page.contains("canary"), "{page}");
+}
+
+#[test]
+fn a_folder_that_is_none_is_told() {
+    let place = sqlite();
+    std::fs::write(place.file(), "not a folder").unwrap();
+    let args = ["man", "--dir", "tenure.db"];
+    let said = place.run(&args);
+    said.failed(1, "the pages cannot be written to tenure.db", "a folder");
+}

@@ -1,0 +1,37 @@
+//! `tenure prune`: what is past its retention goes, and nothing by a slip.
+
+use crate::program::{everywhere, sqlite};
+
+#[tokio::test]
+async fn what_is_within_its_retention_is_kept() {
+    for place in everywhere().await {
+        place.enqueue("a");
+        place.done().await;
+        let dead = place.enqueue("a");
+        place.run(&["bury", &dead, "--reason", "test"]).succeeded();
+        let pending = place.enqueue("a");
+        let said = place.run(&["prune"]).succeeded();
+        assert_eq!(said.out, "nothing was past its retention\n");
+        assert_eq!(said.err, "");
+        let said = place.run(&["prune", "--json"]).succeeded();
+        assert_eq!(said.out, "{\"published\":0,\"dead\":0}\n");
+        let stats = place.run(&["stats", "--json"]).succeeded();
+        assert_eq!(
+            (stats.field("done"), stats.field("dead")),
+            ("1".into(), "1".into())
+        );
+        place.run(&["show", &pending]).succeeded();
+    }
+}
+
+#[test]
+fn a_short_retention_must_be_meant() {
+    let place = sqlite();
+    place.run(&["migrate"]).succeeded();
+    for args in [["prune", "--published", "59m"], ["prune", "--dead", "0s"]] {
+        let said = place.run(&args);
+        said.failed(2, "expected at least 1h", "--yes");
+        place.run(&[&args[..], &["--yes"]].concat()).succeeded();
+    }
+    place.run(&["prune", "--dead", "1h"]).succeeded();
+}
