@@ -1,6 +1,7 @@
 //! The HTTP face of Tenure: a router that a program of yours can mount, and the loop that serves
-//! it. The only crate that knows HTTP status codes and JSON shapes. It reaches the store through the
-//! ports of `tenure-core` alone, and the rest of the program through the closures of [`Ports`].
+//! it. The only crate that knows HTTP status codes and JSON shapes. It reaches the store through
+//! the ports of `tenure-core` alone, and the rest of the program through the closures of
+//! [`Ports`].
 //!
 //! | route | answers |
 //! |---|---|

@@ -4,8 +4,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::client::{Server, memory, ports};
 
-/// Goal: a client that dawdles over its request is hung up on. Method: the runtime's clock runs ahead
-/// whenever there is nothing to do.
+/// Goal: a client that dawdles over its request is hung up on. Method: the clock
+/// of the runtime runs ahead whenever there is nothing to do.
 #[tokio::test(start_paused = true)]
 async fn a_request_whose_head_never_ends_is_cut_off() {
     let server = Server::start(ports(memory())).await;
