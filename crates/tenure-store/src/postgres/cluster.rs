@@ -1,8 +1,7 @@
-//! To come: settings and workers of a cluster, prune, examine.
+//! To come: settings and workers of a cluster, examine.
 
 use tenure_core::store::{
-    Answer, ChangeSettings, Cluster, ClusterSettings, Examine, Finding, Prune, Pruned, Pruner,
-    WorkerRecord, WorkerReport,
+    Answer, ChangeSettings, Cluster, ClusterSettings, Examine, Finding, WorkerRecord, WorkerReport,
 };
 use tenure_core::{Timestamp, WorkerId};
 
@@ -27,12 +26,6 @@ impl Cluster for PostgresStore {
 
     fn workers(&self, _limit: u32) -> Answer<'_, (Timestamp, Vec<WorkerRecord>)> {
         Box::pin(async { Ok((Timestamp::from_micros(0), Vec::new())) })
-    }
-}
-
-impl Pruner for PostgresStore {
-    fn prune<'a>(&'a self, _prune: &'a Prune) -> Answer<'a, Pruned> {
-        Box::pin(async { Ok(Pruned::default()) })
     }
 }
 

@@ -76,6 +76,7 @@ mod intake;
 mod laws;
 mod lost_answers;
 mod operate;
+mod prune;
 mod reap;
 mod renew;
 mod settle;
@@ -94,6 +95,7 @@ pub(crate) fn all() -> impl Iterator<Item = Check> {
         transitions::CHECKS,
         intake::CHECKS,
         operate::CHECKS,
+        prune::CHECKS,
         time::CHECKS,
         lost_answers::CHECKS,
     ]
