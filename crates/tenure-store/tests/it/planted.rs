@@ -253,7 +253,7 @@ const BROKEN: [Broken; 17] = [
         // Places are not looked at.
         check: "what_was_replayed_since_is_not_pruned",
         faults: &[
-            planted("prune", "not exists (", "true or exists ("),
+            planted("prune", "where (select r.id", "where true or (select r.id"),
             planted("prune", "when s.replayed_at is not null", "when false"),
         ],
     },

@@ -19,12 +19,11 @@ with item as materialized (
         select s.lane, s.available_at, s.replayed_at from tenure_setbacks s where s.id = a.id offset 0
     ) s on true
     left join lateral (select d.id, d.dead_at from tenure_dead d where d.id = a.id offset 0) d on true
-    where not exists (
-            select
-            from tenure_ready r
-            where r.lane = coalesce(s.lane, e.lane)
-              and r.available_at = coalesce(s.available_at, e.available_at)
-              and r.id = a.id)
+    where (select r.id
+           from tenure_ready r
+           where r.lane = coalesce(s.lane, e.lane)
+             and r.available_at = coalesce(s.available_at, e.available_at)
+             and r.id = a.id) is null
       and a.id not in (select i.id from tenure_leases l cross join unnest(l.ids) as i(id))
       and case
               when d.id is not null then

@@ -15,12 +15,11 @@ with settled as materialized (
     left join lateral (
         select s.lane, s.available_at, s.generation from tenure_setbacks s where s.id = a.id offset 0
     ) s on true
-    where not exists (
-            select
-            from tenure_ready r
-            where r.lane = coalesce(s.lane, e.lane)
-              and r.available_at = coalesce(s.available_at, e.available_at)
-              and r.id = e.id)
+    where (select r.id
+           from tenure_ready r
+           where r.lane = coalesce(s.lane, e.lane)
+             and r.available_at = coalesce(s.available_at, e.available_at)
+             and r.id = e.id) is null
       and e.id not in (select i.id from tenure_leases l cross join unnest(l.ids) as i(id))
 ), opened as (
     insert into tenure_setbacks as s (id, generation, available_at, replayed_at)
