@@ -30,7 +30,7 @@ impl Pruner for SqliteStore {
 
 /// A journal row of done items.
 struct Line {
-    line: i64,
+    number: i64,
     settled_at: Timestamp,
     ids: Vec<i64>,
 }
@@ -76,7 +76,7 @@ impl Round<'_> {
                 return Ok((lines, false));
             };
             let line = Line {
-                line: found.get(0)?,
+                number: found.get(0)?,
                 settled_at: row::moment(found, 1)?,
                 ids: parse(found.get_ref(2)?.as_str()?, 2)?,
             };
@@ -128,20 +128,23 @@ impl Round<'_> {
     fn close(&self, lines: Vec<Line>) -> rusqlite::Result<()> {
         let named: BTreeSet<i64> = lines.iter().flat_map(|line| &line.ids).copied().collect();
         let kept = self.kept(&named)?;
-        let mut ended = Vec::new();
         for mut line in lines {
             line.ids.retain(|id| kept.contains(id));
             match (line.ids.first(), line.ids.last()) {
                 (Some(lo), Some(hi)) if line.settled_at >= self.old() => {
                     let spent = named_params! {
-                        ":line": line.line, ":ids": json(&line.ids), ":lo": lo, ":hi": hi,
+                        ":line": line.number, ":ids": json(&line.ids), ":lo": lo, ":hi": hi,
                     };
                     self.change(sql::PRUNE_SPENT, spent)?;
                 }
-                _ => ended.push(line.line),
+                _ => self.end(line.number)?,
             }
         }
-        let ended = named_params! {":lines": json(&ended)};
+        Ok(())
+    }
+
+    fn end(&self, line: i64) -> rusqlite::Result<()> {
+        let ended = named_params! {":line": line};
         self.change(sql::PRUNE_ENDED, ended).map(drop)
     }
 
@@ -154,7 +157,14 @@ impl Round<'_> {
     /// Deletes journal rows that are past the longer retention; how many.
     fn delete_others(&self) -> rusqlite::Result<usize> {
         let ask = named_params! {":old": self.old().as_micros(), ":limit": number(self.limit)};
-        self.change(sql::PRUNE_OTHERS, ask)
+        let lines = self
+            .prepare(sql::PRUNE_OTHERS)?
+            .query_map(ask, |row| row.get(0))?
+            .collect::<rusqlite::Result<Vec<i64>>>()?;
+        for line in &lines {
+            self.end(*line)?;
+        }
+        Ok(lines.len())
     }
 
     /// Where the longer retention begins.

@@ -147,14 +147,7 @@ impl Round {
                 };
                 format!("{:?}", store.bury(&bury).await?)
             }
-            Verb::PruneDone | Verb::PruneDead => {
-                let (short, long) = (Duration::from_secs(5), Duration::from_hours(1));
-                let prune = match verb {
-                    Verb::PruneDone => Prune::new(short, long),
-                    _ => Prune::new(long, short),
-                };
-                format!("{:?}", store.prune(&prune.at(self.now)).await?)
-            }
+            Verb::PruneDone | Verb::PruneDead => self.prune(store, verb).await?,
         };
         Ok(self
             .ids
@@ -163,6 +156,16 @@ impl Round {
             .fold(answer, |answer, (nth, id)| {
                 answer.replace(&format!("ItemId({id})"), &format!("#{nth}"))
             }))
+    }
+
+    async fn prune(&self, store: &dyn Store, verb: Verb) -> Result<String, StoreError> {
+        let (short, long) = (Duration::from_secs(5), Duration::from_hours(1));
+        let prune = if verb == Verb::PruneDone {
+            Prune::new(short, long)
+        } else {
+            Prune::new(long, short)
+        };
+        Ok(format!("{:?}", store.prune(&prune.at(self.now)).await?))
     }
 
     async fn renew(&self, store: &dyn Store) -> Result<String, StoreError> {
@@ -334,7 +337,8 @@ impl Arena {
                  select id from (select id from tenure_ready union all select id from tenure_dead
                      union all select i.id from tenure_leases l, unnest(l.ids) as i(id)) as place
                  group by id
-                 having count(*) > 1 or not exists (select from tenure_events e where e.id = place.id)
+                 having count(*) > 1
+                     or not exists (select from tenure_events e where e.id = place.id)
              ) as doubled",
         )
         .await

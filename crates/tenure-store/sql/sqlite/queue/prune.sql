@@ -1,11 +1,12 @@
 -- prune: deletes settled items past their retention; and of the journal what is old and names
 --   nothing that is kept.
 -- Parameters: :done and :dead, the moments before which an item must have been done or dead; :old,
---   the earlier of both; :limit; :ids and :lines as JSON arrays; :line, :lo, :hi of a journal row;
---   :items, how many.
+--   the earlier of both; :limit; :ids as a JSON array; :line, :lo, :hi of a journal row; :items,
+--   how many.
 -- Returns: lines: the oldest journal rows of done items: line, settled_at, ids; dead: ids of the
 --   oldest dead items; settled: of the named items those that may be deleted, and whether they are
---   dead; kept: of the named items those that exist.
+--   dead; kept: of the named items those that exist; others: the oldest journal rows of all other
+--   words, and those that prune is through with.
 -- Keeps: laws 4, 6: only what stands in no place, or in tenure_dead, and for long enough: the last
 --   done row of an item that was replayed counts. A journal row stays for the timeline of an item
 --   that is kept, up to the longer retention.
@@ -93,7 +94,7 @@ cross join tenure_events as event
 
 -- statement: ended
 delete from tenure_settled
-where line in (select value from json_each(:lines));
+where line = :line;
 
 -- statement: spent
 update tenure_settled
@@ -105,12 +106,9 @@ set
 where line = :line;
 
 -- statement: others
-delete from tenure_settled
-where line in (
-    select line
-    from tenure_settled indexed by tenure_settled_other
-    where (outcome <> 'done' or spent = 1)
-        and settled_at < :old
-    order by settled_at
-    limit :limit
-);
+select line
+from tenure_settled indexed by tenure_settled_other
+where (outcome <> 'done' or spent = 1)
+    and settled_at < :old
+order by settled_at
+limit :limit;

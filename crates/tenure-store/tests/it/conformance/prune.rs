@@ -77,9 +77,10 @@ async fn done_and_dead_have_retentions_of_their_own(world: &dyn World) {
     for state in [State::Done, State::Dead] {
         let id = world.item_by(&fresh("holder"), state).await;
         let (own, other) = (Duration::from_secs(10), HOUR * 24);
-        let (long, short) = match state {
-            State::Done => (Prune::new(other, own), Prune::new(own, other)),
-            _ => (Prune::new(own, other), Prune::new(other, own)),
+        let (long, short) = if state == State::Done {
+            (Prune::new(other, own), Prune::new(own, other))
+        } else {
+            (Prune::new(own, other), Prune::new(other, own))
         };
         let nothing = prune(world, long.at(at(100))).await;
         assert_eq!((nothing.done, nothing.dead), (0, 0), "{state}");
@@ -179,10 +180,10 @@ async fn a_dedupe_key_is_free_again_after_a_prune(world: &dyn World) {
     let store = outbox(world);
     let first = store.enqueue(&keyed).await.expect("enqueue")[0].id();
     settle_all(world, &Outcome::Done, at(1)).await;
-    let still = store.enqueue(&keyed).await.expect("enqueue")[0].clone();
+    let still = store.enqueue(&keyed).await.expect("enqueue")[0];
     assert!(matches!(still, Enqueued::Existed { id } if id == first));
     assert_eq!(prune_at(world, at(2).after(HOUR)).await, (1, 0));
-    let second = store.enqueue(&keyed).await.expect("enqueue")[0].clone();
+    let second = store.enqueue(&keyed).await.expect("enqueue")[0];
     assert!(second.is_fresh());
     assert_ne!(second.id(), first);
 }

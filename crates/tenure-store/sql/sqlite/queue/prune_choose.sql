@@ -1,3 +1,0 @@
--- prune_choose: a statement of its own where others may change what was chosen before it is deleted.
--- Parameters, Returns, Keeps, Relies on: here it is part of prune.sql, in one transaction and with one
---   writer.
