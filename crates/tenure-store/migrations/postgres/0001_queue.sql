@@ -70,12 +70,15 @@ create table tenure_settled (
     hi         bigint      not null,
     outcome    text        not null
                check (outcome in ('done', 'retry', 'dead', 'release', 'lapsed', 'buried')),
+    spent      boolean     not null default false,      -- prune is through with it, but for its age
     token      text        not null,
     holder     text        not null,
     ids        bigint[]    not null
 );
 create index tenure_settled_token on tenure_settled (token);
-create index tenure_settled_at on tenure_settled (settled_at);
+-- By age, for prune: a row is in one of the two.
+create index tenure_settled_done on tenure_settled (settled_at) where outcome = 'done' and not spent;
+create index tenure_settled_other on tenure_settled (settled_at) where outcome <> 'done' or spent;
 create index tenure_settled_span on tenure_settled using gist (int8range(lo, hi, '[]'));
 
 create table tenure_dead (
@@ -84,6 +87,7 @@ create table tenure_dead (
     reason     text        not null,
     last_error text
 );
+create index tenure_dead_at on tenure_dead (dead_at);
 
 -- Counters, and where an item goes instead of where it was enqueued. Only for items that ever had a
 -- setback.
@@ -105,6 +109,7 @@ create table tenure_dedupe (
     id         bigint      not null,
     created_at timestamptz not null default now()
 );
+create index tenure_dedupe_id on tenure_dedupe (id);
 
 -- What is set for all processes, over each one's own configuration.
 create table tenure_settings (

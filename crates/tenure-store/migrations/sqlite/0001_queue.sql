@@ -75,19 +75,26 @@ create table tenure_settled (
     settled_at integer not null,
     lo         integer not null,
     hi         integer not null,
+    spent      integer not null default 0 check (spent in (0, 1)),    -- prune is through with it
     ids        text    not null,
     check (lo <= hi and lo >> 10 = hi >> 10)
 ) strict;
 
 create index tenure_settled_token on tenure_settled (token);
-create index tenure_settled_at on tenure_settled (settled_at);
 create index tenure_settled_span on tenure_settled (hi, lo);
+-- By age, for prune: a row is in one of the two.
+create index tenure_settled_done on tenure_settled (settled_at)
+where outcome = 'done' and spent = 0;
+create index tenure_settled_other on tenure_settled (settled_at)
+where outcome <> 'done' or spent = 1;
 
 create table tenure_dead (
     id      integer primary key,
     dead_at integer not null,
     reason  text    not null
 ) strict;
+
+create index tenure_dead_at on tenure_dead (dead_at);
 
 -- Only for items that ever had one. A null lane or available_at: as enqueued.
 create table tenure_setbacks (
@@ -107,6 +114,17 @@ create table tenure_dedupe (
     key text    primary key not null check (length(cast(key as blob)) between 1 and 255),
     id  integer not null
 ) strict, without rowid;
+
+create index tenure_dedupe_id on tenure_dedupe (id);
+
+-- How many events were pruned: the ids that were given, less these, are the events. One row.
+create table tenure_pruned (
+    one   integer primary key check (one = 1),
+    items integer not null check (items >= 0)
+) strict;
+
+insert into tenure_pruned (one, items)
+values (1, 0);
 
 -- What is set for all processes, over each one's own configuration.
 create table tenure_settings (

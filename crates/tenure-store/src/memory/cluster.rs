@@ -4,8 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use tenure_core::store::{
-    Answer, ChangeSettings, Cluster, ClusterSettings, Prune, Pruned, Pruner, WorkerRecord,
-    WorkerReport,
+    Answer, ChangeSettings, Cluster, ClusterSettings, WorkerRecord, WorkerReport,
 };
 use tenure_core::{Timestamp, WorkerId};
 
@@ -89,11 +88,5 @@ impl Cluster for MemoryStore {
             let first = records.into_iter().take(limit).cloned();
             Ok((self.moment(None), first.collect()))
         })
-    }
-}
-
-impl Pruner for MemoryStore {
-    fn prune<'a>(&'a self, _prune: &'a Prune) -> Answer<'a, Pruned> {
-        Box::pin(async { Ok(Pruned::default()) })
     }
 }

@@ -12,6 +12,7 @@ mod lease;
 mod operate;
 #[cfg(feature = "testing")]
 mod planted;
+mod prune;
 mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -49,11 +49,15 @@ pub enum Fault {
     ReleaseCharged,
     /// An item that lapsed twice is claimed with others.
     NeverAlone,
+    /// Prune goes by the first time that an item was done, not by where it is now.
+    PruneReplayed,
+    /// Prune deletes an item at the very end of its retention, and not only after it.
+    PruneTooSoon,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::SettleById,
         Self::SettleByHolder,
         Self::SettleLate,
@@ -73,6 +77,8 @@ impl Fault {
         Self::LapseUncounted,
         Self::ReleaseCharged,
         Self::NeverAlone,
+        Self::PruneReplayed,
+        Self::PruneTooSoon,
     ];
 
     fn rules(self) -> Rules {
@@ -135,6 +141,14 @@ impl Fault {
                 };
             }
             Self::NeverAlone => rules.is_lonely = |_| false,
+            Self::PruneReplayed => {
+                rules.settled = |kept| {
+                    let done = kept.journal.iter().find(|line| line.word == Word::Done);
+                    let first = done.map(|line| (State::Done, line.settled_at));
+                    first.or_else(|| (Rules::default().settled)(kept))
+                };
+            }
+            Self::PruneTooSoon => rules.is_past = |settled_at, before| settled_at <= before,
         }
         rules
     }

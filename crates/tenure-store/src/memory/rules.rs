@@ -7,6 +7,8 @@ use tenure_core::{
     may_reap, may_renew, may_settle,
 };
 
+use super::{Kept, Place};
+
 /// What the store asks before it changes anything.
 #[derive(Clone)]
 pub(super) struct Rules {
@@ -30,6 +32,11 @@ pub(super) struct Rules {
     /// Whether a journal line (its token, its word) is what a settle says again.
     pub(super) is_repeat: fn((&Token, Word), (&Token, Word)) -> bool,
     pub(super) rest: fn(Rest) -> Rest,
+    /// How an item is settled and since when; `None`: it is not.
+    pub(super) settled: fn(&Kept) -> Option<(State, Timestamp)>,
+    /// Whether what was settled at the first moment is past a retention that goes back to the
+    /// second.
+    pub(super) is_past: fn(Timestamp, Timestamp) -> bool,
     pub(super) next_fence: fn(i64) -> i64,
 }
 
@@ -49,8 +56,18 @@ impl Default for Rules {
             count,
             is_repeat: |line, settle| line == settle,
             rest: |rest| rest,
+            settled,
+            is_past: |settled_at, before| settled_at < before,
             next_fence: |last| last + 1,
         }
+    }
+}
+
+fn settled(kept: &Kept) -> Option<(State, Timestamp)> {
+    match kept.place {
+        Place::Ready(_) | Place::Leased(_) => None,
+        Place::Done { at } => Some((State::Done, at)),
+        Place::Dead { at, .. } => Some((State::Dead, at)),
     }
 }
 

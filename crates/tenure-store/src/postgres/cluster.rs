@@ -2,8 +2,7 @@
 
 use sqlx::postgres::PgRow;
 use tenure_core::store::{
-    Answer, ChangeSettings, Cluster, ClusterSettings, Prune, Pruned, Pruner, WorkerRecord,
-    WorkerReport,
+    Answer, ChangeSettings, Cluster, ClusterSettings, WorkerRecord, WorkerReport,
 };
 use tenure_core::{Timestamp, WorkerId};
 
@@ -79,12 +78,6 @@ impl Cluster for PostgresStore {
             rows.and_then(|rows| workers(&rows))
                 .map_err(|error| store_error("workers", error))
         })
-    }
-}
-
-impl Pruner for PostgresStore {
-    fn prune<'a>(&'a self, _prune: &'a Prune) -> Answer<'a, Pruned> {
-        Box::pin(async { Ok(Pruned::default()) })
     }
 }
 

@@ -15,6 +15,7 @@ mod intake;
 mod lend;
 mod migrate;
 mod operate;
+mod prune;
 mod queue;
 pub(crate) mod row;
 mod rows;

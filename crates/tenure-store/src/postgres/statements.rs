@@ -119,6 +119,8 @@ queue_statements!(
     look,
     replay,
     bury,
+    prune_choose,
+    prune,
     find,
     timeline,
     page_all,

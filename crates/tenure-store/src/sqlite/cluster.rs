@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 use tenure_core::store::{
-    Answer, ChangeSettings, Cluster, ClusterSettings, Prune, Pruned, Pruner, WorkerRecord,
-    WorkerReport,
+    Answer, ChangeSettings, Cluster, ClusterSettings, WorkerRecord, WorkerReport,
 };
 use tenure_core::{Timestamp, WorkerId};
 
@@ -58,12 +57,6 @@ impl Cluster for SqliteStore {
             // Asked last: nobody was seen after it.
             Ok((moment_of(clock.as_ref(), None), records))
         }))
-    }
-}
-
-impl Pruner for SqliteStore {
-    fn prune<'a>(&'a self, _prune: &'a Prune) -> Answer<'a, Pruned> {
-        Box::pin(async { Ok(Pruned::default()) })
     }
 }
 

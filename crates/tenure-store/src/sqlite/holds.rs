@@ -194,7 +194,8 @@ pub(super) fn ids(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<ItemId>>
     Ok(parse(text, column)?.into_iter().map(ItemId::new).collect())
 }
 
-fn parse(text: &str, column: usize) -> rusqlite::Result<Vec<i64>> {
+/// Ids in the text of a column.
+pub(super) fn parse(text: &str, column: usize) -> rusqlite::Result<Vec<i64>> {
     serde_json::from_str(text).map_err(|cause| {
         rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(cause))
     })

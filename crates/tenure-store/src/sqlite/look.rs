@@ -21,10 +21,12 @@ pub(super) fn look(
     let said = said(connection, token, &ids)?;
     let states = states(connection, &ids)?;
     let answer = |(id, word): &(ItemId, Word)| {
-        if said.contains(&(id.number(), *word)) {
+        let state = states.get(&id.number()).copied();
+        // The journal may still name an item that was pruned.
+        if state.is_some() && said.contains(&(id.number(), *word)) {
             return Guarded::Kept(());
         }
-        Guarded::Refused(refusal_of(states.get(&id.number()).copied()))
+        Guarded::Refused(refusal_of(state))
     };
     Ok(words.iter().map(answer).collect())
 }

@@ -15,6 +15,7 @@ mod intake;
 mod look;
 mod migrate;
 mod operate;
+mod prune;
 mod queue;
 mod reap;
 mod row;

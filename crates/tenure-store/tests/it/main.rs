@@ -17,6 +17,7 @@ mod odd;
 mod plans;
 mod planted;
 mod producer;
+mod pruners;
 mod races;
 mod rows_sql;
 mod stress;

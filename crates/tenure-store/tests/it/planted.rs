@@ -91,6 +91,14 @@ const EXPECTED: [(Fault, &str); Fault::ALL.len()] = [
         "release_costs_nothing_but_an_attempt",
     ),
     (Fault::NeverAlone, "a_poison_item_dies_alone"),
+    (
+        Fault::PruneReplayed,
+        "what_was_replayed_since_is_not_pruned",
+    ),
+    (
+        Fault::PruneTooSoon,
+        "an_item_goes_when_its_retention_is_past_and_not_at_its_end",
+    ),
 ];
 
 #[tokio::test]
@@ -115,7 +123,7 @@ const fn planted(file: &'static str, from: &'static str, to: &'static str) -> Pl
     Planted { file, from, to }
 }
 
-const BROKEN: [Broken; 15] = [
+const BROKEN: [Broken; 19] = [
     Broken {
         // What is claimed stays claimable.
         check: "law_1_an_item_has_at_most_one_live_lease",
@@ -248,6 +256,40 @@ const BROKEN: [Broken; 15] = [
             "report",
             "seen_at = excluded.seen_at",
             "seen_at = excluded.seen_at, left_at = null",
+        )],
+    },
+    Broken {
+        // An old done row deletes what was replayed and is done anew.
+        check: "what_was_replayed_and_done_again_is_kept_from_then",
+        faults: &[planted(
+            "prune",
+            "when s.replayed_at is not null",
+            "when false",
+        )],
+    },
+    Broken {
+        // Places are not looked at.
+        check: "what_was_replayed_since_is_not_pruned",
+        faults: &[
+            planted("prune", "where (select r.id", "where true or (select r.id"),
+            planted("prune", "when s.replayed_at is not null", "when false"),
+        ],
+    },
+    Broken {
+        // A journal row goes although it names what is kept.
+        check: "a_journal_row_stays_for_those_of_its_items_that_are_kept",
+        faults: &[planted(
+            "prune",
+            "where ids is null or (",
+            "where true or (",
+        )],
+    },
+    Broken {
+        check: "a_dedupe_key_is_free_again_after_a_prune",
+        faults: &[planted(
+            "prune",
+            "delete from tenure_dedupe\n    where",
+            "delete from tenure_dedupe\n    where false and",
         )],
     },
 ];

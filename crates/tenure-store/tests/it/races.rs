@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
-use tenure_core::store::{Bury, Enqueued, Reap, Renew, Replay, Rest, Settle, Store, StoreError};
+use tenure_core::store::{
+    Bury, Enqueued, Prune, Pruned, Reap, Renew, Replay, Rest, Settle, Store, StoreError,
+};
 use tenure_core::testing::ManualClock;
 use tenure_core::{Event, Guarded, ItemId, Outcome, Record, Term, Timestamp, Token};
 use tenure_store::config::StoreConfig;
@@ -31,9 +33,11 @@ enum Verb {
     Reap,
     Replay(usize),
     Bury(usize),
+    PruneDone,
+    PruneDead,
 }
 
-const VERBS: [Verb; 13] = [
+const VERBS: [Verb; 15] = [
     Verb::Claim,
     Verb::Renew,
     Verb::SettleDone,
@@ -47,6 +51,8 @@ const VERBS: [Verb; 13] = [
     Verb::Replay(4),
     Verb::Bury(0),
     Verb::Bury(2),
+    Verb::PruneDone,
+    Verb::PruneDead,
 ];
 
 /// The answer of the first, unless it was cancelled, that of the second, and the items at the end.
@@ -141,6 +147,7 @@ impl Round {
                 };
                 format!("{:?}", store.bury(&bury).await?)
             }
+            Verb::PruneDone | Verb::PruneDead => self.prune(store, verb).await?,
         };
         Ok(self
             .ids
@@ -149,6 +156,16 @@ impl Round {
             .fold(answer, |answer, (nth, id)| {
                 answer.replace(&format!("ItemId({id})"), &format!("#{nth}"))
             }))
+    }
+
+    async fn prune(&self, store: &dyn Store, verb: Verb) -> Result<String, StoreError> {
+        let (short, long) = (Duration::from_secs(5), Duration::from_hours(1));
+        let prune = if verb == Verb::PruneDone {
+            Prune::new(short, long)
+        } else {
+            Prune::new(long, short)
+        };
+        Ok(format!("{:?}", store.prune(&prune.at(self.now)).await?))
     }
 
     async fn renew(&self, store: &dyn Store) -> Result<String, StoreError> {
@@ -217,6 +234,8 @@ end $$;
 create constraint trigger hold after insert or update or delete on tenure_leases
 deferrable initially deferred for each row execute function hold();
 create constraint trigger hold after insert or update or delete on tenure_ready
+deferrable initially deferred for each row execute function hold();
+create constraint trigger hold after delete on tenure_events
 deferrable initially deferred for each row execute function hold();
 create constraint trigger hold after insert or update or delete on tenure_setbacks
 deferrable initially deferred for each row execute function hold();";
@@ -311,13 +330,16 @@ impl Arena {
         )
     }
 
-    /// Ids that are in more than one place, or twice in a lease.
+    /// Ids that are in more than one place, or twice in a lease, or of no event.
     async fn doubles(&mut self) -> i64 {
         self.ask(
             "select count(*) from (
                  select id from (select id from tenure_ready union all select id from tenure_dead
                      union all select i.id from tenure_leases l, unnest(l.ids) as i(id)) as place
-                 group by id having count(*) > 1) as doubled",
+                 group by id
+                 having count(*) > 1
+                     or not exists (select from tenure_events e where e.id = place.id)
+             ) as doubled",
         )
         .await
     }
@@ -334,10 +356,13 @@ async fn allowed(now: Timestamp, (first, second): (Verb, Verb), commits: bool) -
         let (answers, end) = in_order(now, &[second, first]).await;
         all.push((Some(answers[1].clone()), answers[0].clone(), end));
     }
-    // What is locked is skipped by a claim and a reap, and found the next time.
+    // What is locked is skipped by a claim, a reap and a prune, and found the next time.
+    let none = format!("{:?}", Pruned::default());
     let skipping = [
         (Verb::Claim, None, "None"),
         (Verb::Reap, None, "[]"),
+        (Verb::PruneDone, None, none.as_str()),
+        (Verb::PruneDead, None, none.as_str()),
         (Verb::SettleAndClaim, Some(Verb::SettleDone), " None"),
         (Verb::SettleEachAndClaim, Some(Verb::SettleEach), " None"),
     ];
@@ -379,7 +404,8 @@ async fn race_all(now: Timestamp, commits: bool) {
         );
         assert_eq!(arena.doubles().await, 0, "{first:?} beside {second:?}");
         // Nothing of this round may be in the way of the next one.
-        let clear = "truncate tenure_ready, tenure_leases, tenure_dead";
+        let clear = "truncate tenure_events, tenure_ready, tenure_leases, tenure_settled, \
+                     tenure_dead, tenure_setbacks";
         sqlx::raw_sql(clear).execute(&mut arena.conn).await.unwrap();
     }
 }

@@ -4,9 +4,9 @@
 --   the first due item may be claimed; held: claimed and lapsed; settled: dead, and all items, of
 --   which those that are in no place are done.
 -- Keeps: nothing; it only reads, all of it in one snapshot.
--- Relies on: the primary key of tenure_ready, read once; that of tenure_dead, read once; that of
---   tenure_events, whose last id is their number: ids have no gaps, since there is one writer and a
---   rollback takes them back, and to count the events would read every payload.
+-- Relies on: the primary key of tenure_ready, read once; that of tenure_dead, read once.
+--   tenure_events is not read: its last id, less what was pruned, is their number. Ids have no gaps,
+--   since there is one writer and a rollback takes them back; to count would read every payload.
 
 -- statement: queues
 select name, number
@@ -31,4 +31,5 @@ from tenure_leases;
 -- statement: settled
 select
     (select count(*) from tenure_dead) as dead,
-    (select coalesce(max(id), 0) from tenure_events) as total;
+    coalesce((select seq from sqlite_sequence where name = 'tenure_events'), 0)
+        - (select items from tenure_pruned) as total;

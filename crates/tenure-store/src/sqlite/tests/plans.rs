@@ -25,7 +25,7 @@ const WALKS: [(&str, &str, &str); 2] = [
 ];
 
 /// The tables that grow, by their own names and by those that our statements give them.
-const LARGE: [&str; 10] = [
+const LARGE: [&str; 12] = [
     "tenure_events",
     "event",
     "tenure_ready",
@@ -36,6 +36,8 @@ const LARGE: [&str; 10] = [
     "setback",
     "tenure_dead",
     "dead",
+    "tenure_dedupe",
+    "dedupe",
 ];
 
 /// The steps of a plan. Parameters that are not bound are null; that changes no plan.

@@ -77,6 +77,7 @@ mod intake;
 mod laws;
 mod lost_answers;
 mod operate;
+mod prune;
 mod reap;
 mod renew;
 mod settle;
@@ -96,6 +97,7 @@ pub(crate) fn all() -> impl Iterator<Item = Check> {
         intake::CHECKS,
         operate::CHECKS,
         cluster::CHECKS,
+        prune::CHECKS,
         time::CHECKS,
         lost_answers::CHECKS,
     ]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use tenure_core::store::{Bury, Claim, Reap, Renew, Replay, Rest};
+use tenure_core::store::{Bury, Claim, Prune, Reap, Renew, Replay, Rest};
 use tenure_core::testing::token;
 use tenure_core::{Guarded, Held, LapsePolicy, Record, State, Term, Timestamp, Token};
 
@@ -73,6 +73,7 @@ impl Pair {
             } => self.reap(*inline, *delay_seconds).await,
             Verb::Replay(items) => self.replay(items).await,
             Verb::Bury(item) => self.bury(*item).await,
+            Verb::Prune { done, dead } => self.prune(*done, *dead).await,
         }
     }
 
@@ -248,6 +249,35 @@ impl Pair {
             };
             let answer = twin.world.operate().bury(&bury).await.expect("bury");
             answers.push(format!("buried {answer:?}\n"));
+        }
+        pair(answers)
+    }
+
+    /// Round by round to the end; a lease table is not pruned.
+    async fn prune(&mut self, done: u64, dead: u64) -> (String, String) {
+        let mut prune = Prune::new(Duration::from_secs(done), Duration::from_secs(dead));
+        prune.now = Some(self.now);
+        let mut answers = Vec::new();
+        for twin in [&self.one, &self.other] {
+            let mut sum = (0, 0);
+            while let (Way::Queue, Some(store)) = (self.way, twin.world.outbox()) {
+                let pruned = store.prune(&prune).await.expect("prune");
+                sum = (sum.0 + pruned.done, sum.1 + pruned.dead);
+                if !pruned.more {
+                    break;
+                }
+            }
+            let counts = twin.world.operate().count(Some(self.now)).await;
+            let counts = counts.expect("count");
+            let mut timelines = Vec::new();
+            for record in twin.records().await {
+                let lines = twin.world.operate().timeline(record.id).await;
+                let words = lines.expect("timeline").into_iter().map(|line| line.word);
+                timelines.push(words.collect::<Vec<_>>());
+            }
+            timelines.retain(|_| self.way == Way::Queue);
+            let places = (counts.pending(), counts.claimed, counts.done, counts.dead);
+            answers.push(format!("pruned {sum:?} {places:?} {timelines:?}\n"));
         }
         pair(answers)
     }

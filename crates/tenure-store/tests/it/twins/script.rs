@@ -34,6 +34,11 @@ pub(super) enum Verb {
     },
     Replay(Vec<usize>),
     Bury(usize),
+    /// Retention in seconds.
+    Prune {
+        done: u64,
+        dead: u64,
+    },
 }
 
 /// A claim.
@@ -94,6 +99,7 @@ fn verb() -> impl Strategy<Value = Verb> {
             .prop_map(|(inline, delay_seconds)| Verb::Reap { inline, delay_seconds }),
         2 => vec(item.clone(), 1..4).prop_map(Verb::Replay),
         1 => item.prop_map(Verb::Bury),
+        1 => (0..40_u64, 0..40_u64).prop_map(|(done, dead)| Verb::Prune { done, dead }),
     ]
 }
 

@@ -1,0 +1,94 @@
+-- prune: deletes settled items past their retention, of those that prune_choose.sql has locked; and of
+-- the journal what is old and names nothing that is kept.
+-- Parameters: $1 now, $2 retention of done items in us, $3 that of dead ones, $4 limit, $5 the locked
+--   ids, $6 the places of the locked journal rows.
+-- Returns: one row: done and dead items that were deleted, journal rows that were deleted or marked,
+--   whether a limit cut something off.
+-- Keeps: laws 4, 6. It believes nothing of what prune_choose.sql saw: it is a statement of its own, so its
+--   snapshot is younger than the locks and shows every replay before them, and there can be none after.
+--   A journal row stays for the timeline of an item that is kept, up to the longer retention.
+-- Relies on: the primary keys; tenure_dedupe_id; tenure_settled_other, from the oldest;
+--   tenure_settled_span for items that were replayed. Leases are few and are scanned.
+with item as materialized (
+    select a.id, d.id is not null as is_dead
+    from unnest($5::bigint[]) as a(id)
+    cross join lateral (
+        select e.lane, e.available_at from tenure_events e where e.id = a.id offset 0
+    ) e
+    left join lateral (
+        select s.lane, s.available_at, s.replayed_at from tenure_setbacks s where s.id = a.id offset 0
+    ) s on true
+    left join lateral (select d.id, d.dead_at from tenure_dead d where d.id = a.id offset 0) d on true
+    where (select r.id
+           from tenure_ready r
+           where r.lane = coalesce(s.lane, e.lane)
+             and r.available_at = coalesce(s.available_at, e.available_at)
+             and r.id = a.id) is null
+      and a.id not in (select i.id from tenure_leases l cross join unnest(l.ids) as i(id))
+      and case
+              when d.id is not null then
+                  d.dead_at < coalesce($1::timestamptz, now()) - $3::bigint * interval '1 us'
+              when s.replayed_at is not null then (
+                  select max(j.settled_at)
+                  from tenure_settled j
+                  where j.outcome = 'done' and int8range(j.lo, j.hi, '[]') @> a.id and a.id = any (j.ids)
+              ) < coalesce($1::timestamptz, now()) - $2::bigint * interval '1 us'
+              else true
+          end
+), event as (
+    delete from tenure_events
+    where id = any (array(select id from item))
+), counters as (
+    delete from tenure_setbacks
+    where id = any (array(select id from item))
+), dead as (
+    delete from tenure_dead
+    where id = any (array(select id from item))
+), key as (
+    delete from tenure_dedupe
+    where id = any (array(select id from item))
+), named as materialized (
+    select j.place, j.settled_at, i.id,
+           (i.id in (select id from item)) is not true
+               and (select e.id from tenure_events e where e.id = i.id) is not null as is_kept,
+           (i.id in (select u.id from unnest($5::bigint[]) as u(id))) is true as is_locked
+    from (
+        select ctid as place, settled_at, ids
+        from tenure_settled
+        where ctid = any ($6::text[]::tid[])
+    ) as j
+    cross join unnest(j.ids) as i(id)
+), line as materialized (
+    select place, array_agg(id order by id) filter (where is_kept) as ids,
+           coalesce(bool_or(is_kept and not is_locked), false) as is_open,
+           min(settled_at) < coalesce($1::timestamptz, now())
+               - greatest($2::bigint, $3::bigint) * interval '1 us' as is_old
+    from named
+    group by place
+), other as materialized (
+    select ctid as place
+    from tenure_settled
+    where (outcome <> 'done' or spent)
+      and settled_at < coalesce($1::timestamptz, now())
+          - greatest($2::bigint, $3::bigint) * interval '1 us'
+    order by settled_at
+    limit $4
+    for update skip locked
+), ended as (
+    delete from tenure_settled
+    where ctid = any (array(
+        select place from other
+        union all
+        select place from line where ids is null or (is_old and not is_open)))
+    returning 1
+), spent as (
+    update tenure_settled j
+    set spent = true, ids = line.ids, lo = line.ids[1], hi = line.ids[cardinality(line.ids)]
+    from line
+    where j.ctid = line.place and line.ids is not null and not line.is_open and not line.is_old
+    returning 1
+)
+select count(*) filter (where not is_dead) as done, count(*) filter (where is_dead) as dead,
+       (select count(*) from ended) + (select count(*) from spent) as lines,
+       (select count(*) from other) >= $4 as is_cut
+from item

@@ -1,0 +1,67 @@
+//! Prune: settled items past their retention go, the oldest first.
+
+use tenure_core::store::{Answer, Prune, Pruned, Pruner};
+use tenure_core::{ItemId, State, Timestamp};
+
+use super::rules::Rules;
+use super::{MemoryStore, Shelf};
+
+impl Pruner for MemoryStore {
+    fn prune<'a>(&'a self, prune: &'a Prune) -> Answer<'a, Pruned> {
+        Box::pin(async move {
+            let now = self.moment(prune.now);
+            Ok(self.shelf().prune(prune, &self.rules, now))
+        })
+    }
+}
+
+impl Shelf {
+    fn prune(&mut self, prune: &Prune, rules: &Rules, now: Timestamp) -> Pruned {
+        let limit = usize::try_from(prune.limit).unwrap_or(usize::MAX);
+        if limit == 0 {
+            return Pruned::default();
+        }
+        let (done, dead) = (now.before(prune.done), now.before(prune.dead));
+        let done_ids = self.settled_before(State::Done, done, rules);
+        let dead_ids = self.settled_before(State::Dead, dead, rules);
+        let more = done_ids.len() >= limit || dead_ids.len() >= limit;
+        let mut pruned = Pruned {
+            more,
+            ..Pruned::default()
+        };
+        for id in done_ids.into_iter().take(limit) {
+            self.forget(id);
+            pruned.done += 1;
+        }
+        for id in dead_ids.into_iter().take(limit) {
+            self.forget(id);
+            pruned.dead += 1;
+        }
+        // The journal goes back as far as the longer retention.
+        for kept in self.items.values_mut() {
+            let is_recent = |settled_at: Timestamp| settled_at >= done.min(dead);
+            kept.journal.retain(|line| is_recent(line.settled_at));
+        }
+        pruned
+    }
+
+    /// Items that were settled so before a moment, the oldest first.
+    fn settled_before(&self, state: State, before: Timestamp, rules: &Rules) -> Vec<ItemId> {
+        let mut found: Vec<(Timestamp, ItemId)> = self
+            .items
+            .iter()
+            .filter_map(|(id, kept)| {
+                let (is, since) = (rules.settled)(kept)?;
+                (is == state && (rules.is_past)(since, before)).then_some((since, *id))
+            })
+            .collect();
+        found.sort();
+        found.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// Deletes an item and all that is its own.
+    fn forget(&mut self, id: ItemId) {
+        self.items.remove(&id);
+        self.dedupe.retain(|_, winner| *winner != id);
+    }
+}

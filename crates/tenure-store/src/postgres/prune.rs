@@ -1,0 +1,63 @@
+//! Prune on the queue layout: two statements in one transaction. The first chooses and locks; the
+//! second, in a younger snapshot, looks again and deletes.
+
+use sqlx::{Connection as _, PgConnection};
+use tenure_core::store::{Answer, Prune, Pruned, Pruner};
+
+use super::PostgresStore;
+use super::error::store_error;
+use super::lend::Lent;
+use super::queue::Sql;
+use super::row::{get, get_total, moment};
+use crate::limits::micros;
+
+/// The second statement must see what was committed before the locks of the first: whatever the
+/// database's default is.
+const BEGIN: &str = "begin isolation level read committed";
+
+impl Pruner for PostgresStore {
+    fn prune<'a>(&'a self, prune: &'a Prune) -> Answer<'a, Pruned> {
+        Box::pin(async move {
+            if prune.limit == 0 {
+                return Ok(Pruned::default());
+            }
+            let lent = Lent::from(self.pool()).await;
+            let mut lent = lent.map_err(|error| store_error("prune", error))?;
+            // After an error the connection is closed, and its transaction with it.
+            let pruned = self.round(lent.connection(), prune).await;
+            let pruned = pruned.map_err(|error| store_error("prune", error))?;
+            lent.give_back();
+            Ok(pruned)
+        })
+    }
+}
+
+impl PostgresStore {
+    async fn round(&self, conn: &mut PgConnection, prune: &Prune) -> Result<Pruned, sqlx::Error> {
+        let mut tx = conn.begin_with(BEGIN).await?;
+        let choose = bind(self.statements().prune_choose.query(), prune);
+        let chosen = choose.fetch_one(&mut *tx).await?;
+        let delete = bind(self.statements().prune.query(), prune)
+            .bind(get::<Option<Vec<i64>>>(&chosen, 0)?)
+            .bind(get::<Option<Vec<String>>>(&chosen, 1)?);
+        let deleted = delete.fetch_one(&mut *tx).await?;
+        tx.commit().await?;
+        let (done, dead) = (get_total(&deleted, 0)?, get_total(&deleted, 1)?);
+        let has_moved = done + dead + get_total(&deleted, 2)? > 0;
+        Ok(Pruned {
+            done,
+            dead,
+            // A round that could do nothing is not asked to go on: others have it all in hand.
+            more: has_moved && (get(&chosen, 2)? || get(&deleted, 3)?),
+        })
+    }
+}
+
+/// The parameters that both statements take.
+fn bind<'q>(query: Sql<'q>, prune: &Prune) -> Sql<'q> {
+    query
+        .bind(moment(prune.now))
+        .bind(micros(prune.done))
+        .bind(micros(prune.dead))
+        .bind(i64::from(prune.limit))
+}

@@ -1,0 +1,191 @@
+//! Prune on the queue layout: one transaction a round, walked by age.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rusqlite::{CachedStatement, Connection, Params, named_params};
+use tenure_core::Timestamp;
+use tenure_core::store::{Answer, Prune, Pruned, Pruner};
+
+use super::error::failed;
+use super::holds::{json, parse};
+use super::{SqliteStore, row, statements as sql};
+
+impl Pruner for SqliteStore {
+    fn prune<'a>(&'a self, ask: &'a Prune) -> Answer<'a, Pruned> {
+        let (now, ask) = (ask.now, ask.clone());
+        Box::pin(self.write("prune", now, move |connection, now| {
+            if ask.limit == 0 {
+                return Ok(Pruned::default());
+            }
+            let round = Round {
+                connection,
+                done: now.before(ask.done),
+                dead: now.before(ask.dead),
+                limit: usize::try_from(ask.limit).unwrap_or(usize::MAX),
+            };
+            round.run().map_err(failed("prune"))
+        }))
+    }
+}
+
+/// A journal row of done items.
+struct Line {
+    number: i64,
+    settled_at: Timestamp,
+    ids: Vec<i64>,
+}
+
+/// One round, and the moments before which an item must have been settled.
+struct Round<'a> {
+    connection: &'a Connection,
+    done: Timestamp,
+    dead: Timestamp,
+    limit: usize,
+}
+
+impl Round<'_> {
+    fn run(&self) -> rusqlite::Result<Pruned> {
+        let (lines, is_cut) = self.lines()?;
+        let dead = self.dead()?;
+        let more = is_cut || dead.len() >= self.limit;
+        let named: BTreeSet<i64> = lines.iter().flat_map(|line| &line.ids).copied().collect();
+        let named: Vec<i64> = named.into_iter().chain(dead).collect();
+        let settled = self.settled(&named)?;
+        self.delete(&settled)?;
+        self.close(lines)?;
+        let others = self.delete_others()?;
+        let dead = settled.values().filter(|is_dead| **is_dead).count();
+        Ok(Pruned {
+            done: count(settled.len() - dead),
+            dead: count(dead),
+            more: more || others >= self.limit,
+        })
+    }
+
+    /// The oldest journal rows of done items that name about as many as the limit; whether there
+    /// may be more.
+    fn lines(&self) -> rusqlite::Result<(Vec<Line>, bool)> {
+        let mut statement = self.prepare(sql::PRUNE_LINES)?;
+        let mut rows = statement.query(named_params! {
+            ":done": self.done.as_micros(),
+            ":limit": number(self.limit),
+        })?;
+        let (mut lines, mut named) = (Vec::new(), 0);
+        while named < self.limit {
+            let Some(found) = rows.next()? else {
+                return Ok((lines, false));
+            };
+            let line = Line {
+                number: found.get(0)?,
+                settled_at: row::moment(found, 1)?,
+                ids: parse(found.get_ref(2)?.as_str()?, 2)?,
+            };
+            named += line.ids.len();
+            lines.push(line);
+        }
+        Ok((lines, true))
+    }
+
+    fn dead(&self) -> rusqlite::Result<Vec<i64>> {
+        let ask = named_params! {":dead": self.dead.as_micros(), ":limit": number(self.limit)};
+        self.prepare(sql::PRUNE_DEAD)?
+            .query_map(ask, |row| row.get(0))?
+            .collect()
+    }
+
+    /// Those of these items that may be deleted, and whether they are dead.
+    fn settled(&self, named: &[i64]) -> rusqlite::Result<BTreeMap<i64, bool>> {
+        let ask = named_params! {
+            ":ids": json(named),
+            ":done": self.done.as_micros(),
+            ":dead": self.dead.as_micros(),
+        };
+        self.prepare(sql::PRUNE_SETTLED)?
+            .query_map(ask, |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect()
+    }
+
+    /// Deletes items and all that is theirs alone.
+    fn delete(&self, settled: &BTreeMap<i64, bool>) -> rusqlite::Result<()> {
+        if settled.is_empty() {
+            return Ok(());
+        }
+        let ids = json(&settled.keys().collect::<Vec<_>>());
+        for text in [
+            sql::PRUNE_EVENTS,
+            sql::PRUNE_SETBACKS,
+            sql::PRUNE_BURIED,
+            sql::PRUNE_KEYS,
+        ] {
+            self.change(text, named_params! {":ids": ids})?;
+        }
+        let items = named_params! {":items": number(settled.len())};
+        self.change(sql::PRUNE_COUNTED, items).map(drop)
+    }
+
+    /// Ends journal rows that were gone through: one that names an item that is kept stays for its
+    /// timeline, up to the longer retention, and is not looked at again.
+    fn close(&self, lines: Vec<Line>) -> rusqlite::Result<()> {
+        let named: BTreeSet<i64> = lines.iter().flat_map(|line| &line.ids).copied().collect();
+        let kept = self.kept(&named)?;
+        for mut line in lines {
+            line.ids.retain(|id| kept.contains(id));
+            match (line.ids.first(), line.ids.last()) {
+                (Some(lo), Some(hi)) if line.settled_at >= self.old() => {
+                    let spent = named_params! {
+                        ":line": line.number, ":ids": json(&line.ids), ":lo": lo, ":hi": hi,
+                    };
+                    self.change(sql::PRUNE_SPENT, spent)?;
+                }
+                _ => self.end(line.number)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&self, line: i64) -> rusqlite::Result<()> {
+        let ended = named_params! {":line": line};
+        self.change(sql::PRUNE_ENDED, ended).map(drop)
+    }
+
+    fn kept(&self, named: &BTreeSet<i64>) -> rusqlite::Result<BTreeSet<i64>> {
+        self.prepare(sql::PRUNE_KEPT)?
+            .query_map(named_params! {":ids": json(named)}, |row| row.get(0))?
+            .collect()
+    }
+
+    /// Deletes journal rows that are past the longer retention; how many.
+    fn delete_others(&self) -> rusqlite::Result<usize> {
+        let ask = named_params! {":old": self.old().as_micros(), ":limit": number(self.limit)};
+        let lines = self
+            .prepare(sql::PRUNE_OTHERS)?
+            .query_map(ask, |row| row.get(0))?
+            .collect::<rusqlite::Result<Vec<i64>>>()?;
+        for line in &lines {
+            self.end(*line)?;
+        }
+        Ok(lines.len())
+    }
+
+    /// Where the longer retention begins.
+    fn old(&self) -> Timestamp {
+        self.done.min(self.dead)
+    }
+
+    fn prepare(&self, text: &str) -> rusqlite::Result<CachedStatement<'_>> {
+        self.connection.prepare_cached(text)
+    }
+
+    fn change(&self, text: &str, ask: impl Params) -> rusqlite::Result<usize> {
+        self.prepare(text)?.execute(ask)
+    }
+}
+
+/// A count as the statements take it.
+fn number(items: usize) -> i64 {
+    i64::try_from(items).unwrap_or(i64::MAX)
+}
+
+fn count(items: usize) -> u64 {
+    u64::try_from(items).unwrap_or(u64::MAX)
+}
