@@ -9,6 +9,7 @@
 mod absent;
 #[cfg(all(feature = "bench", feature = "postgres", feature = "sqlite"))]
 pub mod bench;
+mod cluster;
 mod complaint;
 pub mod config;
 mod error_text;

@@ -106,6 +106,41 @@ create table tenure_dedupe (
     created_at timestamptz not null default now()
 );
 
+-- What is set for all processes, over each one's own configuration.
+create table tenure_settings (
+    name  text collate "C" primary key,
+    value text not null
+);
+
+-- Rises with each change of tenure_settings; whoever changes them names the one he has seen. One row.
+create table tenure_settings_version (
+    one     int    primary key check (one = 1),
+    version bigint not null check (version >= 0)
+);
+insert into tenure_settings_version (one, version) values (1, 0);
+
+-- What each worker said of itself last. Room on the page, and no index on what a report changes.
+create table tenure_workers (
+    worker           text        collate "C" primary key,
+    host             text        not null,
+    pid              bigint      not null,
+    version          text        not null,
+    queues           text        not null,
+    concurrency      bigint      not null,
+    running          bigint      not null,
+    held             bigint      not null,
+    settings_version bigint      not null,
+    next_within_ms   bigint      not null check (next_within_ms >= 0),
+    started_at       timestamptz not null,
+    seen_at          timestamptz not null,
+    left_at          timestamptz
+) with (
+    fillfactor = 50,
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 1000,
+    autovacuum_vacuum_cost_delay = 0
+);
+
 -- The outbox in the words of its specification: one row per event. One branch per state with a
 -- constant status, so that `where status = …` leaves one branch and `where id = …` goes into each.
 create view tenure_outbox as

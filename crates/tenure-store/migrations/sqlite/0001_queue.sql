@@ -108,6 +108,38 @@ create table tenure_dedupe (
     id  integer not null
 ) strict, without rowid;
 
+-- What is set for all processes, over each one's own configuration.
+create table tenure_settings (
+    name  text primary key not null,
+    value text not null
+) strict, without rowid;
+
+-- Rises with each change of tenure_settings; whoever changes them names the one he has seen. One row.
+create table tenure_settings_version (
+    one     integer primary key check (one = 1),
+    version integer not null check (version >= 0)
+) strict;
+
+insert into tenure_settings_version (one, version)
+values (1, 0);
+
+-- What each worker said of itself last.
+create table tenure_workers (
+    worker           text    primary key not null,
+    host             text    not null,
+    pid              integer not null,
+    version          text    not null,
+    queues           text    not null,
+    concurrency      integer not null,
+    running          integer not null,
+    held             integer not null,
+    settings_version integer not null,
+    next_within_ms   integer not null check (next_within_ms >= 0),
+    started_at       integer not null,
+    seen_at          integer not null,
+    left_at          integer
+) strict;
+
 -- One row per event, for people. It shows no token. (The cast lets SQLite join the held ids by an
 -- index of its own making; values from JSON have no type, and it would compare each with each.)
 create view tenure_outbox as

@@ -1,43 +1,106 @@
-//! To come: settings and workers of a cluster, prune, examine.
+//! Settings and workers of a cluster: of the one process that this store lives in.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use tenure_core::store::{
-    Answer, ChangeSettings, Cluster, ClusterSettings, Examine, Finding, Prune, Pruned, Pruner,
-    WorkerRecord, WorkerReport,
+    Answer, ChangeSettings, Cluster, ClusterSettings, Prune, Pruned, Pruner, WorkerRecord,
+    WorkerReport,
 };
 use tenure_core::{Timestamp, WorkerId};
 
 use super::MemoryStore;
+use crate::cluster::{asked, kept_report};
+
+/// What the processes of a cluster tell each other.
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    settings_version: u64,
+    settings: BTreeMap<String, String>,
+    workers: BTreeMap<WorkerId, WorkerRecord>,
+}
 
 impl Cluster for MemoryStore {
     fn settings(&self) -> Answer<'_, ClusterSettings> {
-        Box::pin(async { Ok(ClusterSettings::default()) })
+        Box::pin(async move {
+            let board = &self.shelf().board;
+            let values = board.settings.iter();
+            Ok(ClusterSettings {
+                version: board.settings_version,
+                values: values
+                    .map(|(name, value)| (name.clone(), value.clone()))
+                    .collect(),
+            })
+        })
     }
 
-    fn change_settings<'a>(&'a self, _change: &'a ChangeSettings) -> Answer<'a, Option<u64>> {
-        Box::pin(async { Ok(None) })
+    fn change_settings<'a>(&'a self, change: &'a ChangeSettings) -> Answer<'a, Option<u64>> {
+        Box::pin(async move {
+            let asked = asked("change settings", change)?;
+            let board = &mut self.shelf().board;
+            if board.settings_version != change.version {
+                return Ok(None);
+            }
+            for (name, value) in asked {
+                match value {
+                    Some(value) => board.settings.insert(name.to_owned(), value.to_owned()),
+                    None => board.settings.remove(name),
+                };
+            }
+            board.settings_version += 1;
+            Ok(Some(board.settings_version))
+        })
     }
 
-    fn report<'a>(&'a self, _report: &'a WorkerReport, _now: Option<Timestamp>) -> Answer<'a, ()> {
-        Box::pin(async { Ok(()) })
+    fn report<'a>(&'a self, report: &'a WorkerReport, now: Option<Timestamp>) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let now = self.moment(now);
+            let report = kept_report(report);
+            let workers = &mut self.shelf().board.workers;
+            match workers.get_mut(&report.worker) {
+                Some(record) => {
+                    record.report = report;
+                    record.seen_at = now;
+                }
+                None => {
+                    let record = WorkerRecord {
+                        report,
+                        started_at: now,
+                        seen_at: now,
+                        left_at: None,
+                    };
+                    workers.insert(record.report.worker.clone(), record);
+                }
+            }
+            Ok(())
+        })
     }
 
-    fn leave<'a>(&'a self, _worker: &'a WorkerId, _now: Option<Timestamp>) -> Answer<'a, ()> {
-        Box::pin(async { Ok(()) })
+    fn leave<'a>(&'a self, worker: &'a WorkerId, now: Option<Timestamp>) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let now = self.moment(now);
+            if let Some(record) = self.shelf().board.workers.get_mut(worker) {
+                record.left_at.get_or_insert(now);
+            }
+            Ok(())
+        })
     }
 
-    fn workers(&self, _limit: u32) -> Answer<'_, (Timestamp, Vec<WorkerRecord>)> {
-        Box::pin(async { Ok((Timestamp::from_micros(0), Vec::new())) })
+    fn workers(&self, limit: u32) -> Answer<'_, (Timestamp, Vec<WorkerRecord>)> {
+        Box::pin(async move {
+            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+            let shelf = self.shelf();
+            // By id already; the sort keeps that order among those seen at the same moment.
+            let mut records: Vec<&WorkerRecord> = shelf.board.workers.values().collect();
+            records.sort_by_key(|record| Reverse(record.seen_at));
+            let first = records.into_iter().take(limit).cloned();
+            Ok((self.moment(None), first.collect()))
+        })
     }
 }
 
 impl Pruner for MemoryStore {
     fn prune<'a>(&'a self, _prune: &'a Prune) -> Answer<'a, Pruned> {
         Box::pin(async { Ok(Pruned::default()) })
-    }
-}
-
-impl Examine for MemoryStore {
-    fn examine(&self) -> Answer<'_, Vec<Finding>> {
-        Box::pin(async { Ok(Vec::new()) })
     }
 }

@@ -6,6 +6,7 @@
 
 mod clock;
 mod cluster;
+mod examine;
 mod intake;
 mod lease;
 mod operate;
@@ -27,6 +28,7 @@ pub use planted::Fault;
 
 use crate::error_text::error_text;
 use crate::lane::{Lane, alone_lane, lane};
+use cluster::Board;
 use rules::Rules;
 
 /// A store that lives and dies with the process.
@@ -98,6 +100,7 @@ struct Shelf {
     leases: BTreeMap<Token, Leased>,
     queues: BTreeMap<QueueName, Line>,
     dedupe: BTreeMap<String, ItemId>,
+    board: Board,
     last_id: i64,
     last_fence: i64,
 }
@@ -110,6 +113,7 @@ impl Default for Shelf {
             leases: BTreeMap::new(),
             queues: BTreeMap::from([(QueueName::default(), Line::numbered(0))]),
             dedupe: BTreeMap::new(),
+            board: Board::default(),
             last_id: 0,
             last_fence: 0,
         }

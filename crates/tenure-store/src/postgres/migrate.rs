@@ -2,7 +2,7 @@
 
 use sqlx::{Connection, PgConnection};
 use tenure_core::Identifier;
-use tenure_core::store::{StoreError, StoreErrorKind};
+use tenure_core::store::{Finding, StoreError, StoreErrorKind};
 
 use super::error::{is_missing, store_error};
 use super::statements::Statement;
@@ -99,6 +99,22 @@ pub(crate) async fn check(
                 format!("the tables are of version {found}, this program needs {VERSION}");
             Err(StoreError::new("open", StoreErrorKind::Invalid, message)
                 .hint("run `tenure migrate`"))
+        }
+    }
+}
+
+/// What to think of tables of this version.
+pub(super) fn finding(found: i32) -> Finding {
+    let text = format!("version {found}");
+    match found.cmp(&VERSION) {
+        std::cmp::Ordering::Equal => Finding::good("schema", text),
+        std::cmp::Ordering::Less => {
+            let text = format!("{text}, this program needs {VERSION}");
+            Finding::bad("schema", text, "run `tenure migrate`")
+        }
+        std::cmp::Ordering::Greater => {
+            let text = format!("{text}, newer than {VERSION}, which this program knows");
+            Finding::bad("schema", text, "use a newer `tenure`")
         }
     }
 }

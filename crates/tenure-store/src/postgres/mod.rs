@@ -3,12 +3,14 @@
 //! The outbox is in the queue layout: see `migrations/postgres/0001_queue.sql` for its tables and
 //! `sql/postgres/queue/` for a file per verb. The database's clock is the only judge of a lease.
 
+mod budget;
 mod claim;
 mod cluster;
 mod cursor;
 mod directory;
 pub(crate) mod door;
 pub(crate) mod error;
+mod examine;
 mod intake;
 mod lend;
 mod migrate;
@@ -43,6 +45,18 @@ use crate::open::Migrated;
 
 /// A verb waits this long for a connection.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The planner's settings that a connection of ours has, and their values.
+const PLANNER: [(&str, &str); 4] = [
+    // Our statements are planned once and by index: planned anew, twenty steps cost more than they
+    // take; planned while a table was empty, they would scan it for ever.
+    ("plan_cache_mode", "force_generic_plan"),
+    ("enable_seqscan", "off"),
+    // A page planned while its table was empty would be collected whole and sorted.
+    ("enable_bitmapscan", "off"),
+    // The price of a forbidden scan looks high enough to compile the plan each time.
+    ("jit", "off"),
+];
 
 /// The outbox on PostgreSQL.
 ///
@@ -200,15 +214,6 @@ fn connect_options(url: &str, config: &StoreConfig) -> Result<PgConnectOptions, 
     let options = options.application_name("tenure");
     Ok(match config.planner {
         Planner::Role => options,
-        Planner::Connection => options.options([
-            // Our statements are planned once and by index: planned anew, twenty steps cost more
-            // than they take; planned while a table was empty, they would scan it for ever.
-            ("plan_cache_mode", "force_generic_plan"),
-            ("enable_seqscan", "off"),
-            // A page planned while its table was empty would be collected whole and sorted.
-            ("enable_bitmapscan", "off"),
-            // The price of a forbidden scan looks high enough to compile the plan each time.
-            ("jit", "off"),
-        ]),
+        Planner::Connection => options.options(PLANNER),
     })
 }

@@ -130,6 +130,12 @@ queue_statements!(
     queues,
     add_queue,
     pause_queue,
+    settings,
+    change_settings,
+    report,
+    leave,
+    workers,
+    examine,
 );
 
 #[cfg(test)]

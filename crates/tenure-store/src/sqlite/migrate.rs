@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use rusqlite::{Connection, params};
-use tenure_core::store::{StoreError, StoreErrorKind};
+use tenure_core::store::{Finding, StoreError, StoreErrorKind};
 
 use super::error::failed;
 use super::writer::Writer;
@@ -72,6 +72,23 @@ fn missing(version: u32) -> Result<&'static [&'static str], StoreError> {
             );
             StoreError::new(VERB, StoreErrorKind::Invalid, message).hint("use a newer `tenure`")
         })
+}
+
+/// What to think of tables of this version.
+pub(super) fn finding(found: u32) -> Finding {
+    let text = format!("version {found}");
+    let known = MIGRATIONS.len();
+    match missing(found) {
+        Ok([]) => Finding::good("schema", text),
+        Ok(_) => {
+            let text = format!("{text}, this program needs {known}");
+            Finding::bad("schema", text, "run `tenure migrate`")
+        }
+        Err(_) => {
+            let text = format!("{text}, newer than {known}, which this program knows");
+            Finding::bad("schema", text, "use a newer `tenure`")
+        }
+    }
 }
 
 /// The version of the file: the highest that was applied; 0: none.

@@ -9,6 +9,7 @@ mod cluster;
 mod connect;
 pub(crate) mod door;
 pub(crate) mod error;
+mod examine;
 mod holds;
 mod intake;
 mod look;

@@ -7,7 +7,7 @@ use rusqlite::types::{FromSqlError, Type};
 use tenure_core::store::Queue;
 use tenure_core::{
     Content, Counters, Encoding, EndedHold, Event, Fence, Hold, Item, ItemId, QueueName, Record,
-    State, StoredEvent, Term, Timestamp, Word,
+    State, StoredEvent, Term, Timestamp, Word, WorkerId,
 };
 use uuid::Uuid;
 
@@ -70,7 +70,7 @@ pub(super) fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     Ok(u64::try_from(number).unwrap_or(0))
 }
 
-fn past(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
+pub(super) fn past(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Timestamp>> {
     let micros: Option<i64> = row.get(column)?;
     Ok(micros.map(Timestamp::from_micros))
 }
@@ -132,6 +132,11 @@ pub(super) fn queue(row: &Row<'_>) -> rusqlite::Result<Queue> {
             .map_err(|cause| unreadable(1, cause))?,
         paused: row.get(2)?,
     })
+}
+
+pub(super) fn worker_id(row: &Row<'_>, column: usize) -> rusqlite::Result<WorkerId> {
+    let stored = row.get_ref(column)?.as_str()?;
+    WorkerId::parse(stored).ok_or_else(|| unreadable(column, FromSqlError::InvalidType))
 }
 
 pub(super) fn queue_name(row: &Row<'_>, column: usize) -> rusqlite::Result<QueueName> {

@@ -62,6 +62,16 @@ statements! {
     QUEUES = "queues", "queues";
     ADD_QUEUE = "add_queue", "add_queue";
     PAUSE_QUEUE = "pause_queue", "pause_queue";
+    SETTINGS = "settings", "settings";
+    CHANGE_MOVED = "change_settings", "moved";
+    CHANGE_TAKEN_OUT = "change_settings", "taken_out";
+    CHANGE_WRITTEN = "change_settings", "written";
+    REPORT = "report", "report";
+    LEAVE = "leave", "leave";
+    WORKERS = "workers", "workers";
+    EXAMINE_FILE = "examine", "file";
+    EXAMINE_SYNCHRONOUS = "examine", "synchronous";
+    EXAMINE_INTEGRITY = "examine", "integrity";
 }
 
 const MARK: &str = "-- statement: ";

@@ -9,7 +9,9 @@
     reason = "the lints spare test functions, but not what these call"
 )]
 
+mod cluster;
 mod conformance;
+mod examine;
 mod odd;
 mod plans;
 mod planted;

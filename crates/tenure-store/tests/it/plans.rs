@@ -9,8 +9,8 @@ use tenure_store::config::StoreConfig;
 use tenure_store::postgres::PostgresStore;
 use tenure_store::testing;
 
-/// Tables that are small by nature: a row per claim, a row per queue.
-const SMALL: [&str; 2] = ["tenure_leases", "tenure_queues"];
+/// Tables that are small by nature: a row per claim, per queue, per worker.
+const SMALL: [&str; 3] = ["tenure_leases", "tenure_queues", "tenure_workers"];
 
 /// Statements that read a whole narrow table or walk past what they do not want, and say so in
 /// their header.
@@ -20,7 +20,7 @@ const FAR: [&str; 3] = ["count", "page_pending", "page_done"];
 const ROWS_MAX: f64 = 8000.0;
 
 /// Many of each: 60,000 published, 30,000 pending, 3,000 held in 30 leases, 1,000 dead, 2,000 with
-/// setbacks.
+/// setbacks; 100 settings, 2,000 workers.
 const FILL: &str = "
     insert into tenure_events (topic, payload, created_at, available_at)
     select 'bench.event', '{}', now() - interval '1 h' + n * interval '1 ms',
@@ -41,6 +41,14 @@ const FILL: &str = "
     select n, now(), 'failed' from generate_series(63001, 64000) as n;
     insert into tenure_setbacks (id, attempts, available_at)
     select e.id, 1, e.available_at from tenure_events e where e.id between 92001 and 94000;
+    insert into tenure_settings (name, value)
+    select 'name' || n, n from generate_series(1, 100) as n;
+    insert into tenure_workers
+        (worker, host, pid, version, queues, concurrency, running, held, settings_version,
+         next_within_ms, started_at, seen_at)
+    select 'mill-' || lpad(to_hex(n), 16, '0'), 'mill', n, '0.1.0', 'default', 10, 0, 0, 0,
+           7500, now(), now() + n * interval '1 s'
+    from generate_series(1, 2000) as n;
 ";
 
 /// The parameters of a statement, working on about a hundred items.
@@ -92,6 +100,13 @@ fn arguments(name: &str) -> String {
         "queues" => String::new(),
         "add_queue" => "'mail', null".to_owned(),
         "pause_queue" => "'default', true".to_owned(),
+        "settings" | "examine" => String::new(),
+        "change_settings" => "0, array['name7', 'new', 'gone'], array[null, '1', null]".to_owned(),
+        "report" => "null, 'mill-0000000000000007', 'mill', 7, '0.1.0', 'default', 10, 1, 1, 0, \
+                     7500"
+            .to_owned(),
+        "leave" => "null, 'mill-0000000000000007'".to_owned(),
+        "workers" => "100".to_owned(),
         other => panic!("{other}.sql is new: say here how it is called"),
     }
 }

@@ -115,7 +115,7 @@ const fn planted(file: &'static str, from: &'static str, to: &'static str) -> Pl
     Planted { file, from, to }
 }
 
-const BROKEN: [Broken; 13] = [
+const BROKEN: [Broken; 16] = [
     Broken {
         // What is claimed stays claimable.
         check: "law_1_an_item_has_at_most_one_live_lease",
@@ -230,6 +230,33 @@ const BROKEN: [Broken; 13] = [
             "settle",
             "where not (is_late and $13::boolean)",
             "",
+        )],
+    },
+    Broken {
+        // A change that saw another version is made.
+        check: "a_change_that_has_not_seen_the_latest_version_changes_nothing",
+        faults: &[planted(
+            "change_settings",
+            "where one = 1 and version = $1",
+            "where one = 1 and $1::bigint >= 0",
+        )],
+    },
+    Broken {
+        // The version is looked at, but not when the change is made.
+        check: "of_many_changes_at_once_one_takes_effect",
+        faults: &[planted(
+            "change_settings",
+            "where one = 1 and version = $1",
+            "where one = 1 and (select version from tenure_settings_version) = $1",
+        )],
+    },
+    Broken {
+        // A worker that left comes back with its last report.
+        check: "a_leave_is_taken_once_and_for_good",
+        faults: &[planted(
+            "report",
+            "seen_at = excluded.seen_at",
+            "seen_at = excluded.seen_at, left_at = null",
         )],
     },
 ];

@@ -71,6 +71,7 @@ macro_rules! list {
 }
 
 mod claim;
+mod cluster;
 mod guard;
 mod intake;
 mod laws;
@@ -94,6 +95,7 @@ pub(crate) fn all() -> impl Iterator<Item = Check> {
         transitions::CHECKS,
         intake::CHECKS,
         operate::CHECKS,
+        cluster::CHECKS,
         time::CHECKS,
         lost_answers::CHECKS,
     ]

@@ -1,0 +1,24 @@
+-- examine: what the file says of itself.
+-- Parameters: none.
+-- Returns: file: the version of SQLite, the version of our tables, the journal's mode, the bytes of
+--   a page, pages, those that are free; synchronous, asked of the connection that writes: its
+--   level; integrity: the first thing that is wrong, or ok.
+-- Keeps: nothing; it only reads.
+-- Relies on: nothing; integrity reads the whole file.
+
+-- statement: file
+select
+    sqlite_version() as sqlite_version,
+    (select coalesce(max(version), 0) from tenure_migrations) as tables_version,
+    (select journal_mode from pragma_journal_mode) as journal_mode,
+    (select page_size from pragma_page_size) as page_size,
+    (select page_count from pragma_page_count) as pages,
+    (select freelist_count from pragma_freelist_count) as free;
+
+-- statement: synchronous
+select synchronous
+from pragma_synchronous;
+
+-- statement: integrity
+select quick_check
+from pragma_quick_check(1);

@@ -1,0 +1,27 @@
+-- report: writes down what a worker says of itself, and when.
+-- Parameters: :now, :worker, :host, :pid, :version, :queues, :concurrency, :running, :held,
+--   :settings_version, :next_within_ms.
+-- Returns: nothing.
+-- Keeps: started_at is that of the first report; a leave that was taken stays taken.
+-- Relies on: the primary key of tenure_workers.
+
+-- statement: report
+insert into tenure_workers (
+    worker, host, pid, version, queues, concurrency, running, held, settings_version,
+    next_within_ms, started_at, seen_at
+)
+values (
+    :worker, :host, :pid, :version, :queues, :concurrency, :running, :held, :settings_version,
+    :next_within_ms, :now, :now
+)
+on conflict (worker) do update set
+    host = excluded.host,
+    pid = excluded.pid,
+    version = excluded.version,
+    queues = excluded.queues,
+    concurrency = excluded.concurrency,
+    running = excluded.running,
+    held = excluded.held,
+    settings_version = excluded.settings_version,
+    next_within_ms = excluded.next_within_ms,
+    seen_at = excluded.seen_at;

@@ -1,0 +1,170 @@
+//! Examine: what the file says of itself, and what to think of it.
+
+use rusqlite::Connection;
+use tenure_core::store::{Answer, Examine, Finding, StoreError};
+
+use super::error::failed;
+use super::{SqliteStore, migrate, row, statements as sql};
+
+/// A look at every page of a larger file takes long.
+const CHECKED_BYTES_MAX: u64 = 100_000_000;
+const VERB: &str = "examine";
+
+impl Examine for SqliteStore {
+    fn examine(&self) -> Answer<'_, Vec<Finding>> {
+        Box::pin(async move {
+            let look = |connection: &Connection| file(connection).map_err(failed(VERB));
+            let mut findings = self.writer.read(VERB, look).await?;
+            // A write that writes nothing: it waits for its turn as any other does, and is asked
+            // on the connection that writes.
+            let turn = self.write(VERB, None, |connection, _| {
+                let level = connection.query_row(sql::EXAMINE_SYNCHRONOUS, [], |row| row.get(0));
+                level.map_err(failed(VERB))
+            });
+            findings.extend(writing(turn.await));
+            Ok(findings)
+        })
+    }
+}
+
+/// What a reader sees.
+fn file(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    let mut look = connection.prepare_cached(sql::EXAMINE_FILE)?;
+    let bytes = look.query_row([], |found| {
+        let version: String = found.get(0)?;
+        let mode: String = found.get(2)?;
+        findings.push(Finding::good("version", format!("SQLite {version}")));
+        findings.push(migrate::finding(found.get(1)?));
+        findings.push(journal(&mode));
+        let (page, pages, free) = (
+            row::count(found, 3)?,
+            row::count(found, 4)?,
+            row::count(found, 5)?,
+        );
+        let bytes = page.saturating_mul(pages);
+        findings.push(room(bytes, pages, free));
+        Ok(bytes)
+    })?;
+    let first_fault = if bytes <= CHECKED_BYTES_MAX {
+        Some(connection.query_row(sql::EXAMINE_INTEGRITY, [], |row| row.get::<_, String>(0))?)
+    } else {
+        None
+    };
+    findings.push(integrity(first_fault.as_deref()));
+    Ok(findings)
+}
+
+fn journal(mode: &str) -> Finding {
+    if mode == "wal" {
+        return Finding::good("journal", "write-ahead log");
+    }
+    let found = format!("{mode}: readers and the writer wait for each other");
+    let hint = "someone changed it: open the file as a store once more";
+    Finding::warning("journal", found, hint)
+}
+
+fn room(bytes: u64, pages: u64, free: u64) -> Finding {
+    let found = format!("{}, {free} of {pages} pages free", size(bytes));
+    if bytes <= CHECKED_BYTES_MAX || free <= pages / 2 {
+        return Finding::good("file", found);
+    }
+    let hint = "it is reused; to give it back, run `vacuum` while nothing else has the file open";
+    Finding::warning("file", found, hint)
+}
+
+/// `None`: it was not looked at.
+fn integrity(first_fault: Option<&str>) -> Finding {
+    match first_fault {
+        None => Finding::good(
+            "integrity",
+            format!(
+                "not looked at: the file is over {}",
+                size(CHECKED_BYTES_MAX)
+            ),
+        ),
+        Some("ok") => Finding::good("integrity", "every page is sound"),
+        // What SQLite says names pages, tables and indexes, never a value.
+        Some(fault) => Finding::bad(
+            "integrity",
+            fault,
+            "stop all that use the file, then restore it from a backup",
+        ),
+    }
+}
+
+/// What came of a turn to write: the level of `synchronous`.
+fn writing(turn: Result<i64, StoreError>) -> Vec<Finding> {
+    match turn {
+        Ok(level) => vec![synchronous(level), Finding::good("writable", "yes")],
+        Err(error) => {
+            let found = format!("no: {error}");
+            let hint = error.advice().unwrap_or("see what the error says");
+            vec![if error.is_transient() {
+                Finding::warning("writable", found, hint)
+            } else {
+                Finding::bad("writable", found, hint)
+            }]
+        }
+    }
+}
+
+fn synchronous(level: i64) -> Finding {
+    match level {
+        2 => Finding::good("synchronous", "full"),
+        3 => Finding::good("synchronous", "extra"),
+        _ => Finding::warning(
+            "synchronous",
+            if level == 1 { "normal" } else { "off" }.to_owned()
+                + ": a power failure loses what was accepted last",
+            "set it to full, unless that is as you want it",
+        ),
+    }
+}
+
+/// A size for people.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..=9_999 => format!("{bytes} bytes"),
+        10_000..=9_999_999 => format!("{} kB", bytes / 1_000),
+        _ => format!("{} MB", bytes / 1_000_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::store::{StoreErrorKind, Verdict};
+
+    use super::*;
+
+    #[test]
+    fn each_fault_is_found() {
+        assert_eq!(journal("delete").verdict, Verdict::Warning);
+        assert_eq!(synchronous(0).verdict, Verdict::Warning);
+        assert_eq!(synchronous(1).verdict, Verdict::Warning);
+        assert_eq!(synchronous(2).verdict, Verdict::Good);
+        assert_eq!(
+            integrity(Some("row 7 missing from index a")).verdict,
+            Verdict::Bad
+        );
+        let large = integrity(None);
+        assert_eq!(large.verdict, Verdict::Good);
+        assert_eq!(large.found, "not looked at: the file is over 100 MB");
+        assert_eq!(room(400_000_000, 100_000, 50_000).verdict, Verdict::Good);
+        let roomy = room(400_000_000, 100_000, 50_001);
+        assert_eq!(roomy.verdict, Verdict::Warning);
+        assert_eq!(roomy.found, "400 MB, 50001 of 100000 pages free");
+        assert_eq!(room(400_000, 100, 90).verdict, Verdict::Good);
+    }
+
+    #[test]
+    fn a_turn_that_cannot_be_had_is_not_an_error_but_found() {
+        let error = |kind| StoreError::new(VERB, kind, "the file is busy").hint("wait");
+        let busy = writing(Err(error(StoreErrorKind::Unavailable)));
+        assert_eq!(busy.len(), 1);
+        assert_eq!(busy[0].verdict, Verdict::Warning);
+        assert_eq!(busy[0].hint.as_deref(), Some("wait"));
+        let refused = writing(Err(error(StoreErrorKind::Invalid)));
+        assert_eq!(refused[0].verdict, Verdict::Bad);
+    }
+}

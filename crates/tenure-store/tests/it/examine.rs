@@ -1,0 +1,275 @@
+//! What examine finds: on a real PostgreSQL, in an SQLite file, in memory.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::Connection as File;
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use tenure_core::store::Verdict::{Bad, Good, Warning};
+use tenure_core::store::{Examine, Finding, Verdict};
+use tenure_store::config::{Planner, StoreConfig, Synchronous};
+use tenure_store::memory::{MemoryStore, SystemClock};
+use tenure_store::postgres::PostgresStore;
+use tenure_store::sqlite::SqliteStore;
+use tenure_store::testing::{self, Database, Server};
+
+const POSTGRES: [&str; 11] = [
+    "version",
+    "schema",
+    "fsync",
+    "synchronous_commit",
+    "full_page_writes",
+    "planner",
+    "connections",
+    "old snapshot",
+    "autovacuum",
+    "replica",
+    "clock",
+];
+
+const SQLITE: [&str; 7] = [
+    "version",
+    "schema",
+    "journal",
+    "file",
+    "integrity",
+    "synchronous",
+    "writable",
+];
+
+/// What was found, in order; each that is not good says what to do.
+async fn examine(store: &dyn Examine) -> Vec<Finding> {
+    let findings = store.examine().await.unwrap();
+    for finding in &findings {
+        let has_hint = finding.hint.is_some();
+        assert_eq!(has_hint, finding.verdict != Good, "{finding:?}");
+    }
+    findings
+}
+
+fn subjects(findings: &[Finding]) -> Vec<&str> {
+    findings.iter().map(|finding| finding.subject).collect()
+}
+
+fn of<'a>(findings: &'a [Finding], subject: &str) -> &'a Finding {
+    let mut found = findings.iter().filter(|finding| finding.subject == subject);
+    let first = found.next().unwrap();
+    assert!(found.next().is_none());
+    first
+}
+
+fn verdict(findings: &[Finding], subject: &str) -> Verdict {
+    of(findings, subject).verdict
+}
+
+/// The subjects that are not good.
+fn faults(findings: &[Finding]) -> Vec<(&str, Verdict)> {
+    let bad = findings.iter().filter(|finding| finding.verdict != Good);
+    bad.map(|finding| (finding.subject, finding.verdict))
+        .collect()
+}
+
+async fn open(url: &str, config: &StoreConfig) -> PostgresStore {
+    PostgresStore::open(url, config).await.unwrap()
+}
+
+async fn migrated() -> (Database, PgConnection) {
+    let database = testing::postgres().await;
+    let config = StoreConfig::default();
+    PostgresStore::migrate(&database.url, &config)
+        .await
+        .unwrap();
+    let admin = PgConnection::connect(&database.url).await.unwrap();
+    (database, admin)
+}
+
+async fn run(admin: &mut PgConnection, text: &str) {
+    let script = sqlx::raw_sql(AssertSqlSafe(text));
+    script.execute(admin).await.unwrap();
+}
+
+/// On servers of its own: what is asserted is how they were started.
+#[tokio::test]
+async fn a_server_that_does_not_wait_for_the_disk_is_bad_and_one_that_does_is_not() {
+    let config = StoreConfig::default();
+    for (server, expected) in [
+        (
+            Server::start_fast().await,
+            vec![("fsync", Bad), ("full_page_writes", Warning)],
+        ),
+        (Server::start().await, vec![]),
+    ] {
+        let database = server.database().await;
+        PostgresStore::migrate(&database.url, &config)
+            .await
+            .unwrap();
+        let store = open(&database.url, &config).await;
+        let findings = examine(&store).await;
+        assert_eq!(subjects(&findings), POSTGRES);
+        assert_eq!(faults(&findings), expected, "{findings:#?}");
+        // 200 connections, of which 3 are the superuser's; ten each by default.
+        let connections = &of(&findings, "connections").found;
+        assert!(
+            connections.starts_with("197 connections, "),
+            "{connections}"
+        );
+        assert!(connections.contains("processes of 10"), "{connections}");
+    }
+}
+
+#[tokio::test]
+async fn the_connections_that_are_open_are_counted_and_those_of_one_process_named() {
+    let server = Server::start_fast().await;
+    let database = server.database().await;
+    let config = StoreConfig {
+        connections: 40,
+        ..StoreConfig::default()
+    };
+    PostgresStore::migrate(&database.url, &config)
+        .await
+        .unwrap();
+    let store = open(&database.url, &config).await;
+    let mut open = Vec::new();
+    for _ in 0..38 {
+        open.push(PgConnection::connect(&database.url).await.unwrap());
+    }
+    let found = examine(&store).await;
+    let found = &of(&found, "connections").found;
+    // Beside those the store has one or two of its own, so 197 - 38 - 2 is room for three of 40.
+    assert!(
+        found.ends_with("in use: room for 3 more processes of 40"),
+        "{found}"
+    );
+}
+
+#[tokio::test]
+async fn settings_of_the_role_and_the_database_are_seen_as_our_connections_have_them() {
+    let (database, mut admin) = migrated().await;
+    let by_role = StoreConfig {
+        planner: Planner::Role,
+        ..StoreConfig::default()
+    };
+    let findings = examine(&open(&database.url, &by_role).await).await;
+    let planner = of(&findings, "planner");
+    assert_eq!(planner.verdict, Warning);
+    assert!(
+        planner.found.contains("plan_cache_mode is auto"),
+        "{planner:?}"
+    );
+    run(
+        &mut admin,
+        "do $$ begin
+             execute format('alter database %I set synchronous_commit = off', current_database());
+             execute format('alter database %I set plan_cache_mode = force_generic_plan',
+                            current_database());
+             execute format('alter database %I set enable_seqscan = off', current_database());
+             execute format('alter database %I set enable_bitmapscan = off', current_database());
+             execute format('alter database %I set jit = off', current_database());
+             execute format('alter database %I set default_transaction_read_only = on',
+                            current_database());
+         end $$",
+    )
+    .await;
+    let findings = examine(&open(&database.url, &by_role).await).await;
+    assert_eq!(verdict(&findings, "planner"), Good);
+    assert_eq!(verdict(&findings, "synchronous_commit"), Warning);
+    assert_eq!(verdict(&findings, "replica"), Bad);
+}
+
+#[tokio::test]
+async fn tables_that_were_changed_meanwhile_are_noticed() {
+    let (database, mut admin) = migrated().await;
+    let store = open(&database.url, &StoreConfig::default()).await;
+    assert_eq!(verdict(&examine(&store).await, "schema"), Good);
+    run(
+        &mut admin,
+        "insert into tenure_migrations (version) values (99)",
+    )
+    .await;
+    assert_eq!(verdict(&examine(&store).await, "schema"), Bad);
+}
+
+/// Neither what others ask nor where we are connected to is anybody's business.
+#[tokio::test]
+async fn an_open_transaction_is_found_without_what_it_asked() {
+    let (database, mut admin) = migrated().await;
+    let store = open(&database.url, &StoreConfig::default()).await;
+    let secret = "insert into tenure_settings (name, value) values ('x', 'hunter2')";
+    run(&mut admin, &format!("begin; {secret}")).await;
+    let findings = examine(&store).await;
+    let old = of(&findings, "old snapshot");
+    assert_eq!(old.verdict, Good);
+    assert!(old.found.starts_with("the oldest is "), "{old:?}");
+    let said = format!("{findings:?}");
+    let name = database.url.rsplit('/').next().unwrap();
+    for hidden in ["hunter2", "insert into", "127.0.0.1", "postgres://", name] {
+        assert!(!said.contains(hidden), "{hidden} is in {said}");
+    }
+}
+
+/// A role that may use the tables and see no one else's sessions, as Tenure's own should be. (It is
+/// one that every server has, so that none must be made.)
+#[tokio::test]
+async fn a_role_with_few_rights_can_ask_and_is_told_what_it_cannot_see() {
+    let (database, mut admin) = migrated().await;
+    let rights = "grant select on all tables in schema public to pg_signal_backend";
+    run(&mut admin, rights).await;
+    let url = format!("{}?options=-c%20role%3Dpg_signal_backend", database.url);
+    assert!(!database.url.contains('?') || !url.contains("?options"));
+    let store = open(&url, &StoreConfig::default()).await;
+    run(&mut admin, "begin; select txid_current()").await;
+    let findings = examine(&store).await;
+    assert_eq!(subjects(&findings), POSTGRES);
+    let old = of(&findings, "old snapshot");
+    assert!(old.found.contains("that this role may see"), "{old:?}");
+    let connections = &of(&findings, "connections").found;
+    assert!(!connections.contains(", 0 in use"), "{connections}");
+}
+
+async fn file(path: &Path, config: &StoreConfig) -> SqliteStore {
+    SqliteStore::open(path, config).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_fresh_file_is_good_and_its_faults_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tenure.db");
+    let quick = StoreConfig {
+        busy_timeout: Duration::from_millis(50),
+        synchronous: Synchronous::Normal,
+        ..StoreConfig::default()
+    };
+    let findings = examine(&file(&path, &StoreConfig::default()).await).await;
+    assert_eq!(subjects(&findings), SQLITE);
+    assert_eq!(faults(&findings), [], "{findings:#?}");
+    let store = file(&path, &quick).await;
+    let findings = examine(&store).await;
+    assert_eq!(faults(&findings), [("synchronous", Warning)]);
+    let stranger = File::open(&path).unwrap();
+    stranger
+        .execute_batch(
+            "pragma ignore_check_constraints = on;
+             update tenure_queues set paused = 2;
+             insert into tenure_migrations values (99, 0);
+             begin immediate;",
+        )
+        .unwrap();
+    let findings = examine(&store).await;
+    assert_eq!(
+        faults(&findings),
+        [("schema", Bad), ("integrity", Bad), ("writable", Warning)],
+        "{findings:#?}"
+    );
+    stranger.execute_batch("rollback").unwrap();
+    assert_eq!(verdict(&examine(&store).await, "writable"), Good);
+    let said = format!("{findings:?}");
+    assert!(!said.contains(path.to_str().unwrap()), "{said}");
+}
+
+#[tokio::test]
+async fn memory_says_that_it_ends_with_the_process() {
+    let findings = examine(&MemoryStore::new(Arc::new(SystemClock))).await;
+    assert_eq!(findings.len(), 1);
+    assert!(findings[0].found.contains("ends with the process"));
+}
