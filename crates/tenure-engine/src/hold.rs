@@ -29,6 +29,9 @@ pub(crate) struct InHand {
     pub(crate) company: Company,
     /// From here on nothing may be done under it.
     pub(crate) deadline: Instant,
+    /// Whether something under it was passed over because the deadline had come: it cannot come
+    /// back.
+    pub(crate) is_over: bool,
     /// When it is to be renewed next.
     pub(crate) beat_at: Instant,
     pub(crate) items: BTreeMap<ItemId, Stage>,

@@ -8,7 +8,7 @@ use tenure_core::store::Renewed;
 use tenure_core::{Fence, ItemId, Rhythm, Term, Token};
 use tokio::time::Instant;
 
-use super::Desk;
+use super::{Desk, State};
 use crate::hold::{LeaseNo, Loss, Stage};
 
 /// One renewal: all leases of one term.
@@ -38,11 +38,23 @@ pub(crate) struct Overdue {
     pub(crate) token: Token,
     pub(crate) id: ItemId,
     pub(crate) max_hold: Duration,
+    pub(crate) term: Term,
     /// How often it had failed before.
     pub(crate) failures: u32,
 }
 
 impl Desk {
+    /// How often leases and deadlines are looked at: four times in the shortest interval of what is
+    /// in hand or may be claimed. What was claimed before a change of the settings keeps its own.
+    pub(crate) fn tick(&self) -> Duration {
+        let state = self.state();
+        let held = state.leases.values().map(|lease| lease.rhythm.heartbeat);
+        held.chain([state.live.heartbeat()])
+            .min()
+            .unwrap_or_default()
+            / 4
+    }
+
     /// What is to be renewed by `until`. When one lease of a term is due, all of that term are
     /// renewed: one statement.
     pub(crate) fn beats(&self, until: Instant) -> Vec<Beat> {
@@ -69,11 +81,20 @@ impl Desk {
         beats.into_values().collect()
     }
 
-    /// A renewal that was sent at `sent_at` was granted. Items that the store no longer holds for us
-    /// were buried: their work is cancelled.
-    pub(crate) fn renewed(&self, no: LeaseNo, sent_at: Instant, renewed: &Renewed) -> Option<Lost> {
+    /// A renewal that was sent at `sent_at` was granted, as we learn `now`. Items that the store no
+    /// longer holds for us were buried: their work is cancelled. A deadline that has come stays:
+    /// what was passed over because of it would never be started.
+    pub(crate) fn renewed(
+        &self,
+        no: LeaseNo,
+        (sent_at, now): (Instant, Instant),
+        renewed: &Renewed,
+    ) -> Option<Lost> {
         let mut state = self.state();
         let lease = state.leases.get_mut(&no)?;
+        if lease.is_over || now >= lease.deadline {
+            return state.lose(no, Loss::Late);
+        }
         lease.renewed(sent_at);
         let gone: Vec<ItemId> = lease
             .items
@@ -121,23 +142,7 @@ impl Desk {
         if matches!(loss, Loss::Refused(_)) && lease.is_finalizing() {
             return None;
         }
-        let lease = state.leases.remove(&no)?;
-        lease.cancel();
-        let running: Vec<ItemId> = lease
-            .items
-            .iter()
-            .filter(|(_, stage)| matches!(stage, Stage::Running(_)))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in &running {
-            state.running.remove(&(no, *id));
-        }
-        Some(Lost {
-            fence: lease.fence,
-            loss,
-            running,
-            items: lease.items.len(),
-        })
+        state.lose(no, loss)
     }
 
     /// The leases whose deadline has come.
@@ -171,6 +176,7 @@ impl Desk {
                     token: lease.token.clone(),
                     id,
                     max_hold: lease.rhythm.max_hold,
+                    term: lease.rhythm.term,
                     failures,
                 });
             }
@@ -194,6 +200,29 @@ impl Desk {
     /// Whether nothing is in hand any more.
     pub(crate) fn is_clear(&self) -> bool {
         let state = self.state();
-        state.leases.is_empty() && state.occupied == 0 && state.claims == 0
+        let is_silent = state.claims == 0 && state.returning == 0;
+        state.leases.is_empty() && state.occupied == 0 && is_silent
+    }
+}
+
+impl State {
+    fn lose(&mut self, no: LeaseNo, loss: Loss) -> Option<Lost> {
+        let lease = self.leases.remove(&no)?;
+        lease.cancel();
+        let running: Vec<ItemId> = lease
+            .items
+            .iter()
+            .filter(|(_, stage)| matches!(stage, Stage::Running(_)))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in &running {
+            self.running.remove(&(no, *id));
+        }
+        Some(Lost {
+            fence: lease.fence,
+            loss,
+            running,
+            items: lease.items.len(),
+        })
     }
 }
