@@ -138,8 +138,9 @@ impl Desk {
     /// `None` when it had ended by itself in the meantime, or is just being settled.
     pub(crate) fn lose(&self, no: LeaseNo, loss: Loss) -> Option<Lost> {
         let mut state = self.state();
-        let lease = state.leases.get(&no)?;
+        let lease = state.leases.get_mut(&no)?;
         if matches!(loss, Loss::Refused(_)) && lease.is_finalizing() {
+            lease.is_refused = true;
             return None;
         }
         state.lose(no, loss)
@@ -148,7 +149,8 @@ impl Desk {
     /// The leases whose deadline has come.
     pub(crate) fn late(&self, now: Instant) -> Vec<LeaseNo> {
         let state = self.state();
-        let late = state.leases.iter().filter(|(_, l)| now >= l.deadline);
+        let late = state.leases.iter();
+        let late = late.filter(|(_, lease)| now >= lease.deadline && !lease.is_ending());
         late.map(|(no, _)| *no).collect()
     }
 
@@ -187,7 +189,8 @@ impl Desk {
     /// The next moment at which a deadline comes or an item is overdue.
     pub(crate) fn next_end(&self) -> Option<Instant> {
         let state = self.state();
-        let deadlines = state.leases.values().map(|lease| lease.deadline);
+        let leases = state.leases.values().filter(|lease| !lease.is_ending());
+        let deadlines = leases.map(|lease| lease.deadline);
         let overdue = state.running.values().map(|run| run.overdue_at);
         deadlines.chain(overdue).min()
     }

@@ -256,6 +256,7 @@ impl State {
                 company: asked.look.company,
                 deadline,
                 is_over: false,
+                is_refused: false,
                 beat_at: asked.sent_at + asked.look.rhythm.heartbeat,
                 items,
                 answered: 0,
