@@ -9,12 +9,17 @@
     reason = "the lints spare test functions, but not what these call"
 )]
 
+mod answers;
 mod basics;
+mod bounds;
 mod defence;
 mod faulty;
+mod identity;
+mod lines;
 mod log;
 mod meter;
 mod probe;
+mod reaping;
 mod stopping;
 mod termination;
 mod tuning;
