@@ -57,21 +57,14 @@ impl Cluster for MemoryStore {
             let now = self.moment(now);
             let report = kept_report(report);
             let workers = &mut self.shelf().board.workers;
-            match workers.get_mut(&report.worker) {
-                Some(record) => {
-                    record.report = report;
-                    record.seen_at = now;
-                }
-                None => {
-                    let record = WorkerRecord {
-                        report,
-                        started_at: now,
-                        seen_at: now,
-                        left_at: None,
-                    };
-                    workers.insert(record.report.worker.clone(), record);
-                }
-            }
+            let before = workers.get(&report.worker);
+            let record = WorkerRecord {
+                started_at: before.map_or(now, |record| record.started_at),
+                seen_at: now,
+                left_at: before.and_then(|record| record.left_at),
+                report,
+            };
+            workers.insert(record.report.worker.clone(), record);
             Ok(())
         })
     }

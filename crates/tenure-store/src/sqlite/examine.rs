@@ -1,6 +1,6 @@
 //! Examine: what the file says of itself, and what to think of it.
 
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 use tenure_core::store::{Answer, Examine, Finding, StoreError};
 
 use super::error::failed;
@@ -47,12 +47,25 @@ fn file(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
         Ok(bytes)
     })?;
     let first_fault = if bytes <= CHECKED_BYTES_MAX {
-        Some(connection.query_row(sql::EXAMINE_INTEGRITY, [], |row| row.get::<_, String>(0))?)
+        Some(first_fault(connection)?)
     } else {
         None
     };
     findings.push(integrity(first_fault.as_deref()));
     Ok(findings)
+}
+
+/// The first thing that is wrong with the file, or `ok`. A reader looks at pages and not at check
+/// constraints, which it does not know; but it keeps no writer waiting.
+fn first_fault(connection: &Connection) -> rusqlite::Result<String> {
+    let answer = connection.query_row(sql::EXAMINE_INTEGRITY, [], |row| row.get(0));
+    // The damage may be such that it ends the look at it.
+    match answer {
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
+            Ok(error.to_string())
+        }
+        answer => answer,
+    }
 }
 
 fn journal(mode: &str) -> Finding {

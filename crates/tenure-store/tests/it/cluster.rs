@@ -2,15 +2,18 @@
 //! transaction is held open while the second asks.
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
-use tenure_core::store::{ChangeSettings, Cluster};
+use tenure_core::store::{ChangeSettings, Cluster, ClusterSettings};
+use tenure_store::Planted;
 use tenure_store::config::StoreConfig;
 use tenure_store::postgres::PostgresStore;
 use tenure_store::testing;
 
 /// Waits until a statement waits for another one's transaction.
 async fn someone_waits(pool: &PgPool) {
-    let question = "select exists (select from pg_stat_activity
-                                   where datname = current_database() and wait_event_type = 'Lock')";
+    let question = "select exists (
+        select from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock'
+    )";
     while !sqlx::query_scalar::<_, bool>(question)
         .fetch_one(pool)
         .await
@@ -20,8 +23,8 @@ async fn someone_waits(pool: &PgPool) {
     }
 }
 
-/// What the second change is answered, and what is set, when the first one ends like this.
-async fn second_after(end: &'static str) -> (Option<u64>, Vec<(String, String)>) {
+/// What the second change is answered, and what is set then, when the first one ends like this.
+async fn second_after(end: &'static str, faults: &[Planted]) -> (Option<u64>, ClusterSettings) {
     let database = testing::postgres().await;
     let config = StoreConfig::default();
     PostgresStore::migrate(&database.url, &config)
@@ -41,6 +44,7 @@ async fn second_after(end: &'static str) -> (Option<u64>, Vec<(String, String)>)
         .fetch_one(&mut first)
         .await
         .unwrap();
+    let store = store.planted(faults);
     let pool = store.pool().clone();
     let change = ChangeSettings {
         version: 0,
@@ -50,25 +54,40 @@ async fn second_after(end: &'static str) -> (Option<u64>, Vec<(String, String)>)
         someone_waits(&pool).await;
         sqlx::raw_sql(end).execute(&mut first).await.unwrap();
     });
-    let settings = store.settings().await.unwrap();
-    assert_eq!(settings.version, 1, "one change took effect");
-    (answer.unwrap(), settings.values)
+    (answer.unwrap(), store.settings().await.unwrap())
 }
 
-fn pair(name: &str, value: &str) -> (String, String) {
-    (name.to_owned(), value.to_owned())
+fn settings(version: u64, values: &[(&str, &str)]) -> ClusterSettings {
+    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    ClusterSettings {
+        version,
+        values: values.iter().map(owned).collect(),
+    }
 }
 
 #[tokio::test]
 async fn of_two_changes_that_saw_the_same_version_the_second_is_refused() {
-    let (answer, values) = second_after("commit").await;
+    let (answer, found) = second_after("commit", &[]).await;
     assert_eq!(answer, None);
-    assert_eq!(values, [pair("batch", "1"), pair("term", "first")]);
+    assert_eq!(found, settings(1, &[("batch", "1"), ("term", "first")]));
 }
 
 #[tokio::test]
 async fn a_change_that_is_rolled_back_leaves_the_way_free_for_the_next() {
-    let (answer, values) = second_after("rollback").await;
+    let (answer, found) = second_after("rollback", &[]).await;
     assert_eq!(answer, Some(1));
-    assert_eq!(values, [pair("term", "second")]);
+    assert_eq!(found, settings(1, &[("term", "second")]));
+}
+
+/// The same way shows a statement that looks at the version before it waits for its turn.
+#[tokio::test]
+async fn a_look_at_the_version_before_the_turn_would_be_noticed() {
+    let too_soon = Planted {
+        file: "change_settings",
+        from: "where one = 1 and version = $1",
+        to: "where one = 1 and (select version from tenure_settings_version) = $1",
+    };
+    let (answer, found) = second_after("commit", &[too_soon]).await;
+    assert_eq!(answer, Some(2), "two changes took effect");
+    assert_eq!(found, settings(2, &[("batch", "1"), ("term", "second")]));
 }

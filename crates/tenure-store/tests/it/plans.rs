@@ -97,10 +97,9 @@ fn arguments(name: &str) -> String {
         "timeline" => "150".to_owned(),
         "page_all" | "page_pending" | "page_claimed" | "page_done" | "page_dead" => page.to_owned(),
         "count" => "null".to_owned(),
-        "queues" => String::new(),
+        "queues" | "settings" | "examine" => String::new(),
         "add_queue" => "'mail', null".to_owned(),
         "pause_queue" => "'default', true".to_owned(),
-        "settings" | "examine" => String::new(),
         "change_settings" => "0, array['name7', 'new', 'gone'], array[null, '1', null]".to_owned(),
         "report" => "null, 'mill-0000000000000007', 'mill', 7, '0.1.0', 'default', 10, 1, 1, 0, \
                      7500"

@@ -115,7 +115,7 @@ const fn planted(file: &'static str, from: &'static str, to: &'static str) -> Pl
     Planted { file, from, to }
 }
 
-const BROKEN: [Broken; 16] = [
+const BROKEN: [Broken; 15] = [
     Broken {
         // What is claimed stays claimable.
         check: "law_1_an_item_has_at_most_one_live_lease",
@@ -239,15 +239,6 @@ const BROKEN: [Broken; 16] = [
             "change_settings",
             "where one = 1 and version = $1",
             "where one = 1 and $1::bigint >= 0",
-        )],
-    },
-    Broken {
-        // The version is looked at, but not when the change is made.
-        check: "of_many_changes_at_once_one_takes_effect",
-        faults: &[planted(
-            "change_settings",
-            "where one = 1 and version = $1",
-            "where one = 1 and (select version from tenure_settings_version) = $1",
         )],
     },
     Broken {

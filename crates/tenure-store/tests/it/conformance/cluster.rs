@@ -237,7 +237,7 @@ async fn a_report_takes_the_place_of_the_last_one(world: &dyn World) {
         running: 0,
         held: 0,
         settings_version: 3,
-        next_within: Duration::from_secs(60),
+        next_within: Duration::from_mins(1),
         ..first.clone()
     };
     let record = |report: &WorkerReport, seen: u64| WorkerRecord {
