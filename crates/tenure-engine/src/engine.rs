@@ -7,7 +7,7 @@ use std::time::Duration;
 use tenure_core::store::Store;
 use tenure_core::{Invalid, WorkerId};
 use tokio::time::{Instant, timeout};
-use tracing::{info, warn};
+use tracing::{Instrument as _, error, info, warn};
 
 use crate::config::{Duty, EngineConfig};
 use crate::handler::Handler;
@@ -70,7 +70,8 @@ impl Engine {
     /// Outside a tokio runtime.
     pub fn start(parts: Parts) -> Result<Self, Vec<Invalid>> {
         parts.config.settings.check()?;
-        let span = tracing::info_span!("worker", worker = %parts.worker);
+        // As loud as a span can be: whatever is logged at all says of whom it is.
+        let span = tracing::error_span!("worker", worker = %parts.worker);
         let tasks = Arc::new(Tasks::new(parts.wrap.clone(), span));
         let shared = Arc::new(Shared::new(parts, Instant::now()));
         let keeper = start_keeper(&shared, &tasks);
@@ -87,7 +88,7 @@ impl Engine {
         if duties.pruner == Duty::Done {
             tasks.spawn("pruner", pruner::run(Arc::clone(&shared)));
         }
-        info!(worker = %shared.worker, "started");
+        tasks.span().in_scope(|| info!("started"));
         Ok(Self {
             shared,
             tasks,
@@ -130,31 +131,55 @@ impl Engine {
     }
 
     /// Waits until a task of the engine fails, which none ever should. What it held has been given
-    /// back by then as far as possible; the engine is to be dropped.
+    /// back by then as far as possible, and the reaper has run; the engine is to be dropped.
     pub async fn failed(&self) -> String {
         let reason = self.tasks.failed().await;
+        let last = self.give_up(&reason).instrument(self.tasks.span());
+        last.await;
+        reason
+    }
+
+    /// Gives back what it can without the tasks that may be gone.
+    async fn give_up(&self, reason: &str) {
         let shared = &self.shared;
         shared.metrics.terminated("panic");
-        warn!(worker = %shared.worker, reason, "terminated");
+        error!(reason, "terminated");
         shared.desk.stop(Instant::now());
         shared.desk.cancel_running();
-        shared.hands.notify_one();
-        drop(timeout(LAST_WORDS, cleared(shared)).await);
-        shared.reaper.notify_one();
-        reason
+        let idle = until(shared, || shared.desk.running() == 0);
+        drop(timeout(LAST_WORDS, idle).await);
+        for (no, settle) in shared.desk.take_last() {
+            let call = timeout(LAST_WORDS, shared.store.settle(&settle));
+            if let Ok(Ok(settlement)) = call.await {
+                shared.desk.settled(no, &settlement);
+            }
+        }
+        let left = shared.desk.load().held;
+        if left > 0 {
+            warn!(left, "could not give back all that was held; it lapses");
+        }
+        if shared.config.duties.reaper == Duty::Done {
+            reaper::reap(shared, &self.tasks).await;
+        }
     }
 
     /// Stops claiming, gives back what was not started, lets what runs finish within the shutdown
     /// time, cancels and gives back the rest, takes its leave. Heartbeats go on until the last
     /// settle was answered.
-    pub async fn stop(mut self) -> Ended {
+    pub async fn stop(self) -> Ended {
+        let span = self.tasks.span();
+        self.drain().instrument(span).await
+    }
+
+    async fn drain(mut self) -> Ended {
         let shared = Arc::clone(&self.shared);
         let within = shared.live.borrow().settings.shutdown_timeout();
-        info!(worker = %shared.worker, ?within, "stopping: finishes what runs, claims no more");
+        info!(?within, "stopping: finishes what runs, claims no more");
         shared.desk.stop(Instant::now());
         shared.hands.notify_waiters();
         shared.hands.notify_one();
-        if timeout(within, cleared(&shared)).await.is_err() {
+        let cleared = || until(&shared, || shared.desk.is_clear());
+        if timeout(within, cleared()).await.is_err() {
             let running = shared.desk.running();
             warn!(
                 running,
@@ -162,7 +187,7 @@ impl Engine {
             );
             shared.desk.cancel_running();
             // What does not stop or cannot be given back in this time lapses.
-            drop(timeout(LAST_WORDS, cleared(&shared)).await);
+            drop(timeout(LAST_WORDS, cleared()).await);
         }
         let left = shared.desk.load().held;
         shared.metrics.terminated("shutdown");
@@ -179,7 +204,8 @@ impl Engine {
         if let Some(keeper) = self.keeper.take() {
             keeper.ended(LAST_WORDS).await;
         }
-        info!(worker = %shared.worker, left, "stopped");
+        worker::tell_load(&shared);
+        info!(left, "stopped");
         Ended { left }
     }
 }
@@ -202,13 +228,13 @@ fn start_keeper(shared: &Arc<Shared>, tasks: &Arc<Tasks>) -> Option<KeeperThread
     keeper::start(shared.config.keeper, tasks, kept)
 }
 
-/// Waits until nothing is in hand.
-async fn cleared(shared: &Shared) {
+/// Waits until this holds of what is in hand.
+async fn until(shared: &Shared, holds: impl Fn() -> bool) {
     loop {
         let notified = shared.cleared.notified();
         tokio::pin!(notified);
         notified.as_mut().enable();
-        if shared.desk.is_clear() {
+        if holds() {
             return;
         }
         notified.await;

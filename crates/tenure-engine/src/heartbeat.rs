@@ -4,47 +4,59 @@
 //!
 //! A lease is renewed until its last settle has been answered.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use tenure_core::Guarded;
 use tenure_core::store::{Renew, Renewed};
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tracing::{debug, warn};
 
 use crate::desk::Beat;
 use crate::hold::{LeaseNo, Loss};
-use crate::live::Live;
 use crate::shared::Shared;
 
 /// How soon a renewal that failed is tried again, within its bound.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// Renews for as long as the engine runs.
+/// Renews for as long as the engine runs. The terms do not wait for each other: a renewal that hangs
+/// must not keep leases of a shorter term from theirs.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut live = shared.live.subscribe();
+    let mut beats = FuturesUnordered::new();
+    let mut under_way = BTreeSet::new();
     loop {
+        live.mark_unchanged();
         let now = Instant::now();
         // Looked at four times per interval, so that a lease claimed since is never late; what is
         // due before the next look is renewed now.
-        let tick = live.borrow_and_update().heartbeat() / 4;
-        let beats = shared.desk.beats(now + tick);
-        join_all(beats.into_iter().map(|beat| renew(&shared, beat))).await;
-        pause(&mut live, now + tick).await;
-    }
-}
-
-/// Waits until then, or until the settings change: a new term may be shorter than the old wait.
-async fn pause(live: &mut watch::Receiver<Arc<Live>>, until: Instant) {
-    tokio::select! {
-        biased;
-        changed = live.changed() => if changed.is_err() {
-            // The engine is gone, and this task with it.
-            tokio::time::sleep_until(until).await;
-        },
-        () = tokio::time::sleep_until(until) => {}
+        let tick = shared.desk.tick();
+        for beat in shared.desk.beats(now + tick) {
+            let term = beat.term;
+            if under_way.insert(term) {
+                let shared = &shared;
+                beats.push(async move {
+                    renew(shared, beat).await;
+                    term
+                });
+            }
+        }
+        let look = sleep_until(now + tick);
+        tokio::pin!(look);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut look => break,
+                // There is a shorter interval than there was.
+                Ok(()) = live.changed() => break,
+                Some(term) = beats.next() => {
+                    under_way.remove(&term);
+                }
+            }
+        }
     }
 }
 
@@ -77,7 +89,7 @@ fn take(shared: &Shared, no: LeaseNo, sent_at: Instant, answer: Guarded<Renewed>
     let lost = match answer {
         Guarded::Kept(renewed) => {
             shared.metrics.heartbeats("kept", 1);
-            shared.desk.renewed(no, sent_at, &renewed)
+            shared.desk.renewed(no, (sent_at, Instant::now()), &renewed)
         }
         Guarded::Refused(why) => {
             let lost = shared.desk.lose(no, Loss::Refused(why));

@@ -29,6 +29,11 @@ pub(crate) struct InHand {
     pub(crate) company: Company,
     /// From here on nothing may be done under it.
     pub(crate) deadline: Instant,
+    /// Whether something under it was passed over because the deadline had come: it cannot come
+    /// back.
+    pub(crate) is_over: bool,
+    /// Whether a renewal was refused while everything under it was on its way to the store.
+    pub(crate) is_refused: bool,
     /// When it is to be renewed next.
     pub(crate) beat_at: Instant,
     pub(crate) items: BTreeMap<ItemId, Stage>,
@@ -95,6 +100,12 @@ impl InHand {
         self.items
             .values()
             .all(|stage| matches!(stage, Stage::Settling))
+    }
+
+    /// Whether it is most likely settled, and only the answer is still on its way. The settle says
+    /// what became of it; its deadline says nothing any more.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.is_refused && self.is_finalizing()
     }
 
     /// Whether all that is left can be settled in one go.

@@ -24,12 +24,7 @@ const WAKE_AFTER: Duration = Duration::from_millis(110);
 pub(crate) async fn run(shared: Arc<Shared>, tasks: Arc<Tasks>) {
     loop {
         let interval = shared.live.borrow().settings.reaper_interval();
-        // Bounded, so that a store that never answers is seen as a reaper that does not run.
-        match timeout(interval.max(Duration::from_secs(1)), reap(&shared, &tasks)).await {
-            Ok(true) => shared.vitals.reaped(Instant::now()),
-            Ok(false) => {}
-            Err(_) => shared.metrics.store_silence("reap"),
-        }
+        reap(&shared, &tasks).await;
         // Never later than the interval: readiness and recovery are promised by it.
         let wait = spread(interval, shared.dice.chance()).min(interval);
         tokio::select! {
@@ -40,19 +35,28 @@ pub(crate) async fn run(shared: Arc<Shared>, tasks: Arc<Tasks>) {
     }
 }
 
-/// One run; answers whether the store did.
-pub(crate) async fn reap(shared: &Arc<Shared>, tasks: &Tasks) -> bool {
-    let policy = shared.live.borrow().settings.lapse_policy();
+/// One run: until nothing is left that has lapsed, or the store fails.
+pub(crate) async fn reap(shared: &Arc<Shared>, tasks: &Tasks) {
+    let (policy, interval) = {
+        let settings = &shared.live.borrow().settings;
+        (settings.lapse_policy(), settings.reaper_interval())
+    };
     let ask = Reap::new(LEASES, policy);
+    // Each statement by itself, so that a store that never answers is seen as a reaper that does
+    // not run, and one that has much to end is not.
+    let bound = interval.max(Duration::from_secs(1));
     let mut count = 0;
     for _ in 0..ROUNDS {
-        match shared.store.reap(&ask).await {
-            Ok(reaped) if reaped.is_empty() => break,
-            Ok(reaped) => {
+        match timeout(bound, shared.store.reap(&ask)).await {
+            Ok(Ok(reaped)) => {
+                shared.vitals.reaped(Instant::now());
+                if reaped.is_empty() {
+                    break;
+                }
                 count += reaped.len();
                 tell(shared, &reaped);
             }
-            Err(error) => {
+            Ok(Err(error)) => {
                 shared.metrics.store_error("reap", &error);
                 if shared.vitals.store_failed(&error.to_string()) {
                     warn!(
@@ -60,7 +64,17 @@ pub(crate) async fn reap(shared: &Arc<Shared>, tasks: &Tasks) -> bool {
                         "the reaper could not reach the store"
                     );
                 }
-                return false;
+                return;
+            }
+            Err(_) => {
+                shared.metrics.store_silence("reap");
+                if shared
+                    .vitals
+                    .store_failed("the store did not answer in time")
+                {
+                    warn!("the reaper had no answer from the store");
+                }
+                return;
             }
         }
     }
@@ -73,7 +87,6 @@ pub(crate) async fn reap(shared: &Arc<Shared>, tasks: &Tasks) -> bool {
             shared.wake();
         });
     }
-    true
 }
 
 fn tell(shared: &Shared, reaped: &[Reaped]) {

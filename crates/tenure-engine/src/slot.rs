@@ -1,6 +1,6 @@
 //! A slot: works on one item after another. There are as many as `worker.concurrency` says.
 
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
@@ -37,7 +37,10 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         match next {
             Next::Start(start) => said = Some(work(&shared, *start).await),
             Next::Wait => {}
-            Next::Leave => return,
+            Next::Leave => {
+                shared.cleared.notify_waiters();
+                return;
+            }
         }
         // A handler that never waits must not keep the others from running.
         tokio::task::consume_budget().await;
@@ -53,13 +56,19 @@ async fn work(shared: &Shared, start: Start) -> Said {
     let event_id = item.content.event().and_then(Event::event_id);
     let cancel = cx.cancel.clone();
     let began = Instant::now();
-    let handling = AssertUnwindSafe(async { shared.handler.handle(item, cx).await }).catch_unwind();
+    let handling = AssertUnwindSafe(async { shared.handler.handle(item, cx).await });
+    let mut handling = Box::pin(handling.catch_unwind());
     let answer = tokio::select! {
         biased;
-        answer = handling => Some(answer),
+        answer = &mut handling => Some(answer),
         () = cancel.cancelled() => None,
     };
     let took = began.elapsed();
+    // What a handler leaves behind may panic when it is put away; that is its own trouble.
+    if catch_unwind(AssertUnwindSafe(|| drop(handling))).is_err() {
+        shared.metrics.panics.increment(1);
+        warn!(item = id.number(), "a handler panicked when it was stopped");
+    }
     shared.metrics.handler_seconds.record(took.as_secs_f64());
     let outcome = answer.map(|answer| {
         let answer = answer.unwrap_or_else(|panic| {

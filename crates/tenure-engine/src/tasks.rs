@@ -71,6 +71,11 @@ impl Tasks {
         }
     }
 
+    /// The span that names the worker in every line of the log.
+    pub(crate) fn span(&self) -> tracing::Span {
+        self.span.clone()
+    }
+
     /// Where a failure is told.
     pub(crate) fn failure(&self) -> watch::Sender<Option<String>> {
         self.failure.clone()

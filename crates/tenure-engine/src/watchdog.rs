@@ -8,20 +8,23 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tenure_core::Failure;
 use tenure_core::store::{Settle, Settlement};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tracing::warn;
 
 use crate::desk::Overdue;
 use crate::hold::Loss;
 use crate::shared::Shared;
+use crate::worker::tell_load;
 
 /// How soon the settle of an overdue item is tried again.
 const AGAIN: Duration = Duration::from_millis(50);
 
 /// Watches for as long as the engine runs.
 pub(crate) async fn run(shared: Arc<Shared>) {
+    let mut live = shared.live.subscribe();
     let mut ends = FuturesUnordered::new();
     loop {
+        live.mark_unchanged();
         let now = Instant::now();
         for no in shared.desk.late(now) {
             if let Some(lost) = shared.desk.lose(no, Loss::Late) {
@@ -38,8 +41,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             );
             ends.push(end(Arc::clone(&shared), overdue));
         }
+        tell_load(&shared);
         // A lease that is claimed while this sleeps ends later than the sleep.
-        let tick = shared.live.borrow().heartbeat() / 4;
+        let tick = shared.desk.tick();
         let next = shared.desk.next_end().unwrap_or(now + tick);
         let end = sleep_until(next.min(now + tick));
         tokio::pin!(end);
@@ -47,13 +51,16 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             tokio::select! {
                 biased;
                 () = &mut end => break,
+                // There is a shorter interval than there was.
+                Ok(()) = live.changed() => break,
                 Some(()) = ends.next() => {}
             }
         }
     }
 }
 
-/// Settles an overdue item from here: the handler's own executor may stand still.
+/// Settles an overdue item from here: the handler's own executor may stand still. Tries for a term;
+/// then the lease lapses, for nothing is held for ever.
 async fn end(shared: Arc<Shared>, overdue: Overdue) {
     let max_hold = tenure_core::duration_text(overdue.max_hold);
     let failure = Failure::new(format!("processing time exceeded: longer than {max_hold}"));
@@ -61,23 +68,29 @@ async fn end(shared: Arc<Shared>, overdue: Overdue) {
     let outcome = policy.judge(overdue.failures, &failure, shared.dice.chance());
     let word = outcome.word();
     let settle = Settle::new(overdue.token).item(overdue.id, outcome);
-    while shared.desk.is_live(overdue.no, Instant::now()) {
-        match shared.keeper_store.settle(&settle).await {
-            Ok(settlement) => {
+    let until = Instant::now() + overdue.term.length();
+    while Instant::now() < until && shared.desk.is_live(overdue.no, Instant::now()) {
+        match timeout_at(until, shared.keeper_store.settle(&settle)).await {
+            Ok(Ok(settlement)) => {
                 tell(&shared, word, &settlement);
                 shared.desk.settled(overdue.no, &settlement);
                 shared.hands.notify_one();
                 return;
             }
-            Err(error) => {
+            Ok(Err(error)) => {
                 shared.metrics.store_error("settle", &error);
                 if !error.is_transient() {
                     break;
                 }
                 sleep(AGAIN).await;
             }
+            Err(_) => shared.metrics.store_silence("settle"),
         }
     }
+    warn!(
+        item = overdue.id.number(),
+        "gave up a settle; the lease lapses"
+    );
     shared.desk.abandon(overdue.no, [overdue.id]);
 }
 

@@ -25,6 +25,8 @@ pub(crate) const HANDS: u32 = 2;
 
 const AGAIN_SOONEST: Duration = Duration::from_millis(20);
 const AGAIN_LATEST: Duration = Duration::from_secs(1);
+/// How long the store may take to answer when a claim is given back; then it is asked again.
+const GIVE_BACK: Duration = Duration::from_secs(5);
 
 /// What came of a call.
 enum Answer<T> {
@@ -41,6 +43,7 @@ pub(crate) async fn run(shared: Arc<Shared>, tasks: Arc<Tasks>) {
         let notified = shared.hands.notified();
         tokio::pin!(notified);
         notified.as_mut().enable();
+        hire(&shared, &tasks);
         let now = Instant::now();
         let is_ready = is_ready(&shared);
         match shared.desk.step(now, is_ready, || shared.mint()) {
@@ -166,9 +169,11 @@ fn take(shared: &Arc<Shared>, tasks: &Tasks, asked: &Asked, held: Option<Held>) 
     }
     match shared.desk.claimed(asked, held, now, shared.dice.chance()) {
         Ok(count) => {
-            for _ in 0..shared.desk.hire() {
-                tasks.spawn("slot", slot::run(Arc::clone(shared)));
+            if asked.look.rhythm.heartbeat < shared.live.borrow().heartbeat() {
+                // Claimed before a change of the settings: the keeper must look sooner.
+                shared.live.send_modify(|_| {});
             }
+            hire(shared, tasks);
             let slots = shared.live.borrow().settings.concurrency;
             for _ in 0..count.min(slots) {
                 shared.work.notify_one();
@@ -176,6 +181,13 @@ fn take(shared: &Arc<Shared>, tasks: &Tasks, asked: &Asked, held: Option<Held>) 
             tell_load(shared);
         }
         Err(()) => give_back(shared, tasks, asked.token.clone()),
+    }
+}
+
+/// Sees that there are as many slots as there is use for.
+fn hire(shared: &Arc<Shared>, tasks: &Tasks) {
+    for _ in 0..shared.desk.hire() {
+        tasks.spawn("slot", slot::run(Arc::clone(shared)));
     }
 }
 
@@ -191,25 +203,31 @@ fn give_back(shared: &Arc<Shared>, tasks: &Tasks, token: Token) {
     let shared = Arc::clone(shared);
     let term = shared.live.borrow().settings.term.length();
     let until = Instant::now() + term;
+    shared.desk.returning();
     tasks.spawn("give back", async move {
         let release = Settle::new(token).rest(Rest::Release);
         let mut wait = AGAIN_SOONEST;
         // Beyond the term the reaper does it.
         while Instant::now() < until {
-            if let Ok(Ok(_)) = timeout_at(until, shared.store.settle(&release)).await {
-                return;
+            let bound = until.min(Instant::now() + GIVE_BACK);
+            if let Ok(Ok(_)) = timeout_at(bound, shared.store.settle(&release)).await {
+                break;
             }
             sleep(wait).await;
             wait = (wait * 2).min(AGAIN_LATEST);
         }
+        shared.desk.returned();
+        shared.cleared.notify_waiters();
     });
 }
 
-/// Says a settle again and again until it is answered or the lease is over.
+/// Says a settle again and again until it is answered or the lease is over; but not for longer than
+/// an item may be worked on, for nothing is held for ever.
 async fn settle_until_answered(shared: &Shared, no: LeaseNo, settle: Settle) {
     let mut wait = AGAIN_SOONEST;
     let ids: Vec<_> = settle.items.iter().map(|(id, _)| *id).collect();
-    while shared.desk.is_live(no, Instant::now()) {
+    let until = Instant::now() + shared.live.borrow().settings.max_hold();
+    while Instant::now() < until && shared.desk.is_live(no, Instant::now()) {
         let term = shared.live.borrow().settings.term.length();
         let bound = Instant::now() + less_margin(term) / 2;
         match bounded(shared, "settle", bound, shared.store.settle(&settle)).await {

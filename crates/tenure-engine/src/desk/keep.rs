@@ -8,7 +8,7 @@ use tenure_core::store::Renewed;
 use tenure_core::{Fence, ItemId, Rhythm, Term, Token};
 use tokio::time::Instant;
 
-use super::Desk;
+use super::{Desk, State};
 use crate::hold::{LeaseNo, Loss, Stage};
 
 /// One renewal: all leases of one term.
@@ -38,11 +38,23 @@ pub(crate) struct Overdue {
     pub(crate) token: Token,
     pub(crate) id: ItemId,
     pub(crate) max_hold: Duration,
+    pub(crate) term: Term,
     /// How often it had failed before.
     pub(crate) failures: u32,
 }
 
 impl Desk {
+    /// How often leases and deadlines are looked at: four times in the shortest interval of what is
+    /// in hand or may be claimed. What was claimed before a change of the settings keeps its own.
+    pub(crate) fn tick(&self) -> Duration {
+        let state = self.state();
+        let held = state.leases.values().map(|lease| lease.rhythm.heartbeat);
+        held.chain([state.live.heartbeat()])
+            .min()
+            .unwrap_or_default()
+            / 4
+    }
+
     /// What is to be renewed by `until`. When one lease of a term is due, all of that term are
     /// renewed: one statement.
     pub(crate) fn beats(&self, until: Instant) -> Vec<Beat> {
@@ -69,11 +81,20 @@ impl Desk {
         beats.into_values().collect()
     }
 
-    /// A renewal that was sent at `sent_at` was granted. Items that the store no longer holds for us
-    /// were buried: their work is cancelled.
-    pub(crate) fn renewed(&self, no: LeaseNo, sent_at: Instant, renewed: &Renewed) -> Option<Lost> {
+    /// A renewal that was sent at `sent_at` was granted, as we learn `now`. Items that the store no
+    /// longer holds for us were buried: their work is cancelled. A deadline that has come stays:
+    /// what was passed over because of it would never be started.
+    pub(crate) fn renewed(
+        &self,
+        no: LeaseNo,
+        (sent_at, now): (Instant, Instant),
+        renewed: &Renewed,
+    ) -> Option<Lost> {
         let mut state = self.state();
         let lease = state.leases.get_mut(&no)?;
+        if lease.is_over || now >= lease.deadline {
+            return state.lose(no, Loss::Late);
+        }
         lease.renewed(sent_at);
         let gone: Vec<ItemId> = lease
             .items
@@ -117,33 +138,19 @@ impl Desk {
     /// `None` when it had ended by itself in the meantime, or is just being settled.
     pub(crate) fn lose(&self, no: LeaseNo, loss: Loss) -> Option<Lost> {
         let mut state = self.state();
-        let lease = state.leases.get(&no)?;
+        let lease = state.leases.get_mut(&no)?;
         if matches!(loss, Loss::Refused(_)) && lease.is_finalizing() {
+            lease.is_refused = true;
             return None;
         }
-        let lease = state.leases.remove(&no)?;
-        lease.cancel();
-        let running: Vec<ItemId> = lease
-            .items
-            .iter()
-            .filter(|(_, stage)| matches!(stage, Stage::Running(_)))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in &running {
-            state.running.remove(&(no, *id));
-        }
-        Some(Lost {
-            fence: lease.fence,
-            loss,
-            running,
-            items: lease.items.len(),
-        })
+        state.lose(no, loss)
     }
 
     /// The leases whose deadline has come.
     pub(crate) fn late(&self, now: Instant) -> Vec<LeaseNo> {
         let state = self.state();
-        let late = state.leases.iter().filter(|(_, l)| now >= l.deadline);
+        let late = state.leases.iter();
+        let late = late.filter(|(_, lease)| now >= lease.deadline && !lease.is_ending());
         late.map(|(no, _)| *no).collect()
     }
 
@@ -171,6 +178,7 @@ impl Desk {
                     token: lease.token.clone(),
                     id,
                     max_hold: lease.rhythm.max_hold,
+                    term: lease.rhythm.term,
                     failures,
                 });
             }
@@ -181,7 +189,8 @@ impl Desk {
     /// The next moment at which a deadline comes or an item is overdue.
     pub(crate) fn next_end(&self) -> Option<Instant> {
         let state = self.state();
-        let deadlines = state.leases.values().map(|lease| lease.deadline);
+        let leases = state.leases.values().filter(|lease| !lease.is_ending());
+        let deadlines = leases.map(|lease| lease.deadline);
         let overdue = state.running.values().map(|run| run.overdue_at);
         deadlines.chain(overdue).min()
     }
@@ -194,6 +203,29 @@ impl Desk {
     /// Whether nothing is in hand any more.
     pub(crate) fn is_clear(&self) -> bool {
         let state = self.state();
-        state.leases.is_empty() && state.occupied == 0 && state.claims == 0
+        let is_silent = state.claims == 0 && state.returning == 0;
+        state.leases.is_empty() && state.occupied == 0 && is_silent
+    }
+}
+
+impl State {
+    fn lose(&mut self, no: LeaseNo, loss: Loss) -> Option<Lost> {
+        let lease = self.leases.remove(&no)?;
+        lease.cancel();
+        let running: Vec<ItemId> = lease
+            .items
+            .iter()
+            .filter(|(_, stage)| matches!(stage, Stage::Running(_)))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in &running {
+            self.running.remove(&(no, *id));
+        }
+        Some(Lost {
+            fence: lease.fence,
+            loss,
+            running,
+            items: lease.items.len(),
+        })
     }
 }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_core::store::Company;
+use tenure_core::store::{Company, Settle};
 use tenure_core::{Held, Item, ItemId, Outcome};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -52,6 +52,8 @@ struct State {
     is_flush: bool,
     is_alone_asked: bool,
     is_stopping: bool,
+    /// Claims that nobody works under and that are being given back.
+    returning: u32,
 }
 
 /// What is known of an item while it runs.
@@ -124,6 +126,7 @@ impl Desk {
             is_flush: false,
             is_alone_asked: false,
             is_stopping: false,
+            returning: 0,
         }))
     }
 
@@ -193,6 +196,34 @@ impl Desk {
         }
     }
 
+    /// A claim is being given back by its token.
+    pub(crate) fn returning(&self) {
+        self.state().returning += 1;
+    }
+
+    /// It was, or its lease is over.
+    pub(crate) fn returned(&self) {
+        let mut state = self.state();
+        state.returning = state.returning.saturating_sub(1);
+    }
+
+    /// Takes all that can be settled now, whoever should have done it: what was answered or was not
+    /// started.
+    pub(crate) fn take_last(&self) -> Vec<(LeaseNo, Settle)> {
+        let mut state = self.state();
+        let leases = state
+            .leases
+            .iter_mut()
+            .filter(|(_, lease)| lease.answered > 0);
+        leases
+            .map(|(no, lease)| {
+                let mut settle = Settle::new(lease.token.clone());
+                settle.items = lease.take_answers();
+                (*no, settle)
+            })
+            .collect()
+    }
+
     /// Cancels what still runs; each is given back when its handler has stopped.
     pub(crate) fn cancel_running(&self) {
         for lease in self.state().leases.values() {
@@ -224,6 +255,8 @@ impl State {
                 rhythm: asked.look.rhythm,
                 company: asked.look.company,
                 deadline,
+                is_over: false,
+                is_refused: false,
                 beat_at: asked.sent_at + asked.look.rhythm.heartbeat,
                 items,
                 answered: 0,
@@ -244,6 +277,7 @@ impl State {
             let overdue_at = now + lease.rhythm.max_hold;
             // A lease that is nearly over is left to the watchdog; a buried item is gone.
             if now >= lease.deadline {
+                lease.is_over = true;
                 continue;
             }
             let Some(stage @ Stage::Waiting) = lease.items.get_mut(&item.id) else {

@@ -1,0 +1,213 @@
+//! Bounds: how much runs at once, how much is claimed ahead, how often an idle worker asks; and
+//! backpressure.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tenure_core::store::LeaseStore as _;
+use tenure_core::store::Renew;
+use tenure_core::{Event, Guarded, Item, Setting, Term};
+use tenure_engine::metrics::{HELD, HELD_BACK, RUNNING};
+use tenure_engine::{Context, Handler, Handling, Readiness};
+use tokio::time::{Instant, sleep};
+
+use crate::faulty::Ask;
+use crate::log;
+use crate::meter::meter;
+use crate::probe::{Probe, until};
+use crate::world::World;
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// Proves: S1-049, S1-050, S1-055
+#[tokio::test(start_paused = true)]
+async fn slow_work_is_claimed_no_further_than_there_are_free_places() {
+    let world = World::new();
+    world.enqueue(500).await;
+    let probe = Probe::default();
+    let engine = world.start(probe.working(|_| Duration::from_secs(20)), World::config());
+    let mut most = 0;
+    for _ in 0..200 {
+        sleep(Duration::from_secs(1)).await;
+        most = most.max(engine.health().held);
+        let claimed = world.faulty.claims().iter().map(|claim| claim.limit).max();
+        assert!(claimed <= Some(10));
+    }
+    assert_eq!(probe.take_peak(), 10);
+    // A moment passes between the end of one and the settle of all.
+    assert!(most <= 20, "{most}");
+    assert_eq!(
+        probe.calls().iter().filter(|call| call.attempt > 1).count(),
+        0
+    );
+    let gauge = meter().level(engine.worker(), RUNNING);
+    assert!((gauge - 10.0).abs() < 0.1, "{gauge}");
+    assert!(meter().level(engine.worker(), HELD) >= 10.0);
+}
+
+/// Proves: S1-055
+#[tokio::test(start_paused = true)]
+async fn quick_work_is_claimed_ahead_but_never_more_than_two_batches() {
+    let world = World::new();
+    world.enqueue(5000).await;
+    let probe = Probe::default();
+    let config = World::config_with(&[(Setting::Batch, "30"), (Setting::Concurrency, "4")]);
+    let engine = world.start(probe.working(|_| Duration::from_millis(5)), config);
+    let mut most = 0;
+    while engine.health().held > 0 || probe.calls().len() < 5000 {
+        let (health, running) = (engine.health(), probe.running());
+        let ahead = usize::try_from(health.held)
+            .unwrap()
+            .saturating_sub(running);
+        most = most.max(ahead);
+        sleep(Duration::from_millis(1)).await;
+    }
+    assert!(world.faulty.claims().iter().all(|claim| claim.limit <= 30));
+    assert!(most > 4, "it does claim ahead");
+    // Two batches in line, and those that are worked and wait for their settle.
+    assert!(most <= 2 * 30 + 30, "{most}");
+    assert!(probe.take_peak() <= 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_in_line_is_renewed_like_what_runs() {
+    let world = World::new();
+    let ids = world.enqueue(200).await;
+    let probe = Probe::default();
+    // The pace seems high, and then everything takes long.
+    let length = |event: &Event| match event.payload().parse::<u32>().unwrap() {
+        0..50 => Duration::from_millis(10),
+        _ => Duration::from_secs(50),
+    };
+    let config = World::config_with(&[(Setting::Concurrency, "2"), (Setting::Batch, "20")]);
+    let engine = world.start(probe.working(length), config);
+    probe.begun(52).await;
+    let held = engine.health().held;
+    assert!(held > 10);
+    sleep(MINUTE + MINUTE / 2).await;
+    // Long after the term, all of them are still ours or were worked.
+    assert!(probe.calls().iter().all(|call| call.attempt == 1));
+    assert_eq!(
+        world
+            .store
+            .reap(&tenure_core::store::Reap::new(
+                100,
+                tenure_core::LapsePolicy::default(),
+            ))
+            .await
+            .unwrap(),
+        []
+    );
+    let mut kept = 0;
+    for token in world.faulty.tokens() {
+        let ask = Renew::new(vec![token], Term::new(Duration::from_millis(1)).unwrap());
+        for (_, answer) in world.store.renew(&ask).await.unwrap() {
+            if let Guarded::Kept(renewed) = answer {
+                kept += renewed.ids.len();
+            }
+        }
+    }
+    assert_eq!(kept, usize::try_from(engine.health().held).unwrap());
+    assert!(kept > 2);
+    drop(ids);
+}
+
+/// Proves: S1-055
+#[tokio::test(start_paused = true)]
+async fn an_idle_worker_asks_little_and_picks_up_at_once_when_woken() {
+    let world = World::new();
+    let probe = Probe::default();
+    let engine = world.start(probe.working(|_| Duration::ZERO), World::config());
+    sleep(Duration::from_secs(10)).await;
+    let from = Instant::now();
+    sleep(MINUTE).await;
+    let asked = world.faulty.since(from).len();
+    assert!(asked <= 300, "{asked} statements in a minute");
+
+    for _ in 0..20 {
+        let begun = probe.calls().len();
+        let from = Instant::now();
+        world.enqueue(1).await;
+        engine.wake();
+        probe.begun(begun + 1).await;
+        let call = probe.calls().pop().unwrap();
+        assert!(
+            call.began - from <= Duration::from_millis(2),
+            "{:?}",
+            call.began - from
+        );
+        sleep(Duration::from_secs(7)).await;
+    }
+    // And without being woken within the longest wait.
+    let from = Instant::now();
+    world.enqueue(1).await;
+    probe.begun(21).await;
+    assert!(from.elapsed() <= Duration::from_millis(1300));
+    assert!(engine.waker().wake());
+    let waker = engine.waker();
+    engine.stop().await;
+    assert!(!waker.wake(), "gone");
+}
+
+struct Saturated {
+    inner: Box<dyn Handler>,
+    is_away: Arc<AtomicBool>,
+}
+
+impl Handler for Saturated {
+    fn handle(&self, item: Item, cx: Context) -> Handling<'_> {
+        self.inner.handle(item, cx)
+    }
+
+    fn readiness(&self) -> Readiness {
+        if self.is_away.load(Ordering::Relaxed) {
+            return Readiness::Away {
+                reason: "no room".to_owned(),
+            };
+        }
+        Readiness::Ready
+    }
+}
+
+/// Proves: S1-053, S1-054
+#[tokio::test(start_paused = true)]
+async fn nothing_is_claimed_while_what_items_are_handed_to_is_away() {
+    let world = World::new();
+    let probe = Probe::default();
+    let is_away = Arc::new(AtomicBool::new(true));
+    let handler = Saturated {
+        inner: Box::new(probe.working(|_| Duration::from_secs(1))),
+        is_away: Arc::clone(&is_away),
+    };
+    world.enqueue(50).await;
+    let engine = world.start(handler, World::config());
+    let level = || meter().level(engine.worker(), HELD_BACK);
+    for _ in 0..3 {
+        sleep(Duration::from_secs(5)).await;
+        let from = Instant::now();
+        engine.wake();
+        sleep(MINUTE).await;
+        let asks = world.faulty.since(from);
+        assert!(
+            asks.iter().all(|ask| ask.claim().is_none()),
+            "not one claim"
+        );
+        assert!(
+            asks.iter().any(|ask| matches!(ask, Ask::Reap(_))),
+            "the rest goes on"
+        );
+        assert!((level() - 1.0).abs() < 0.1);
+
+        is_away.store(false, Ordering::Relaxed);
+        let (from, begun) = (Instant::now(), probe.calls().len());
+        probe.begun(begun + 10).await;
+        assert!(from.elapsed() <= Duration::from_millis(100), "by itself");
+        assert!(level().abs() < 0.1);
+        // What is in hand is finished, and nothing follows.
+        is_away.store(true, Ordering::Relaxed);
+        until(|| probe.running() == 0).await;
+    }
+    assert_eq!(log::said(engine.worker(), "holds back claims").len(), 4);
+    assert_eq!(log::said(engine.worker(), "claims again").len(), 3);
+}

@@ -1,0 +1,309 @@
+//! A store that stands before another one: writes down what it is asked and fails on demand.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tenure_core::store::{
+    Answer, Bury, ChangeSettings, Claim, Cluster, ClusterSettings, Counts, Enqueued, Examine,
+    Filter, Finding, Intake, LeaseStore, Operate, Page, Pause, Prune, Pruned, Pruner, Queue,
+    Queues, Reap, Reaped, Renew, Renewed, Replay, Replayed, Settle, Settlement, StoreError,
+    StoreErrorKind, WorkerRecord, WorkerReport,
+};
+use tenure_core::{
+    EndedHold, Event, Guarded, Held, ItemId, QueueName, Record, Term, Timestamp, Token, WorkerId,
+};
+use tenure_store::memory::MemoryStore;
+use tokio::time::{Instant, sleep};
+
+/// What the engine asked.
+#[derive(Clone, Debug)]
+pub(crate) enum Ask {
+    Claim(Claim),
+    Renew(Renew),
+    Settle(Settle),
+    SettleAndClaim(Settle, Claim),
+    Reap(Reap),
+    Prune(Prune),
+    Settings,
+    Queues,
+    Report(WorkerReport),
+    Leave,
+    /// What no engine asks.
+    Other,
+}
+
+impl Ask {
+    /// The claim in it.
+    pub(crate) fn claim(&self) -> Option<&Claim> {
+        match self {
+            Self::Claim(claim) | Self::SettleAndClaim(_, claim) => Some(claim),
+            _ => None,
+        }
+    }
+
+    /// The settle in it.
+    pub(crate) fn settle(&self) -> Option<&Settle> {
+        match self {
+            Self::Settle(settle) | Self::SettleAndClaim(settle, _) => Some(settle),
+            _ => None,
+        }
+    }
+
+    /// Whether it settles this item.
+    pub(crate) fn is_settle_of(&self, id: ItemId) -> bool {
+        self.settle()
+            .is_some_and(|settle| settle.items.iter().any(|(settled, _)| *settled == id))
+    }
+
+    pub(crate) fn is_renew_of(&self, token: &Token) -> bool {
+        matches!(self, Self::Renew(renew) if renew.tokens.contains(token))
+    }
+}
+
+/// What goes wrong with a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// It fails and has no effect.
+    Before,
+    /// It takes effect, and its answer is lost.
+    After,
+    /// It takes effect at once and is answered so much later.
+    Slow(Duration),
+    /// It takes effect and is answered only so much later.
+    Late(Duration),
+    /// It is never answered and has no effect.
+    Hang,
+    /// It is refused as wrong, for good.
+    Bad,
+}
+
+type Rule = Box<dyn FnMut(&Ask) -> Option<Fault> + Send>;
+
+pub(crate) struct Faulty {
+    inner: Arc<MemoryStore>,
+    rules: Mutex<Vec<Rule>>,
+    calls: Mutex<Vec<(Instant, Ask)>>,
+}
+
+impl fmt::Debug for Faulty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Faulty")
+    }
+}
+
+impl Faulty {
+    pub(crate) fn new(inner: Arc<MemoryStore>) -> Self {
+        Self {
+            inner,
+            rules: Mutex::new(Vec::new()),
+            calls: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// From now on calls go wrong as this says; the first rule that has a fault for one decides.
+    pub(crate) fn rule(&self, rule: impl FnMut(&Ask) -> Option<Fault> + Send + 'static) {
+        self.rules.lock().unwrap().push(Box::new(rule));
+    }
+
+    /// The first call that this holds of goes wrong so.
+    pub(crate) fn once(&self, holds: impl Fn(&Ask) -> bool + Send + 'static, fault: Fault) {
+        let mut is_over = false;
+        self.rule(move |ask| {
+            if is_over || !holds(ask) {
+                return None;
+            }
+            is_over = true;
+            Some(fault)
+        });
+    }
+
+    /// From now on all goes well.
+    pub(crate) fn mend(&self) {
+        self.rules.lock().unwrap().clear();
+    }
+
+    /// Everything that was asked, with its moment.
+    pub(crate) fn calls(&self) -> Vec<(Instant, Ask)> {
+        self.calls.lock().unwrap().clone()
+    }
+
+    pub(crate) fn count(&self, holds: impl Fn(&Ask) -> bool) -> usize {
+        let calls = self.calls.lock().unwrap();
+        calls.iter().filter(|(_, ask)| holds(ask)).count()
+    }
+
+    /// What was asked from this moment on.
+    pub(crate) fn since(&self, moment: Instant) -> Vec<Ask> {
+        let calls = self.calls();
+        let later = calls.into_iter().filter(|(at, _)| *at >= moment);
+        later.map(|(_, ask)| ask).collect()
+    }
+
+    /// The claims that were sent.
+    pub(crate) fn claims(&self) -> Vec<Claim> {
+        let calls = self.calls();
+        calls
+            .iter()
+            .filter_map(|(_, ask)| ask.claim().cloned())
+            .collect()
+    }
+
+    /// The tokens under which anything was ever asked for.
+    pub(crate) fn tokens(&self) -> BTreeSet<Token> {
+        self.claims().into_iter().map(|claim| claim.token).collect()
+    }
+
+    fn note(&self, ask: Ask) -> Option<Fault> {
+        let mut rules = self.rules.lock().unwrap();
+        let fault = rules.iter_mut().find_map(|rule| rule(&ask));
+        self.calls.lock().unwrap().push((Instant::now(), ask));
+        fault
+    }
+
+    /// Notes a call when it is polled first, and lets it go wrong as the rules say.
+    fn through<'a, T: Send + 'a>(
+        &'a self,
+        ask: Ask,
+        call: impl FnOnce() -> Answer<'a, T> + Send + 'a,
+    ) -> Answer<'a, T> {
+        Box::pin(async move {
+            match self.note(ask) {
+                None => call().await,
+                Some(Fault::Before) => Err(away()),
+                Some(Fault::After) => {
+                    drop(call().await?);
+                    Err(away())
+                }
+                Some(Fault::Slow(span)) => {
+                    let answer = call().await;
+                    sleep(span).await;
+                    answer
+                }
+                Some(Fault::Late(span)) => {
+                    sleep(span).await;
+                    call().await
+                }
+                Some(Fault::Hang) => std::future::pending().await,
+                Some(Fault::Bad) => Err(StoreError::new(
+                    "test",
+                    StoreErrorKind::Invalid,
+                    "a planted mistake",
+                )),
+            }
+        })
+    }
+}
+
+fn away() -> StoreError {
+    StoreError::new("test", StoreErrorKind::Unavailable, "a planted outage")
+}
+
+impl LeaseStore for Faulty {
+    fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Option<Held>> {
+        self.through(Ask::Claim(claim.clone()), || self.inner.claim(claim))
+    }
+
+    fn renew<'a>(&'a self, renew: &'a Renew) -> Answer<'a, Vec<(Token, Guarded<Renewed>)>> {
+        self.through(Ask::Renew(renew.clone()), || self.inner.renew(renew))
+    }
+
+    fn settle<'a>(&'a self, settle: &'a Settle) -> Answer<'a, Settlement> {
+        self.through(Ask::Settle(settle.clone()), || self.inner.settle(settle))
+    }
+
+    fn settle_and_claim<'a>(
+        &'a self,
+        settle: &'a Settle,
+        claim: &'a Claim,
+    ) -> Answer<'a, (Settlement, Option<Held>)> {
+        let ask = Ask::SettleAndClaim(settle.clone(), claim.clone());
+        self.through(ask, || self.inner.settle_and_claim(settle, claim))
+    }
+
+    fn reap<'a>(&'a self, reap: &'a Reap) -> Answer<'a, Vec<Reaped>> {
+        self.through(Ask::Reap(reap.clone()), || self.inner.reap(reap))
+    }
+}
+
+impl Intake for Faulty {
+    fn enqueue<'a>(&'a self, events: &'a [Event]) -> Answer<'a, Vec<Enqueued>> {
+        self.through(Ask::Other, || self.inner.enqueue(events))
+    }
+}
+
+impl Operate for Faulty {
+    fn find<'a>(&'a self, ids: &'a [ItemId]) -> Answer<'a, Vec<Record>> {
+        self.through(Ask::Other, || self.inner.find(ids))
+    }
+
+    fn timeline(&self, id: ItemId) -> Answer<'_, Vec<EndedHold>> {
+        self.through(Ask::Other, move || self.inner.timeline(id))
+    }
+
+    fn list<'a>(&'a self, filter: &'a Filter, limit: u32) -> Answer<'a, Page> {
+        self.through(Ask::Other, move || self.inner.list(filter, limit))
+    }
+
+    fn count(&self, now: Option<Timestamp>) -> Answer<'_, Counts> {
+        self.through(Ask::Other, move || self.inner.count(now))
+    }
+
+    fn replay<'a>(&'a self, replay: &'a Replay) -> Answer<'a, Replayed> {
+        self.through(Ask::Other, || self.inner.replay(replay))
+    }
+
+    fn bury<'a>(&'a self, bury: &'a Bury) -> Answer<'a, Guarded> {
+        self.through(Ask::Other, || self.inner.bury(bury))
+    }
+}
+
+impl Queues for Faulty {
+    fn queues(&self) -> Answer<'_, Vec<Queue>> {
+        self.through(Ask::Queues, || self.inner.queues())
+    }
+
+    fn add_queue<'a>(&'a self, name: &'a QueueName, term: Option<Term>) -> Answer<'a, ()> {
+        self.through(Ask::Other, move || self.inner.add_queue(name, term))
+    }
+
+    fn pause_queue<'a>(&'a self, name: &'a QueueName, pause: Pause) -> Answer<'a, Guarded> {
+        self.through(Ask::Other, move || self.inner.pause_queue(name, pause))
+    }
+}
+
+impl Cluster for Faulty {
+    fn settings(&self) -> Answer<'_, ClusterSettings> {
+        self.through(Ask::Settings, || self.inner.settings())
+    }
+
+    fn change_settings<'a>(&'a self, change: &'a ChangeSettings) -> Answer<'a, Option<u64>> {
+        self.through(Ask::Other, || self.inner.change_settings(change))
+    }
+
+    fn report<'a>(&'a self, report: &'a WorkerReport, now: Option<Timestamp>) -> Answer<'a, ()> {
+        let ask = Ask::Report(report.clone());
+        self.through(ask, move || self.inner.report(report, now))
+    }
+
+    fn leave<'a>(&'a self, worker: &'a WorkerId, now: Option<Timestamp>) -> Answer<'a, ()> {
+        self.through(Ask::Leave, move || self.inner.leave(worker, now))
+    }
+
+    fn workers(&self, limit: u32) -> Answer<'_, (Timestamp, Vec<WorkerRecord>)> {
+        self.through(Ask::Other, move || self.inner.workers(limit))
+    }
+}
+
+impl Pruner for Faulty {
+    fn prune<'a>(&'a self, prune: &'a Prune) -> Answer<'a, Pruned> {
+        self.through(Ask::Prune(prune.clone()), || self.inner.prune(prune))
+    }
+}
+
+impl Examine for Faulty {
+    fn examine(&self) -> Answer<'_, Vec<Finding>> {
+        self.through(Ask::Other, || self.inner.examine())
+    }
+}
