@@ -8,7 +8,8 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use tenure::{Filter, Invalid, ItemId, QueueName, State, Timestamp};
 
 use crate::commands::{
-    Completions, Enqueue, Man, Prune, Queues, Replay, Serve, SettingsArgs, Why, Work, Workers,
+    Bench, Completions, Enqueue, Man, Prune, Queues, Replay, Serve, SettingsArgs, Why, Work,
+    Workers,
 };
 use crate::database::{Database, hide_addresses};
 use crate::exit::Exit;
@@ -210,6 +211,15 @@ Examples:
   tenure doctor
   tenure doctor --json | jq 'select(.verdict != \"good\")'")]
     Doctor,
+    /// Measure how fast it is here, beside bare SQL in the same run
+    #[command(after_help = "\
+It works in scratch tables of its own: the schemas tenure_bench_… on PostgreSQL, files beside the
+database on SQLite. They are gone afterwards.
+
+Examples:
+  tenure bench --database postgres://app@localhost/shop
+  tenure bench --backlog --published --old-snapshot --held --json")]
+    Bench(Bench),
     /// Print what a shell needs to complete this command line
     #[command(after_help = "\
 Examples:

@@ -14,6 +14,8 @@ const TURN: Duration = Duration::from_millis(100);
 pub(crate) enum Whole {
     /// This many events.
     Events(u64),
+    /// This many steps.
+    Steps(u64),
     /// This many bytes of input.
     Bytes(u64),
     /// Nobody knows.
@@ -30,6 +32,7 @@ pub(crate) fn begin(output: &Output, whole: Whole, word: &'static str) -> Progre
             ProgressBar::new(number),
             "{msg} [{bar:30}] {pos}/{len} {per_sec} {eta}",
         ),
+        Whole::Steps(number) => (ProgressBar::new(number), "[{bar:30}] {pos}/{len} {msg}"),
         Whole::Bytes(number) => (
             ProgressBar::new(number),
             "{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}",
@@ -45,4 +48,24 @@ pub(crate) fn begin(output: &Output, whole: Whole, word: &'static str) -> Progre
         progress.enable_steady_tick(TURN);
     }
     progress
+}
+
+/// The steps of a long run, each named when it begins.
+#[derive(Debug)]
+pub(crate) struct Steps(ProgressBar);
+
+impl Steps {
+    pub(crate) fn begin(output: &Output, count: u64) -> Self {
+        Self(begin(output, Whole::Steps(count), ""))
+    }
+
+    /// The next step begins.
+    pub(crate) fn step(&self, name: &'static str) {
+        self.0.inc(1);
+        self.0.set_message(name);
+    }
+
+    pub(crate) fn finish(&self) {
+        self.0.finish_and_clear();
+    }
 }

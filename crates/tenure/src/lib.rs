@@ -157,6 +157,8 @@ pub use tenure_engine::{
 pub use tenure_publish::{Exec, Lines};
 #[cfg(feature = "server")]
 pub use tenure_server as server;
+#[cfg(feature = "bench")]
+pub use tenure_store::bench;
 pub use tenure_store::config::{Planner, StoreConfig, Synchronous};
 pub use tenure_store::memory::SystemClock;
 pub use tenure_store::{Migrated, migrate, migration_sql};

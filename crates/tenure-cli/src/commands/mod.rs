@@ -1,5 +1,6 @@
 //! One file per command, and what they share: the database, the output, ids and their answers.
 
+mod bench;
 mod bury;
 mod completions;
 mod doctor;
@@ -25,6 +26,7 @@ use comfy_table::{Cell, Color};
 use serde::Serialize;
 use tenure::{Guarded, ItemId, Refusal, Settings, Tenure};
 
+pub(crate) use self::bench::Bench;
 pub(crate) use self::completions::Completions;
 pub(crate) use self::enqueue::Enqueue;
 pub(crate) use self::man::Man;
@@ -124,7 +126,10 @@ fn stopped(stop: Stop, hide: impl Fn(&str) -> String) -> Exit {
 }
 
 fn start(cx: &Context, command: Command) -> Result<Exit, Stop> {
-    let mut builder = if matches!(command, Command::Serve(_) | Command::Work(_)) {
+    let mut builder = if matches!(
+        command,
+        Command::Serve(_) | Command::Work(_) | Command::Bench(_)
+    ) {
         tokio::runtime::Builder::new_multi_thread()
     } else {
         tokio::runtime::Builder::new_current_thread()
@@ -154,6 +159,7 @@ async fn dispatch(cx: &Context, command: Command) -> Result<Exit, Stop> {
         Command::Settings(args) => settings::run(cx, args).await,
         Command::Workers(args) => workers::run(cx, &args).await,
         Command::Doctor => doctor::run(cx).await,
+        Command::Bench(args) => bench::run(cx, &args).await,
         Command::Completions(args) => completions::run(cx, &args),
         Command::Man(args) => man::run(cx, &args),
     }

@@ -1,0 +1,143 @@
+//! What is not throughput: how soon an event is picked up, what an idle worker costs, and enqueueing
+//! one by one.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tenure::bench::{Watch, Yardstick, event};
+use tenure::{Event, Outcome, Tenure, Worker};
+
+use super::drain::{failed, open};
+use super::report::Pickup;
+use crate::problem::Stop;
+
+/// Events per measured way, and their distance: 50 per second.
+const EVENTS: usize = 250;
+const DISTANCE: Duration = Duration::from_millis(20);
+/// A worker that has found nothing for this long looks once per second.
+const SETTLES: Duration = Duration::from_secs(8);
+
+/// From enqueue to the start of the handler at 50 events per second: with an enqueue in the worker's
+/// own process, which wakes it, and with one elsewhere, which it finds by looking.
+pub(super) async fn pickup(yardstick: &Yardstick) -> Result<Pickup, Stop> {
+    let tenure = open(yardstick).await?;
+    let starts = Starts::new();
+    let worker = starts.worker(&tenure).await?;
+    let elsewhere = open(yardstick).await?;
+    let in_process = starts.measure(&tenure).await?;
+    let across = starts.measure(&elsewhere).await?;
+    worker.stop().await;
+    Ok(Pickup { in_process, across })
+}
+
+/// How long each event waited, in milliseconds, by its number; by one watch for both ends.
+#[derive(Clone)]
+struct Starts {
+    watch: Arc<Watch>,
+    waits: Arc<Mutex<Vec<Option<f64>>>>,
+}
+
+impl Starts {
+    fn new() -> Self {
+        Self {
+            watch: Arc::new(Watch::start()),
+            waits: Arc::default(),
+        }
+    }
+
+    async fn worker(&self, tenure: &Tenure) -> Result<Worker, Stop> {
+        let starts = self.clone();
+        let worker = tenure
+            .worker()
+            .on("bench.pickup", move |event: Event, _| {
+                let now = millis(&starts.watch);
+                let starts = starts.clone();
+                async move {
+                    let (nth, sent): (usize, f64) = serde_json::from_str(event.payload())?;
+                    starts.lock(|waits| {
+                        if let Some(wait) = waits.get_mut(nth) {
+                            *wait = Some(now - sent);
+                        }
+                    });
+                    Ok(Outcome::Done)
+                }
+            })
+            .start()
+            .await
+            .map_err(|error| failed(&error))?;
+        while !worker.health().is_ready() {
+            tokio::time::sleep(DISTANCE).await;
+        }
+        Ok(worker)
+    }
+
+    async fn measure(&self, tenure: &Tenure) -> Result<Vec<f64>, Stop> {
+        self.lock(|waits| *waits = vec![None; EVENTS]);
+        let mut ticks = tokio::time::interval(DISTANCE);
+        for nth in 0..EVENTS {
+            ticks.tick().await;
+            let event = Event::new("bench.pickup", &(nth, millis(&self.watch)))?;
+            tenure.enqueue_now(event).await?;
+        }
+        loop {
+            let waits: Option<Vec<f64>> = self.lock(|waits| waits.iter().copied().collect());
+            if let Some(waits) = waits {
+                return Ok(waits);
+            }
+            tokio::time::sleep(DISTANCE).await;
+        }
+    }
+
+    fn lock<T>(&self, look: impl FnOnce(&mut Vec<Option<f64>>) -> T) -> T {
+        look(&mut self.waits.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Statements per second that a worker sends when there is nothing to do.
+pub(super) async fn idle(yardstick: &Yardstick, seconds: u64) -> Result<f64, Stop> {
+    let tenure = open(yardstick).await?;
+    let worker = tenure
+        .worker()
+        .on("*", |_, _| async { Ok(Outcome::Done) })
+        .start()
+        .await
+        .map_err(|error| failed(&error))?;
+    tokio::time::sleep(SETTLES).await;
+    let before = yardstick.transactions().await?;
+    let watch = Watch::start();
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+    let after = yardstick.transactions().await?;
+    let rate = watch.rate(u32::try_from(after.saturating_sub(before)).unwrap_or(u32::MAX));
+    worker.stop().await;
+    Ok(rate)
+}
+
+/// Enqueues one by one, several producers at once: per second.
+pub(super) async fn one_by_one(
+    yardstick: &Yardstick,
+    events: u32,
+    producers: u32,
+) -> Result<f64, Stop> {
+    let tenure = Arc::new(open(yardstick).await?);
+    let each = events / producers;
+    let watch = Watch::start();
+    let mut all = Vec::new();
+    for _ in 0..producers {
+        let tenure = Arc::clone(&tenure);
+        all.push(tokio::spawn(async move {
+            let event = event();
+            for _ in 0..each {
+                tenure.enqueue_all(std::slice::from_ref(&event)).await?;
+            }
+            Ok::<(), tenure::StoreError>(())
+        }));
+    }
+    for producer in all {
+        producer.await.map_err(std::io::Error::other)??;
+    }
+    Ok(watch.rate(each * producers))
+}
+
+fn millis(watch: &Watch) -> f64 {
+    watch.elapsed().as_secs_f64() * 1000.0
+}

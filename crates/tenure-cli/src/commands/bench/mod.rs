@@ -1,0 +1,220 @@
+//! `tenure bench`: how fast the engine is on this machine, as ratios to bare SQL in the same run.
+//!
+//! Everything happens in scratch tables beside the database. Ours and theirs take turns, and the
+//! median of the rounds counts, so that a noisy machine does not decide.
+
+mod drain;
+mod latency;
+mod report;
+
+use clap::Args;
+use tenure::bench::{Shape, Yardstick};
+
+use self::drain::Drain;
+use self::report::{Figures, Median, Ratio};
+use super::Context;
+use crate::exit::Exit;
+use crate::problem::Stop;
+use crate::progress::Steps;
+
+/// The bare loops: what a careful engineer writes by hand.
+const LOOPS: u32 = 2;
+/// Producers that enqueue one by one.
+const PRODUCERS: u32 = 8;
+
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    /// Events per drain
+    #[arg(long, default_value = "100000", value_parser = clap::value_parser!(u32).range(2000..=10_000_000))]
+    pub(crate) events: u32,
+
+    /// How often ours and theirs take turns; the median counts
+    #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub(crate) rounds: u32,
+
+    /// Items per claim, ours and theirs; the default of 100 is measured beside it
+    #[arg(long, default_value = "1000", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(crate) batch: u32,
+
+    /// Also drain with this many events pending
+    #[arg(long, value_name = "EVENTS", num_args = 0..=1, default_missing_value = "1000000")]
+    pub(crate) backlog: Option<u32>,
+
+    /// Also drain with this many events published
+    #[arg(long, value_name = "EVENTS", num_args = 0..=1, default_missing_value = "1000000")]
+    pub(crate) published: Option<u32>,
+
+    /// Also drain while an old snapshot is open (PostgreSQL)
+    #[arg(long)]
+    pub(crate) old_snapshot: bool,
+
+    /// Also drain while this many items are held and renewed
+    #[arg(long, value_name = "ITEMS", num_args = 0..=1, default_missing_value = "10000")]
+    pub(crate) held: Option<u32>,
+
+    /// Seconds to watch an idle worker
+    #[arg(long, value_name = "SECONDS", default_value = "15")]
+    pub(crate) idle: u64,
+}
+
+pub(super) async fn run(cx: &Context, args: &Bench) -> Result<Exit, Stop> {
+    let url = cx.database.expose();
+    cx.database.check_lasting()?;
+    let progress = Steps::begin(&cx.output, steps(args));
+    let yardstick = Yardstick::open(url, "main").await?;
+    let measured = measure(args, url, &yardstick, &progress).await;
+    progress.finish();
+    let closed = yardstick.close().await;
+    let figures = measured?;
+    closed?;
+    report::print(cx, &figures)?;
+    Ok(Exit::Done)
+}
+
+fn steps(args: &Bench) -> u64 {
+    let rounds = u64::from(args.rounds);
+    let full = [args.backlog, args.published, args.held];
+    let mut more = full.iter().flatten().count();
+    more += usize::from(args.old_snapshot);
+    rounds * 9 + 3 + u64::try_from(more).unwrap_or(0) * (rounds * 2 + 1)
+}
+
+async fn measure(
+    args: &Bench,
+    url: &str,
+    yardstick: &Yardstick,
+    progress: &Steps,
+) -> Result<Figures, Stop> {
+    let mut figures = Figures::new(args, url);
+    rounds(args, yardstick, progress, &mut figures).await?;
+    progress.step("pickup");
+    let pickup = latency::pickup(yardstick).await?;
+    figures.pickup(&pickup);
+    progress.step("idle");
+    figures.idle_statements_per_s = latency::idle(yardstick, args.idle).await?;
+    progress.step("full tables");
+    full(args, url, yardstick, progress, &mut figures).await?;
+    Ok(figures)
+}
+
+/// Ours and theirs in turns.
+async fn rounds(
+    args: &Bench,
+    yardstick: &Yardstick,
+    progress: &Steps,
+    figures: &mut Figures,
+) -> Result<(), Stop> {
+    let events = args.events;
+    let shape = Shape {
+        batch: args.batch,
+        loops: LOOPS,
+    };
+    let single = (events / 10).max(PRODUCERS);
+    let mut rounds = report::Rounds::default();
+    for _ in 0..args.rounds {
+        progress.step("row loop");
+        rounds.row.push(yardstick.row_drain(events, shape).await?);
+        progress.step("engine");
+        rounds
+            .drain
+            .push(Drain::of(events, args.batch).run(yardstick).await?);
+        progress.step("bare loop");
+        rounds.bare.push(yardstick.bare_drain(events, shape).await?);
+        progress.step("engine, batch 100");
+        rounds
+            .drain_100
+            .push(Drain::of(events, 100).run(yardstick).await?);
+        progress.step("bare insert");
+        rounds
+            .bare_enqueue
+            .push(yardstick.bare_enqueue(events).await?);
+        progress.step("enqueue");
+        rounds.enqueue.push(yardstick.fill(events, 2).await?);
+        progress.step("row insert");
+        rounds
+            .row_enqueue
+            .push(yardstick.row_enqueue(events).await?);
+        Drain::of(events, 1000).run_filled(yardstick).await?;
+        progress.step("row insert, one by one");
+        let theirs = yardstick.row_insert(single, PRODUCERS).await?;
+        rounds.row_insert.push(theirs);
+        progress.step("enqueue, one by one");
+        let ours = latency::one_by_one(yardstick, single, PRODUCERS).await?;
+        rounds.enqueue_one.push(ours);
+        Drain::of(single, 1000).run_filled(yardstick).await?;
+    }
+    figures.rounds(&rounds);
+    Ok(())
+}
+
+/// The engine on full tables, in turns with itself on empty ones.
+async fn full(
+    args: &Bench,
+    url: &str,
+    empty: &Yardstick,
+    progress: &Steps,
+    figures: &mut Figures,
+) -> Result<(), Stop> {
+    let is_wanted = args.backlog.is_some() || args.published.is_some() || args.old_snapshot;
+    if is_wanted {
+        let full = Yardstick::open(url, "full").await?;
+        let done = on_full(args, empty, &full, progress, figures).await;
+        full.close().await?;
+        done?;
+    }
+    if let Some(held) = args.held {
+        progress.step("held");
+        figures.held = Some(drain::held(args, empty, held, progress).await?);
+    }
+    Ok(())
+}
+
+async fn on_full(
+    args: &Bench,
+    empty: &Yardstick,
+    full: &Yardstick,
+    progress: &Steps,
+    figures: &mut Figures,
+) -> Result<(), Stop> {
+    if let Some(standing) = args.backlog {
+        progress.step("filling");
+        full.fill(standing, LOOPS).await?;
+        figures.backlog_vs_empty = Some(turns(args, empty, full, progress).await?);
+        Drain::of(standing, 1000).run_filled(full).await?;
+    }
+    if let Some(standing) = args.published {
+        progress.step("filling");
+        let missing = standing.saturating_sub(args.backlog.unwrap_or(0));
+        full.fill(missing, LOOPS).await?;
+        Drain::of(missing, 1000).run_filled(full).await?;
+        figures.published_vs_empty = Some(turns(args, empty, full, progress).await?);
+    }
+    if args.old_snapshot {
+        progress.step("old snapshot");
+        let old = full.old_snapshot().await?;
+        figures.old_snapshot_vs_empty = match &old {
+            Some(_) => Some(turns(args, empty, full, progress).await?),
+            None => None,
+        };
+        drop(old);
+    }
+    Ok(())
+}
+
+/// How fast the engine is on the second database, as a ratio to the first.
+async fn turns(
+    args: &Bench,
+    empty: &Yardstick,
+    full: &Yardstick,
+    progress: &Steps,
+) -> Result<Ratio, Stop> {
+    let mut ratios = Median::default();
+    for _ in 0..args.rounds {
+        progress.step("empty tables");
+        let theirs = Drain::of(args.events, args.batch).run(empty).await?;
+        progress.step("full tables");
+        let ours = Drain::of(args.events, args.batch).run(full).await?;
+        ratios.push(ours / theirs);
+    }
+    Ok(ratios.median())
+}

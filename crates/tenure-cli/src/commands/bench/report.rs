@@ -1,0 +1,286 @@
+//! The figures of a run: for programs as one object, for people as a table with what is promised.
+
+use comfy_table::{Cell, Color};
+use serde::Serialize;
+
+use super::Bench;
+use crate::commands::Context;
+use crate::problem::Stop;
+
+/// A ratio.
+pub(super) type Ratio = f64;
+
+/// The median of what was pushed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Median(Vec<f64>);
+
+impl Median {
+    pub(super) fn push(&mut self, value: f64) {
+        self.0.push(value);
+    }
+
+    pub(super) fn median(&self) -> f64 {
+        percentile(&self.0, 50)
+    }
+
+    /// The median of the ratios to another, round by round.
+    fn vs(&self, other: &Self) -> Ratio {
+        let ratios = self
+            .0
+            .iter()
+            .zip(&other.0)
+            .map(|(ours, theirs)| ours / theirs);
+        Self(ratios.collect()).median()
+    }
+}
+
+fn percentile(values: &[f64], percent: usize) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().saturating_sub(1);
+    sorted.get(last * percent / 100).copied().unwrap_or(0.0)
+}
+
+/// What was measured, round by round, per second.
+#[derive(Debug, Default)]
+pub(super) struct Rounds {
+    pub(super) row: Median,
+    pub(super) bare: Median,
+    pub(super) drain: Median,
+    pub(super) drain_100: Median,
+    pub(super) enqueue: Median,
+    pub(super) bare_enqueue: Median,
+    pub(super) row_enqueue: Median,
+    pub(super) enqueue_one: Median,
+    pub(super) row_insert: Median,
+}
+
+/// Milliseconds from enqueue to the start of the handler.
+#[derive(Debug)]
+pub(super) struct Pickup {
+    pub(super) in_process: Vec<f64>,
+    pub(super) across: Vec<f64>,
+}
+
+/// A drain beside many items that are held.
+#[derive(Debug, Serialize)]
+pub(super) struct Held {
+    pub(super) items: u32,
+    pub(super) vs_none: Ratio,
+    pub(super) statements_per_tick: f64,
+}
+
+/// Everything that was measured; the median of the rounds.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Figures {
+    database: &'static str,
+    events: u32,
+    rounds: u32,
+    batch: u32,
+    cores: usize,
+    enqueue_per_s: f64,
+    drain_per_s: f64,
+    drain_batch_100_per_s: f64,
+    row_per_s: f64,
+    bare_per_s: f64,
+    drain_vs_row: Ratio,
+    drain_vs_bare: Ratio,
+    drain_batch_100_vs_row: Ratio,
+    enqueue_vs_bare: Ratio,
+    enqueue_vs_row: Ratio,
+    enqueue_one_by_one_per_s: f64,
+    enqueue_one_by_one_vs_row: Ratio,
+    pickup_p50_ms: f64,
+    pickup_p99_ms: f64,
+    pickup_in_process_p50_ms: f64,
+    pickup_in_process_p99_ms: f64,
+    pub(super) idle_statements_per_s: f64,
+    pub(super) backlog_vs_empty: Option<Ratio>,
+    pub(super) published_vs_empty: Option<Ratio>,
+    pub(super) old_snapshot_vs_empty: Option<Ratio>,
+    pub(super) held: Option<Held>,
+}
+
+impl Figures {
+    pub(super) fn new(args: &Bench, url: &str) -> Self {
+        Self {
+            database: if url.starts_with("sqlite") {
+                "sqlite"
+            } else {
+                "postgres"
+            },
+            events: args.events,
+            rounds: args.rounds,
+            batch: args.batch,
+            cores: std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn rounds(&mut self, rounds: &Rounds) {
+        self.enqueue_per_s = rounds.enqueue.median();
+        self.drain_per_s = rounds.drain.median();
+        self.drain_batch_100_per_s = rounds.drain_100.median();
+        self.row_per_s = rounds.row.median();
+        self.bare_per_s = rounds.bare.median();
+        self.drain_vs_row = rounds.drain.vs(&rounds.row);
+        self.drain_vs_bare = rounds.drain.vs(&rounds.bare);
+        self.drain_batch_100_vs_row = rounds.drain_100.vs(&rounds.row);
+        self.enqueue_vs_bare = rounds.enqueue.vs(&rounds.bare_enqueue);
+        self.enqueue_vs_row = rounds.enqueue.vs(&rounds.row_enqueue);
+        self.enqueue_one_by_one_per_s = rounds.enqueue_one.median();
+        self.enqueue_one_by_one_vs_row = rounds.enqueue_one.vs(&rounds.row_insert);
+    }
+
+    pub(super) fn pickup(&mut self, pickup: &Pickup) {
+        self.pickup_p50_ms = percentile(&pickup.across, 50);
+        self.pickup_p99_ms = percentile(&pickup.across, 99);
+        self.pickup_in_process_p50_ms = percentile(&pickup.in_process, 50);
+        self.pickup_in_process_p99_ms = percentile(&pickup.in_process, 99);
+    }
+}
+
+/// One line of the table.
+struct Line {
+    what: &'static str,
+    found: String,
+    /// What is promised, and whether it is kept.
+    promise: Option<(String, bool)>,
+}
+
+fn at_least(what: &'static str, ratio: Ratio, bar: Ratio) -> Line {
+    let promise = format!("≥ {:.0} %", bar * 100.0);
+    Line {
+        what,
+        found: format!("{:.0} %", ratio * 100.0),
+        promise: Some((promise, ratio >= bar)),
+    }
+}
+
+fn at_most(what: &'static str, value: f64, bar: f64, unit: &str) -> Line {
+    Line {
+        what,
+        found: format!("{value:.1}{unit}"),
+        promise: Some((format!("≤ {bar}{unit}"), value <= bar)),
+    }
+}
+
+fn rate(what: &'static str, per_s: f64) -> Line {
+    Line {
+        what,
+        found: format!("{per_s:.0} /s"),
+        promise: None,
+    }
+}
+
+fn lines(figures: &Figures) -> Vec<Line> {
+    let row_bar = match figures.database {
+        "sqlite" => 1.0,
+        _ => 1.5,
+    };
+    let mut lines = vec![
+        rate("row loop", figures.row_per_s),
+        rate("bare loop", figures.bare_per_s),
+        rate("drain", figures.drain_per_s),
+        rate("drain, batch 100", figures.drain_batch_100_per_s),
+        rate("enqueue in bulk", figures.enqueue_per_s),
+        rate("enqueue one by one", figures.enqueue_one_by_one_per_s),
+        at_least("drain, of the row loop", figures.drain_vs_row, row_bar),
+        at_least("drain, of the bare loop", figures.drain_vs_bare, 0.6),
+        Line {
+            what: "drain with batch 100, of the row loop",
+            found: format!("{:.0} %", figures.drain_batch_100_vs_row * 100.0),
+            promise: None,
+        },
+        at_least("enqueue, of the bare insert", figures.enqueue_vs_bare, 0.8),
+        at_least(
+            "enqueue, of one table's insert",
+            figures.enqueue_vs_row,
+            0.6,
+        ),
+        at_least(
+            "enqueue one by one, of a single insert",
+            figures.enqueue_one_by_one_vs_row,
+            0.8,
+        ),
+        at_most(
+            "pickup in process, p50",
+            figures.pickup_in_process_p50_ms,
+            5.0,
+            " ms",
+        ),
+        at_most(
+            "pickup across processes, p50",
+            figures.pickup_p50_ms,
+            30.0,
+            " ms",
+        ),
+        at_most(
+            "statements of an idle worker",
+            figures.idle_statements_per_s,
+            5.0,
+            " /s",
+        ),
+    ];
+    for (what, ratio, bar) in [
+        (
+            "drain with a backlog, of empty",
+            figures.backlog_vs_empty,
+            0.9,
+        ),
+        (
+            "drain with many published, of empty",
+            figures.published_vs_empty,
+            0.9,
+        ),
+        (
+            "drain with an old snapshot, of empty",
+            figures.old_snapshot_vs_empty,
+            0.8,
+        ),
+    ] {
+        lines.extend(ratio.map(|ratio| at_least(what, ratio, bar)));
+    }
+    if let Some(held) = &figures.held {
+        lines.push(at_least(
+            "drain beside held items, of none",
+            held.vs_none,
+            0.97,
+        ));
+        let statements = held.statements_per_tick;
+        lines.push(at_most(
+            "statements per heartbeat tick",
+            statements,
+            2.0,
+            "",
+        ));
+    }
+    lines
+}
+
+/// Prints the figures.
+pub(super) fn print(cx: &Context, figures: &Figures) -> Result<(), Stop> {
+    if cx.output.is_json() {
+        return Ok(cx.output.json(figures)?);
+    }
+    let rows = lines(figures).into_iter().map(|line| {
+        let (promise, verdict) = match line.promise {
+            None => (String::new(), Cell::new("")),
+            Some((text, true)) => (text, Cell::new("kept").fg(Color::Green)),
+            Some((text, false)) => (text, Cell::new("missed").fg(Color::Red)),
+        };
+        vec![
+            Cell::new(line.what),
+            Cell::new(line.found),
+            Cell::new(promise),
+            verdict,
+        ]
+    });
+    let rows = rows.collect();
+    cx.output.table(&["WHAT", "FOUND", "PROMISED", ""], rows)?;
+    cx.output.note(format_args!(
+        "median of {} rounds of {} events of 500 bytes on {} with {} cores",
+        figures.rounds, figures.events, figures.database, figures.cores
+    ));
+    Ok(())
+}
