@@ -4,8 +4,9 @@
 use std::fmt;
 use std::io;
 
+use anstyle::{AnsiColor, Style};
 use tenure::Invalid;
-use tracing::{Event, Subscriber};
+use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::{Format, Json, JsonFields, Writer};
 use tracing_subscriber::fmt::time::FormatTime;
@@ -30,7 +31,10 @@ pub(crate) fn init(log: &Log, worker: Option<&str>) -> Result<(), Problem> {
             let moment = Moment {
                 worker: worker.map(str::to_owned),
             };
-            builder.with_timer(moment).with_ansi(is_coloured).try_init()
+            builder
+                .with_ansi(is_coloured)
+                .event_format(Plain(moment))
+                .try_init()
         }
         LogFormat::Json => builder
             .fmt_fields(JsonFields::new())
@@ -85,6 +89,44 @@ impl FormatTime for Moment {
     }
 }
 
+/// Lines of text: moment, worker, level, what happened. Spans are left out: they would name the
+/// worker again.
+#[derive(Debug)]
+struct Plain(Moment);
+
+impl<S, N> FormatEvent<S, N> for Plain
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'w> FormatFields<'w> + 'static,
+{
+    fn format_event(
+        &self,
+        cx: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        self.0.format_time(&mut writer)?;
+        let level = *event.metadata().level();
+        if writer.has_ansi_escapes() {
+            let style = style(level);
+            write!(writer, " {style}{level:>5}{style:#} ")?;
+        } else {
+            write!(writer, " {level:>5} ")?;
+        }
+        cx.format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
+    }
+}
+
+fn style(level: Level) -> Style {
+    match level {
+        Level::ERROR => AnsiColor::Red.on_default(),
+        Level::WARN => AnsiColor::Yellow.on_default(),
+        Level::INFO => AnsiColor::Green.on_default(),
+        _ => AnsiColor::Blue.on_default(),
+    }
+}
+
 /// Lines of JSON with the worker's id first.
 #[derive(Debug)]
 struct Named {
@@ -98,7 +140,11 @@ impl Named {
         let field = worker.map(|worker| format!("\"worker\":{},", serde_json::json!(worker)));
         Self {
             field: field.unwrap_or_default(),
-            inner: Format::default().json().with_timer(Moment { worker: None }),
+            inner: Format::default()
+                .json()
+                .with_current_span(false)
+                .with_span_list(false)
+                .with_timer(Moment { worker: None }),
         }
     }
 }

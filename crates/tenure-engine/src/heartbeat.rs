@@ -118,6 +118,7 @@ async fn ask_until(
     let mut reason = "the store did not answer in time".to_owned();
     loop {
         let sent_at = Instant::now();
+        shared.metrics.call("renew");
         match timeout_at(bound, shared.keeper_store.renew(ask)).await {
             Ok(Ok(answers)) => return Ok((sent_at, answers)),
             Ok(Err(error)) => {

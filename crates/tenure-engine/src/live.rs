@@ -74,7 +74,9 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
 }
 
 async fn look(shared: &Shared) -> Result<(ClusterSettings, Vec<Queue>), StoreError> {
+    shared.metrics.call("settings");
     let cluster = shared.store.settings().await?;
+    shared.metrics.call("settings");
     let queues = shared.store.queues().await?;
     Ok((cluster, queues))
 }

@@ -34,6 +34,8 @@ pub const HELD: &str = "tenure_items_held";
 pub const HEARTBEATS: &str = "tenure_heartbeats_total";
 /// 1 while claiming is held back because what items are handed to takes none.
 pub const HELD_BACK: &str = "tenure_claiming_held_back";
+/// Calls of the store, by `verb`.
+pub const STORE_CALLS: &str = "tenure_store_calls_total";
 /// Calls of the store that failed, by `verb` and `kind`.
 pub const STORE_ERRORS: &str = "tenure_store_errors_total";
 /// The version of the cluster's settings in force.
@@ -50,6 +52,18 @@ pub const REAPER_RECOVERED: &str = "reaper_recovered_count";
 pub const REAPER_STALE: &str = "reaper_stale_duration";
 /// Runs of the reaper.
 pub const REAPER_RUNS: &str = "reaper_runs_total";
+
+/// What an engine asks of a store.
+const VERBS: [&str; 8] = [
+    "claim",
+    "settle",
+    "settle_and_claim",
+    "renew",
+    "reap",
+    "prune",
+    "report",
+    "settings",
+];
 
 /// The metrics of one worker.
 pub(crate) struct Metrics {
@@ -69,6 +83,7 @@ pub(crate) struct Metrics {
     pub(crate) reaper_stale: Histogram,
     pub(crate) reaper_runs: Counter,
     settled: [(Word, Counter); 4],
+    calls: [(&'static str, Counter); VERBS.len()],
     heartbeats: [(&'static str, Counter); 3],
 }
 
@@ -87,7 +102,12 @@ impl Metrics {
             let counter = counter!(HEARTBEATS, "worker" => worker.clone(), "answer" => answer);
             (answer, counter)
         };
+        let call = |verb: &'static str| {
+            let counter = counter!(STORE_CALLS, "worker" => worker.clone(), "verb" => verb);
+            (verb, counter)
+        };
         Self {
+            calls: VERBS.map(call),
             claimed: count(CLAIMED),
             panics: count(PANICS),
             overdue: count(OVERDUE),
@@ -132,6 +152,13 @@ impl Metrics {
     pub(crate) fn heartbeats(&self, answer: &'static str, leases: u64) {
         if let Some((_, counter)) = self.heartbeats.iter().find(|(kept, _)| *kept == answer) {
             counter.increment(leases);
+        }
+    }
+
+    /// The store is called; `verb` is one of [`VERBS`].
+    pub(crate) fn call(&self, verb: &'static str) {
+        if let Some((_, counter)) = self.calls.iter().find(|(known, _)| *known == verb) {
+            counter.increment(1);
         }
     }
 

@@ -27,6 +27,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 let settings = &live.settings;
                 Prune::new(settings.retention_published, settings.retention_dead)
             };
+            shared.metrics.call("prune");
             match shared.store.prune(&ask).await {
                 Ok(pruned) => {
                     done += pruned.done;

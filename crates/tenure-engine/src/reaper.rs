@@ -47,6 +47,7 @@ pub(crate) async fn reap(shared: &Arc<Shared>, tasks: &Tasks) {
     let bound = interval.max(Duration::from_secs(1));
     let mut count = 0;
     for _ in 0..ROUNDS {
+        shared.metrics.call("reap");
         match timeout(bound, shared.store.reap(&ask)).await {
             Ok(Ok(reaped)) => {
                 shared.vitals.reaped(Instant::now());

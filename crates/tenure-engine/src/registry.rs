@@ -17,6 +17,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     loop {
         let report = report(&shared);
         let wait = report.next_within;
+        shared.metrics.call("report");
         match timeout(WAIT, shared.keeper_store.report(&report, None)).await {
             Ok(Ok(())) => {}
             // Nothing depends on it: others see a silent worker, which it is.

@@ -70,6 +70,7 @@ async fn end(shared: Arc<Shared>, overdue: Overdue) {
     let settle = Settle::new(overdue.token).item(overdue.id, outcome);
     let until = Instant::now() + overdue.term.length();
     while Instant::now() < until && shared.desk.is_live(overdue.no, Instant::now()) {
+        shared.metrics.call("settle");
         match timeout_at(until, shared.keeper_store.settle(&settle)).await {
             Ok(Ok(settlement)) => {
                 tell(&shared, word, &settlement);

@@ -210,6 +210,7 @@ fn give_back(shared: &Arc<Shared>, tasks: &Tasks, token: Token) {
         // Beyond the term the reaper does it.
         while Instant::now() < until {
             let bound = until.min(Instant::now() + GIVE_BACK);
+            shared.metrics.call("settle");
             if let Ok(Ok(_)) = timeout_at(bound, shared.store.settle(&release)).await {
                 break;
             }
@@ -255,6 +256,7 @@ async fn bounded<T>(
     until: Instant,
     call: tenure_core::store::Answer<'_, T>,
 ) -> Answer<T> {
+    shared.metrics.call(verb);
     match timeout_at(until, call).await {
         Ok(Ok(answer)) => {
             shared.vitals.store_answered();

@@ -151,6 +151,7 @@ pub use tenure_core::{
     Token, TopicPattern, Why, Word, WorkerId, brief_duration, duration_text, parse_duration,
     reason, why,
 };
+pub use tenure_engine::metrics as engine_metrics;
 pub use tenure_engine::{
     Check, Context, Duties, Duty, Ended, Handler, Handling, Health, Readiness, Relay, Topics,
 };

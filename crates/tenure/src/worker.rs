@@ -149,10 +149,7 @@ impl WorkerBuilder {
             config: self.config,
             wrap: None,
         };
-        // What the engine spawns takes the span over: every line of its log names the worker.
-        let span = tracing::info_span!("worker", worker = %parts.worker);
-        let engine = span.in_scope(|| Engine::start(parts));
-        let engine = engine.map_err(WorkerError::Invalid)?;
+        let engine = Engine::start(parts).map_err(WorkerError::Invalid)?;
         let slot = Arc::new(RwLock::new(Some(engine)));
         self.tenure.add_watch(Watch(Arc::downgrade(&slot)));
         Ok(Worker { slot })

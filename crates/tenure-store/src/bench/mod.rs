@@ -168,14 +168,15 @@ impl Yardstick {
         }
     }
 
-    /// How many transactions the database has finished, ours and theirs.
+    /// How many transactions the database has finished, ours and theirs; `None` where it does not
+    /// say.
     ///
     /// # Errors
     /// The database failed.
-    pub async fn transactions(&self) -> Result<u64, StoreError> {
+    pub async fn transactions(&self) -> Result<Option<u64>, StoreError> {
         match self {
-            Self::Postgres(yardstick) => yardstick.transactions().await,
-            Self::Sqlite(yardstick) => Ok(yardstick.transactions()),
+            Self::Postgres(yardstick) => yardstick.transactions().await.map(Some),
+            Self::Sqlite(_) => Ok(None),
         }
     }
 
@@ -197,7 +198,10 @@ impl Yardstick {
     pub async fn close(self) -> Result<(), StoreError> {
         match self {
             Self::Postgres(yardstick) => yardstick.close().await,
-            Self::Sqlite(yardstick) => yardstick.close(),
+            Self::Sqlite(yardstick) => {
+                yardstick.close();
+                Ok(())
+            }
         }
     }
 }
@@ -215,10 +219,9 @@ async fn fill(store: &dyn Store, events: u32) -> Result<(), StoreError> {
 
 /// Runs a few futures at once, in the order given.
 pub(crate) async fn join_all<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
-    use std::pin::Pin;
     use std::task::Poll;
 
-    let mut waiting: Vec<(Pin<Box<F>>, Option<F::Output>)> = futures
+    let mut waiting: Vec<_> = futures
         .into_iter()
         .map(|future| (Box::pin(future), None))
         .collect();

@@ -112,11 +112,7 @@ impl SqliteYardstick {
         Ok(())
     }
 
-    pub(super) fn transactions(&self) -> u64 {
-        self.store.writer().commits()
-    }
-
-    pub(super) fn close(self) -> Result<(), StoreError> {
+    pub(super) fn close(self) {
         let Self {
             ours,
             theirs,
@@ -126,7 +122,6 @@ impl SqliteYardstick {
         drop((store, conn));
         remove(&ours);
         remove(&theirs);
-        Ok(())
     }
 }
 

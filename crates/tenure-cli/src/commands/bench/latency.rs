@@ -7,6 +7,7 @@ use std::time::Duration;
 use tenure::bench::{Watch, Yardstick, event};
 use tenure::{Event, Outcome, Tenure, Worker};
 
+use super::calls::Calls;
 use super::drain::{failed, open};
 use super::report::Pickup;
 use crate::problem::Stop;
@@ -94,7 +95,7 @@ impl Starts {
 }
 
 /// Statements per second that a worker sends when there is nothing to do.
-pub(super) async fn idle(yardstick: &Yardstick, seconds: u64) -> Result<f64, Stop> {
+pub(super) async fn idle(yardstick: &Yardstick, calls: &Calls, seconds: u64) -> Result<f64, Stop> {
     let tenure = open(yardstick).await?;
     let worker = tenure
         .worker()
@@ -103,13 +104,19 @@ pub(super) async fn idle(yardstick: &Yardstick, seconds: u64) -> Result<f64, Sto
         .await
         .map_err(|error| failed(&error))?;
     tokio::time::sleep(SETTLES).await;
-    let before = yardstick.transactions().await?;
+    let before = so_far(yardstick, calls).await?;
     let watch = Watch::start();
     tokio::time::sleep(Duration::from_secs(seconds)).await;
-    let after = yardstick.transactions().await?;
+    let after = so_far(yardstick, calls).await?;
     let rate = watch.rate(u32::try_from(after.saturating_sub(before)).unwrap_or(u32::MAX));
     worker.stop().await;
     Ok(rate)
+}
+
+/// Transactions of the database, or calls of the engine where it does not count them.
+async fn so_far(yardstick: &Yardstick, calls: &Calls) -> Result<u64, Stop> {
+    let transactions = yardstick.transactions().await?;
+    Ok(transactions.unwrap_or_else(|| calls.of(|_| true)))
 }
 
 /// Enqueues one by one, several producers at once: per second.

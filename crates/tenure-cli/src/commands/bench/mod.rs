@@ -3,6 +3,7 @@
 //! Everything happens in scratch tables beside the database. Ours and theirs take turns, and the
 //! median of the rounds counts, so that a noisy machine does not decide.
 
+mod calls;
 mod drain;
 mod latency;
 mod report;
@@ -10,6 +11,7 @@ mod report;
 use clap::Args;
 use tenure::bench::{Shape, Yardstick};
 
+use self::calls::Calls;
 use self::drain::Drain;
 use self::report::{Figures, Median, Ratio};
 use super::Context;
@@ -60,9 +62,10 @@ pub(crate) struct Bench {
 pub(super) async fn run(cx: &Context, args: &Bench) -> Result<Exit, Stop> {
     let url = cx.database.expose();
     cx.database.check_lasting()?;
+    let calls = Calls::begin()?;
     let progress = Steps::begin(&cx.output, steps(args));
     let yardstick = Yardstick::open(url, "main").await?;
-    let measured = measure(args, url, &yardstick, &progress).await;
+    let measured = measure((args, url), &yardstick, &calls, &progress).await;
     progress.finish();
     let closed = yardstick.close().await;
     let figures = measured?;
@@ -80,9 +83,9 @@ fn steps(args: &Bench) -> u64 {
 }
 
 async fn measure(
-    args: &Bench,
-    url: &str,
+    (args, url): (&Bench, &str),
     yardstick: &Yardstick,
+    calls: &Calls,
     progress: &Steps,
 ) -> Result<Figures, Stop> {
     let mut figures = Figures::new(args, url);
@@ -91,9 +94,13 @@ async fn measure(
     let pickup = latency::pickup(yardstick).await?;
     figures.pickup(&pickup);
     progress.step("idle");
-    figures.idle_statements_per_s = latency::idle(yardstick, args.idle).await?;
+    figures.idle_statements_per_s = latency::idle(yardstick, calls, args.idle).await?;
     progress.step("full tables");
     full(args, url, yardstick, progress, &mut figures).await?;
+    if let Some(held) = args.held {
+        progress.step("held");
+        figures.held = Some(drain::held(args, yardstick, (held, calls), progress).await?);
+    }
     Ok(figures)
 }
 
@@ -161,10 +168,6 @@ async fn full(
         let done = on_full(args, empty, &full, progress, figures).await;
         full.close().await?;
         done?;
-    }
-    if let Some(held) = args.held {
-        progress.step("held");
-        figures.held = Some(drain::held(args, empty, held, progress).await?);
     }
     Ok(())
 }
