@@ -1,5 +1,7 @@
 //! `tenure prune`: what is past its retention goes, and nothing by a slip.
 
+use tenure::Settle;
+
 use crate::program::{everywhere, sqlite};
 
 #[tokio::test]
@@ -34,4 +36,27 @@ fn a_short_retention_must_be_meant() {
         place.run(&[&args[..], &["--yes"]].concat()).succeeded();
     }
     place.run(&["prune", "--dead", "1h"]).succeeded();
+}
+
+#[tokio::test]
+async fn what_is_past_its_retention_goes_and_what_waits_stays() {
+    for place in everywhere().await {
+        place.enqueue_many(1_200).await;
+        let tenure = place.tenure().await;
+        let held = tenure.claim(10_000).await.unwrap().unwrap();
+        let settle = Settle::new(held.lease.token.clone()).done(held.ids());
+        assert_eq!(tenure.settle(&settle).await.unwrap().refused().count(), 0);
+        let dead = place.enqueue("a");
+        place.run(&["bury", &dead, "--reason", "test"]).succeeded();
+        place.enqueue("a");
+
+        let args = ["prune", "--published", "0s", "--yes"];
+        let said = place.run(&args).succeeded();
+        assert_eq!(said.out, "deleted 1200 published and 0 dead\n");
+        let args = ["prune", "--dead", "0s", "--yes", "--json"];
+        let said = place.run(&args).succeeded();
+        assert_eq!(said.out, "{\"published\":0,\"dead\":1}\n");
+        let counts = tenure.count().await.unwrap();
+        assert_eq!((counts.pending(), counts.done, counts.dead), (1, 0, 0));
+    }
 }
