@@ -126,8 +126,8 @@ impl Settings {
         }
     }
 
-    /// How a lease of a queue's own term is kept: what is set holds where it fits that term, else it
-    /// follows it.
+    /// How a lease of a queue's own term is kept: what is set holds where it fits that term, else
+    /// it follows it.
     pub fn rhythm_of(&self, term: Term) -> Rhythm {
         let length = term.length();
         Rhythm {
