@@ -22,8 +22,8 @@ use crate::shared::Shared;
 /// How soon a renewal that failed is tried again, within its bound.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// Renews for as long as the engine runs. The terms do not wait for each other: a renewal that hangs
-/// must not keep leases of a shorter term from theirs.
+/// Renews for as long as the engine runs. The terms do not wait for each other: a renewal that
+/// hangs must not keep leases of a shorter term from theirs.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut live = shared.live.subscribe();
     let mut beats = FuturesUnordered::new();

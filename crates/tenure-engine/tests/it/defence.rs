@@ -1,5 +1,5 @@
-//! Self-defence: work is cancelled before its lease can be given away, nothing of it is settled, the
-//! reason is told, and what goes wrong with one lease touches no other.
+//! Self-defence: work is cancelled before its lease can be given away, nothing of it is settled,
+//! the reason is told, and what goes wrong with one lease touches no other.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -19,8 +19,8 @@ use crate::world::World;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// A queue beside the default one whose leases have a term of their own, so that they are renewed by
-/// a statement of their own; and an event in each.
+/// A queue beside the default one whose leases have a term of their own, so that they are renewed
+/// by a statement of their own; and an event in each.
 async fn two_queues(world: &World, term: Duration) -> (ItemId, ItemId) {
     let name = QueueName::new("other").unwrap();
     world

@@ -44,11 +44,11 @@ async fn a_hard_life(world: &World) -> tenure_core::WorkerId {
             .flatten()
     });
     world.enqueue(40).await;
-    sleep(Duration::from_secs(60)).await;
+    sleep(Duration::from_mins(1)).await;
     world
         .faulty
         .rule(|ask| matches!(ask, Ask::Renew(_)).then_some(Fault::Hang));
-    sleep(Duration::from_secs(60)).await;
+    sleep(Duration::from_mins(1)).await;
     world.faulty.mend();
     world.change(&[(Setting::Heartbeat, "20s")]).await;
     sleep(Duration::from_secs(30)).await;
@@ -94,6 +94,8 @@ async fn the_worker_is_named_in_every_line_and_on_every_metric() {
     // And where people look at workers.
     let (_, workers) = world.store.workers(10).await.unwrap();
     assert_eq!(workers[0].report.worker, worker);
+    let is_own = |ask: &Ask| matches!(ask, Ask::Report(report) if report.worker == worker);
+    assert!(world.faulty.count(is_own) > 1, "again and again");
 }
 
 /// Also where only warnings are kept.
@@ -106,7 +108,7 @@ async fn a_warning_names_its_worker_even_when_nothing_else_is_logged() {
     let guard = tracing::subscriber::set_default(quiet);
     world.enqueue(1).await;
     let probe = Probe::default();
-    let engine = world.start(probe.working(|_| Duration::from_secs(60)), World::config());
+    let engine = world.start(probe.working(|_| Duration::from_mins(1)), World::config());
     probe.begun(1).await;
     world
         .faulty

@@ -43,17 +43,16 @@ async fn a_queue_has_its_own_term_and_one_that_is_added_later_is_served() {
     engine.stop().await;
 }
 
+async fn pause(world: &World, pause: Pause) {
+    let answer = world.store.pause_queue(&queue("mail"), pause).await;
+    assert!(answer.unwrap().is_kept());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_paused_queue_is_passed_by_until_it_goes_on() {
     let world = World::new();
     world.store.add_queue(&queue("mail"), None).await.unwrap();
-    drop(
-        world
-            .store
-            .pause_queue(&queue("mail"), Pause::Begin)
-            .await
-            .unwrap(),
-    );
+    pause(&world, Pause::Begin).await;
     let paused = enqueue_in(&world, "mail", 3).await;
     world.enqueue(3).await;
     let probe = Probe::default();
@@ -61,13 +60,7 @@ async fn a_paused_queue_is_passed_by_until_it_goes_on() {
     world.until(|counts| counts.done == 3).await;
     sleep(Duration::from_mins(1)).await;
     assert!(paused.iter().all(|id| probe.of(*id).is_empty()));
-    drop(
-        world
-            .store
-            .pause_queue(&queue("mail"), Pause::End)
-            .await
-            .unwrap(),
-    );
+    pause(&world, Pause::End).await;
     world.until(|counts| counts.done == 6).await;
     engine.stop().await;
 }

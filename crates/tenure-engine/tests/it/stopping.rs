@@ -1,5 +1,5 @@
-//! Shutdown: claims stop, what was not started goes back, what runs finishes in time or is cancelled
-//! and given back, and then nothing is left running.
+//! Shutdown: claims stop, what was not started goes back, what runs finishes in time or is
+//! cancelled and given back, and then nothing is left running.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -169,7 +169,7 @@ async fn a_stop_ends_even_if_the_store_never_answers_again() {
     probe.begun(3).await;
     world.faulty.rule(|_| Some(Fault::Hang));
     let from = Instant::now();
-    drop(engine.stop().await);
+    engine.stop().await;
     let took = from.elapsed();
     assert!(took < Duration::from_secs(36), "{took:?}");
 }
@@ -191,7 +191,7 @@ fn a_handler_that_cannot_be_stopped_is_left_to_lapse() {
             let blocked = Arc::clone(&blocked);
             async move {
                 // It ends when the other side does.
-                drop(blocked.lock().unwrap().recv());
+                let _ended = blocked.lock().unwrap().recv();
                 Ok(Outcome::Done)
             }
         });

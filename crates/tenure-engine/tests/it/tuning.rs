@@ -1,5 +1,5 @@
-//! Settings: a bad set starts nothing, every one can be changed while workers run, a change is taken
-//! whole or not at all, and what is held keeps the rhythm that it was claimed with.
+//! Settings: a bad set starts nothing, every one can be changed while workers run, a change is
+//! taken whole or not at all, and what is held keeps the rhythm that it was claimed with.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +64,8 @@ async fn an_engine_refuses_bad_settings_with_every_problem() {
     assert!(Engine::start(parts(settings)).is_ok());
 }
 
-/// Every setting there is, by what the running engine does differently. A new one finds no arm here.
+/// Every setting there is, by what the running engine does differently. A new one finds no arm
+/// here.
 ///
 /// Proves: S1-012, S1-050
 #[tokio::test(start_paused = true)]
@@ -174,7 +175,7 @@ async fn concurrency() {
             .await;
         // Those that run are let finish; no more are started.
         until(|| probe.running() <= most).await;
-        drop(probe.take_peak());
+        probe.take_peak();
         until(|| probe.running() == most).await;
         sleep(Duration::from_secs(3)).await;
         assert_eq!(probe.take_peak(), most);
@@ -362,7 +363,9 @@ async fn a_handler_is_told_how_long_it_may_go_on() {
         EventFn::new(move |_: Event, cx| {
             let told = told.lock().unwrap().take();
             async move {
-                drop(told.map(|told| told.send(cx.time_left())));
+                if let Some(told) = told {
+                    told.send(cx.time_left()).unwrap();
+                }
                 Ok(Outcome::Done)
             }
         }),
