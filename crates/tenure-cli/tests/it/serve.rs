@@ -10,6 +10,18 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use crate::program::{Place, Running, everywhere, postgres, sqlite};
 
+/// Waits until it says that it is ready: that its reaper has run and the cluster was reached.
+fn ready(address: SocketAddr) {
+    let began = std::time::Instant::now();
+    loop {
+        let (status, body) = get(address, "/health/ready");
+        if status == 200 {
+            return;
+        }
+        assert!(began.elapsed().as_secs() < 30, "{body}");
+    }
+}
+
 /// What a path of the server at `address` is answered: the status and the body.
 fn get(address: SocketAddr, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
@@ -41,8 +53,7 @@ async fn a_server_answers_until_it_is_told_to_end() {
             get(address, "/health/live"),
             (200, r#"{"status":"live"}"#.to_owned())
         );
-        let (status, body) = get(address, "/health/ready");
-        assert_eq!(status, 200, "{body}");
+        ready(address);
         let (status, body) = get(address, "/metrics");
         assert_eq!(status, 200);
         assert!(

@@ -1,5 +1,5 @@
-//! What is not throughput: how soon an event is picked up, what an idle worker costs, and enqueueing
-//! one by one.
+//! What is not throughput: how soon an event is picked up, what an idle worker costs, and
+//! enqueueing one by one.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,8 +18,8 @@ const DISTANCE: Duration = Duration::from_millis(20);
 /// A worker that has found nothing for this long looks once per second.
 const SETTLES: Duration = Duration::from_secs(8);
 
-/// From enqueue to the start of the handler at 50 events per second: with an enqueue in the worker's
-/// own process, which wakes it, and with one elsewhere, which it finds by looking.
+/// From enqueue to the start of the handler at 50 events per second: with an enqueue in the
+/// worker's own process, which wakes it, and with one elsewhere, which it finds by looking.
 pub(super) async fn pickup(yardstick: &Yardstick) -> Result<Pickup, Stop> {
     let tenure = open(yardstick).await?;
     let starts = Starts::new();

@@ -27,7 +27,11 @@ const PRODUCERS: u32 = 8;
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// Events per drain
-    #[arg(long, default_value = "100000", value_parser = clap::value_parser!(u32).range(2000..=10_000_000))]
+    #[arg(
+        long,
+        default_value = "100000",
+        value_parser = clap::value_parser!(u32).range(2000..=10_000_000)
+    )]
     pub(crate) events: u32,
 
     /// How often ours and theirs take turns; the median counts

@@ -278,6 +278,10 @@ async fn an_unknown_queue_is_refused_with_a_hint(world: &dyn World) {
     assert_eq!(world.dump().await, before);
 }
 
+/// There is no ordering yet, which the specification leaves open; so nobody is promised one: a key
+/// is refused instead of being ignored.
+///
+/// Proves: S4-051
 async fn an_ordering_key_is_refused_for_now(world: &dyn World) {
     let keyed = event("a").key("customer-7").unwrap();
     let error = outbox(world)

@@ -21,7 +21,7 @@ on_every_store!(
 
 /// However often one asks while the leases are live, each item is given out once.
 ///
-/// Proves: S1-006, S4-036, S4-052
+/// Proves: S1-006, S4-036, S4-039, S4-052
 async fn law_1_an_item_has_at_most_one_live_lease(world: &dyn World) {
     let ids = world.add(6).await;
     let mut given = Vec::new();
