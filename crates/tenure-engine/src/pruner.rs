@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::store::Prune;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use crate::pace::spread;
@@ -12,6 +12,8 @@ use crate::shared::Shared;
 
 /// How often it looks.
 const EVERY: Duration = Duration::from_mins(1);
+/// How long a round may take.
+const WAIT: Duration = Duration::from_mins(1);
 /// Between two rounds, so that it never takes the store from others.
 const BREATH: Duration = Duration::from_millis(20);
 
@@ -28,7 +30,13 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 Prune::new(settings.retention_published, settings.retention_dead)
             };
             shared.metrics.call("prune");
-            match shared.store.prune(&ask).await {
+            let call = timeout(WAIT, shared.store.prune(&ask));
+            let Ok(answer) = call.await else {
+                shared.metrics.store_silence("prune");
+                warn!("a round of pruning was not answered in time");
+                break;
+            };
+            match answer {
                 Ok(pruned) => {
                     done += pruned.done;
                     dead += pruned.dead;

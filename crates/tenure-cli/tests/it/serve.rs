@@ -12,7 +12,7 @@ use crate::program::{Place, Running, everywhere, postgres, sqlite};
 
 /// Waits until it says that it is ready: that its reaper has run and the cluster was reached.
 fn ready(address: SocketAddr) {
-    let began = std::time::Instant::now();
+    let began = tokio::time::Instant::now();
     loop {
         let (status, body) = get(address, "/health/ready");
         if status == 200 {

@@ -19,6 +19,13 @@ pub(super) struct Board {
     workers: BTreeMap<WorkerId, WorkerRecord>,
 }
 
+impl Board {
+    /// Those that nobody has seen since go.
+    pub(super) fn forget_workers(&mut self, before: Timestamp) {
+        self.workers.retain(|_, record| record.seen_at >= before);
+    }
+}
+
 impl Cluster for MemoryStore {
     fn settings(&self) -> Answer<'_, ClusterSettings> {
         Box::pin(async move {

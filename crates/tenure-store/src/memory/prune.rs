@@ -5,6 +5,7 @@ use tenure_core::{ItemId, State, Timestamp};
 
 use super::rules::Rules;
 use super::{MemoryStore, Shelf};
+use crate::cluster::WORKERS_KEPT;
 
 impl Pruner for MemoryStore {
     fn prune<'a>(&'a self, prune: &'a Prune) -> Answer<'a, Pruned> {
@@ -42,6 +43,7 @@ impl Shelf {
             let is_recent = |settled_at: Timestamp| settled_at >= done.min(dead);
             kept.journal.retain(|line| is_recent(line.settled_at));
         }
+        self.board.forget_workers(now.before(WORKERS_KEPT));
         pruned
     }
 

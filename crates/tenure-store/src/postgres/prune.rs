@@ -41,6 +41,8 @@ impl PostgresStore {
             .bind(get::<Option<Vec<i64>>>(&chosen, 0)?)
             .bind(get::<Option<Vec<String>>>(&chosen, 1)?);
         let deleted = delete.fetch_one(&mut *tx).await?;
+        let workers = self.statements().prune_workers.query();
+        workers.bind(moment(prune.now)).execute(&mut *tx).await?;
         tx.commit().await?;
         let (done, dead) = (get_total(&deleted, 0)?, get_total(&deleted, 1)?);
         let has_moved = done + dead + get_total(&deleted, 2)? > 0;

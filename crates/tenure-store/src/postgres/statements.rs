@@ -136,6 +136,7 @@ queue_statements!(
     change_settings,
     report,
     leave,
+    prune_workers,
     workers,
     examine,
 );

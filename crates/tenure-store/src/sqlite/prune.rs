@@ -9,6 +9,7 @@ use tenure_core::store::{Answer, Prune, Pruned, Pruner};
 use super::error::failed;
 use super::holds::{json, parse};
 use super::{SqliteStore, row, statements as sql};
+use crate::cluster::WORKERS_KEPT;
 
 impl Pruner for SqliteStore {
     fn prune<'a>(&'a self, ask: &'a Prune) -> Answer<'a, Pruned> {
@@ -17,6 +18,11 @@ impl Pruner for SqliteStore {
             if ask.limit == 0 {
                 return Ok(Pruned::default());
             }
+            let before = named_params! {":before": now.before(WORKERS_KEPT).as_micros()};
+            let workers = connection
+                .prepare_cached(sql::PRUNE_WORKERS)
+                .and_then(|mut statement| statement.execute(before));
+            workers.map_err(failed("prune"))?;
             let round = Round {
                 connection,
                 done: now.before(ask.done),

@@ -80,6 +80,7 @@ statements! {
     CHANGE_WRITTEN = "change_settings", "written";
     REPORT = "report", "report";
     LEAVE = "leave", "leave";
+    PRUNE_WORKERS = "prune_workers", "prune_workers";
     WORKERS = "workers", "workers";
     EXAMINE_FILE = "examine", "file";
     EXAMINE_SYNCHRONOUS = "examine", "synchronous";

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tenure_core::store::{Enqueued, Prune, Pruned, Settle, Store};
-use tenure_core::{Event, Guarded, ItemId, Outcome, Refusal, State, Timestamp, Word};
+use tenure_core::store::{Enqueued, Prune, Pruned, Settle, Store, WorkerReport};
+use tenure_core::{Event, Guarded, ItemId, Outcome, Refusal, State, Timestamp, Word, WorkerId};
 
 use crate::world::{T0, TICK, World, at, dead, fresh, retry, token};
 
@@ -21,6 +21,7 @@ on_every_queue!(
     the_journal_goes_back_as_far_as_the_longer_retention,
     a_repeated_settle_is_answered_within_the_retention,
     an_endless_retention_keeps_everything,
+    a_worker_that_nobody_has_seen_for_a_day_goes,
 );
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -42,6 +43,42 @@ async fn prune_at(world: &dyn World, now: Timestamp) -> (u64, u64) {
 
 async fn exists(world: &dyn World, id: ItemId) -> bool {
     !world.operate().find(&[id]).await.expect("find").is_empty()
+}
+
+async fn a_worker_that_nobody_has_seen_for_a_day_goes(world: &dyn World) {
+    let day = Duration::from_hours(24);
+    for (name, seen_at) in [("gone", T0), ("here", T0.after(TICK))] {
+        let report = report(name);
+        let said = outbox(world).report(&report, Some(seen_at)).await;
+        said.expect("report");
+    }
+    prune_at(world, T0.after(day)).await;
+    assert_eq!(names(world).await.len(), 2, "a day exactly is not over");
+    prune_at(world, T0.after(day).after(TICK)).await;
+    assert_eq!(names(world).await, ["here-0000000000000001"]);
+}
+
+fn report(name: &str) -> WorkerReport {
+    WorkerReport {
+        worker: WorkerId::new(name, 1).expect("a name"),
+        host: "host".to_owned(),
+        pid: 7,
+        version: "0".to_owned(),
+        queues: "*".to_owned(),
+        concurrency: 1,
+        running: 0,
+        held: 0,
+        settings_version: 0,
+        next_within: TICK,
+    }
+}
+
+async fn names(world: &dyn World) -> Vec<String> {
+    let (_, workers) = outbox(world).workers(10).await.expect("workers");
+    let ids = workers
+        .iter()
+        .map(|record| record.report.worker.to_string());
+    ids.collect()
 }
 
 /// Claims all that is due and settles each item so.

@@ -1,0 +1,9 @@
+-- prune_workers: deletes workers that nobody has seen for a day.
+-- Parameters: :before.
+-- Returns: nothing.
+-- Keeps: whoever reports.
+-- Relies on: the table being small.
+
+-- statement: prune_workers
+delete from tenure_workers
+where seen_at < :before;
