@@ -98,6 +98,31 @@ impl PublishError {
 /// An implementer answers `Ok` only when the receiver has taken the event for good: what is
 /// answered so is never sent again. It may be dropped at any await; what it has started then ends
 /// by itself. The same event may come again, with the same `event_id` and a higher fence.
+///
+/// ```
+/// use std::sync::Mutex;
+/// use tenure_core::{Publication, PublishError, Publisher, Publishing};
+///
+/// /// Keeps the events of one topic in memory, for a test.
+/// #[derive(Debug, Default)]
+/// struct Kept(Mutex<Vec<String>>);
+///
+/// impl Publisher for Kept {
+///     fn publish<'a>(&'a self, publication: &'a Publication<'a>) -> Publishing<'a> {
+///         Box::pin(async move {
+///             let event = publication.event;
+///             if event.topic() != "order.paid" {
+///                 return Err(PublishError::reject("only orders that are paid"));
+///             }
+///             let Ok(mut kept) = self.0.lock() else {
+///                 return Err(PublishError::away("the list cannot be reached"));
+///             };
+///             kept.push(event.payload().to_owned());
+///             Ok(())
+///         })
+///     }
+/// }
+/// ```
 pub trait Publisher: Send + Sync + fmt::Debug {
     /// Hands over one event.
     fn publish<'a>(&'a self, publication: &'a Publication<'a>) -> Publishing<'a>;

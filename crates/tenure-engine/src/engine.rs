@@ -46,6 +46,43 @@ impl fmt::Debug for Parts {
 }
 
 /// A running engine. Dropping it stops everything at once, as a crash would: what is held lapses.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tenure_core::store::Intake as _;
+/// use tenure_core::{Event, Outcome, WorkerId};
+/// use tenure_engine::{Context, Engine, EngineConfig, EventFn, Parts};
+/// use tenure_store::memory::{MemoryStore, SystemClock};
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let store = Arc::new(MemoryStore::new(Arc::new(SystemClock)));
+/// store.enqueue(&[Event::new("order.paid", &7)?]).await?;
+///
+/// let (said, mut heard) = tokio::sync::mpsc::channel(1);
+/// let handler = EventFn::new(move |event: Event, _: Context| {
+///     let said = said.clone();
+///     async move {
+///         said.send(event.topic().to_owned()).await?; // `?` is a retry, with backoff
+///         Ok(Outcome::Done)
+///     }
+/// });
+/// let engine = Engine::start(Parts {
+///     store: store.clone(),
+///     keeper_store: store,
+///     worker: WorkerId::new("billing", rand::random())?,
+///     handler: Arc::new(handler),
+///     config: EngineConfig::default(),
+///     wrap: None,
+/// })
+/// .expect("the defaults are valid");
+///
+/// assert_eq!(heard.recv().await.as_deref(), Some("order.paid"));
+/// let ended = engine.stop().await; // finishes and settles what is in hand
+/// assert_eq!(ended.left, 0);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Engine {
     shared: Arc<Shared>,
     tasks: Arc<Tasks>,

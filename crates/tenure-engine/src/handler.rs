@@ -18,6 +18,29 @@ pub type Handling<'a> = Pin<Box<dyn Future<Output = Result<Outcome, Failure>> + 
 /// It may be called again for the same item: after a crash, after a lapse, after a replay. It is
 /// dropped at its next await when the lease is lost or the longest hold is over; what it answers
 /// after that is not settled.
+///
+/// ```
+/// use tenure_core::{Content, Failure, Item, Outcome};
+/// use tenure_engine::{Context, Handler, Handling};
+///
+/// /// Takes payloads that are numbers.
+/// struct Numbers;
+///
+/// impl Handler for Numbers {
+///     fn handle(&self, item: Item, cx: Context) -> Handling<'_> {
+///         Box::pin(async move {
+///             let Content::Event(event) = item.content else {
+///                 return Err(Failure::new("the item is a row").never());
+///             };
+///             let Ok(number) = event.payload().parse::<u64>() else {
+///                 return Ok(Outcome::dead("the payload is no number")); // no use to try again
+///             };
+///             println!("{number}, claim {}, try {}", cx.fence(), cx.attempt());
+///             Ok(Outcome::Done)
+///         })
+///     }
+/// }
+/// ```
 pub trait Handler: Send + Sync + 'static {
     /// Works on one item. An error is a failure; the retry policy says what follows.
     fn handle(&self, item: Item, cx: Context) -> Handling<'_>;

@@ -3,6 +3,25 @@
 //!
 //! It knows a store and a publisher only as the ports of `tenure-core`, and no time but tokio's, so
 //! that it can be simulated.
+//!
+//! ```text
+//!            claim, settle                what to say            an item
+//!   store ◄──────────────── 2 hands ◄──────────────── desk ────────────────► slots ──► handler
+//!     │                                                │ ▲ ◄────────────────
+//!     ├─ settings, queues ──► live ────────────────────┼─┤     what it said
+//!     ◄──── reap ──────────── reaper                   │ │
+//!     ◄──── prune ─────────── pruner                   ▼ │ renewed, lost, late, overdue
+//!     ◄──── renew, report ─── keeper, on its own thread: heartbeat, watchdog, registry
+//! ```
+//!
+//! Everything meets at the desk: what is in hand, behind one lock, and the decisions about it. It
+//! never waits. A hand that claimed wakes slots; a slot that has an answer wakes a hand; so do an
+//! enqueue in this process ([`Engine::wake`]), the reaper when what it ended is due, and a change
+//! of the settings. The keeper wakes by its own clock and stops work whose hold is over.
+//!
+//! [`Handler`] is what items are handed to, [`Topics`] chooses one by topic, [`Relay`] is the one
+//! that takes events to a publisher. Programs rarely start an [`Engine`] by themselves: the crate
+//! `tenure` puts one together.
 
 mod breaker;
 mod config;

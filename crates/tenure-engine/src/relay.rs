@@ -29,6 +29,31 @@ const ASKED_MAX: Duration = Duration::from_hours(6);
 /// to 30 s: [`readiness`](Handler::readiness) says so, and events that are in hand already are
 /// given back unsent. Then one event is sent as a trial, after the publisher's own
 /// [`probe`](Publisher::probe).
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+/// use tenure_core::{Publication, PublishError, Publisher, Publishing, TopicPattern};
+/// use tenure_engine::{BreakerConfig, Handler, Readiness, Relay, Topics};
+///
+/// /// A broker that is not there.
+/// #[derive(Debug)]
+/// struct Broker;
+///
+/// impl Publisher for Broker {
+///     fn publish<'a>(&'a self, _: &'a Publication<'a>) -> Publishing<'a> {
+///         let away = PublishError::away("no connection").after(Duration::from_secs(2));
+///         Box::pin(async { Err(away) })
+///     }
+/// }
+///
+/// let rules = BreakerConfig { aways_max: 5, ..BreakerConfig::default() };
+/// let relay = Arc::new(Relay::with_breaker("broker", Arc::new(Broker), rules));
+/// let mut topics = Topics::new();
+/// topics.add(TopicPattern::new("order.*")?, relay);
+/// assert_eq!(topics.readiness(), Readiness::Ready, "nothing was sent yet");
+/// # Ok::<(), tenure_core::Invalid>(())
+/// ```
 pub struct Relay {
     name: String,
     publisher: Arc<dyn Publisher>,

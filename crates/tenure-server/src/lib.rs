@@ -89,6 +89,25 @@ impl FromRef<Shared> for Arc<Figures> {
 }
 
 /// The routes over these ports.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tenure_server::{Ports, router, serve};
+/// use tenure_store::memory::{MemoryStore, SystemClock};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> std::io::Result<()> {
+/// let ports = Ports {
+///     store: Arc::new(MemoryStore::new(Arc::new(SystemClock))),
+///     health: Arc::new(Vec::new), // what your program looks at
+///     metrics: Arc::new(String::new),
+/// };
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+/// let shutdown = async {}; // a signal, say
+/// serve(listener, router(ports), shutdown).await;
+/// # Ok(())
+/// # }
+/// ```
 pub fn router(ports: Ports) -> Router {
     let shared = Shared {
         readiness: Arc::new(Readiness::new(Arc::clone(&ports.store), ports.health)),

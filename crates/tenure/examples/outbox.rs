@@ -1,21 +1,22 @@
-//! An order and its event in one transaction; a worker that dies, its successor, and the late
-//! answer that is refused. Run it with `cargo run -p tenure --example outbox`.
+//! An order and its event in one transaction; a worker that dies after it has published the event,
+//! its successor, and a receiver that drops the repeat. Run it with
+//! `cargo run -p tenure --example outbox`.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::io::Write;
 use std::time::Duration;
 
-use tenure::{
-    Claim, Event, Held, LapsePolicy, Reap, Reaped, Settle, StoreConfig, StoreError, Tenure, Term,
-};
-
-/// How often the example looks whether something has come.
-const LOOK: Duration = Duration::from_millis(10);
+use tenure::{Context, Event, Fence, Outcome, Settings, StoreConfig, Tenure, Term};
+use tokio::sync::mpsc;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     run(&mut std::io::stdout()).await
 }
+
+/// What a receiver gets: the event, and the number of the claim it comes from.
+type Parcel = (Event, Fence);
 
 /// Says on `out` what happens.
 pub(crate) async fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
@@ -33,80 +34,77 @@ pub(crate) async fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     tx.execute("insert into orders (id, total) values (6, 120)", [])?;
     tenure.enqueue_on(&tx, Event::new("order.paid", &6)?)?;
     tx.rollback()?;
-    writeln!(
-        out,
-        "order 6 was rolled back: {} events wait",
-        tenure.count().await?.pending()
-    )?;
+    let waiting = tenure.count().await?.pending();
+    writeln!(out, "order 6 was rolled back: {waiting} events wait")?;
 
     let tx = shop.transaction()?;
     tx.execute("insert into orders (id, total) values (7, 990)", [])?;
     let id = tenure.enqueue_on(&tx, Event::new("order.paid", &7)?)?.id();
     tx.commit()?;
-    writeln!(
-        out,
-        "order 7 was committed: {} event waits",
-        tenure.count().await?.pending()
-    )?;
+    let waiting = tenure.count().await?.pending();
+    writeln!(out, "order 7 was committed: {waiting} event waits")?;
 
-    // The first worker takes a short lease and is never heard of again in time.
-    let term = Term::new(Duration::from_millis(50))?;
-    let ask = Claim::new(tenure.token(), 10).term(term).recovery(None);
-    let first = tenure.claim_with(&ask).await?.ok_or("the event is due")?;
-    writeln!(out, "the first worker holds event {id} and dies")?;
+    // The first worker publishes and never gets to say so: dropped, it ends as a crash would.
+    let (send, mut receiver) = mpsc::channel::<Parcel>(1);
+    let first = tenure.worker().settings(brief()?).on("order.*", {
+        let send = send.clone();
+        move |event: Event, cx: Context| {
+            let send = send.clone();
+            async move {
+                send.send((event, cx.fence())).await?;
+                std::future::pending().await
+            }
+        }
+    });
+    let first = first.start().await?;
+    let (seen, fence) = receiver.recv().await.ok_or("the first worker is there")?;
+    drop(first);
+    writeln!(out, "the first worker published event {id} and died")?;
 
-    // Another program opens the same file.
+    // Another program opens the same file; its reaper ends the lease once it has lapsed.
     let successor = Tenure::open_with(&url, &StoreConfig::default(), "successor").await?;
-    for reaped in lapsed(&successor).await? {
-        writeln!(
-            out,
-            "its lease lapsed: event {} is {} again",
-            reaped.id, reaped.state
-        )?;
-    }
+    let second = successor.worker().settings(watchful());
+    let second = second.on("order.*", move |event: Event, cx: Context| {
+        let send = send.clone();
+        async move {
+            send.send((event, cx.fence())).await?; // an error is a retry, with backoff
+            Ok(Outcome::Done)
+        }
+    });
+    let mut parcel = None;
+    second
+        .run_until(async { parcel = receiver.recv().await })
+        .await?;
+    let (again, newer) = parcel.ok_or("the second worker is there")?;
+    writeln!(out, "the second worker published it again, and settled")?;
 
-    let second = due(&successor).await?;
-    let newer = second.lease.fence > first.lease.fence;
-    writeln!(
-        out,
-        "the second worker takes over; its fence is newer: {newer}"
-    )?;
+    // The receiver keeps what it has seen. At least once comes to exactly once in its effects.
+    let mut known = BTreeSet::from([seen.event_id()]);
+    let is_repeat = !known.insert(again.event_id());
+    writeln!(out, "the receiver drops a repeat: {is_repeat}")?;
+    let is_newer = newer > fence;
+    writeln!(out, "its fence is newer than the dead worker's: {is_newer}")?;
 
-    // The first worker was only slow after all, and says done.
-    let late = Settle::new(first.lease.token.clone()).done(first.ids());
-    for (_, why) in tenure.settle(&late).await?.refused() {
-        writeln!(out, "the first worker's late answer is refused: {why}")?;
-    }
-
-    let done = Settle::new(second.lease.token.clone()).done(second.ids());
-    let refused = successor.settle(&done).await?.refused().count();
-    writeln!(out, "the second worker settles, {refused} refused")?;
     let counts = tenure.count().await?;
     writeln!(out, "done: {}, waiting: {}", counts.done, counts.pending())?;
-
     for hold in tenure.timeline(id).await? {
         writeln!(out, "- a hold that ended: {}", hold.word.as_str())?;
     }
     Ok(())
 }
 
-/// Ends lapsed leases as soon as there is one.
-async fn lapsed(tenure: &Tenure) -> Result<Vec<Reaped>, StoreError> {
-    loop {
-        let reaped = tenure.reap(&Reap::new(100, LapsePolicy::default())).await?;
-        if !reaped.is_empty() {
-            return Ok(reaped);
-        }
-        tokio::time::sleep(LOOK).await;
-    }
+/// A short term, so that nobody waits half a minute for the example to go on.
+fn brief() -> Result<Settings, Box<dyn Error>> {
+    Ok(Settings {
+        term: Term::new(Duration::from_secs(1))?,
+        ..Settings::default()
+    })
 }
 
-/// Claims as soon as there is something to claim.
-async fn due(tenure: &Tenure) -> Result<Held, StoreError> {
-    loop {
-        if let Some(held) = tenure.claim(10).await? {
-            return Ok(held);
-        }
-        tokio::time::sleep(LOOK).await;
+/// The standard term, and a reaper that looks often.
+fn watchful() -> Settings {
+    Settings {
+        reaper_interval: Some(Duration::from_millis(100)),
+        ..Settings::default()
     }
 }

@@ -167,3 +167,8 @@ pub use tenure_store::{Migrated, migrate, migration_sql};
 pub use crate::signal::Signals;
 pub use crate::tenure::{Tenure, new_worker_id};
 pub use crate::worker::{Watch, Worker, WorkerBuilder, WorkerError};
+
+/// The code of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

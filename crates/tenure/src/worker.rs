@@ -84,7 +84,22 @@ impl WorkerBuilder {
     }
 
     /// Hands each event of these topics to `publisher`, which people know by `name`. While it is
-    /// away nothing is claimed for it, and what is in hand is given back.
+    /// away its events are given back unsent and lose no retry; while all publishers and handlers
+    /// of the worker are away, nothing is claimed.
+    ///
+    /// ```
+    /// use tenure::{Lines, Tenure};
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("events.jsonl");
+    /// let tenure = Tenure::open("memory:").await?;
+    /// let worker = tenure.worker().publish("*", "audit", Lines::file(&path)?);
+    /// worker.run_until(async {}).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn publish(self, pattern: &str, name: &str, publisher: impl Publisher + 'static) -> Self {
         self.handler(pattern, Relay::new(name, Arc::new(publisher)))
     }

@@ -16,11 +16,10 @@ async fn the_outbox_example_runs_as_printed() {
         "\
 order 6 was rolled back: 0 events wait
 order 7 was committed: 1 event waits
-the first worker holds event 1 and dies
-its lease lapsed: event 1 is pending again
-the second worker takes over; its fence is newer: true
-the first worker's late answer is refused: its lease was ended, and someone else may hold it now
-the second worker settles, 0 refused
+the first worker published event 1 and died
+the second worker published it again, and settled
+the receiver drops a repeat: true
+its fence is newer than the dead worker's: true
 done: 1, waiting: 0
 - a hold that ended: lapsed
 - a hold that ended: done
