@@ -108,13 +108,14 @@ impl Settings {
 
     /// How often lapsed leases are looked for.
     pub fn reaper_interval(&self) -> Duration {
-        self.reaper_interval.unwrap_or(self.term.length() / 3)
+        self.reaper_interval
+            .unwrap_or_else(|| whole_millis(self.term.length() / 3))
     }
 
     /// How long a stop waits for work in hand.
     pub fn shutdown_timeout(&self) -> Duration {
         self.shutdown_timeout
-            .unwrap_or(self.term.length().saturating_mul(5) / 6)
+            .unwrap_or_else(|| whole_millis(self.term.length().saturating_mul(5) / 6))
     }
 
     /// How a lease of the general term is kept.
@@ -310,6 +311,15 @@ impl Settings {
             return Ok(());
         }
         Err(problems)
+    }
+}
+
+/// Without the odd microseconds of a division, which nobody wants to read.
+fn whole_millis(length: Duration) -> Duration {
+    let millis = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
+    match millis {
+        0 => length,
+        millis => Duration::from_millis(millis),
     }
 }
 
