@@ -3,6 +3,7 @@
 mod bury;
 mod config;
 mod database;
+mod demo;
 mod doctor;
 mod enqueue;
 mod events;
