@@ -1,5 +1,6 @@
 //! The tests of the program, and of the house it lives in.
 
+mod bad_input;
 mod bury;
 mod config;
 mod database;

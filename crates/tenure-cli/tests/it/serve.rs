@@ -11,7 +11,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use crate::program::{Place, Running, everywhere, postgres, sqlite};
 
 /// What a path of the server at `address` is answered: the status and the body.
-fn get(address: SocketAddr, path: &str) -> (u16, String) {
+pub(crate) fn get(address: SocketAddr, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
@@ -23,7 +23,7 @@ fn get(address: SocketAddr, path: &str) -> (u16, String) {
 }
 
 /// A server at this place, and where it listens.
-fn served(place: &Place, args: &[&str]) -> (Running, SocketAddr) {
+pub(crate) fn served(place: &Place, args: &[&str]) -> (Running, SocketAddr) {
     let all = [&["serve", "--listen", "127.0.0.1:0"], args].concat();
     let mut running = place.start(&all);
     let line = running.line_with(" on http://");
