@@ -298,7 +298,12 @@ async fn a_second_signal_ends_a_server_at_once() {
 
 #[tokio::test]
 async fn the_logs_of_a_server_name_worker_and_event_and_no_content() {
-    for place in everywhere().await {
+    for mut place in everywhere().await {
+        if place.url.starts_with("postgres:") {
+            // The test server asks nobody for a password.
+            place.url = place.url.replacen('@', ":canary-3@", 1);
+            assert!(place.url.contains(":canary-3@"));
+        }
         let config = "[publishers.no]\nkind = \"exec\"\ncommand = \"test $TENURE_ATTEMPT = 2\"\n\
                       [[routes]]\ntopics = [\"*\"]\npublisher = \"no\"\n";
         place.write("tenure.toml", config);
