@@ -8,7 +8,7 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use tenure::{Filter, Invalid, ItemId, QueueName, State, Timestamp};
 
 use crate::commands::{
-    Bench, Completions, Enqueue, Man, Prune, Queues, Replay, Serve, SettingsArgs, Why, Work,
+    Bench, Completions, Demo, Enqueue, Man, Prune, Queues, Replay, Serve, SettingsArgs, Why, Work,
     Workers,
 };
 use crate::database::{Database, hide_addresses};
@@ -220,6 +220,16 @@ Examples:
   tenure bench --database postgres://app@localhost/shop
   tenure bench --backlog --published --old-snapshot --held --json")]
     Bench(Bench),
+    /// Show in twenty seconds what happens when a worker dies, stands still or answers late
+    #[command(after_help = "\
+It starts workers of its own on a database of its own, in a temporary folder: --database and the
+configuration are not looked at. Exits with 1 when something that Tenure promises did not hold.
+
+Examples:
+  tenure demo
+  tenure demo --keep
+  tenure demo --json | jq .late_answer")]
+    Demo(Demo),
     /// Print what a shell needs to complete this command line
     #[command(after_help = "\
 Examples:

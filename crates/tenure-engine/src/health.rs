@@ -114,7 +114,7 @@ impl Vitals {
         let ago = |moment: Option<Instant>| moment.map(|moment| now - moment);
         let mut checks = vec![
             Check {
-                name: "store",
+                name: "claims",
                 last: ago(signs.claim),
                 problem: signs.store.clone(),
             },

@@ -11,6 +11,8 @@ pub struct StoreConfig {
     pub schema: Option<Identifier>,
     /// PostgreSQL: at most this many connections. Default 10.
     pub connections: u32,
+    /// PostgreSQL: of these, so many are kept for a companion that keeps leases alive. Default 0.
+    pub companion: u32,
     /// PostgreSQL: where the planner's settings come from.
     pub planner: Planner,
     /// SQLite: when a commit counts as safe. Default full.
@@ -24,6 +26,7 @@ impl Default for StoreConfig {
         Self {
             schema: None,
             connections: 10,
+            companion: 0,
             planner: Planner::default(),
             synchronous: Synchronous::default(),
             busy_timeout: Duration::from_secs(5),

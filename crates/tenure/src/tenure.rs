@@ -95,7 +95,7 @@ impl Tenure {
         worker: WorkerId,
     ) -> Result<Self, StoreError> {
         let general = StoreConfig {
-            connections: config.connections.saturating_sub(HEARTBEAT_CONNECTIONS),
+            companion: HEARTBEAT_CONNECTIONS,
             ..config.clone()
         };
         let opened = open(url, &general).await?;

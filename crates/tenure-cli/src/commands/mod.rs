@@ -3,6 +3,7 @@
 mod bench;
 mod bury;
 mod completions;
+mod demo;
 mod doctor;
 mod enqueue;
 mod events;
@@ -28,6 +29,7 @@ use tenure::{Guarded, ItemId, Refusal, Settings, Tenure};
 
 pub(crate) use self::bench::Bench;
 pub(crate) use self::completions::Completions;
+pub(crate) use self::demo::Demo;
 pub(crate) use self::enqueue::Enqueue;
 pub(crate) use self::man::Man;
 pub(crate) use self::prune::Prune;
@@ -77,8 +79,11 @@ pub(crate) fn run(cli: Cli, command: Command) -> Exit {
         database: cli.database,
         overrides: overrides(&command),
     };
-    // These two need none, and a shell that completes must not stumble over a bad file.
-    let is_bare = matches!(command, Command::Completions(_) | Command::Man(_));
+    // These need none, and a shell that completes must not stumble over a bad file.
+    let is_bare = matches!(
+        command,
+        Command::Completions(_) | Command::Demo(_) | Command::Man(_)
+    );
     let loaded = if is_bare {
         Ok(Config::default())
     } else {
@@ -160,6 +165,7 @@ async fn dispatch(cx: &Context, command: Command) -> Result<Exit, Stop> {
         Command::Workers(args) => workers::run(cx, &args).await,
         Command::Doctor => doctor::run(cx).await,
         Command::Bench(args) => bench::run(cx, &args).await,
+        Command::Demo(args) => demo::run(cx, &args).await,
         Command::Completions(args) => completions::run(cx, &args),
         Command::Man(args) => man::run(cx, &args),
     }

@@ -7,10 +7,7 @@ use std::path::Path;
 
 use sqlx::{Connection, PgConnection};
 
-use crate::program::{everywhere, postgres, said, sqlite};
-
-/// A user that owns nothing.
-const NOBODY: u32 = 65_534;
+use crate::program::{NOBODY, everywhere, postgres, said, sqlite};
 
 /// The commands that look, and make nothing.
 const LOOKING: [&[&str]; 8] = [

@@ -5,7 +5,7 @@ use crate::program::sqlite;
 #[test]
 fn every_command_has_its_help() {
     let place = sqlite();
-    let commands: [&[&str]; 25] = [
+    let commands: [&[&str]; 26] = [
         &[],
         &["serve"],
         &["work"],
@@ -18,6 +18,7 @@ fn every_command_has_its_help() {
         &["prune"],
         &["workers"],
         &["doctor"],
+        &["demo"],
         &["completions"],
         &["man"],
         &["replay"],

@@ -1,8 +1,10 @@
 //! The tests of the program, and of the house it lives in.
 
+mod bad_input;
 mod bury;
 mod config;
 mod database;
+mod demo;
 mod doctor;
 mod enqueue;
 mod events;

@@ -15,6 +15,9 @@ use tempfile::TempDir;
 use tenure::{Claim, Event, Held, Settle, Tenure, Term};
 use tenure_store::testing;
 
+/// A user that owns nothing, for tests that a superuser runs.
+pub(crate) const NOBODY: u32 = 65_534;
+
 /// A database to run the program on; removed with the value.
 pub(crate) struct Place {
     pub(crate) url: String,
@@ -66,9 +69,14 @@ impl Place {
 
     /// Starts the program and lets it run.
     pub(crate) fn start(&self, args: &[&str]) -> Running {
-        let mut child = self
-            .command(Path::new(env!("CARGO_BIN_EXE_tenure")))
-            .args(args)
+        let mut command = self.command(Path::new(env!("CARGO_BIN_EXE_tenure")));
+        command.args(args);
+        Self::start_command(command)
+    }
+
+    /// Starts a command and lets it run.
+    pub(crate) fn start_command(mut command: Command) -> Running {
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -38,7 +38,7 @@ impl Examine for PostgresStore {
             let seen = looked
                 .await
                 .map_err(|error| store_error("examine", error))?;
-            Ok(seen.findings(self.pool().options().get_max_connections()))
+            Ok(seen.findings(self.connections))
         })
     }
 }

@@ -76,6 +76,8 @@ const PLANNER: [(&str, &str); 4] = [
 #[derive(Debug)]
 pub struct PostgresStore {
     pool: PgPool,
+    /// How many connections a process may have in all.
+    connections: u32,
     schema: Option<Identifier>,
     statements: QueueStatements,
     directory: RwLock<Directory>,
@@ -90,12 +92,14 @@ impl PostgresStore {
     /// or newer.
     pub async fn open(url: &str, config: &StoreConfig) -> Result<Self, StoreError> {
         let options = connect_options(url, config)?;
-        let pool = pool_options(config.connections).connect_lazy_with(options.clone());
+        let own = config.connections.saturating_sub(config.companion);
+        let pool = pool_options(own).connect_lazy_with(options.clone());
         // The first connection is made by hand: the pool would go on trying until its timeout.
         let mut conn = connect("open", &options).await?;
         migrate::check(&mut conn, config.schema.as_ref()).await?;
         let store = Self {
             pool,
+            connections: config.connections,
             schema: config.schema.clone(),
             statements: QueueStatements::new(config.schema.as_ref()),
             directory: RwLock::default(),
@@ -111,6 +115,7 @@ impl PostgresStore {
     pub fn companion(&self, connections: u32) -> Self {
         let options = PgConnectOptions::clone(&self.pool.connect_options());
         Self {
+            connections,
             pool: pool_options(connections)
                 .idle_timeout(None)
                 .max_lifetime(None)
