@@ -236,7 +236,9 @@ impl State {
     /// Puts a claim's items in line, or nowhere when it came too late.
     fn seat(&mut self, held: Held, asked: &Asked, now: Instant) -> Result<u32, ()> {
         let deadline = InHand::deadline(asked.sent_at, asked.look.rhythm.term.length());
-        if now >= deadline || self.is_stopping {
+        // Heartbeat and watchdog look again within a quarter of the interval: a lease that ends
+        // before that would be kept by neither.
+        if now + asked.look.rhythm.heartbeat / 4 >= deadline || self.is_stopping {
             return Err(());
         }
         self.last_no += 1;

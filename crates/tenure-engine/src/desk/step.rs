@@ -224,6 +224,8 @@ impl State {
         let lingering = self
             .leases
             .values()
+            // What has come to its deadline is not settled any more, so it is not waited for.
+            .filter(|lease| now < lease.deadline)
             .filter_map(|lease| lease.answered_since)
             .min()
             .map(|since| since + LINGER);

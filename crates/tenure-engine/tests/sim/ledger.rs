@@ -1,0 +1,207 @@
+//! Ledger: the one store of a world; whatever takes effect in it is written down the same moment.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::FutureExt as _;
+use tenure_core::store::{
+    Answer, Bury, Claim, ClusterSettings, Enqueued, Intake as _, LeaseStore as _, Operate as _,
+    Reap, Reaped, Renew, Renewed, Replay, Settle, Settlement, StoreError,
+};
+use tenure_core::{Event, Guarded, Held, ItemId, Token};
+use tenure_store::memory::MemoryStore;
+
+use crate::log::{Fact, Log, Sort};
+
+/// What a planted network or store does behind everyone's back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lie {
+    /// Answers *kept* to renewals that the store refused.
+    RenewalsKept,
+    /// Answers *kept* to renewals and tells the store nothing of them.
+    RenewalsDropped,
+    /// Answers *kept* to settles and tells the store nothing of them.
+    SettlesDropped,
+    /// Every seventh event is accepted and thrown away.
+    EventsDropped,
+    /// The store's clock is three times as fast as the processes'.
+    FastClock,
+    /// Reaps end nothing.
+    ReapsDropped,
+}
+
+/// The store of a world.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    pub(crate) store: MemoryStore,
+    pub(crate) log: Arc<Log>,
+    pub(crate) lie: Option<Lie>,
+    cluster: Mutex<ClusterSettings>,
+}
+
+type Renewals = Vec<(Token, Guarded<Renewed>)>;
+
+/// The memory store answers without waiting.
+pub(crate) fn at_once<T>(answer: Answer<'_, T>) -> Result<T, StoreError> {
+    answer.now_or_never().expect("the memory store never waits")
+}
+
+impl Ledger {
+    pub(crate) fn new(store: MemoryStore, log: Arc<Log>, lie: Option<Lie>) -> Self {
+        Self {
+            store,
+            log,
+            lie,
+            cluster: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn claim(
+        &self,
+        worker: &Arc<str>,
+        claim: &Claim,
+    ) -> Result<Option<Held>, StoreError> {
+        let held = at_once(self.store.claim(claim))?;
+        self.note_claim(worker, claim, held.as_ref());
+        Ok(held)
+    }
+
+    fn note_claim(&self, worker: &Arc<str>, claim: &Claim, held: Option<&Held>) {
+        if let Some(held) = held {
+            self.log.add(Fact::Claimed {
+                worker: Arc::clone(worker),
+                token: held.lease.token.clone(),
+                fence: held.lease.fence,
+                until: held.lease.until,
+                limit: claim.most(),
+                ids: held.ids(),
+            });
+        }
+    }
+
+    pub(crate) fn renew(&self, renew: &Renew) -> Result<Renewals, StoreError> {
+        if self.lie == Some(Lie::RenewalsDropped) {
+            return Ok(Self::kept(renew));
+        }
+        let answers = at_once(self.store.renew(renew))?;
+        for (token, answer) in &answers {
+            self.log.add(Fact::Renewed {
+                token: token.clone(),
+                term: renew.term.length(),
+                answer: match answer {
+                    Guarded::Kept(renewed) => Guarded::Kept(renewed.until),
+                    Guarded::Refused(why) => Guarded::Refused(*why),
+                },
+            });
+        }
+        if self.lie == Some(Lie::RenewalsKept) {
+            return Ok(Self::kept(renew));
+        }
+        Ok(answers)
+    }
+
+    /// What a network says that has not asked.
+    fn kept(renew: &Renew) -> Renewals {
+        let renewed = Renewed {
+            until: tenure_core::Timestamp::from_micros(i64::MAX),
+            fence: tenure_core::Fence::new(0),
+            ids: (1..1000).map(ItemId::new).collect(),
+        };
+        let tokens = renew.tokens.iter().cloned();
+        tokens
+            .map(|token| (token, Guarded::Kept(renewed.clone())))
+            .collect()
+    }
+
+    pub(crate) fn settle(&self, settle: &Settle) -> Result<Settlement, StoreError> {
+        if self.lie == Some(Lie::SettlesDropped) && !settle.items.is_empty() {
+            let ids = settle.items.iter().map(|(id, _)| *id);
+            return Ok(Settlement {
+                items: ids.map(|id| (id, Guarded::Kept(()))).collect(),
+                ..Settlement::default()
+            });
+        }
+        let settlement = at_once(self.store.settle(settle))?;
+        self.note_settle(settle, &settlement);
+        Ok(settlement)
+    }
+
+    fn note_settle(&self, settle: &Settle, settlement: &Settlement) {
+        let said = settle.items.iter().cloned().zip(&settlement.items);
+        self.log.add(Fact::Settled {
+            token: settle.token.clone(),
+            items: said
+                .map(|((id, outcome), (_, answer))| (id, outcome, *answer))
+                .collect(),
+            rest: settle.rest,
+            ended: settlement.rest,
+        });
+    }
+
+    pub(crate) fn settle_and_claim(
+        &self,
+        worker: &Arc<str>,
+        settle: &Settle,
+        claim: &Claim,
+    ) -> Result<(Settlement, Option<Held>), StoreError> {
+        if self.lie == Some(Lie::SettlesDropped) {
+            return Ok((self.settle(settle)?, self.claim(worker, claim)?));
+        }
+        let (settlement, held) = at_once(self.store.settle_and_claim(settle, claim))?;
+        self.note_settle(settle, &settlement);
+        self.note_claim(worker, claim, held.as_ref());
+        Ok((settlement, held))
+    }
+
+    pub(crate) fn reap(&self, reap: &Reap) -> Result<Vec<Reaped>, StoreError> {
+        if self.lie == Some(Lie::ReapsDropped) {
+            return Ok(Vec::new());
+        }
+        let reaped = at_once(self.store.reap(reap))?;
+        if !reaped.is_empty() {
+            self.log.add(Fact::Reaped(reaped.clone()));
+        }
+        Ok(reaped)
+    }
+
+    pub(crate) fn enqueue(&self, event: Event, nth: u32) {
+        let sort = Sort::of(event.topic());
+        let now = self.log.lines().last().map(|line| line.now);
+        if self.lie == Some(Lie::EventsDropped) && nth % 7 == 6 {
+            // An id as the next one would have been.
+            let id = ItemId::new(i64::from(nth) + 1_000_000);
+            let available_at = now.unwrap_or(tenure_core::Timestamp::from_micros(0));
+            return self.log.add(Fact::Enqueued(id, sort, available_at));
+        }
+        let answers = at_once(self.store.enqueue(&[event])).expect("the queue is there");
+        let ids: Vec<ItemId> = answers.into_iter().map(Enqueued::id).collect();
+        for record in at_once(self.store.find(&ids)).expect("it answers") {
+            let available_at = record.available_at.unwrap_or(record.created_at);
+            self.log.add(Fact::Enqueued(record.id, sort, available_at));
+        }
+    }
+
+    pub(crate) fn bury(&self, id: ItemId, token: &Token) {
+        let bury = Bury::new(id, token.clone(), "planted bury");
+        let answer = at_once(self.store.bury(&bury)).expect("it answers");
+        self.log.add(Fact::Buried(id, token.clone(), answer));
+    }
+
+    pub(crate) fn replay(&self, id: ItemId) {
+        let replay = Replay::new(vec![id]);
+        for (id, answer) in at_once(self.store.replay(&replay)).expect("it answers") {
+            self.log.add(Fact::Replayed(id, answer));
+        }
+    }
+
+    /// What is set for all processes.
+    pub(crate) fn cluster(&self) -> ClusterSettings {
+        let cluster = self.cluster.lock();
+        cluster.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn tune(&self, values: Vec<(String, String)>) {
+        let mut cluster = self.cluster.lock().unwrap_or_else(PoisonError::into_inner);
+        cluster.version += 1;
+        cluster.values = values;
+    }
+}

@@ -1,0 +1,184 @@
+//! Log: everything that happened, in the order in which it did. The checkers read nothing else but
+//! this and what the store holds in the end.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tenure_core::store::{Reaped, Rest};
+use tenure_core::{Clock, Fence, Guarded, ItemId, Outcome, Timestamp, Token};
+use tokio::time::Instant;
+
+/// What an item is made to do to whoever works on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sort {
+    /// It may fail now and then.
+    Plain,
+    /// It kills its process each time.
+    Poison,
+    /// It fails each time.
+    Hopeless,
+    /// It is rejected the first time it is not killed.
+    Bad,
+}
+
+impl Sort {
+    const ALL: [Self; 4] = [Self::Plain, Self::Poison, Self::Hopeless, Self::Bad];
+
+    pub(crate) fn topic(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Poison => "poison",
+            Self::Hopeless => "hopeless",
+            Self::Bad => "bad",
+        }
+    }
+
+    pub(crate) fn of(topic: &str) -> Self {
+        let named = Self::ALL.into_iter().find(|sort| sort.topic() == topic);
+        named.expect("only these topics are written")
+    }
+}
+
+/// Why a process died.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    Killed,
+    Poison,
+}
+
+/// What became of a call on its way to the store or back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slip {
+    LostBefore,
+    LostAfter,
+    Slow,
+    /// It never came back; whether it arrived is another matter.
+    Hung,
+}
+
+/// What a handler said in the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answered {
+    Done,
+    Failed,
+    Panicked,
+    Rejected,
+    Released,
+}
+
+/// A hold that somebody works under.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) worker: Arc<str>,
+    pub(crate) id: ItemId,
+    pub(crate) fence: Fence,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+#[expect(
+    dead_code,
+    reason = "some fields are only read by people, in the printed log"
+)]
+pub(crate) enum Fact {
+    Booted(Arc<str>),
+    Crashed(Arc<str>, Cause),
+    Paused(Arc<str>),
+    Resumed(Arc<str>),
+    Stopping(Arc<str>),
+    Stopped(Arc<str>, u32),
+    /// A task of an engine panicked or spun: never.
+    Broke(Arc<str>, String),
+    Slipped(Arc<str>, &'static str, Slip),
+    /// The network is as good as it gets, and so is everything else.
+    Healed,
+    Enqueued(ItemId, Sort, Timestamp),
+    Claimed {
+        worker: Arc<str>,
+        token: Token,
+        fence: Fence,
+        until: Timestamp,
+        limit: u32,
+        ids: Vec<ItemId>,
+    },
+    Renewed {
+        token: Token,
+        term: Duration,
+        answer: Guarded<Timestamp>,
+    },
+    Settled {
+        token: Token,
+        items: Vec<(ItemId, Outcome, Guarded)>,
+        rest: Rest,
+        ended: u32,
+    },
+    Reaped(Vec<Reaped>),
+    Buried(ItemId, Token, Guarded),
+    Replayed(ItemId, Guarded),
+    /// A handler began; how often the item had lapsed before.
+    Started(Run, u32),
+    Stepped(Run),
+    Answered(Run, Answered),
+    /// A handler was dropped before it said anything.
+    Dropped(Run),
+}
+
+/// One line of the log.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    /// By the world's clock, since its beginning.
+    pub(crate) at: Duration,
+    /// By the store's.
+    pub(crate) now: Timestamp,
+    pub(crate) fact: Fact,
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let micros = self.now.as_micros();
+        write!(f, "{:>12?} {micros:>12} {:?}", self.at, self.fact)
+    }
+}
+
+/// The log of one world.
+#[derive(Debug)]
+pub(crate) struct Log {
+    start: Instant,
+    clock: Arc<dyn Clock>,
+    lines: Mutex<Vec<Line>>,
+}
+
+impl Log {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self {
+            start: Instant::now(),
+            clock,
+            lines: Mutex::new(Vec::new()),
+        }
+    }
+
+    pub(crate) fn lines(&self) -> MutexGuard<'_, Vec<Line>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add(&self, fact: Fact) {
+        let line = Line {
+            at: self.start.elapsed(),
+            now: self.clock.now(),
+            fact,
+        };
+        self.lines().push(line);
+    }
+}
+
+/// A number that two logs share only if they say the same.
+pub(crate) fn fingerprint(lines: &[Line]) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for line in lines {
+        for byte in line.to_string().bytes() {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    hash
+}

@@ -1,0 +1,61 @@
+//! Planted faults: worlds with a store or a network that breaks one rule. A checker that never
+//! failed proves nothing.
+//!
+//! Not planted here, because no engine can come across them: `SettleLate` (it never settles
+//! strictly), `TokenReused` (it never uses a token twice), `RenewShortens` (it renews a lease for
+//! the same term each time).
+
+use tenure_store::memory::Fault;
+
+use crate::checkers::check;
+use crate::ledger::Lie;
+use crate::world::{Planted, run};
+
+/// A fault must be noticed within this many seeds.
+const SEEDS: u64 = 1000;
+
+/// `hint` is a seed that noticed it; looked at first, so that the suite stays quick. It may go
+/// stale when the engine changes.
+fn assert_noticed(planted: Planted, hint: u64) {
+    let mut seeds = std::iter::once(hint).chain(0..SEEDS);
+    let is_noticed = seeds.any(|seed| !check(&run(seed, planted)).is_empty());
+    assert!(is_noticed, "{planted:?} was not noticed in {SEEDS} seeds");
+}
+
+#[test]
+fn every_planted_fault_of_the_store_is_noticed() {
+    for (fault, hint) in [
+        (Fault::SettleById, 3),
+        (Fault::SettleByHolder, 236),
+        (Fault::ReapUnguarded, 0),
+        (Fault::ReapTooSoon, 28),
+        (Fault::RenewLapsed, 17),
+        (Fault::ClaimBeyondLimit, 0),
+        (Fault::ClaimTooSoon, 0),
+        (Fault::FenceRepeated, 0),
+        (Fault::ReplayUnsettled, 3),
+        (Fault::BurySettled, 1),
+        (Fault::RestLost, 1),
+        (Fault::RepeatForgotten, 3),
+        (Fault::RepeatByToken, 23),
+        (Fault::LapseUncounted, 1),
+        (Fault::ReleaseCharged, 0),
+        (Fault::NeverAlone, 17),
+    ] {
+        assert_noticed(Planted::Store(fault), hint);
+    }
+}
+
+#[test]
+fn every_lie_of_the_network_is_noticed() {
+    for (lie, hint) in [
+        (Lie::RenewalsKept, 115),
+        (Lie::RenewalsDropped, 0),
+        (Lie::SettlesDropped, 0),
+        (Lie::EventsDropped, 0),
+        (Lie::FastClock, 17),
+        (Lie::ReapsDropped, 1),
+    ] {
+        assert_noticed(Planted::Lie(lie), hint);
+    }
+}

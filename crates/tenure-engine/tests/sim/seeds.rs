@@ -1,0 +1,17 @@
+//! Seeds that once failed, each with what it found. They run first, every time.
+
+pub(crate) const FAILED_ONCE: &[(u64, &str)] = &[
+    (
+        49,
+        "a claim was answered just before its deadline: the watchdog slept past it, the handler \
+         worked on, and the hands looked without end for what they no longer settle",
+    ),
+    (
+        6392,
+        "the simulation's own: a process that poison had killed began one more item in that poll",
+    ),
+    (
+        924,
+        "the settle of an overdue item was never answered: its lease was renewed for ever",
+    ),
+];
