@@ -25,11 +25,12 @@ const AGAIN: Duration = Duration::from_millis(50);
 /// Renews for as long as the engine runs. The terms do not wait for each other: a renewal that
 /// hangs must not keep leases of a shorter term from theirs.
 pub(crate) async fn run(shared: Arc<Shared>) {
-    let mut live = shared.live.subscribe();
     let mut beats = FuturesUnordered::new();
     let mut under_way = BTreeSet::new();
     loop {
-        live.mark_unchanged();
+        let tuned = shared.tuned.notified();
+        tokio::pin!(tuned);
+        tuned.as_mut().enable();
         let now = Instant::now();
         // Looked at four times per interval, so that a lease claimed since is never late; what is
         // due before the next look is renewed now.
@@ -51,7 +52,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 biased;
                 () = &mut look => break,
                 // There is a shorter interval than there was.
-                Ok(()) = live.changed() => break,
+                () = &mut tuned => break,
                 Some(term) = beats.next() => {
                     under_way.remove(&term);
                 }

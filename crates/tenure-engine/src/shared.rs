@@ -33,6 +33,9 @@ pub(crate) struct Shared {
     pub(crate) work: Notify,
     /// Wakes hands: there is something to settle, or room to claim.
     pub(crate) hands: Notify,
+    /// Wakes heartbeat and watchdog: other settings are in force. Not the watch of `live`, which
+    /// wakes its readers in an order of its own, so that no run could be repeated.
+    pub(crate) tuned: Notify,
     /// Wakes the reaper before its time.
     pub(crate) reaper: Notify,
     /// Wakes whoever waits for the desk to clear.
@@ -58,6 +61,7 @@ impl Shared {
             config: parts.config,
             work: Notify::new(),
             hands: Notify::new(),
+            tuned: Notify::new(),
             reaper: Notify::new(),
             cleared: Notify::new(),
             is_held_back: AtomicBool::new(false),
@@ -79,6 +83,7 @@ impl Shared {
         self.desk.tune(Arc::clone(&live));
         self.live.send_replace(live);
         // Surplus slots end, hands see the new room, the reaper its new interval.
+        self.tuned.notify_waiters();
         self.work.notify_waiters();
         self.hands.notify_one();
         self.reaper.notify_one();

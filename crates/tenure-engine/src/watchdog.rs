@@ -21,10 +21,11 @@ const AGAIN: Duration = Duration::from_millis(50);
 
 /// Watches for as long as the engine runs.
 pub(crate) async fn run(shared: Arc<Shared>) {
-    let mut live = shared.live.subscribe();
     let mut ends = FuturesUnordered::new();
     loop {
-        live.mark_unchanged();
+        let tuned = shared.tuned.notified();
+        tokio::pin!(tuned);
+        tuned.as_mut().enable();
         let now = Instant::now();
         for no in shared.desk.late(now) {
             if let Some(lost) = shared.desk.lose(no, Loss::Late) {
@@ -52,7 +53,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 biased;
                 () = &mut end => break,
                 // There is a shorter interval than there was.
-                Ok(()) = live.changed() => break,
+                () = &mut tuned => break,
                 Some(()) = ends.next() => {}
             }
         }
