@@ -2,6 +2,7 @@
 
 mod bury;
 mod config;
+mod crash;
 mod database;
 mod doctor;
 mod enqueue;
