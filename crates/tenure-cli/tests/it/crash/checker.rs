@@ -16,6 +16,9 @@ const NEAR: Duration = Duration::from_secs(1);
 /// How long workers may take to find a database again that is back.
 const RECONNECT: Duration = Duration::from_secs(2);
 
+/// How long an event that is claimed alone may stand in line behind others of that kind.
+const LINE: Duration = Duration::from_secs(6);
+
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Violation {
@@ -39,6 +42,10 @@ pub(super) enum Violation {
     NoSuchHold(Receipt),
     /// It was received twice under one hold.
     ReceivedTwice(Receipt),
+    /// It was received under an event id that is not its own: repeats of it cannot be dropped.
+    OtherEventId(Receipt),
+    /// It was received as another attempt than it was.
+    WrongAttempt(Receipt),
     /// A later hold has not the higher fence.
     FenceNotRising(Id, i64),
     /// It was not settled for good exactly once.
@@ -64,7 +71,10 @@ impl Violation {
     pub(super) fn event(&self) -> Option<Id> {
         match self {
             Self::Lost(_) | Self::Doubled(_) | Self::Ghost(_) | Self::WorkerEnded(_) => None,
-            Self::NoSuchHold(receipt) | Self::ReceivedTwice(receipt) => Some(receipt.id),
+            Self::NoSuchHold(receipt)
+            | Self::ReceivedTwice(receipt)
+            | Self::OtherEventId(receipt)
+            | Self::WrongAttempt(receipt) => Some(receipt.id),
             Self::GhostReceived(id)
             | Self::Unsettled(id, _)
             | Self::Died(id, _)
@@ -110,22 +120,22 @@ pub(super) struct Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            events,
-            kills,
-            pauses,
-            outages,
-            duplicates,
-            lapses,
-            stalls,
-            hits,
-            ..
-        } = self;
+        let done = [
+            (self.events, "events"),
+            (self.kills, "kills"),
+            (self.pauses, "pauses"),
+            (self.outages, "outages"),
+            (self.hits, "hit work in hand"),
+            (self.lapses, "lapses"),
+            (self.stalls, "stalls"),
+            (self.duplicates, "duplicates"),
+        ];
+        for (number, what) in done {
+            write!(f, "{number} {what}, ")?;
+        }
         write!(
             f,
-            "{events} events, {kills} kills, {pauses} pauses, {outages} outages; {hits} hit work in \
-             hand, {lapses} lapses, {stalls} stalls, {duplicates} duplicates; recovered within \
-             {:.2?}, after repeated lapses or an outage within {:.2?}",
+            "recovered within {:.2?}, after repeated lapses or an outage within {:.2?}",
             self.worst_recovery, self.worst_repeated
         )
     }
@@ -210,11 +220,25 @@ impl Checker<'_> {
         for receipt in &history.received {
             match by_id.get(&receipt.id) {
                 None => self.report(Violation::GhostReceived(receipt.id)),
-                Some(event) if !event.holds.iter().any(|h| h.fence == receipt.fence) => {
-                    self.report(Violation::NoSuchHold(*receipt));
-                }
-                Some(_) => {}
+                Some(event) => self.check_receipt(event, receipt),
             }
+        }
+    }
+
+    /// What was received was held, and is what the store has.
+    fn check_receipt(&mut self, event: &Stored, receipt: &Receipt) {
+        if receipt.event_id != event.event_id {
+            self.report(Violation::OtherEventId(*receipt));
+        }
+        if !event.holds.iter().any(|h| h.fence == receipt.fence) {
+            self.report(Violation::NoSuchHold(*receipt));
+            return;
+        }
+        // What was given back unworked may count or not.
+        let earlier = || event.holds.iter().filter(|h| h.fence < receipt.fence);
+        let least = 1 + earlier().filter(|h| h.word != Word::Release).count();
+        if !(least..=1 + earlier().count()).contains(&receipt.attempt) {
+            self.report(Violation::WrongAttempt(*receipt));
         }
     }
 
@@ -302,12 +326,7 @@ impl Checker<'_> {
         let told = self.history.is_told(id, hold);
         if let Some(fault) = self.history.harm(hold) {
             self.hit.insert((fault.from, hold.holder.clone()));
-            let slept = matches!(fault.what, Harm::Paused(_)) && hold.word == Word::Lapsed;
-            // Who was stopped and killed before it could say so is excused.
-            let killed = self.history.faults.iter().any(|fault| {
-                fault.what == Harm::Killed(hold.holder.clone()) && fault.from <= hold.to
-            });
-            if slept && !told && !killed {
+            if !told && self.is_asleep(id, hold, fault) {
                 self.report(Violation::Unnoticed(id, hold.fence));
             }
             return;
@@ -321,6 +340,18 @@ impl Checker<'_> {
         } else {
             self.report(Violation::Unexplained(id, hold.fence, hold.word.as_str()));
         }
+    }
+
+    /// Whether a worker was stopped while it worked on this, went on and lived to notice. One that
+    /// was stopped in the middle of its claim never came to work on it, and has nothing to say.
+    fn is_asleep(&self, id: Id, hold: &Span, fault: &Fault) -> bool {
+        let received = self.fences.get(&id);
+        let killed = Harm::Killed(hold.holder.clone());
+        let is_killed = |other: &Fault| other.what == killed && other.from < fault.to.after(NEAR);
+        matches!(fault.what, Harm::Paused(_))
+            && hold.word == Word::Lapsed
+            && received.is_some_and(|fences| fences.contains(&hold.fence))
+            && !self.history.faults.iter().any(is_killed)
     }
 
     /// What a worker held that was killed or stopped is claimed again in time.
@@ -356,7 +387,7 @@ impl Checker<'_> {
         let bounds = &self.history.bounds;
         let plain = bounds.term + bounds.reaper + MARGIN;
         let rule = if lapses > 1 {
-            bounds.lapse.fate(lapses).unwrap_or_default() + bounds.term
+            bounds.lapse.fate(lapses).unwrap_or_default() + LINE
         } else {
             Duration::ZERO
         };

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tenure::{LapsePolicy, State, Timestamp, Word};
+use uuid::Uuid;
 
 /// The name of an event in the store.
 pub(super) type Id = i64;
@@ -47,6 +48,7 @@ pub(super) struct Bounds {
 pub(super) struct Stored {
     pub(super) id: Id,
     pub(super) serial: Serial,
+    pub(super) event_id: Uuid,
     pub(super) state: State,
     pub(super) dead_reason: Option<String>,
     /// The journal, oldest first.
@@ -67,7 +69,9 @@ pub(super) struct Span {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Receipt {
     pub(super) id: Id,
+    pub(super) event_id: Uuid,
     pub(super) fence: i64,
+    pub(super) attempt: usize,
 }
 
 /// Something that was done to the run, and when.

@@ -147,6 +147,8 @@ fn receipt(line: &[u8]) -> Option<Receipt> {
     let line: serde_json::Value = serde_json::from_slice(line).ok()?;
     Some(Receipt {
         id: line.get("id")?.as_i64()?,
+        event_id: line.get("event_id")?.as_str()?.parse().ok()?,
         fence: line.get("fence")?.as_i64()?,
+        attempt: usize::try_from(line.get("attempt")?.as_u64()?).ok()?,
     })
 }

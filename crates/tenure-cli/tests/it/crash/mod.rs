@@ -22,7 +22,7 @@ mod world;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tenure::{EndedHold, Event, Filter, LapsePolicy, Record, Tenure};
+use tenure::{EndedHold, Filter, LapsePolicy, Record, Tenure};
 
 use checker::{Summary, Violation, check};
 use history::{Bounds, History, Span, Stored};
@@ -190,10 +190,11 @@ async fn stored(tenure: &Tenure) -> Vec<Stored> {
 }
 
 fn stored_of(record: Record, holds: Vec<EndedHold>) -> Stored {
-    let payload = record.content.event().map(Event::payload).unwrap();
+    let event = record.content.event().unwrap();
     Stored {
         id: record.id.number(),
-        serial: payload.parse().unwrap(),
+        serial: event.payload().parse().unwrap(),
+        event_id: event.event_id().unwrap(),
         state: record.state,
         dead_reason: record.dead_reason,
         holds: holds.into_iter().map(span).collect(),

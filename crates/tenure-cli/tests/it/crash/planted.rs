@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tenure::{LapsePolicy, State, Timestamp, Word};
+use uuid::Uuid;
 
 use super::checker::{Violation, check};
 use super::history::{About, Bounds, Fault, Harm, History, Receipt, Span, Stored, Told};
@@ -23,10 +24,24 @@ fn span(holder: &str, fence: i64, word: Word, from: i64, to: i64) -> Span {
     }
 }
 
+fn receipt(id: i64, fence: i64, attempt: usize) -> Receipt {
+    Receipt {
+        id,
+        event_id: event_id(id),
+        fence,
+        attempt,
+    }
+}
+
+fn event_id(id: i64) -> Uuid {
+    Uuid::from_u128(u128::try_from(id).unwrap())
+}
+
 fn event(id: i64, holds: Vec<Span>) -> Stored {
     Stored {
         id,
         serial: u64::try_from(id).unwrap() + 100,
+        event_id: event_id(id),
         state: State::Done,
         dead_reason: None,
         holds,
@@ -80,9 +95,14 @@ fn sound() -> History {
                 ],
             ),
         ],
-        received: [(1, 1), (2, 2), (2, 5), (3, 6), (3, 3), (4, 8)]
-            .map(|(id, fence)| Receipt { id, fence })
-            .to_vec(),
+        received: vec![
+            receipt(1, 1, 1),
+            receipt(2, 2, 1),
+            receipt(2, 5, 2),
+            receipt(3, 6, 2),
+            receipt(3, 3, 1),
+            receipt(4, 8, 2),
+        ],
         faults: vec![
             fault(killed(), 1_200, 1_201),
             fault(paused(), 1_300, 7_300),
@@ -139,7 +159,7 @@ fn what_was_written_must_be_there_once_and_nothing_else() {
     assert_also_breaks(&Violation::Doubled(101), |h| h.events[3].serial = 101);
     assert_breaks(Violation::Ghost(104), |h| h.unknown.clear());
     assert_breaks(Violation::GhostReceived(9), |h| {
-        h.received.push(Receipt { id: 9, fence: 1 });
+        h.received.push(receipt(9, 1, 1));
     });
 }
 
@@ -168,11 +188,23 @@ fn what_is_done_must_have_been_received_before() {
     assert_breaks(Violation::DoneTooSoon(1), |h| {
         h.unreceived.insert(1);
     });
-    assert_breaks(Violation::NoSuchHold(Receipt { id: 1, fence: 4 }), |h| {
-        h.received.push(Receipt { id: 1, fence: 4 });
+    assert_breaks(Violation::NoSuchHold(receipt(1, 4, 1)), |h| {
+        h.received.push(receipt(1, 4, 1));
     });
-    assert_breaks(Violation::ReceivedTwice(Receipt { id: 1, fence: 1 }), |h| {
-        h.received.push(Receipt { id: 1, fence: 1 });
+    let stranger = Receipt {
+        event_id: event_id(9),
+        ..receipt(1, 1, 1)
+    };
+    assert_breaks(Violation::OtherEventId(stranger), |h| {
+        h.received[0] = stranger;
+    });
+    for attempt in [1, 3] {
+        assert_breaks(Violation::WrongAttempt(receipt(2, 5, attempt)), |h| {
+            h.received[2].attempt = attempt;
+        });
+    }
+    assert_breaks(Violation::ReceivedTwice(receipt(1, 1, 1)), |h| {
+        h.received.push(receipt(1, 1, 1));
     });
 }
 
@@ -195,6 +227,14 @@ fn a_replaced_holder_must_have_no_word() {
         h.received.retain(|receipt| receipt.fence != 6);
     });
     assert_breaks(Violation::Unnoticed(3, 3), |h| h.told.clear());
+    // It was stopped before it came to work on it.
+    assert_eq!(
+        after(|h| {
+            h.told.clear();
+            h.received.retain(|receipt| receipt.fence != 3);
+        }),
+        []
+    );
 }
 
 #[test]
