@@ -110,6 +110,8 @@ pub(super) struct Summary {
     pub(super) lapses: usize,
     /// Lost holds that only the worker's own words explain: the machine was too slow.
     pub(super) stalls: usize,
+    /// Times that a worker said of a hold that it was lost.
+    pub(super) told: usize,
     /// Faults that took at least one event with them.
     pub(super) hits: usize,
     /// From a fault to the next claim, of events that lapsed for the first time, no outage near.
@@ -128,6 +130,7 @@ impl fmt::Display for Summary {
             (self.hits, "hit work in hand"),
             (self.lapses, "lapses"),
             (self.stalls, "stalls"),
+            (self.told, "losses noticed"),
             (self.duplicates, "duplicates"),
         ];
         for (number, what) in done {
@@ -408,6 +411,7 @@ impl Checker<'_> {
         );
         self.summary = Summary {
             events: self.history.events.len(),
+            told: self.history.told.len(),
             hits: self.hit.len(),
             kills,
             pauses,
