@@ -7,12 +7,10 @@ use std::time::Duration;
 
 use tenure::{State, Timestamp, Word, reason};
 
-use super::history::{Fault, Harm, History, Id, Receipt, Serial, Span, Stored};
+use super::history::{Fault, Harm, History, Id, NEAR, Receipt, Serial, Span, Stored};
 
 /// What comes on top of term and reaper interval until a lapsed event runs again.
 const MARGIN: Duration = Duration::from_secs(1);
-/// Holds and outages that are this close are taken for touching: connections come back by and by.
-const NEAR: Duration = Duration::from_secs(1);
 /// How long workers may take to find a database again that is back.
 const RECONNECT: Duration = Duration::from_secs(2);
 

@@ -8,6 +8,10 @@ use std::time::Duration;
 use tenure::{LapsePolicy, State, Timestamp, Word};
 use uuid::Uuid;
 
+/// What follows a fault this closely is taken for its work: connections come back by and by, and
+/// what was asked for before is answered after it.
+pub(super) const NEAR: Duration = Duration::from_secs(1);
+
 /// The name of an event in the store.
 pub(super) type Id = i64;
 /// The number of an event among those that the producer tried to write: its payload.
@@ -143,17 +147,19 @@ impl History {
         outages.filter(move |fault| fault.meets(from, to))
     }
 
-    /// What was done to this worker while it had this hold.
+    /// What was done last to this worker while it had this hold.
     pub(super) fn harm(&self, hold: &Span) -> Option<&Fault> {
-        self.faults.iter().find(|fault| {
+        let faults = self.faults.iter().filter(|fault| {
             fault.holder() == Some(&hold.holder)
                 && match fault.what {
                     // A claim that was on its way may take effect after its sender's death.
                     Harm::Killed(_) => fault.from <= hold.to,
-                    Harm::Paused(_) => fault.meets(hold.from, hold.to),
+                    // So may one that was asked for before a pause, and is given back then.
+                    Harm::Paused(_) => fault.meets(hold.from.before(NEAR), hold.to),
                     Harm::Outage => false,
                 }
-        })
+        });
+        faults.max_by_key(|fault| fault.from)
     }
 
     /// Whether the worker said that it lost this hold on this event.

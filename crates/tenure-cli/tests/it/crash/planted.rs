@@ -270,6 +270,17 @@ fn every_repeat_must_be_explained() {
             .push(span("well", 5, Word::Done, 200, 300));
         h.received[0].fence = 5;
     });
+    // A claim that was asked for before a pause came too late, and was given back.
+    assert_eq!(
+        after(|h| {
+            h.events[0].holds[0] = span("paused", 4, Word::Release, 7_302, 7_306);
+            h.events[0]
+                .holds
+                .push(span("well", 9, Word::Done, 7_400, 7_500));
+            h.received[0].fence = 9;
+        }),
+        []
+    );
     // A worker that says itself that it was too late explains it as well.
     assert_eq!(
         after(|h| {

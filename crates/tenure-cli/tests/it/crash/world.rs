@@ -347,7 +347,7 @@ pub(super) fn now() -> Timestamp {
 }
 
 /// Asks until there is an answer; none in time is a failure.
-pub(super) async fn within<T>(longest: Duration, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+async fn within<T>(longest: Duration, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(answer) = ask().await {
