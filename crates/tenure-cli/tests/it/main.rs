@@ -3,6 +3,7 @@
 mod bad_input;
 mod bury;
 mod config;
+mod crash;
 mod database;
 mod demo;
 mod doctor;

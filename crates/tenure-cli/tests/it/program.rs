@@ -37,7 +37,11 @@ pub(crate) fn sqlite() -> Place {
 
 /// A place on an empty PostgreSQL database.
 pub(crate) async fn postgres() -> Place {
-    let database = testing::postgres().await;
+    on(testing::postgres().await)
+}
+
+/// A place on this database.
+pub(crate) fn on(database: testing::Database) -> Place {
     Place {
         url: database.url.clone(),
         folder: tempfile::tempdir().unwrap(),
@@ -106,7 +110,12 @@ impl Place {
 
     /// The SQLite file of this place.
     pub(crate) fn file(&self) -> PathBuf {
-        self.folder.path().join("tenure.db")
+        self.path("tenure.db")
+    }
+
+    /// A file in the folder that the program runs in.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     /// The id of a fresh event of this topic.

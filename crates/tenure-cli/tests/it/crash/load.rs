@@ -1,0 +1,154 @@
+//! The load of a run: a producer that notes what it was told, and a watch that looks into the store
+//! and at the receiver while everything runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tenure::{Enqueued, Event, Filter, State, Tenure, Timestamp};
+use tokio::time::sleep;
+
+use super::history::{Id, Receipt, Serial};
+use super::nemesis::Dice;
+use super::world::World;
+
+/// Between two enqueues.
+const PACE: Duration = Duration::from_millis(100);
+/// Between two looks of the watch.
+const LOOK: Duration = Duration::from_millis(100);
+/// The topics, by which publisher takes them; work that takes its time is what kills hit.
+const TOPICS: [&str; 3] = ["quick", "slow", "slow"];
+
+/// What the producer was told.
+#[derive(Debug, Default)]
+pub(super) struct Intake {
+    next: Serial,
+    pub(super) written: BTreeMap<Serial, Id>,
+    pub(super) unknown: BTreeSet<Serial>,
+}
+
+impl Intake {
+    /// Enqueues one to three events at a time for as long as `is_on`.
+    pub(super) async fn run(&mut self, tenure: &Tenure, seed: u64, is_on: &AtomicBool) {
+        let mut dice = Dice::new(seed, "load");
+        while is_on.load(Ordering::Relaxed) {
+            let number = 1 + dice.below(3);
+            let topics: Vec<&str> = (0..number).map(|_| *dice.pick(&TOPICS)).collect();
+            self.enqueue(tenure, &topics).await;
+            sleep(PACE).await;
+        }
+    }
+
+    /// Enqueues one event of each topic, all or none.
+    pub(super) async fn enqueue(&mut self, tenure: &Tenure, topics: &[&str]) {
+        let serials: Vec<Serial> = (self.next..).take(topics.len()).collect();
+        self.next += u64::try_from(topics.len()).unwrap();
+        let event = |(topic, serial): (&&str, &Serial)| Event::new(topic, serial).unwrap();
+        let events: Vec<Event> = topics.iter().zip(&serials).map(event).collect();
+        match tenure.enqueue_all(&events).await {
+            Ok(answers) => {
+                let ids = answers.into_iter().map(Enqueued::id);
+                let ids = ids.map(tenure::ItemId::number);
+                self.written.extend(serials.into_iter().zip(ids));
+            }
+            // It may have been written, or not.
+            Err(error) if error.is_transient() => self.unknown.extend(serials),
+            Err(error) => panic!("an enqueue failed for good: {error}"),
+        }
+    }
+}
+
+/// What was seen while the run went on.
+#[derive(Debug, Default)]
+pub(super) struct Sight {
+    /// The latest end of each hold.
+    pub(super) until: BTreeMap<(Id, i64), Timestamp>,
+    /// What was done before it was received.
+    pub(super) unreceived: BTreeSet<Id>,
+    pub(super) looks: u32,
+}
+
+impl Sight {
+    /// Looks for as long as `is_on`. What the store does not tell now, it may the next time.
+    pub(super) async fn run(&mut self, tenure: &Tenure, world: &World, is_on: &AtomicBool) {
+        let mut receiver = Receiver::new(world);
+        while is_on.load(Ordering::Relaxed) {
+            drop(self.look(tenure, &mut receiver).await);
+            sleep(LOOK).await;
+        }
+    }
+
+    async fn look(
+        &mut self,
+        tenure: &Tenure,
+        receiver: &mut Receiver,
+    ) -> Result<(), tenure::StoreError> {
+        let of = |state| Filter {
+            state: Some(state),
+            ..Filter::default()
+        };
+        for record in tenure.list(&of(State::Claimed), 1000).await?.records {
+            let Some(hold) = record.hold else { continue };
+            let key = (record.id.number(), hold.fence.number());
+            let until = self.until.entry(key).or_insert(hold.until);
+            *until = hold.until.max(*until);
+        }
+        // The store first, then the receiver: what is done by now was received before.
+        let done = tenure.list(&of(State::Done), 100).await?.records;
+        receiver.read();
+        let done = done.iter().map(|record| record.id.number());
+        let missing = done.filter(|id| !receiver.ids.contains(id));
+        self.unreceived.extend(missing);
+        self.looks += 1;
+        Ok(())
+    }
+}
+
+/// The receiver's files.
+pub(super) struct Receiver {
+    files: [(PathBuf, u64); 2],
+    pub(super) receipts: Vec<Receipt>,
+    ids: BTreeSet<Id>,
+}
+
+impl Receiver {
+    pub(super) fn new(world: &World) -> Self {
+        Self {
+            files: ["lines.jsonl", "exec.jsonl"].map(|name| (world.place.path(name), 0)),
+            receipts: Vec::new(),
+            ids: BTreeSet::new(),
+        }
+    }
+
+    /// Reads what has come since the last time, whole lines only.
+    pub(super) fn read(&mut self) {
+        for (path, offset) in &mut self.files {
+            let Ok(mut file) = File::open(path) else {
+                continue;
+            };
+            file.seek(SeekFrom::Start(*offset)).unwrap();
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes).unwrap();
+            let whole = bytes.iter().rposition(|byte| *byte == b'\n');
+            bytes.truncate(whole.map_or(0, |last| last + 1));
+            *offset += u64::try_from(bytes.len()).unwrap();
+            // What was left incomplete by a kill is no receipt.
+            let lines = bytes.split(|byte| *byte == b'\n');
+            self.receipts.extend(lines.filter_map(receipt));
+        }
+        self.ids = self.receipts.iter().map(|receipt| receipt.id).collect();
+    }
+}
+
+fn receipt(line: &[u8]) -> Option<Receipt> {
+    let line: serde_json::Value = serde_json::from_slice(line).ok()?;
+    Some(Receipt {
+        id: line.get("id")?.as_i64()?,
+        event_id: line.get("event_id")?.as_str()?.parse().ok()?,
+        fence: line.get("fence")?.as_i64()?,
+        attempt: usize::try_from(line.get("attempt")?.as_u64()?).ok()?,
+    })
+}
