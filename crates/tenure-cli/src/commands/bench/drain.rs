@@ -39,12 +39,24 @@ impl Drain {
         yardstick.tidy().await?;
         drain.go(yardstick).await
     }
+}
 
-    /// Drains as many events of those that wait: per second.
-    pub(super) async fn run_filled(self, yardstick: &Yardstick) -> Result<f64, Stop> {
-        let drain = Draining::prepare(yardstick, self).await?;
-        drain.go(yardstick).await
+/// Drains whatever waits, unmeasured.
+pub(super) async fn empty(yardstick: &Yardstick) -> Result<(), Stop> {
+    let drain = Draining::prepare(yardstick, Drain::of(u32::MAX, 1000)).await?;
+    let queue = QueueName::default();
+    let store = yardstick.store();
+    kept(store.pause_queue(&queue, Pause::End).await?)?;
+    drain.worker.wake();
+    loop {
+        let counts = store.count(None).await?;
+        if counts.pending() + counts.claimed == 0 {
+            break;
+        }
+        tokio::time::sleep(LOOK * 50).await;
     }
+    drain.worker.stop().await;
+    Ok(())
 }
 
 /// A worker that stands ready before a queue that is paused.
@@ -154,22 +166,46 @@ pub(super) async fn held(
     let term = Term::new(Duration::from_secs(8))?;
     tenure.add_queue(&queue, Some(term)).await?;
     let mut ratios = Median::default();
-    let mut statements = 0.0;
-    for _ in 0..args.rounds {
-        progress.step("without holds");
-        let theirs = Drain::of(args.events, args.batch).run(yardstick).await?;
-        progress.step("with holds");
-        let holder = Holder::start(yardstick, &queue, items).await?;
-        statements = Holder::statements_per_tick(calls, term).await;
-        let ours = Drain::of(args.events, args.batch).run(yardstick).await?;
-        holder.worker.stop().await;
-        ratios.push(ours / theirs);
+    for round in 0..args.rounds {
+        // Who goes first changes, so that what a drain leaves behind for the next is nobody's.
+        let (with, without) = if round.is_multiple_of(2) {
+            let without = beside_none(args, yardstick, progress).await?;
+            (
+                beside(args, yardstick, (&queue, items), progress).await?,
+                without,
+            )
+        } else {
+            let with = beside(args, yardstick, (&queue, items), progress).await?;
+            (with, beside_none(args, yardstick, progress).await?)
+        };
+        ratios.push(with / without);
     }
+    let holder = Holder::start(yardstick, &queue, items).await?;
+    let statements = Holder::statements_per_tick(calls, term).await;
+    holder.worker.stop().await;
     Ok(Held {
         items,
         vs_none: ratios.median(),
         statements_per_tick: statements,
     })
+}
+
+async fn beside_none(args: &Bench, yardstick: &Yardstick, progress: &Steps) -> Result<f64, Stop> {
+    progress.step("without holds");
+    Drain::of(args.events, args.batch).run(yardstick).await
+}
+
+async fn beside(
+    args: &Bench,
+    yardstick: &Yardstick,
+    (queue, items): (&QueueName, u32),
+    progress: &Steps,
+) -> Result<f64, Stop> {
+    progress.step("with holds");
+    let holder = Holder::start(yardstick, queue, items).await?;
+    let rate = Drain::of(args.events, args.batch).run(yardstick).await?;
+    holder.worker.stop().await;
+    Ok(rate)
 }
 
 /// A worker whose handlers never end.

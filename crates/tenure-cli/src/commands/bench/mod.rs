@@ -145,14 +145,14 @@ async fn rounds(
         rounds
             .row_enqueue
             .push(yardstick.row_enqueue(events).await?);
-        Drain::of(events, 1000).run_filled(yardstick).await?;
+        drain::empty(yardstick).await?;
         progress.step("row insert, one by one");
         let theirs = yardstick.row_insert(single, PRODUCERS).await?;
         rounds.row_insert.push(theirs);
         progress.step("enqueue, one by one");
         let ours = latency::one_by_one(yardstick, single, PRODUCERS).await?;
         rounds.enqueue_one.push(ours);
-        Drain::of(single, 1000).run_filled(yardstick).await?;
+        drain::empty(yardstick).await?;
     }
     figures.rounds(&rounds);
     Ok(())
@@ -187,13 +187,13 @@ async fn on_full(
         progress.step("filling");
         full.fill(standing, LOOPS).await?;
         figures.backlog_vs_empty = Some(turns(args, empty, full, progress).await?);
-        Drain::of(standing, 1000).run_filled(full).await?;
+        drain::empty(full).await?;
     }
     if let Some(standing) = args.published {
         progress.step("filling");
         let missing = standing.saturating_sub(args.backlog.unwrap_or(0));
         full.fill(missing, LOOPS).await?;
-        Drain::of(missing, 1000).run_filled(full).await?;
+        drain::empty(full).await?;
         figures.published_vs_empty = Some(turns(args, empty, full, progress).await?);
     }
     if args.old_snapshot {
