@@ -249,6 +249,7 @@ impl State {
                 fence: held.lease.fence,
                 rhythm: asked.look.rhythm,
                 company: asked.look.company,
+                claimed_at: asked.sent_at,
                 deadline,
                 is_over: false,
                 is_refused: false,
