@@ -80,15 +80,14 @@ async fn answer(connection: Connection, mut ending: watch::Receiver<()>) {
         _ = ending.changed() => None,
         () = tokio::time::sleep(CONNECTION_TIME_MAX) => None,
     };
-    let ended = match ended {
-        Some(ended) => ended,
-        None => {
-            connection.as_mut().graceful_shutdown();
-            let Ok(ended) = tokio::time::timeout(REQUEST_TIME_MAX, connection).await else {
-                return tracing::debug!("a connection whose answers nobody read was closed");
-            };
-            ended
-        }
+    let ended = if let Some(ended) = ended {
+        ended
+    } else {
+        connection.as_mut().graceful_shutdown();
+        let Ok(ended) = tokio::time::timeout(REQUEST_TIME_MAX, connection).await else {
+            return tracing::debug!("a connection whose answers nobody read was closed");
+        };
+        ended
     };
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended early");

@@ -65,19 +65,20 @@ async fn a_stopped_server_closes_its_door_and_idle_connections() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_never_reads_loses_its_connection() {
     const ASKED: usize = 400;
+    const LONG: usize = 256 * 1024;
     let mut ports = ports(memory());
-    let long = format!("# {}\n", "x".repeat(256 * 1024));
+    let long = format!("# {}\n", "x".repeat(LONG));
     ports.metrics = Arc::new(move || long.clone());
     let server = Server::start(ports).await;
     let mut stream = server.connect().await;
     let request = b"GET /metrics HTTP/1.1\r\nhost: test\r\n\r\n";
     stream.write_all(&request.repeat(ASKED)).await.unwrap();
     tokio::time::sleep(Duration::from_mins(10)).await;
-    let (mut answers, mut chunk) = (0, vec![0; 1 << 20]);
+    let (mut answered, mut chunk) = (0, vec![0; 1 << 20]);
     // That it breaks off is what is expected.
     while let Ok(bytes @ 1..) = stream.read(&mut chunk).await {
-        answers += chunk[..bytes].iter().filter(|byte| **byte == b'#').count();
+        answered += bytes;
     }
-    assert!(answers < ASKED, "all were answered");
+    assert!(answered < ASKED * LONG, "all were answered");
     assert_eq!(server.get("/health/live").await.status, 200);
 }
