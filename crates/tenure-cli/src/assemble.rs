@@ -119,7 +119,7 @@ fn relay(name: &str, config: &Config) -> Result<Arc<dyn Handler>, Problem> {
             Arc::new(Lines::file(path).map_err(|cause| cannot_publish(name, &cause))?)
         }
         PublisherConfig::Exec { command, timeout } => {
-            let exec = Exec::new(command).hide([env::DATABASE]);
+            let exec = Exec::new(command).hide(env::hidden());
             Arc::new(match timeout {
                 Some(timeout) => exec.timeout(*timeout),
                 None => exec,

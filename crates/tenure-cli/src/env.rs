@@ -10,6 +10,9 @@ pub(crate) const CONFIG: &str = "TENURE_CONFIG";
 /// The address of the database, when `--database` is not given.
 pub(crate) const DATABASE: &str = "TENURE_DATABASE";
 
+/// The password of a PostgreSQL whose address has none.
+const POSTGRES_PASSWORD: &str = "PGPASSWORD";
+
 /// Each variable, and the setting that it overrides.
 pub(crate) const VARIABLES: [(&str, &str); 22] = [
     (DATABASE, "database"),
@@ -64,4 +67,13 @@ pub(crate) fn given() -> Vec<(String, Option<String>)> {
         .collect();
     given.sort();
     given
+}
+
+/// What a command that Tenure runs for an event is not to see of our environment: how we were
+/// configured, what we were told of another event when we run for one ourselves, and the password
+/// that the library of PostgreSQL reads by itself.
+pub(crate) fn hidden() -> Vec<String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let ours = names.filter(|name| name.starts_with(PREFIX));
+    ours.chain([POSTGRES_PASSWORD.to_owned()]).collect()
 }

@@ -117,7 +117,7 @@ impl Breaker {
                 state.enter(Phase::Trial { since: now });
                 true
             }
-            Phase::Trial { .. } => return Admission::Wait(self.config.delay.max(DELAY_MIN)),
+            Phase::Trial { since } => return Admission::Wait(self.patience(now - since)),
         };
         Admission::Pass(Pass {
             breaker: self,
@@ -134,6 +134,14 @@ impl Breaker {
             .saturating_mul(doubled)
             .min(self.config.delay_max)
             .max(DELAY_MIN)
+    }
+
+    /// How long the others wait for a trial that has taken so long already: as long again. Were it
+    /// always the shortest, a trial that hangs would have all others claimed and given back, over
+    /// and over.
+    fn patience(&self, taken: Duration) -> Duration {
+        let least = self.config.delay.max(DELAY_MIN);
+        taken.clamp(least, least.max(self.config.delay_max))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -344,5 +352,18 @@ mod tests {
             assert_eq!((time, change), (minute, expected));
         }
         assert_eq!(wait(&breaker, now), minute);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_longer_a_trial_takes_the_longer_the_others_wait() {
+        let now = Instant::now();
+        let breaker = Breaker::new(CONFIG);
+        open(&breaker, now);
+        let now = now + CONFIG.delay;
+        let _trial = pass(&breaker, now);
+        for (taken, waits) in [(0, 500), (400, 500), (900, 900), (60_000, 2000)] {
+            let later = now + Duration::from_millis(taken);
+            assert_eq!(wait(&breaker, later), Duration::from_millis(waits));
+        }
     }
 }

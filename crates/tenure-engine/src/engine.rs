@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure_core::store::Store;
 use tenure_core::{Invalid, WorkerId};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use tracing::{Instrument as _, error, info, warn};
 
 use crate::config::{Duty, EngineConfig};
@@ -185,8 +185,10 @@ impl Engine {
         shared.desk.cancel_running();
         let idle = until(shared, || shared.desk.running() == 0);
         drop(timeout(LAST_WORDS, idle).await);
+        // One bound for all: a store that is gone answers none of them.
+        let until = Instant::now() + LAST_WORDS;
         for (no, settle) in shared.desk.take_last() {
-            let call = timeout(LAST_WORDS, shared.store.settle(&settle));
+            let call = timeout_at(until, shared.store.settle(&settle));
             if let Ok(Ok(settlement)) = call.await {
                 shared.desk.settled(no, &settlement);
             }

@@ -50,12 +50,15 @@ struct Signs {
     settings: Option<Instant>,
     claim: Option<Instant>,
     beat: Option<Instant>,
+    /// When a renewal failed last, and why; gone with the next that does not.
+    missed_beat: Option<(Instant, String)>,
     reap: Option<Instant>,
     /// What the store said last, if it failed.
     store: Option<String>,
 }
 
-/// How many intervals a reaper may miss before the worker is not ready.
+/// How many intervals a reaper may miss before the worker is not ready, and for how many a renewal
+/// that failed counts.
 const MISSED: u32 = 3;
 
 impl Vitals {
@@ -65,6 +68,7 @@ impl Vitals {
             settings: None,
             claim: None,
             beat: None,
+            missed_beat: None,
             reap: None,
             store: None,
         }))
@@ -83,7 +87,14 @@ impl Vitals {
     }
 
     pub(crate) fn beat(&self, now: Instant) {
-        self.signs().beat = Some(now);
+        let mut signs = self.signs();
+        signs.beat = Some(now);
+        signs.missed_beat = None;
+    }
+
+    /// A renewal failed, and what it was to renew is lost.
+    pub(crate) fn missed_beat(&self, now: Instant, reason: &str) {
+        self.signs().missed_beat = Some((now, reason.to_owned()));
     }
 
     pub(crate) fn reaped(&self, now: Instant) {
@@ -126,7 +137,7 @@ impl Vitals {
             Check {
                 name: "heartbeat",
                 last: ago(signs.beat),
-                problem: None,
+                problem: signs.unsteady(now, live),
             },
         ];
         if reaper == Duty::Done {
@@ -144,7 +155,46 @@ impl Vitals {
     }
 }
 
+impl Signs {
+    /// Why renewals fail, if they do. A worker that holds nothing has none to renew, so a failure
+    /// counts for a while only.
+    fn unsteady(&self, now: Instant, live: &Live) -> Option<String> {
+        let (at, reason) = self.missed_beat.as_ref()?;
+        let is_recent = now - *at <= live.heartbeat().saturating_mul(MISSED);
+        is_recent.then(|| format!("a renewal failed: {reason}"))
+    }
+}
+
 /// Whole milliseconds, for people.
 fn round(span: Duration) -> Duration {
     Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::Settings;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_that_failed_counts_until_one_is_kept_or_for_a_while() {
+        let now = Instant::now();
+        let vitals = Vitals::new(now);
+        let live = Live::new(Settings::default());
+        let problem = |now| {
+            let checks = vitals.checks(now, &live, Duty::Left);
+            let beat = checks.into_iter().find(|check| check.name == "heartbeat");
+            beat.unwrap().problem
+        };
+        assert_eq!(problem(now), None);
+        vitals.missed_beat(now, "no connection");
+        let told = Some("a renewal failed: no connection".to_owned());
+        assert_eq!(problem(now), told);
+        vitals.beat(now);
+        assert_eq!(problem(now), None);
+        vitals.missed_beat(now, "no connection");
+        let while_ago = live.heartbeat() * MISSED;
+        assert_eq!(problem(now + while_ago), told);
+        assert_eq!(problem(now + while_ago * 2), None);
+    }
 }

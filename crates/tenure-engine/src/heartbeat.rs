@@ -76,6 +76,7 @@ async fn renew(shared: &Shared, beat: Beat) {
         }
         Err(reason) => {
             shared.metrics.heartbeats("failed", leases);
+            shared.vitals.missed_beat(Instant::now(), &reason);
             warn!(reason, leases, "a renewal failed");
             for (no, _) in &beat.leases {
                 if let Some(lost) = shared.desk.lose(*no, Loss::Failed) {

@@ -27,6 +27,8 @@ pub(crate) struct InHand {
     pub(crate) fence: Fence,
     pub(crate) rhythm: Rhythm,
     pub(crate) company: Company,
+    /// When it was asked for.
+    pub(crate) claimed_at: Instant,
     /// From here on nothing may be done under it.
     pub(crate) deadline: Instant,
     /// Whether something under it was passed over because the deadline had come: it cannot come

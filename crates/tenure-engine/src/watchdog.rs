@@ -1,5 +1,6 @@
 //! Watchdog: takes work away from whoever works on it when the local deadline of its lease has
-//! come, whatever the store says or does not say; and ends what runs longer than the longest hold.
+//! come, whatever the store says or does not say; ends what runs longer than the longest hold; and
+//! gives back what was claimed ahead and is not started in time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use futures_util::stream::FuturesUnordered;
 use tenure_core::Failure;
 use tenure_core::store::{Settle, Settlement};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::desk::Overdue;
 use crate::hold::Loss;
@@ -41,6 +42,11 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 "cut a handler at the longest hold"
             );
             ends.push(end(Arc::clone(&shared), overdue));
+        }
+        let items = shared.desk.give_back_stale(now);
+        if items > 0 {
+            info!(items, "gave back what was not started within two terms");
+            shared.hands.notify_one();
         }
         tell_load(&shared);
         // A lease that is claimed while this sleeps ends later than the sleep.

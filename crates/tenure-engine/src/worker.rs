@@ -203,7 +203,6 @@ fn give_back(shared: &Arc<Shared>, tasks: &Tasks, token: Token) {
     let shared = Arc::clone(shared);
     let term = shared.live.borrow().settings.term.length();
     let until = Instant::now() + term;
-    shared.desk.returning();
     tasks.spawn("give back", async move {
         let release = Settle::new(token).rest(Rest::Release);
         let mut wait = AGAIN_SOONEST;

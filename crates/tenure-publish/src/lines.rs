@@ -11,14 +11,18 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 use tenure_core::{Encoding, Publication, PublishError, Publisher, Publishing};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 
 /// Lines that wait for the thread; more wait with their publishers, and go when those are dropped.
 const WAITING_MAX: usize = 64;
+/// So long before the hold on an event is over, it is given back.
+const MARGIN: Duration = Duration::from_secs(1);
 /// A write is not made longer than this by another line.
 const WRITE_BYTES: usize = 1024 * 1024;
 
@@ -38,7 +42,8 @@ const WRITE_BYTES: usize = 1024 * 1024;
 /// program has locked (`flock`) is waited for. After a crash or on a
 /// full disk one line may be left incomplete: it gets a line of its own, is to be skipped, and its
 /// event comes again. A file that cannot be written to takes nothing, whatever the event: the
-/// publisher is away until it can.
+/// publisher is away until it can. So is a pipe that nobody reads, once the hold on an event is
+/// nearly over; a line that was on its way into it is written later, and its event comes again.
 ///
 /// The file is opened for each write: it may be moved away (to rotate it) or removed at any time,
 /// and is made again.
@@ -84,8 +89,19 @@ impl Lines {
             answer,
         };
         let ended = || PublishError::away("the thread that writes the lines has ended");
-        self.waiting.send(line).await.map_err(|_line| ended())?;
-        answered.await.unwrap_or_else(|_closed| Err(ended()))
+        let written = async {
+            self.waiting.send(line).await.map_err(|_line| ended())?;
+            answered.await.unwrap_or_else(|_closed| Err(ended()))
+        };
+        // Else the event would be blamed for it, and die of it in the end.
+        let left = publication.time_left;
+        let time = left.saturating_sub(MARGIN.min(left / 4));
+        timeout(time, written).await.unwrap_or_else(|_elapsed| {
+            Err(PublishError::away(format!(
+                "its line was not written within {time:?}: the disk is slow, or nobody reads the \
+                 pipe"
+            )))
+        })
     }
 }
 

@@ -44,6 +44,8 @@ struct Inner {
     worker: WorkerId,
     /// Tokens given out.
     tokens: AtomicU64,
+    /// Workers started.
+    workers: AtomicU64,
     /// Calls of [`Tenure::claim`].
     claims: AtomicU64,
     /// How many connections there may be in all.
@@ -104,6 +106,7 @@ impl Tenure {
                 opened,
                 worker,
                 tokens: AtomicU64::new(0),
+                workers: AtomicU64::new(0),
                 claims: AtomicU64::new(0),
                 connections: config.connections,
                 watches: Mutex::default(),
@@ -246,6 +249,17 @@ impl Tenure {
             connections.to_string(),
             expected,
         ))
+    }
+
+    /// Who the next worker is: this program itself; a later one shares its name alone. What one
+    /// says of itself, that it has left for one, is not said of the other.
+    pub(crate) fn next_worker_id(&self) -> Result<WorkerId, Invalid> {
+        let own = &self.inner.worker;
+        if self.inner.workers.fetch_add(1, Ordering::Relaxed) == 0 {
+            return Ok(own.clone());
+        }
+        let name = own.as_str().rsplit_once('-').map_or("", |(name, _)| name);
+        new_worker_id(name)
     }
 
     /// Wakes this worker after each enqueue, until it is gone.

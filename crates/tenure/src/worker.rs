@@ -156,10 +156,12 @@ impl WorkerBuilder {
         if !self.problems.is_empty() {
             return Err(WorkerError::Invalid(self.problems));
         }
+        let worker = self.tenure.next_worker_id();
+        let worker = worker.map_err(|problem| WorkerError::Invalid(vec![problem]))?;
         let parts = Parts {
             store: self.tenure.shared(),
             keeper_store: self.tenure.companion(),
-            worker: self.tenure.worker_id().clone(),
+            worker,
             handler: Arc::new(self.topics),
             config: self.config,
             wrap: None,

@@ -1,6 +1,7 @@
 //! Loading: the layers are read, laid over each other and checked as a whole.
 
 use std::collections::BTreeSet;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -18,6 +19,9 @@ use crate::{env, logs};
 
 /// The file that is read when none is named and it is there.
 pub(crate) const FILE: &str = "tenure.toml";
+
+/// No file is read further: one without an end, a device say, would fill the memory.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 const DEFAULTS: &str = include_str!("../../tenure.default.toml");
 
@@ -275,7 +279,13 @@ impl Draft {
 }
 
 fn text_of(path: &Path) -> io::Result<String> {
-    fs::read_to_string(path)
+    let mut text = String::new();
+    let mut file = fs::File::open(path)?.take(FILE_BYTES_MAX);
+    file.read_to_string(&mut text)?;
+    if file.limit() == 0 {
+        return Err(io::Error::other("it is longer than 1 MiB"));
+    }
+    Ok(text)
 }
 
 /// Sets one value.

@@ -57,6 +57,13 @@ fn a_line_of_ten_megabytes_is_told_and_what_came_before_it_is_kept() {
     assert_eq!(stats.field("pending"), "2");
 }
 
+#[test]
+fn a_configuration_without_an_end_is_not_read_to_it() {
+    let place = sqlite();
+    let said = place.run(&["--config", "/dev/zero", "stats"]).ended(2);
+    assert!(said.err.contains("longer than 1 MiB"), "{said:?}");
+}
+
 #[tokio::test]
 async fn an_event_that_no_route_takes_is_kept_and_holds_nothing_up() {
     for place in everywhere().await {

@@ -1,6 +1,8 @@
 //! `tenure work`: a worker without HTTP.
 
-use crate::program::{postgres, sqlite};
+use std::path::Path;
+
+use crate::program::{postgres, said, sqlite};
 
 #[test]
 fn a_worker_runs_until_it_is_told_to_end() {
@@ -48,4 +50,26 @@ fn a_setting_that_cannot_be_is_told_with_its_flag() {
     let place = sqlite();
     let said = place.run(&["work", "--concurrency", "0"]).ended(2);
     assert!(said.err.contains("--concurrency"), "{said:?}");
+}
+
+#[test]
+fn a_command_sees_its_event_and_neither_our_settings_nor_our_secrets() {
+    let place = sqlite();
+    place
+        .run(&["enqueue", "a", "1", "--header", "trace=7"])
+        .succeeded();
+    let mut command = place.command(Path::new(env!("CARGO_BIN_EXE_tenure")));
+    command
+        .env("PLAIN", "stays")
+        .env("PGPASSWORD", "canary")
+        .env("TENURE_HEADER_AUTH", "canary")
+        .env("TENURE_KEY", "canary")
+        .env("TENURE_WORKER_NAME", "canary")
+        .args(["work", "--drain", "--exec", "export -p > seen"]);
+    said(command, b"").succeeded();
+    let seen = std::fs::read_to_string(place.file().with_file_name("seen")).expect("it ran");
+    assert!(!seen.contains("canary"), "{seen}");
+    assert!(!seen.contains("TENURE_DATABASE"), "{seen}");
+    assert!(seen.contains("PLAIN='stays'"), "{seen}");
+    assert!(seen.contains("TENURE_HEADER_TRACE='7'"), "{seen}");
 }

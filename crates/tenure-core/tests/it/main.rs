@@ -11,6 +11,8 @@ mod retry;
 #[cfg(test)]
 mod states_doc;
 #[cfg(test)]
+mod strangers;
+#[cfg(test)]
 mod table;
 #[cfg(test)]
 mod time;

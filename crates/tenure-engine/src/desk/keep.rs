@@ -186,6 +186,31 @@ impl Desk {
         overdue
     }
 
+    /// Gives back what was not started within two terms of its claim, and answers how much: the work
+    /// before it goes slower than it did, and others may have free places for it. Nothing more is
+    /// claimed ahead until the work is seen to go faster.
+    pub(crate) fn give_back_stale(&self, now: Instant) -> u32 {
+        let mut state = self.state();
+        let (mut count, mut longest) = (0, Duration::ZERO);
+        for (no, item) in std::mem::take(&mut state.waiting) {
+            let waited = state.leases.get(&no).map(|lease| {
+                let waited = now.saturating_duration_since(lease.claimed_at);
+                (waited, waited >= lease.rhythm.term.length() * 2)
+            });
+            if let Some((waited, true)) = waited {
+                state.give_back(no, item.id, now);
+                count += 1;
+                longest = longest.max(waited);
+            } else {
+                state.waiting.push_back((no, item));
+            }
+        }
+        if count > 0 {
+            state.speed.took(longest);
+        }
+        count
+    }
+
     /// The next moment at which a deadline comes or an item is overdue.
     pub(crate) fn next_end(&self) -> Option<Instant> {
         let state = self.state();

@@ -196,12 +196,7 @@ impl Desk {
         }
     }
 
-    /// A claim is being given back by its token.
-    pub(crate) fn returning(&self) {
-        self.state().returning += 1;
-    }
-
-    /// It was, or its lease is over.
+    /// A claim that nobody works under was given back, or its lease is over.
     pub(crate) fn returned(&self) {
         let mut state = self.state();
         state.returning = state.returning.saturating_sub(1);
@@ -256,6 +251,7 @@ impl State {
                 fence: held.lease.fence,
                 rhythm: asked.look.rhythm,
                 company: asked.look.company,
+                claimed_at: asked.sent_at,
                 deadline,
                 is_over: false,
                 is_refused: false,

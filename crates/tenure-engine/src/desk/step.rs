@@ -61,7 +61,7 @@ impl Desk {
     }
 
     /// A claim was answered: its items stand in line now. `Err`: it came too late or nobody wants
-    /// it; give it back by its token.
+    /// it; it counts as being given back, by its token, until [`Desk::returned`] says that it was.
     pub(crate) fn claimed(
         &self,
         asked: &Asked,
@@ -85,13 +85,21 @@ impl Desk {
         }
         state.round.found();
         state.pace.found(now, is_full);
-        state.seat(held, asked, now)
+        let seated = state.seat(held, asked, now);
+        if seated.is_err() {
+            // Under the same lock: at no moment is the desk clear, or the worker would be gone
+            // before it has given back what nobody works on.
+            state.returning += 1;
+        }
+        seated
     }
 
-    /// A claim was not answered.
+    /// A claim was not answered: whatever it took counts as being given back, until
+    /// [`Desk::returned`] says that it was.
     pub(crate) fn claim_failed(&self, asked: &Asked, now: Instant, chance: f64) {
         let mut state = self.state();
         state.asked_for(asked);
+        state.returning += 1;
         state.is_flush = false;
         state.pace.failed(now, chance);
     }
@@ -242,5 +250,64 @@ impl State {
             .min()
             .unwrap_or(far)
             .min(far)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tenure_core::{QueueName, Settings, WorkerId};
+
+    use super::*;
+    use crate::live::Live;
+    use crate::round::Group;
+
+    /// A desk that has just sent a claim, and that claim.
+    fn asking(now: Instant) -> (Desk, Asked) {
+        let settings = Settings::default();
+        let group = Group {
+            rhythm: settings.rhythm(),
+            queues: vec![QueueName::default()],
+        };
+        let live = Live {
+            groups: Arc::new([group]),
+            is_followed: true,
+            ..Live::new(settings)
+        };
+        let desk = Desk::new(Arc::new(live), now);
+        let worker = WorkerId::new("w", 1).unwrap();
+        let Step::Go(work) = desk.step(now, true, || Token::new(&worker, 1, 1)) else {
+            panic!("there is room, so it claims");
+        };
+        (desk, work.claim.unwrap())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn at_no_moment_is_the_desk_clear_before_a_claim_is_given_back() {
+        let now = Instant::now();
+        let (desk, asked) = asking(now);
+        desk.stop(now);
+        assert!(!desk.is_clear(), "the claim is under way");
+        desk.claim_failed(&asked, now, 0.5);
+        assert!(!desk.is_clear(), "it may have taken something");
+        desk.returned();
+        assert!(desk.is_clear());
+
+        let (desk, asked) = asking(now);
+        desk.stop(now);
+        let held = Held {
+            lease: tenure_core::Lease {
+                token: asked.token.clone(),
+                fence: tenure_core::Fence::new(1),
+                claimed_at: tenure_core::Timestamp::from_micros(0),
+                until: tenure_core::Timestamp::from_micros(1),
+            },
+            items: Vec::new(),
+        };
+        assert_eq!(desk.claimed(&asked, Some(held), now, 0.5), Err(()));
+        assert!(!desk.is_clear(), "nobody works on what it took");
+        desk.returned();
+        assert!(desk.is_clear());
     }
 }

@@ -1,13 +1,15 @@
 //! Lines: whole, in the documented form, on the disk before they are called taken.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tenure_core::{Event, PublishError, PublishErrorKind, Publisher};
+use tenure_core::{Event, Publication, PublishError, PublishErrorKind, Publisher};
 use tenure_publish::Lines;
 use tokio::task::JoinSet;
 
@@ -283,4 +285,31 @@ async fn a_payload_that_is_not_json_is_rejected() {
     let error = publish(&lines, &stored.into()).await.unwrap_err();
     assert_eq!(error.kind, PublishErrorKind::Reject);
     assert!(!error.reason.contains("canary"));
+}
+
+#[tokio::test]
+async fn a_pipe_that_nobody_reads_is_away_before_the_hold_is_over() {
+    let folder = folder();
+    let path = folder.path().join("pipe");
+    let made = Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(made.success());
+    let lines = Lines::file(&path).unwrap();
+    let event = Event::new("t", &1).unwrap();
+    for _ in 0..2 {
+        let nearly_over = Publication {
+            time_left: Duration::from_millis(40),
+            ..publication(&event)
+        };
+        let answer = lines.publish(&nearly_over).await;
+        assert_away(answer, "was not written within 30ms");
+    }
+    // Once it is read it takes what comes, and what was on its way.
+    let reader = tokio::task::spawn_blocking(move || {
+        let mut text = String::new();
+        BufReader::new(File::open(path).unwrap())
+            .read_line(&mut text)
+            .unwrap();
+        text
+    });
+    assert!(reader.await.unwrap().contains(r#""payload":1"#));
 }

@@ -1,5 +1,8 @@
 //! How connections begin and end.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::client::{Server, memory, ports};
@@ -54,4 +57,28 @@ async fn a_stopped_server_closes_its_door_and_idle_connections() {
     server.stop().await;
     assert_eq!(idle.read(&mut [0; 16]).await.unwrap_or(0), 0);
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
+}
+
+/// Goal: a client that asks and never reads does not keep its place for ever. Method: it asks for
+/// more than any buffer on the way holds, reads only when its time must be over, and finds that not
+/// all was answered.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_never_reads_loses_its_connection() {
+    const ASKED: usize = 400;
+    const LONG: usize = 256 * 1024;
+    let mut ports = ports(memory());
+    let long = format!("# {}\n", "x".repeat(LONG));
+    ports.metrics = Arc::new(move || long.clone());
+    let server = Server::start(ports).await;
+    let mut stream = server.connect().await;
+    let request = b"GET /metrics HTTP/1.1\r\nhost: test\r\n\r\n";
+    stream.write_all(&request.repeat(ASKED)).await.unwrap();
+    tokio::time::sleep(Duration::from_mins(10)).await;
+    let (mut answered, mut chunk) = (0, vec![0; 1 << 20]);
+    // That it breaks off is what is expected.
+    while let Ok(bytes @ 1..) = stream.read(&mut chunk).await {
+        answered += bytes;
+    }
+    assert!(answered < ASKED * LONG, "all were answered");
+    assert_eq!(server.get("/health/live").await.status, 200);
 }

@@ -1,6 +1,7 @@
 //! Connections: how the file is opened, for the one writer and for readers.
 
 use std::path::Path;
+use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 use tenure_core::store::{StoreError, StoreErrorKind};
@@ -12,6 +13,8 @@ use crate::config::{StoreConfig, Synchronous};
 const STATEMENTS_KEPT: usize = 128;
 /// How often the change to a write-ahead log is tried while others open the same new file.
 const JOURNAL_TRIES: u32 = 100;
+/// A longer wait for another writer is cut to this: the library takes none beyond 24 days.
+const BUSY_MAX: Duration = Duration::from_hours(24);
 const VERB: &str = "open";
 
 /// The connection that writes; creates the file if there is none.
@@ -44,7 +47,7 @@ pub(super) fn reader(path: &Path, config: &StoreConfig) -> Result<Connection, St
 fn open(path: &Path, flags: OpenFlags, config: &StoreConfig) -> Result<Connection, StoreError> {
     let connection = Connection::open_with_flags(path, flags).map_err(failed(VERB))?;
     connection
-        .busy_timeout(config.busy_timeout)
+        .busy_timeout(config.busy_timeout.min(BUSY_MAX))
         .map_err(failed(VERB))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
     Ok(connection)

@@ -103,3 +103,30 @@ async fn a_worker_on_postgresql_needs_three_connections() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_worker_that_left_does_not_speak_for_the_next_one() {
+    let tenure = Tenure::open_with("memory:", &StoreConfig::default(), "back-office")
+        .await
+        .unwrap();
+    let first = worker(&tenure).start().await.unwrap();
+    let second = worker(&tenure).start().await.unwrap();
+    let (one, two) = (first.health().worker, second.health().worker);
+    assert_ne!(one, two);
+    assert!(two.as_str().starts_with("back-office-"), "{two}");
+    // Both have said of themselves that they are there.
+    let seen = async |number: usize| loop {
+        let (_, workers) = tenure.workers(9).await.unwrap();
+        if workers.len() == number {
+            return workers;
+        }
+        tokio::task::yield_now().await;
+    };
+    seen(2).await;
+    first.stop().await;
+    for record in seen(2).await {
+        let has_left = record.left_at.is_some();
+        assert_eq!(has_left, record.report.worker == one, "{record:?}");
+    }
+    second.stop().await;
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::store::{Intake, Operate, StoreError, StoreErrorKind};
+use tenure_core::store::{Intake, Operate, Queues as _, StoreError, StoreErrorKind};
 
 use super::*;
 use crate::config::Synchronous;
@@ -33,6 +33,17 @@ async fn a_file_that_cannot_be_a_store_is_refused_with_a_reason() {
     );
     let error = refused(std::path::Path::new(":memory:")).await;
     assert!(error.to_string().contains("write-ahead log"), "{error}");
+}
+
+#[tokio::test]
+async fn a_file_is_opened_however_long_a_write_may_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = StoreConfig {
+        busy_timeout: Duration::MAX,
+        ..StoreConfig::default()
+    };
+    let store = SqliteStore::open(folder.path().join("tenure.db").as_path(), &config).await;
+    assert_eq!(store.unwrap().queues().await.unwrap().len(), 1);
 }
 
 #[tokio::test]

@@ -1,0 +1,70 @@
+//! Texts of strangers: whatever is typed or sent, it is read or refused, and nothing panics.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tenure_core::{
+    Event, QueueName, Setting, Settings, Token, TopicPattern, WorkerId, duration_text,
+    parse_duration,
+};
+
+/// Any text, and often one that is nearly right.
+fn any_text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        any::<String>(),
+        "[0-9]{0,25}(\\.[0-9]{0,9})?( ?(ns|us|µs|ms|s|m|h|d|w|mo|y|days?|weeks?)){0,2}",
+        "-?P?[0-9]{0,20}[YMWD]?T?[0-9]{0,20}[HMS]",
+        "([a-z*]{0,3}[.]{0,2}){0,6}",
+        "[\\[{\"\\\\u0-9dD:,}\\]]{0,40}",
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn any_text_is_a_duration_or_none(text in any_text()) {
+        if let Ok(span) = parse_duration(&text) {
+            prop_assert!(duration_text(span).len() < 100);
+        }
+    }
+
+    #[test]
+    fn any_text_is_a_name_or_none(text in any_text(), topic in any_text()) {
+        if let Ok(pattern) = TopicPattern::new(&text) {
+            prop_assert_eq!(pattern.matches(&topic), pattern.matches(&topic));
+        }
+        if let Ok(queue) = QueueName::new(&text) {
+            prop_assert_eq!(queue.as_str(), text.as_str());
+        }
+        prop_assert!(Token::parse(&text).is_none_or(|token| token.expose() == text));
+        prop_assert!(WorkerId::parse(&text).is_none_or(|worker| worker.as_str() == text));
+    }
+
+    #[test]
+    fn any_text_is_an_event_or_none(topic in any_text(), payload in any_text()) {
+        if let Ok(event) = Event::from_json(&topic, &payload) {
+            prop_assert!(event.payload_bytes().is_ok());
+        }
+    }
+
+    /// Settings that pass the check can be worked by: nothing that follows from them overflows.
+    #[test]
+    fn any_text_is_a_setting_or_none(texts in prop::collection::vec((0..11_usize, any_text()), 1..9)) {
+        let mut settings = Settings::default();
+        for (nth, text) in texts {
+            // What is refused changes nothing.
+            let before = settings.clone();
+            if settings.set(Setting::ALL[nth], &text).is_err() {
+                prop_assert_eq!(&settings, &before);
+            }
+        }
+        if settings.check().is_ok() {
+            let rhythm = settings.rhythm();
+            prop_assert!(rhythm.heartbeat * 2 <= rhythm.term.length());
+            prop_assert!(settings.max_hold() > Duration::ZERO);
+            prop_assert!(settings.shutdown_timeout() <= rhythm.term.length());
+            prop_assert!(rhythm.max_hold.checked_mul(2).is_some());
+        }
+    }
+}
