@@ -41,11 +41,7 @@ pub(crate) fn init(log: &Log, worker: Option<&str>) -> Result<(), Problem> {
             .event_format(Named::new(worker))
             .try_init(),
     };
-    set.map_err(|cause| {
-        let mut problem = Problem::new(Exit::Failed, "the logs cannot be set up");
-        problem.causes.push(cause.to_string());
-        problem
-    })
+    set.map_err(|cause| Problem::new(Exit::Failed, "the logs cannot be set up").cause(cause))
 }
 
 /// Reads what is to be logged. A word alone is a level: as the name of a part of the program, which

@@ -211,18 +211,18 @@ impl Engine {
     async fn drain(mut self) -> Ended {
         let shared = Arc::clone(&self.shared);
         let within = shared.live.borrow().settings.shutdown_timeout();
-        info!(?within, "stopping: finishes what runs, claims no more");
         shared.desk.stop(Instant::now());
+        info!(?within, "stopped claiming; what runs may finish");
         shared.hands.notify_waiters();
         shared.hands.notify_one();
         let cleared = || until(&shared, || shared.desk.is_clear());
         if timeout(within, cleared()).await.is_err() {
             let running = shared.desk.running();
+            shared.desk.cancel_running();
             warn!(
                 running,
-                "the shutdown time is over; cancels what still runs"
+                "cancelled what still ran: the shutdown time was over"
             );
-            shared.desk.cancel_running();
             // What does not stop or cannot be given back in this time lapses.
             drop(timeout(LAST_WORDS, cleared()).await);
         }

@@ -96,7 +96,7 @@ impl Vitals {
     pub(crate) fn store_answered(&self) {
         let mut signs = self.signs();
         if signs.store.take().is_some() {
-            tracing::info!("the store answers again");
+            tracing::info!("the store answered again");
         }
     }
 

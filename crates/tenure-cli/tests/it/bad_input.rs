@@ -288,7 +288,7 @@ async fn a_second_signal_ends_a_server_at_once() {
     let tenure = place.tenure().await;
     soon(async || (tenure.count().await.unwrap().claimed > 0).then_some(())).await;
     running.terminate();
-    running.line_with("stopping");
+    running.line_with("stopped claiming");
     let began = tokio::time::Instant::now();
     running.terminate();
     let said = running.wait().ended(1);

@@ -208,6 +208,6 @@ async fn nothing_is_claimed_while_what_items_are_handed_to_is_away() {
         is_away.store(true, Ordering::Relaxed);
         until(|| probe.running() == 0).await;
     }
-    assert_eq!(log::said(engine.worker(), "holds back claims").len(), 4);
-    assert_eq!(log::said(engine.worker(), "claims again").len(), 3);
+    assert_eq!(log::said(engine.worker(), "held back claims").len(), 4);
+    assert_eq!(log::said(engine.worker(), "resumed claims").len(), 3);
 }

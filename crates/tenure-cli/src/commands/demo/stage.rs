@@ -458,7 +458,5 @@ fn reason_of_a_loss(line: &str) -> Option<String> {
 }
 
 fn cannot(what: &str, cause: &dyn Display) -> Problem {
-    let mut problem = Problem::new(Exit::Failed, format!("the demo cannot {what}"));
-    problem.causes.push(cause.to_string());
-    problem
+    Problem::new(Exit::Failed, format!("the demo cannot {what}")).cause(cause)
 }
