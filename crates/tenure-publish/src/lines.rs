@@ -35,10 +35,9 @@ const WRITE_BYTES: usize = 1024 * 1024;
 ///
 /// An event is taken when its line is written and, where that is a file, synced to the disk. Lines
 /// are appended whole, also when several processes append to the same file; a file that another
-/// program has locked (`flock`) is waited for. After a crash or on a
-/// full disk one line may be left incomplete: it gets a line of its own, is to be skipped, and its
-/// event comes again. A file that cannot be written to takes nothing, whatever the event: the
-/// publisher is away until it can.
+/// program has locked (`flock`) is waited for. After a crash or on a full disk one line may be left
+/// incomplete: it gets a line of its own, is to be skipped, and its event comes again. A file that
+/// cannot be written to takes nothing, whatever the event: the publisher is away until it can.
 ///
 /// The file is opened for each write: it may be moved away (to rotate it) or removed at any time,
 /// and is made again.
@@ -65,7 +64,7 @@ impl Lines {
         let handle = io::stdout().as_fd().try_clone_to_owned()?;
         Self::start(Target::Output {
             file: File::from(handle),
-            torn: false,
+            is_torn: false,
         })
     }
 
@@ -198,8 +197,8 @@ enum Target {
     /// The standard output.
     Output {
         file: File,
-        /// The last write ended within a line.
-        torn: bool,
+        /// Whether the last write ended within a line.
+        is_torn: bool,
     },
 }
 
@@ -209,10 +208,10 @@ impl Target {
             Self::Path(path) => {
                 append_to_path(path, bytes).unwrap_or_else(|cause| (0, Some(cause)))
             }
-            Self::Output { file, torn } => {
-                let written = append_to_output(file, bytes, *torn);
+            Self::Output { file, is_torn } => {
+                let written = append_to_output(file, bytes, *is_torn);
                 let (bytes, stopped) = written.as_ref().map_or((0, true), |w| (w.0, w.1.is_some()));
-                *torn = stopped && (*torn || bytes > 0);
+                *is_torn = stopped && (*is_torn || bytes > 0);
                 written.unwrap_or_else(|cause| (0, Some(cause)))
             }
         }
@@ -390,7 +389,7 @@ mod tests {
     fn output(file: impl Into<File>) -> Lines {
         Lines::start(Target::Output {
             file: file.into(),
-            torn: false,
+            is_torn: false,
         })
         .unwrap()
     }

@@ -163,7 +163,7 @@ impl Stage {
         let program = program.map_err(|cause| cannot("find this program", &cause))?;
         let log = File::create(self.log(name)).map_err(|cause| cannot("make a log", &cause))?;
         let mut command = Command::new(program);
-        // The user's own configuration is for his own database.
+        // The user's own configuration is for their own database.
         for (variable, _) in env::given() {
             command.env_remove(variable);
         }
