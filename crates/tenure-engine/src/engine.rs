@@ -143,11 +143,6 @@ impl Engine {
         self.shared.wake();
     }
 
-    /// A handle that wakes it without keeping it alive.
-    pub fn waker(&self) -> Waker {
-        Waker(Arc::downgrade(&self.shared))
-    }
-
     /// Where it stands.
     pub fn health(&self) -> Health {
         let shared = &self.shared;
@@ -289,28 +284,5 @@ impl fmt::Debug for Engine {
         f.debug_struct("Engine")
             .field("worker", &self.shared.worker)
             .finish_non_exhaustive()
-    }
-}
-
-/// Wakes an engine, if it is still there.
-#[derive(Clone)]
-pub struct Waker(std::sync::Weak<Shared>);
-
-impl Waker {
-    /// Looks for work at once; `false` when the engine is gone.
-    pub fn wake(&self) -> bool {
-        match self.0.upgrade() {
-            Some(shared) => {
-                shared.wake();
-                true
-            }
-            None => false,
-        }
-    }
-}
-
-impl fmt::Debug for Waker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Waker")
     }
 }
