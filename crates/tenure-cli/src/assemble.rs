@@ -99,7 +99,7 @@ pub(crate) fn worker(tenure: &Tenure, config: &Config) -> Result<WorkerBuilder, 
         }
     }
     if config.routes.is_empty() {
-        tracing::warn!("no route is configured; events stay pending");
+        tracing::warn!("found no route; events stay pending");
         builder = builder.route(TopicPattern::any(), Arc::new(Nobody));
     }
     Ok(builder)
@@ -131,9 +131,7 @@ fn relay(name: &str, config: &Config) -> Result<Arc<dyn Handler>, Problem> {
 
 fn cannot_publish(name: &str, cause: &std::io::Error) -> Problem {
     let message = format!("the publisher {name} cannot be set up");
-    let mut problem = Problem::new(Exit::Failed, message);
-    problem.causes.push(cause.to_string());
-    problem
+    Problem::new(Exit::Failed, message).cause(cause)
 }
 
 /// The handler of a process that has no route: it takes nothing, so that nothing is claimed.
@@ -167,9 +165,7 @@ pub(crate) fn figures() -> Result<PrometheusHandle, Problem> {
         .and_then(|builder| by_bounds(builder, "_duration"))
         .and_then(PrometheusBuilder::install_recorder)
         .map_err(|cause| {
-            let mut problem = Problem::new(Exit::Failed, "the figures cannot be collected");
-            problem.causes.push(cause.to_string());
-            problem
+            Problem::new(Exit::Failed, "the figures cannot be collected").cause(cause)
         })?;
     let kept = handle.clone();
     tokio::spawn(async move {

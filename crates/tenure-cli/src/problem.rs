@@ -1,6 +1,7 @@
 //! Problem: what is reported when a command cannot do its work: message, causes, hint, exit code.
 
 use std::error::Error;
+use std::fmt::Display;
 use std::io;
 
 use tenure::{Invalid, StoreError, StoreErrorKind};
@@ -42,6 +43,12 @@ impl Problem {
         self.hint = Some(hint.into());
         self
     }
+
+    /// The error underneath, in one line.
+    pub(crate) fn cause(mut self, cause: impl Display) -> Self {
+        self.causes.push(cause.to_string());
+        self
+    }
 }
 
 impl From<Problem> for Stop {
@@ -68,9 +75,8 @@ impl From<io::Error> for Stop {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::Closed;
         }
-        let mut problem = Problem::new(Exit::Failed, "the output cannot be written");
-        problem.causes.push(error.to_string());
-        problem.into()
+        let problem = Problem::new(Exit::Failed, "the output cannot be written");
+        problem.cause(error).into()
     }
 }
 

@@ -108,7 +108,7 @@ impl Breaker {
     /// Asks for one event.
     pub(crate) fn admit(&self, now: Instant) -> Admission<'_> {
         let mut state = self.state();
-        let trial = match state.phase {
+        let is_trial = match state.phase {
             Phase::Closed => false,
             Phase::Open { until } if now < until => {
                 return Admission::Wait((until - now).max(DELAY_MIN));
@@ -122,7 +122,7 @@ impl Breaker {
         Admission::Pass(Pass {
             breaker: self,
             epoch: state.epoch,
-            trial,
+            is_trial,
         })
     }
 
@@ -170,13 +170,13 @@ impl State {
 pub(crate) struct Pass<'a> {
     breaker: &'a Breaker,
     epoch: u64,
-    trial: bool,
+    is_trial: bool,
 }
 
 impl Pass<'_> {
     /// Whether all others wait for what becomes of this one.
     pub(crate) fn is_trial(&self) -> bool {
-        self.trial
+        self.is_trial
     }
 
     /// The publisher answered, whatever it said of the event.
@@ -186,7 +186,7 @@ impl Pass<'_> {
             return Change::None;
         }
         state.aways = 0;
-        if !self.trial {
+        if !self.is_trial {
             return Change::None;
         }
         state.openings = 0;
@@ -214,7 +214,7 @@ impl Pass<'_> {
             return (left.max(asked).max(DELAY_MIN), Change::None);
         }
         state.aways = state.aways.saturating_add(1);
-        if !self.trial && state.aways < breaker.config.aways_max {
+        if !self.is_trial && state.aways < breaker.config.aways_max {
             return (breaker.delay(1).max(asked), Change::None);
         }
         state.openings = state.openings.saturating_add(1);

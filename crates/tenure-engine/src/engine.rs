@@ -143,11 +143,6 @@ impl Engine {
         self.shared.wake();
     }
 
-    /// A handle that wakes it without keeping it alive.
-    pub fn waker(&self) -> Waker {
-        Waker(Arc::downgrade(&self.shared))
-    }
-
     /// Where it stands.
     pub fn health(&self) -> Health {
         let shared = &self.shared;
@@ -213,18 +208,18 @@ impl Engine {
     async fn drain(mut self) -> Ended {
         let shared = Arc::clone(&self.shared);
         let within = shared.live.borrow().settings.shutdown_timeout();
-        info!(?within, "stopping: finishes what runs, claims no more");
         shared.desk.stop(Instant::now());
+        info!(?within, "stopped claiming; what runs may finish");
         shared.hands.notify_waiters();
         shared.hands.notify_one();
         let cleared = || until(&shared, || shared.desk.is_clear());
         if timeout(within, cleared()).await.is_err() {
             let running = shared.desk.running();
+            shared.desk.cancel_running();
             warn!(
                 running,
-                "the shutdown time is over; cancels what still runs"
+                "cancelled what still ran: the shutdown time was over"
             );
-            shared.desk.cancel_running();
             // What does not stop or cannot be given back in this time lapses.
             drop(timeout(LAST_WORDS, cleared()).await);
         }
@@ -291,28 +286,5 @@ impl fmt::Debug for Engine {
         f.debug_struct("Engine")
             .field("worker", &self.shared.worker)
             .finish_non_exhaustive()
-    }
-}
-
-/// Wakes an engine, if it is still there.
-#[derive(Clone)]
-pub struct Waker(std::sync::Weak<Shared>);
-
-impl Waker {
-    /// Looks for work at once; `false` when the engine is gone.
-    pub fn wake(&self) -> bool {
-        match self.0.upgrade() {
-            Some(shared) => {
-                shared.wake();
-                true
-            }
-            None => false,
-        }
-    }
-}
-
-impl fmt::Debug for Waker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Waker")
     }
 }

@@ -32,7 +32,7 @@ impl Health {
 /// One thing that is looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// What: `store`, `settings`, `heartbeat`, `reaper`.
+    /// What: `claims`, `settings`, `heartbeat`, `reaper`.
     pub name: &'static str,
     /// How long ago it was last seen to work, if ever.
     pub last: Option<Duration>,
@@ -107,7 +107,7 @@ impl Vitals {
     pub(crate) fn store_answered(&self) {
         let mut signs = self.signs();
         if signs.store.take().is_some() {
-            tracing::info!("the store answers again");
+            tracing::info!("the store answered again");
         }
     }
 

@@ -49,7 +49,7 @@ mod worker;
 
 pub use breaker::BreakerConfig;
 pub use config::{Duties, Duty, EngineConfig, Keeper};
-pub use engine::{Ended, Engine, Parts, Waker};
+pub use engine::{Ended, Engine, Parts};
 pub use handler::{Context, EventFn, Handler, Handling, Readiness, Topics};
 pub use health::{Check, Health};
 pub use relay::Relay;

@@ -141,7 +141,7 @@ impl Follower {
             .collect();
         if missing != self.missing {
             for queue in &missing {
-                warn!(%queue, "there is no such queue; it is served once it is added");
+                warn!(%queue, "found no such queue; it is served once it is added");
             }
             self.missing = missing;
         }

@@ -37,11 +37,7 @@ fn report(shared: &Shared) -> WorkerReport {
         host: shared.config.host.clone(),
         pid: shared.config.pid,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        queues: if queues.is_empty() {
-            "*".to_owned()
-        } else {
-            queues.join(",")
-        },
+        queues: queues.join(","),
         concurrency: live.settings.concurrency,
         running: load.running,
         held: load.held,

@@ -39,9 +39,9 @@ pub(crate) struct Round {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wish {
     /// Whether it has room for an item that must be worked alone.
-    pub(crate) alone: bool,
+    pub(crate) is_free_for_alone: bool,
     /// Whether it has found nothing for a while.
-    pub(crate) idle: bool,
+    pub(crate) is_idle: bool,
 }
 
 impl Round {
@@ -56,7 +56,7 @@ impl Round {
 
     fn pull(&mut self, groups: &Arc<[Group]>, wish: Wish) -> Option<Look> {
         while let Some((nth, company)) = self.ahead.pop() {
-            if company == Company::Alone && (self.has_found || !wish.alone) {
+            if company == Company::Alone && (self.has_found || !wish.is_free_for_alone) {
                 continue;
             }
             // The groups may have changed since the round began.
@@ -73,11 +73,11 @@ impl Round {
         let looks = |company| (0..groups).rev().map(move |nth| (nth, company));
         let is_turn = self.turn.is_multiple_of(ALONE_TURN);
         let mut ahead = Vec::new();
-        if wish.alone && wish.idle && !is_turn {
+        if wish.is_free_for_alone && wish.is_idle && !is_turn {
             ahead.extend(looks(Company::Alone));
         }
         ahead.extend(looks(Company::Together));
-        if wish.alone && is_turn {
+        if wish.is_free_for_alone && is_turn {
             ahead.extend(looks(Company::Alone));
         }
         self.ahead = ahead;
@@ -126,8 +126,8 @@ mod tests {
     fn every_queue_is_first_in_its_turn() {
         let groups = groups(&[&["a", "b", "c"]]);
         let wish = Wish {
-            alone: true,
-            idle: false,
+            is_free_for_alone: true,
+            is_idle: false,
         };
         let mut round = Round::default();
         let mut first = std::collections::BTreeMap::new();
@@ -143,8 +143,8 @@ mod tests {
     fn lone_items_are_looked_for_when_idle_and_at_every_eighth_round() {
         let groups = groups(&[&["a"]]);
         let busy = Wish {
-            alone: true,
-            idle: false,
+            is_free_for_alone: true,
+            is_idle: false,
         };
         let mut round = Round::default();
         let alone = |look: &Look| look.company == Company::Alone;
@@ -153,7 +153,10 @@ mod tests {
             .collect();
         assert_eq!(looks.iter().filter(|look| alone(look)).count(), 2);
 
-        let idle = Wish { idle: true, ..busy };
+        let idle = Wish {
+            is_idle: true,
+            ..busy
+        };
         let mut round = Round::default();
         assert!(!alone(&round.next(&groups, idle).unwrap()));
         assert!(alone(&round.next(&groups, idle).unwrap()));
@@ -165,7 +168,7 @@ mod tests {
             "found something: a new round"
         );
         let full = Wish {
-            alone: false,
+            is_free_for_alone: false,
             ..idle
         };
         assert!((0..32).all(|_| !alone(&round.next(&groups, full).unwrap())));

@@ -75,7 +75,7 @@ fn is_ready(shared: &Shared) -> bool {
         Readiness::Ready => {
             if shared.is_held_back.swap(false, Ordering::Relaxed) {
                 shared.metrics.held_back.set(0.0);
-                info!("claims again");
+                info!("resumed claims");
             }
             true
         }
@@ -84,7 +84,7 @@ fn is_ready(shared: &Shared) -> bool {
                 shared.metrics.held_back.set(1.0);
                 warn!(
                     reason,
-                    "holds back claims until what items are handed to takes them"
+                    "held back claims until what items are handed to takes them"
                 );
             }
             false

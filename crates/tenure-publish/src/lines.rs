@@ -70,7 +70,7 @@ impl Lines {
         let handle = io::stdout().as_fd().try_clone_to_owned()?;
         Self::start(Target::Output {
             file: File::from(handle),
-            torn: false,
+            is_torn: false,
         })
     }
 
@@ -214,8 +214,8 @@ enum Target {
     /// The standard output.
     Output {
         file: File,
-        /// The last write ended within a line.
-        torn: bool,
+        /// Whether the last write ended within a line.
+        is_torn: bool,
     },
 }
 
@@ -225,10 +225,10 @@ impl Target {
             Self::Path(path) => {
                 append_to_path(path, bytes).unwrap_or_else(|cause| (0, Some(cause)))
             }
-            Self::Output { file, torn } => {
-                let written = append_to_output(file, bytes, *torn);
+            Self::Output { file, is_torn } => {
+                let written = append_to_output(file, bytes, *is_torn);
                 let (bytes, stopped) = written.as_ref().map_or((0, true), |w| (w.0, w.1.is_some()));
-                *torn = stopped && (*torn || bytes > 0);
+                *is_torn = stopped && (*is_torn || bytes > 0);
                 written.unwrap_or_else(|cause| (0, Some(cause)))
             }
         }
@@ -406,7 +406,7 @@ mod tests {
     fn output(file: impl Into<File>) -> Lines {
         Lines::start(Target::Output {
             file: file.into(),
-            torn: false,
+            is_torn: false,
         })
         .unwrap()
     }

@@ -8,8 +8,7 @@ use tenure_core::store::{ChangeSettings, StoreError, WorkerReport};
 
 use crate::error_text::error_text;
 
-/// Workers that nobody has seen for so long are pruned. `prune_workers.sql` of PostgreSQL says the
-/// same.
+/// Workers that nobody has seen for so long are pruned.
 pub(crate) const WORKERS_KEPT: Duration = Duration::from_hours(24);
 
 /// What a change asks for, each name once: of a name that is given twice the last value counts.

@@ -4,8 +4,8 @@
 //! one, memory for tests.
 //!
 //! This crate is the front door: [`Tenure`] and the words of `tenure-core`. It holds no rules and
-//! no SQL of its own. Features: `postgres`, `sqlite`, `server` (the HTTP
-//! API as a router to mount); none by default.
+//! no SQL of its own. Features: `postgres`, `sqlite`, `server` (the HTTP API as a router to mount);
+//! none by default.
 //!
 //! # The event exists if and only if the change does
 //!

@@ -154,8 +154,8 @@ impl Tenure {
     }
 
     /// Lets the workers of this process look for work at once. An enqueue in a transaction of your
-    /// own cannot know when that is committed: call this then, or the event is found
-    /// a little later.
+    /// own cannot know when that is committed: call this then, or the event is found a little
+    /// later.
     pub fn wake(&self) {
         for watch in self.watches().iter() {
             watch.wake();

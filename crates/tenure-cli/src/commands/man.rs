@@ -22,10 +22,9 @@ pub(super) fn run(cx: &Context, args: &Man) -> Result<Exit, Stop> {
     if let Some(folder) = &args.dir {
         write_all(folder).map_err(|error| {
             let message = format!("the pages cannot be written to {}", folder.display());
-            let mut problem = Problem::new(Exit::Failed, message)
-                .hint("is it a folder, and may you write there?");
-            problem.causes.push(error.to_string());
-            problem
+            Problem::new(Exit::Failed, message)
+                .hint("is it a folder, and may you write there?")
+                .cause(error)
         })?;
         cx.output
             .note(format_args!("the pages are in {}", folder.display()));

@@ -41,7 +41,7 @@ pub(crate) use self::why::Why;
 pub(crate) use self::work::Work;
 pub(crate) use self::workers::Workers;
 use crate::args::{Cli, Command};
-use crate::config::{self, Config, Sources};
+use crate::config::{self, Config, Override, Sources};
 use crate::database::{Database, hide_addresses};
 use crate::exit::Exit;
 use crate::output::{Output, Reader, report};
@@ -104,8 +104,8 @@ pub(crate) fn run(cli: Cli, command: Command) -> Exit {
     }
 }
 
-/// The settings that the flags of a command override: name, value, flag.
-fn overrides(command: &Command) -> Vec<(String, String, &'static str)> {
+/// The settings that the flags of a command override.
+fn overrides(command: &Command) -> Vec<Override> {
     if let Command::Serve(args) = command {
         return args.overrides();
     }

@@ -13,6 +13,7 @@ use tracing::Instrument as _;
 
 use super::Context;
 use crate::assemble::{self, Schema};
+use crate::config::Override;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 use crate::{logs, time};
@@ -46,9 +47,6 @@ pub(crate) struct Working {
     #[arg(long, value_name = "N")]
     batch: Option<u32>,
 }
-
-/// A setting that a flag overrides: its name, its value, the flag.
-type Override = (String, String, &'static str);
 
 /// The override of a flag that was given.
 pub(super) fn given(
@@ -108,7 +106,7 @@ pub(super) async fn run(cx: &Context, args: &Serve) -> Result<Exit, Stop> {
         env!("CARGO_PKG_VERSION"),
         config.database
     ));
-    tracing::info!(%address, "serving");
+    tracing::info!(%address, "began to serve");
 
     // Probes are answered to the end: alive, and no longer ready.
     let end_http = async {
@@ -136,17 +134,13 @@ pub(super) async fn until_the_end(
             Exit::Failed
         }
     };
-    tracing::info!("stopping");
+    // The worker tells in the log that it stops, and what it left.
     let stopped = async {
-        let ended = worker.stop().await;
+        worker.stop().await;
         after.await;
-        ended
     };
     tokio::select! {
-        ended = stopped => {
-            tracing::info!(left = ended.left, "stopped");
-            exit
-        }
+        () = stopped => exit,
         () = signals.next() => {
             tracing::warn!("ended at once by a second signal; what was held lapses");
             Exit::Failed
@@ -156,11 +150,8 @@ pub(super) async fn until_the_end(
 
 /// The signals that end this process.
 pub(super) fn signals() -> Result<Signals, Problem> {
-    Signals::new().map_err(|cause| {
-        let mut problem = Problem::new(Exit::Failed, "signals cannot be received");
-        problem.causes.push(cause.to_string());
-        problem
-    })
+    Signals::new()
+        .map_err(|cause| Problem::new(Exit::Failed, "signals cannot be received").cause(cause))
 }
 
 /// Refuses an address that others than this machine reach: there are no API keys yet.
@@ -187,8 +178,7 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, Problem> {
                  another port; port 0 takes a free one",
             );
         }
-        problem.causes.push(cause.to_string());
-        problem
+        problem.cause(cause)
     })
 }
 

@@ -9,7 +9,7 @@ use tenure::{QueueName, StoreError, Tenure, TopicPattern, Watch};
 use super::Context;
 use super::serve::{Working, given, signals, until_the_end};
 use crate::assemble::{self, Schema};
-use crate::config::{Config, PublisherConfig, Route};
+use crate::config::{Config, Override, PublisherConfig, Route};
 use crate::exit::Exit;
 use crate::logs;
 use crate::problem::{Problem, Stop};
@@ -40,7 +40,7 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    pub(super) fn overrides(&self) -> Vec<(String, String, &'static str)> {
+    pub(super) fn overrides(&self) -> Vec<Override> {
         let names: Vec<_> = self.queues.iter().map(QueueName::as_str).collect();
         let queues = (!names.is_empty()).then(|| names.join(","));
         let queues = given("worker.queues", queues.as_ref(), "--queue");

@@ -32,9 +32,12 @@ pub(crate) struct Sources {
     pub(crate) file: Option<PathBuf>,
     /// What `--database` says.
     pub(crate) database: Option<Database>,
-    /// What other flags say: the name of the setting, its value, the flag.
-    pub(crate) overrides: Vec<(String, String, &'static str)>,
+    /// What other flags say.
+    pub(crate) overrides: Vec<Override>,
 }
+
+/// A setting that a flag overrides: its name, its value, the flag.
+pub(crate) type Override = (String, String, &'static str);
 
 /// The configuration, or all that is wrong with it.
 pub(crate) fn load(sources: &Sources) -> Result<Config, Vec<Complaint>> {
@@ -150,7 +153,7 @@ impl Draft {
             (None, None) => (FILE.into(), None),
         };
         let name = path.display().to_string();
-        match (text_of(&path), place) {
+        match (fs::read_to_string(&path), place) {
             (Ok(text), _) => Some((name, text)),
             (Err(error), None) if error.kind() == io::ErrorKind::NotFound => None,
             (Err(error), place) => {

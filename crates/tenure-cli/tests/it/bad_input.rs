@@ -9,14 +9,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 
 use tenure::{Event, ItemId};
 use tenure_store::testing::Server;
 
-use crate::program::{NOBODY, Place, Said, everywhere, said, soon, sqlite};
+use crate::program::{Place, Said, everywhere, said, soon, sqlite};
 use crate::serve::{get, served};
 
 /// A configuration that publishes to a file of this name.
@@ -172,27 +170,11 @@ async fn a_server_does_not_start_on_a_database_that_takes_no_writes() {
     assert_eq!(stats.field("pending"), "1");
 }
 
-/// Method: modes forbid to write; a superuser, whom modes do not bind, runs the program as nobody.
 #[test]
 fn a_server_does_not_start_on_a_file_that_takes_no_writes() {
     let place = sqlite();
     place.enqueue("a");
-    let folder = place.file().parent().unwrap().to_owned();
-    let program = folder.join("tenure");
-    fs::copy(env!("CARGO_BIN_EXE_tenure"), &program).unwrap();
-    let mode =
-        |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    mode(&place.file(), 0o444);
-    mode(&folder, 0o555);
-    let mut command = place.command(&program);
-    let mut append = fs::OpenOptions::new();
-    if append.append(true).open(place.file()).is_ok() {
-        command.uid(NOBODY).gid(NOBODY);
-    }
-    command.args(["serve", "--listen", "127.0.0.1:0", "--wait", "1s"]);
-    let said = said(command, b"");
-    mode(&folder, 0o755);
-    mode(&place.file(), 0o644);
+    let said = place.run_unwritable(&["serve", "--listen", "127.0.0.1:0", "--wait", "1s"]);
     let said = said.ended(1);
     assert!(said.err.contains("error: "), "{said:?}");
     assert!(said.err.contains("hint: "), "{said:?}");
@@ -295,7 +277,7 @@ async fn a_second_signal_ends_a_server_at_once() {
     let tenure = place.tenure().await;
     soon(async || (tenure.count().await.unwrap().claimed > 0).then_some(())).await;
     running.terminate();
-    running.line_with("stopping");
+    running.line_with("stopped claiming");
     let began = tokio::time::Instant::now();
     running.terminate();
     let said = running.wait().ended(1);

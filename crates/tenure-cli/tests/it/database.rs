@@ -1,13 +1,11 @@
 //! Databases that are not there, not reachable, not writable or not ours; and their passwords.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 use sqlx::{Connection, PgConnection};
 
-use crate::program::{NOBODY, everywhere, postgres, said, sqlite};
+use crate::program::{everywhere, postgres, said, sqlite};
 
 /// The commands that look, and make nothing.
 const LOOKING: [&[&str]; 8] = [
@@ -167,32 +165,11 @@ async fn a_server_that_takes_no_writes_is_told_and_nothing_is_lost() {
     assert_eq!(said.field("pending"), "1");
 }
 
-/// Goal: a file that may not be written is told. Method: its modes forbid it; a superuser, whom
-/// modes do not bind, runs the program as nobody.
 #[test]
 fn a_file_that_takes_no_writes_is_told_and_nothing_is_lost() {
     let place = sqlite();
     place.enqueue("a");
-    let folder = place.file().parent().unwrap().to_owned();
-    let program = folder.join("tenure");
-    fs::copy(env!("CARGO_BIN_EXE_tenure"), &program).unwrap();
-    let mode =
-        |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    mode(&place.file(), 0o444);
-    mode(&folder, 0o555);
-
-    let mut command = place.command(&program);
-    if fs::OpenOptions::new()
-        .append(true)
-        .open(place.file())
-        .is_ok()
-    {
-        command.uid(NOBODY).gid(NOBODY);
-    }
-    command.args(["enqueue", "a", "1"]);
-    let said = said(command, b"");
-    mode(&folder, 0o755);
-    mode(&place.file(), 0o644);
+    let said = place.run_unwritable(&["enqueue", "a", "1"]);
     said.failed(1, "", "");
     let said = place.run(&["stats", "--json"]).succeeded();
     assert_eq!(said.field("pending"), "1");

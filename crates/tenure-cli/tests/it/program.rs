@@ -6,7 +6,10 @@
     reason = "a test fails by a panic, also where it is not in the test function itself"
 )]
 
+use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::Duration;
@@ -71,6 +74,29 @@ impl Place {
         said(command, input)
     }
 
+    /// Runs the program while its SQLite file and folder take no writes. Modes forbid them; a
+    /// superuser, whom modes do not bind, runs it as nobody.
+    pub(crate) fn run_unwritable(&self, args: &[&str]) -> Said {
+        let folder = self.folder.path();
+        let program = folder.join("tenure");
+        fs::copy(env!("CARGO_BIN_EXE_tenure"), &program).unwrap();
+        let mode = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode(&self.file(), 0o444);
+        mode(folder, 0o555);
+        let mut command = self.command(&program);
+        let mut append = fs::OpenOptions::new();
+        if append.append(true).open(self.file()).is_ok() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command.args(args);
+        let said = said(command, b"");
+        mode(folder, 0o755);
+        mode(&self.file(), 0o644);
+        said
+    }
+
     /// Starts the program and lets it run.
     pub(crate) fn start(&self, args: &[&str]) -> Running {
         let mut command = self.command(Path::new(env!("CARGO_BIN_EXE_tenure")));
@@ -95,7 +121,7 @@ impl Place {
 
     /// Writes a file into the folder that the program runs in.
     pub(crate) fn write(&self, name: &str, text: &str) {
-        std::fs::write(self.folder.path().join(name), text).unwrap();
+        fs::write(self.folder.path().join(name), text).unwrap();
     }
 
     /// The program, on this place and not yet started. It sees nothing of our environment.
@@ -140,7 +166,7 @@ impl Place {
     /// What is due, or soon will be, held by a worker for half a minute.
     pub(crate) async fn held(&self) -> (Tenure, Held) {
         let tenure = self.tenure().await;
-        let held = soon(async || tenure.claim(100).await.unwrap()).await;
+        let held = soon(async || tenure.claim(10_000).await.unwrap()).await;
         (tenure, held)
     }
 

@@ -1,7 +1,5 @@
 //! `tenure prune`: what is past its retention goes, and nothing by a slip.
 
-use tenure::Settle;
-
 use crate::program::{everywhere, sqlite};
 
 #[tokio::test]
@@ -42,10 +40,7 @@ fn a_short_retention_must_be_meant() {
 async fn what_is_past_its_retention_goes_and_what_waits_stays() {
     for place in everywhere().await {
         place.enqueue_many(1_200).await;
-        let tenure = place.tenure().await;
-        let held = tenure.claim(10_000).await.unwrap().unwrap();
-        let settle = Settle::new(held.lease.token.clone()).done(held.ids());
-        assert_eq!(tenure.settle(&settle).await.unwrap().refused().count(), 0);
+        place.done().await;
         let dead = place.enqueue("a");
         place.run(&["bury", &dead, "--reason", "test"]).succeeded();
         place.enqueue("a");
@@ -56,7 +51,7 @@ async fn what_is_past_its_retention_goes_and_what_waits_stays() {
         let args = ["prune", "--dead", "0s", "--yes", "--json"];
         let said = place.run(&args).succeeded();
         assert_eq!(said.out, "{\"published\":0,\"dead\":1}\n");
-        let counts = tenure.count().await.unwrap();
+        let counts = place.tenure().await.count().await.unwrap();
         assert_eq!((counts.pending(), counts.done, counts.dead), (1, 0, 0));
     }
 }

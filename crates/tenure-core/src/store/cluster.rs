@@ -55,7 +55,7 @@ impl WorkerReport {
     /// Whether it serves this queue, by what it says.
     pub fn serves(&self, queue: &QueueName) -> bool {
         let mut names = self.queues.split(',').map(str::trim);
-        self.queues.trim().is_empty() || names.any(|name| name == queue.as_str() || name == "*")
+        self.queues.trim().is_empty() || names.any(|name| name == queue.as_str())
     }
 }
 

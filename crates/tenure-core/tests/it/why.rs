@@ -359,7 +359,6 @@ fn a_worker_serves_what_it_names_and_everything_when_it_names_nothing() {
     let mail = due().content.event().unwrap().queue_name().clone();
     for (queues, serves) in [
         ("", true),
-        ("*", true),
         ("mail", true),
         ("default, mail", true),
         ("default,mail,audit", true),

@@ -105,7 +105,6 @@ pub(crate) struct Said {
 pub(crate) struct Load {
     pub(crate) running: u32,
     pub(crate) held: u32,
-    pub(crate) leases: u32,
 }
 
 impl Desk {
@@ -182,7 +181,6 @@ impl Desk {
         Load {
             running: state.occupied,
             held: u32::try_from(held).unwrap_or(u32::MAX),
-            leases: u32::try_from(state.leases.len()).unwrap_or(u32::MAX),
         }
     }
 

@@ -159,8 +159,8 @@ impl State {
             return None;
         }
         let wish = Wish {
-            alone: !self.has_alone(),
-            idle: self.pace.is_idle(),
+            is_free_for_alone: !self.has_alone(),
+            is_idle: self.pace.is_idle(),
         };
         let groups = std::sync::Arc::clone(&self.live.groups);
         let Some(look) = self.round.next(&groups, wish) else {

@@ -85,16 +85,7 @@ async fn what_does_not_finish_in_time_is_cancelled_and_given_back() {
         took >= Duration::from_secs(25) && took < Duration::from_secs(26),
         "{took:?}"
     );
-    for id in ids {
-        assert_eq!(probe.of(id)[0].end, Some(End::Dropped));
-        let record = world.find(id).await;
-        assert_eq!(record.state, State::Pending);
-        let counters = record.counters;
-        assert_eq!(
-            (counters.attempts, counters.failures, counters.crashes),
-            (1, 0, 0)
-        );
-    }
+    world.assert_given_back(&probe, &ids).await;
     // It took its leave, and is gone: nothing is asked any more.
     let (now, workers) = world.store.workers(10).await.unwrap();
     assert_eq!(workers[0].presence(now), Presence::Left);

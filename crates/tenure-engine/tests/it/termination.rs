@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tenure_core::{Item, State};
+use tenure_core::Item;
 use tenure_engine::metrics::TERMINATED;
 use tenure_engine::{Context, Handler, Handling, Readiness};
 use tokio::time::{Instant, sleep, timeout};
@@ -53,16 +53,7 @@ async fn an_engine_that_fails_says_so_gives_back_what_it_holds_and_reaps() {
         .await
         .unwrap();
     assert!(reason.contains("hand"), "{reason}");
-    for id in ids {
-        assert_eq!(probe.of(id)[0].end, Some(End::Dropped));
-        let record = world.find(id).await;
-        assert_eq!(record.state, State::Pending);
-        let counters = record.counters;
-        assert_eq!(
-            (counters.attempts, counters.failures, counters.crashes),
-            (1, 0, 0)
-        );
-    }
+    world.assert_given_back(&probe, &ids).await;
     let later = world.faulty.since(from);
     assert!(
         later.iter().any(|ask| matches!(ask, Ask::Reap(_))),

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use tenure_core::store::{ChangeSettings, Cluster as _, Intake, Operate, Store};
 use tenure_core::{
-    Clock, Event, Guarded, ItemId, Record, Setting, Settings, Timestamp, Token, WorkerId,
+    Clock, Event, Guarded, ItemId, Record, Setting, Settings, State, Timestamp, Token, WorkerId,
 };
 use tenure_engine::{Engine, EngineConfig, Handler, Keeper, Parts};
 use tenure_store::memory::MemoryStore;
 use tokio::time::Instant;
 
 use crate::faulty::Faulty;
+use crate::probe::{End, Probe};
 use crate::{log, meter};
 
 /// Tells tokio's time, so that a paused runtime moves the store's leases, too.
@@ -123,6 +124,21 @@ impl World {
 
     pub(crate) async fn find(&self, id: ItemId) -> Record {
         self.store.find(&[id]).await.unwrap().remove(0)
+    }
+
+    /// The first call with each of these was dropped, and it was given back at no cost but the
+    /// attempt.
+    pub(crate) async fn assert_given_back(&self, probe: &Probe, ids: &[ItemId]) {
+        for id in ids {
+            assert_eq!(probe.of(*id)[0].end, Some(End::Dropped));
+            let record = self.find(*id).await;
+            assert_eq!(record.state, State::Pending);
+            let counters = record.counters;
+            assert_eq!(
+                (counters.attempts, counters.failures, counters.crashes),
+                (1, 0, 0)
+            );
+        }
     }
 
     /// Until when the store holds this item for someone.

@@ -10,7 +10,7 @@ mod sqlite;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use tenure_core::store::{Store, StoreError, StoreErrorKind};
+use tenure_core::store::{Claim, Settle, Store, StoreError, StoreErrorKind};
 use tenure_core::{Event, Identifier, Token, WorkerId};
 
 pub use postgres::{OldSnapshot, PostgresYardstick};
@@ -215,6 +215,24 @@ async fn fill(store: &dyn Store, events: u32) -> Result<(), StoreError> {
         left -= part.len();
     }
     Ok(())
+}
+
+/// Settles and claims until nothing is left; answers how many items.
+async fn bare_loop(store: &dyn Store, batch: u32) -> Result<u32, StoreError> {
+    let claim = || Claim::new(token(), batch);
+    let mut done = 0;
+    let mut held = store.claim(&claim()).await?;
+    while let Some(items) = held {
+        done += u32::try_from(items.items.len()).unwrap_or(u32::MAX);
+        let settle = Settle::new(items.lease.token.clone()).done(items.ids());
+        let (settlement, next) = store.settle_and_claim(&settle, &claim()).await?;
+        assert!(
+            settlement.refused().next().is_none(),
+            "a settle was refused"
+        );
+        held = next;
+    }
+    Ok(done)
 }
 
 /// Runs a few futures at once, in the order given.

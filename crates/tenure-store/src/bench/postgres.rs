@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{PgPool, Postgres, Transaction};
-use tenure_core::store::{Claim, LeaseStore, Settle, Store, StoreError};
+use tenure_core::store::{Store, StoreError};
 use tenure_core::{Identifier, Token};
 
-use super::{Rate, Shape, Watch, fill, join_all, payload, token};
+use super::{Rate, Shape, Watch, bare_loop, fill, join_all, payload, token};
 use crate::config::StoreConfig;
 use crate::postgres::PostgresStore;
 use crate::postgres::error::store_error;
@@ -133,8 +133,10 @@ impl PostgresYardstick {
         fill(self.store(), events).await?;
         self.tidy_all().await?;
         let watch = Watch::start();
-        let loops =
-            (0..shape.loops).map(|_| tokio::spawn(bare_loop(Arc::clone(&self.store), shape.batch)));
+        let loops = (0..shape.loops).map(|_| {
+            let store = Arc::clone(&self.store);
+            tokio::spawn(async move { bare_loop(store.as_ref(), shape.batch).await })
+        });
         finish(loops.collect(), events).await?;
         Ok(watch.rate(events))
     }
@@ -255,23 +257,6 @@ async fn row_loop(pool: PgPool, batch: u32, token: Token) -> Result<u32, StoreEr
         query.execute(&pool).await.map_err(failed)?;
         done += u32::try_from(rows.len()).unwrap_or(u32::MAX);
     }
-}
-
-async fn bare_loop(store: Arc<PostgresStore>, batch: u32) -> Result<u32, StoreError> {
-    let claim = || Claim::new(token(), batch);
-    let mut done = 0;
-    let mut held = store.claim(&claim()).await?;
-    while let Some(items) = held {
-        done += u32::try_from(items.items.len()).unwrap_or(u32::MAX);
-        let settle = Settle::new(items.lease.token.clone()).done(items.ids());
-        let (settlement, next) = store.settle_and_claim(&settle, &claim()).await?;
-        assert!(
-            settlement.refused().next().is_none(),
-            "a settle was refused"
-        );
-        held = next;
-    }
-    Ok(done)
 }
 
 fn failed(error: sqlx::Error) -> StoreError {

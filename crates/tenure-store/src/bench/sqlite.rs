@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, TransactionBehavior, params};
-use tenure_core::store::{Claim, LeaseStore, Settle, Store, StoreError};
+use tenure_core::store::{Store, StoreError};
 
-use super::{Rate, Watch, fill, payload, token};
+use super::{Rate, Watch, bare_loop, fill, payload, token};
 use crate::config::StoreConfig;
 use crate::sqlite::SqliteStore;
 use crate::sqlite::error::store_error;
@@ -70,20 +70,8 @@ impl SqliteYardstick {
 
     pub(super) async fn bare_drain(&self, events: u32, batch: u32) -> Rate {
         fill(self.store(), events).await?;
-        let claim = || Claim::new(token(), batch);
-        let mut done = 0;
         let watch = Watch::start();
-        let mut held = self.store.claim(&claim()).await?;
-        while let Some(items) = held {
-            done += u32::try_from(items.items.len()).unwrap_or(u32::MAX);
-            let settle = Settle::new(items.lease.token.clone()).done(items.ids());
-            let (settlement, next) = self.store.settle_and_claim(&settle, &claim()).await?;
-            assert!(
-                settlement.refused().next().is_none(),
-                "a settle was refused"
-            );
-            held = next;
-        }
+        let done = bare_loop(&self.store, batch).await?;
         assert_eq!(done, events, "the bare loop lost something");
         Ok(watch.rate(events))
     }

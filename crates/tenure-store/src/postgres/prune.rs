@@ -9,6 +9,7 @@ use super::error::store_error;
 use super::lend::Lent;
 use super::queue::Sql;
 use super::row::{get, get_total, moment};
+use crate::cluster::WORKERS_KEPT;
 use crate::limits::micros;
 
 /// The second statement must see what was committed before the locks of the first: whatever the
@@ -42,7 +43,8 @@ impl PostgresStore {
             .bind(get::<Option<Vec<String>>>(&chosen, 1)?);
         let deleted = delete.fetch_one(&mut *tx).await?;
         let workers = self.statements().prune_workers.query();
-        workers.bind(moment(prune.now)).execute(&mut *tx).await?;
+        let workers = workers.bind(moment(prune.now)).bind(micros(WORKERS_KEPT));
+        workers.execute(&mut *tx).await?;
         tx.commit().await?;
         let (done, dead) = (get_total(&deleted, 0)?, get_total(&deleted, 1)?);
         let has_moved = done + dead + get_total(&deleted, 2)? > 0;

@@ -93,7 +93,7 @@ fn arguments(name: &str) -> String {
         "look" => format!("'old-0000000000000001.3.0', {}", ids(301, 400)),
         "replay" => format!("null, {}", ids(63901, 64000)),
         "bury" => "null, 70000, 'why', 'op-0000000000000001.1.0', 'op-0000000000000001'".to_owned(),
-        "prune_workers" => "now() + interval '1 h'".to_owned(),
+        "prune_workers" => "now() + interval '1 h', 60000000".to_owned(),
         "prune_choose" => "now() + interval '1 h', 60000000, 60000000, 100".to_owned(),
         "prune" => format!(
             "now() + interval '1 h', 60000000, 60000000, 100, {}, array['(0,1)']",

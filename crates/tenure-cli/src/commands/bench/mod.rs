@@ -32,35 +32,35 @@ pub(crate) struct Bench {
         default_value = "100000",
         value_parser = clap::value_parser!(u32).range(2000..=10_000_000)
     )]
-    pub(crate) events: u32,
+    events: u32,
 
     /// How often ours and theirs take turns; the median counts
     #[arg(long, default_value = "5", value_parser = clap::value_parser!(u32).range(1..=99))]
-    pub(crate) rounds: u32,
+    rounds: u32,
 
     /// Items per claim, ours and theirs; the default of 100 is measured beside it
     #[arg(long, default_value = "1000", value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pub(crate) batch: u32,
+    batch: u32,
 
     /// Also drain with this many events pending
     #[arg(long, value_name = "EVENTS", num_args = 0..=1, default_missing_value = "1000000")]
-    pub(crate) backlog: Option<u32>,
+    backlog: Option<u32>,
 
     /// Also drain with this many events published
     #[arg(long, value_name = "EVENTS", num_args = 0..=1, default_missing_value = "1000000")]
-    pub(crate) published: Option<u32>,
+    published: Option<u32>,
 
     /// Also drain while an old snapshot is open (PostgreSQL)
     #[arg(long)]
-    pub(crate) old_snapshot: bool,
+    old_snapshot: bool,
 
     /// Also drain while this many items are held and renewed
     #[arg(long, value_name = "ITEMS", num_args = 0..=1, default_missing_value = "10000")]
-    pub(crate) held: Option<u32>,
+    held: Option<u32>,
 
     /// Seconds to watch an idle worker
     #[arg(long, value_name = "SECONDS", default_value = "15")]
-    pub(crate) idle: u64,
+    idle: u64,
 }
 
 pub(super) async fn run(cx: &Context, args: &Bench) -> Result<Exit, Stop> {

@@ -163,7 +163,7 @@ impl Stage {
         let program = program.map_err(|cause| cannot("find this program", &cause))?;
         let log = File::create(self.log(name)).map_err(|cause| cannot("make a log", &cause))?;
         let mut command = Command::new(program);
-        // The user's own configuration is for his own database.
+        // The user's own configuration is for their own database.
         for (variable, _) in env::given() {
             command.env_remove(variable);
         }
@@ -458,7 +458,5 @@ fn reason_of_a_loss(line: &str) -> Option<String> {
 }
 
 fn cannot(what: &str, cause: &dyn Display) -> Problem {
-    let mut problem = Problem::new(Exit::Failed, format!("the demo cannot {what}"));
-    problem.causes.push(cause.to_string());
-    problem
+    Problem::new(Exit::Failed, format!("the demo cannot {what}")).cause(cause)
 }

@@ -156,9 +156,7 @@ impl Enqueue {
 
 /// The report that the input cannot be read.
 fn unreadable(error: &io::Error) -> Problem {
-    let mut problem = Problem::new(Exit::Failed, "the input cannot be read");
-    problem.causes.push(error.to_string());
-    problem
+    Problem::new(Exit::Failed, "the input cannot be read").cause(error)
 }
 
 /// The payload from the input, read no further than it may be long.

@@ -75,8 +75,8 @@ struct Planned {
 }
 
 pub(super) async fn run(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
-    let chosen = args.state.is_some() || args.until.is_some() || args.choice.is_given();
-    match (args.ids.is_empty(), chosen) {
+    let is_chosen = args.state.is_some() || args.until.is_some() || args.choice.is_given();
+    match (args.ids.is_empty(), is_chosen) {
         (true, false) => Err(
             Problem::new(Exit::Usage, "nothing says which events to replay")
                 .hint("name ids, or choose by --state dead, --topic, --queue, --since or --until")

@@ -73,9 +73,7 @@ impl Pace {
     /// Steps at this rate, or one after another. From here on Ctrl-C stops between two steps.
     pub(super) fn new(rate: Option<Rate>) -> Result<Self, Problem> {
         let interrupt = signal(SignalKind::interrupt()).map_err(|error| {
-            let mut problem = Problem::new(Exit::Failed, "Ctrl-C cannot be listened for");
-            problem.causes.push(error.to_string());
-            problem
+            Problem::new(Exit::Failed, "Ctrl-C cannot be listened for").cause(error)
         })?;
         let ticks = rate.map(|rate| {
             let mut ticks = interval(rate.distance());

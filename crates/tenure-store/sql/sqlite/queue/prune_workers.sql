@@ -1,5 +1,5 @@
--- prune_workers: deletes workers that nobody has seen for a day.
--- Parameters: :before.
+-- prune_workers: deletes workers that nobody has seen for long.
+-- Parameters: :before, the moment since which.
 -- Returns: nothing.
 -- Keeps: whoever reports.
 -- Relies on: the table being small.

@@ -1,3 +1,0 @@
--- settle_and_claim: the statements of settle.sql and then those of claim.sql, in one transaction.
--- Parameters, Returns, Keeps, Relies on: theirs. It needs no statement of its own: what a second
---   round trip costs elsewhere is a function call here.
