@@ -88,6 +88,7 @@ pub(super) async fn run(cx: &Context, args: &Serve) -> Result<Exit, Stop> {
     check_private(config.listen)?;
     let worker = tenure::new_worker_id(&config.worker_name)?;
     logs::init(&config.log, Some(worker.as_str()))?;
+    logs::tell_remarks(&config.remarks);
     let mut signals = signals()?;
     let listener = bind(config.listen).await?;
     let address = listener.local_addr()?;
@@ -136,17 +137,13 @@ pub(super) async fn until_the_end(
             Exit::Failed
         }
     };
-    tracing::info!("stopping");
     let stopped = async {
         let ended = worker.stop().await;
         after.await;
         ended
     };
     tokio::select! {
-        ended = stopped => {
-            tracing::info!(left = ended.left, "stopped");
-            exit
-        }
+        _ended = stopped => exit,
         () = signals.next() => {
             tracing::warn!("ended at once by a second signal; what was held lapses");
             Exit::Failed

@@ -55,6 +55,7 @@ impl Work {
                 command: command.clone(),
                 timeout: None,
             };
+            config.remarks.clear();
             config.publishers = [(EXEC.to_owned(), exec)].into();
             config.routes = vec![Route {
                 topics: vec![TopicPattern::any()],
@@ -77,6 +78,7 @@ pub(super) async fn run(cx: &Context, args: &Work) -> Result<Exit, Stop> {
     }
     let worker = tenure::new_worker_id(&config.worker_name)?;
     logs::init(&config.log, Some(worker.as_str()))?;
+    logs::tell_remarks(&config.remarks);
     let mut signals = signals()?;
     let opened = assemble::open(&config, &worker, Schema::Expected, args.working.wait);
     let tenure = tokio::select! {
