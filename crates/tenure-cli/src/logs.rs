@@ -84,8 +84,13 @@ pub(crate) fn filter(level: &str) -> Result<EnvFilter, Invalid> {
     Ok(quiet.fold(filter, EnvFilter::add_directive))
 }
 
-/// When a database goes away, its driver warns of every single connection. We say it once.
-const HUSHED: [&str; 2] = ["sqlx_core::pool=error", "sqlx::pool=error"];
+/// What the driver says beside us: of every single connection when a database goes away, which we
+/// say once; and the notices of the server, such as that a table is there already.
+const HUSHED: [&str; 3] = [
+    "sqlx_core::pool=error",
+    "sqlx::pool=error",
+    "sqlx::postgres::notice=warn",
+];
 
 /// The present moment, in UTC, and behind it who says it.
 #[derive(Debug)]

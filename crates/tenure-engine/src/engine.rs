@@ -217,10 +217,12 @@ impl Engine {
         shared.hands.notify_one();
         let cleared = || until(&shared, || shared.desk.is_clear());
         if timeout(within, cleared()).await.is_err() {
-            let running = shared.desk.running();
+            let load = shared.desk.load();
             warn!(
-                running,
-                "the shutdown time is over; cancels what still runs"
+                running = load.running,
+                held = load.held,
+                "the shutdown time is over; cancels what still runs, leaves what the store does \
+                 not take back"
             );
             shared.desk.cancel_running();
             // What does not stop or cannot be given back in this time lapses.

@@ -95,11 +95,7 @@ async fn work(shared: &Shared, start: Start) -> Said {
             let after = brief_duration(*after);
             info!(
                 item = id.number(),
-                event,
-                attempt,
-                after,
-                error,
-                "failed; will be tried again"
+                event, attempt, after, error, "failed; will be tried again"
             );
         }
         Some(Outcome::Dead { reason, error }) => {

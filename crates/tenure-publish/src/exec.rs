@@ -289,6 +289,10 @@ impl Running {
         }));
         let Ok(ended) = timeout(time, beside(&mut talk, self.child.wait())).await else {
             self.stop(talk).await;
+            let time = time
+                .as_millis()
+                .try_into()
+                .map_or(time, Duration::from_millis);
             let reason = format!("stopped: it was still running after {time:?}");
             return Err(PublishError::retry(reason));
         };

@@ -7,7 +7,7 @@ use clap::builder::NonEmptyStringValueParser;
 use tenure::{QueueName, StoreError, Tenure, TopicPattern, Watch};
 
 use super::Context;
-use super::serve::{Working, given, signals, until_the_end};
+use super::serve::{Working, given, greet, signals, until_the_end};
 use crate::assemble::{self, Schema};
 use crate::config::{Config, PublisherConfig, Route};
 use crate::exit::Exit;
@@ -87,11 +87,7 @@ pub(super) async fn run(cx: &Context, args: &Work) -> Result<Exit, Stop> {
     };
     let running = assemble::worker(&tenure, &config)?.start().await;
     let running = running.map_err(|error| assemble::cannot_start(&error))?;
-    cx.output.note(format_args!(
-        "tenure {} works on {} as {worker}",
-        env!("CARGO_PKG_VERSION"),
-        config.database
-    ));
+    greet(cx, format_args!("works on {} as {worker}", config.database));
     let watch = running.watch();
     let enough = async {
         if args.drain {
