@@ -95,8 +95,9 @@ Examples:
 pub(crate) enum Command {
     /// Migrate, work and answer HTTP, in one process, until it is told to stop
     #[command(after_help = "\
-It works as the configuration says; SIGINT or SIGTERM lets it finish what it has in hand, a second
-one ends it at once. Figures are at /metrics, its health at /health/live and /health/ready.
+It works as the configuration says; SIGINT or SIGTERM lets it finish what it has in hand, a \
+second one ends it at once. Figures are at /metrics, its health at /health/live and \
+/health/ready.
 
 Examples:
   tenure serve
@@ -118,10 +119,11 @@ Examples:
     Migrate(Migrate),
     /// Write an event, or one per line of the input
     #[command(after_help = "\
-With --lines, each line is the payload of an event of TOPIC; without TOPIC, each line is an object
-with topic and payload, and, if it likes, queue, priority, delay, dedupe, headers and event_id. The
-options hold for every line that does not say otherwise. Up to 500 events are written at a time, all
-or none; a line that is no event stops the reading once all events before it are written.
+With --lines, each line is the payload of an event of TOPIC; without TOPIC, each line is an \
+object with topic and payload, and, if it likes, queue, priority, delay, dedupe, headers and \
+event_id. The options hold for every line that does not say otherwise. Up to 500 events are \
+written at a time, all or none; a line that is no event stops the reading once all events before \
+it are written.
 
 Examples:
   tenure enqueue order.paid '{\"order\": 7}'
@@ -156,8 +158,8 @@ Examples:
     Stats,
     /// Put events that are done or dead back, to be worked again
     #[command(after_help = "\
-Name events by id, or choose them by --state, --topic, --queue, --since or --until; what is chosen
-is counted and asked about first.
+Name events by id, or choose them by --state, --topic, --queue, --since or --until; what is \
+chosen is counted and asked about first.
 
 Examples:
   tenure replay 17 18
@@ -213,8 +215,8 @@ Examples:
     Doctor,
     /// Measure how fast it is here, beside bare SQL in the same run
     #[command(after_help = "\
-It works in scratch tables of its own: the schemas tenure_bench_… on PostgreSQL, files beside the
-database on SQLite. They are gone afterwards.
+It works in scratch tables of its own: the schemas tenure_bench_… on PostgreSQL, files beside \
+the database on SQLite. They are gone afterwards.
 
 Examples:
   tenure bench --database postgres://app@localhost/shop
@@ -222,7 +224,7 @@ Examples:
     Bench(Bench),
     /// Show in twenty seconds what happens when a worker dies, stands still or answers late
     #[command(after_help = "\
-It starts workers of its own on a database of its own, in a temporary folder: --database and the
+It starts workers of its own on a database of its own, in a temporary folder: --database and the \
 configuration are not looked at. Exits with 1 when something that Tenure promises did not hold.
 
 Examples:

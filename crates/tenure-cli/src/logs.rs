@@ -44,6 +44,13 @@ pub(crate) fn init(log: &Log, worker: Option<&str>) -> Result<(), Problem> {
     set.map_err(|cause| Problem::new(Exit::Failed, "the logs cannot be set up").cause(cause))
 }
 
+/// Tells what looks like an oversight in the configuration.
+pub(crate) fn tell_remarks(remarks: &[String]) {
+    for remark in remarks {
+        tracing::warn!(remark, "the configuration may have an oversight");
+    }
+}
+
 /// Reads what is to be logged. A word alone is a level: as the name of a part of the program, which
 /// it could be, a mistyped level would silence everything.
 pub(crate) fn filter(level: &str) -> Result<EnvFilter, Invalid> {
@@ -61,8 +68,25 @@ pub(crate) fn filter(level: &str) -> Result<EnvFilter, Invalid> {
     if !level.contains('[') && !level.split(',').all(is_sound) {
         return Err(wrong());
     }
-    EnvFilter::try_new(level).map_err(|_cause| wrong())
+    let filter = EnvFilter::try_new(level).map_err(|_cause| wrong())?;
+    let is_asked = level.contains("sqlx");
+    let is_brief = filter
+        .max_level_hint()
+        .is_some_and(|most| most <= LevelFilter::INFO);
+    if is_asked || !is_brief {
+        return Ok(filter);
+    }
+    let quiet = HUSHED.iter().filter_map(|directive| directive.parse().ok());
+    Ok(quiet.fold(filter, EnvFilter::add_directive))
 }
+
+/// What the driver says beside us: of every single connection when a database goes away, which we
+/// say once; and the notices of the server, such as that a table is there already.
+const HUSHED: [&str; 3] = [
+    "sqlx_core::pool=error",
+    "sqlx::pool=error",
+    "sqlx::postgres::notice=warn",
+];
 
 /// The present moment, in UTC, and behind it who says it.
 #[derive(Debug)]

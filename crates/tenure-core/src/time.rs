@@ -103,8 +103,23 @@ pub fn parse_duration(text: &str) -> Result<Duration, Invalid> {
     Ok(length.unsigned_abs())
 }
 
-/// A duration as text that [`parse_duration`] reads back as the same: `7s 500ms`, `168h`.
+/// A duration as text that [`parse_duration`] reads back as the same: `7s 500ms`, `36h`, `7d`.
+///
+/// ```
+/// use std::time::Duration;
+/// use tenure_core::{duration_text, parse_duration};
+///
+/// for (hours, text) in [(36, "36h"), (168, "7d")] {
+///     let length = Duration::from_hours(hours);
+///     assert_eq!(duration_text(length), text);
+///     assert_eq!(parse_duration(text), Ok(length));
+/// }
+/// ```
 pub fn duration_text(length: Duration) -> String {
+    let days = length.as_secs() / DAY;
+    if days > 0 && length == Duration::from_secs(days * DAY) {
+        return format!("{days}d");
+    }
     match SignedDuration::try_from(length) {
         Ok(length) => format!("{length:#}"),
         // Longer than the calendar; no setting is.
@@ -112,8 +127,11 @@ pub fn duration_text(length: Duration) -> String {
     }
 }
 
+/// The seconds of a day.
+const DAY: u64 = 86_400;
+
 /// Units in seconds, the largest first.
-const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
+const UNITS: [(u64, &str); 4] = [(DAY, "d"), (3_600, "h"), (60, "m"), (1, "s")];
 
 /// A duration for people, in its two largest units: `0s`, `250ms`, `12s`, `3m 5s`, `2h`, `4d 7h`.
 ///

@@ -113,7 +113,7 @@ fn published(record: &Record, now: Timestamp) -> Why {
 
 fn dead(record: &Record, now: Timestamp) -> Why {
     let when = record.dead_at.map_or_else(String::new, |moment| {
-        format!(" since {}", brief_duration(now.since(moment)))
+        format!(" {} ago", brief_duration(now.since(moment)))
     });
     let error = match &record.last_error {
         Some(error) => format!(": {error}"),
@@ -135,7 +135,7 @@ fn dead(record: &Record, now: Timestamp) -> Why {
         Some(other) => format!(" ({other})"),
         None => String::new(),
     };
-    Why::new("dead", format!("it is dead{when}{cause}{error}")).hint(format!(
+    Why::new("dead", format!("it died{when}{cause}{error}")).hint(format!(
         "mend the cause, then `tenure replay {}` puts it back with its counters at zero",
         record.id
     ))
@@ -236,7 +236,7 @@ fn pending(record: &Record, facts: &Facts, now: Timestamp) -> Why {
             record.id
         ));
     }
-    waiting(&queue, facts)
+    waiting(record, &queue, facts)
 }
 
 /// It is pending and may not be claimed for `wait`.
@@ -247,12 +247,13 @@ fn not_due(record: &Record, facts: &Facts, wait: &str) -> Why {
         None => String::new(),
     };
     if counters.failures == 0 && counters.crashes == 0 {
-        let cause = if counters.attempts == 0 {
-            "its producer held it back"
-        } else {
-            "it was given back unworked"
+        return match given_back(record) {
+            None => Why::new(
+                "delayed",
+                format!("its producer held it back: it is due in {wait}"),
+            ),
+            Some(given) => Why::new("delayed", format!("{given}: it is due in {wait}")).hint(AWAY),
         };
-        return Why::new("delayed", format!("{cause}: it is due in {wait}"));
     }
     let mut causes = Vec::new();
     if counters.failures > 0 {
@@ -280,8 +281,22 @@ fn not_due(record: &Record, facts: &Facts, wait: &str) -> Why {
     )
 }
 
+/// Where to look when something is given back again and again.
+const AWAY: &str =
+    "if its publisher is away, the log of its worker says so and why: `publisher was away`";
+
+/// That holders gave it back without a failure, if they did.
+fn given_back(record: &Record) -> Option<String> {
+    let counters = record.counters;
+    let ended = counters.failures.saturating_add(counters.crashes);
+    match counters.attempts.saturating_sub(ended) {
+        0 => None,
+        count => Some(format!("it was given back unworked {}", times(count))),
+    }
+}
+
 /// It is due, and there are workers for it.
-fn waiting(queue: &QueueName, facts: &Facts) -> Why {
+fn waiting(record: &Record, queue: &QueueName, facts: &Facts) -> Why {
     let (mut running, mut places) = (0_u64, 0_u64);
     for worker in facts.serving(queue) {
         running += u64::from(worker.report.running);
@@ -295,14 +310,22 @@ fn waiting(queue: &QueueName, facts: &Facts) -> Why {
         format!(", the first for {}", brief_duration(age))
     });
     let busy = format!("the workers there run {running} of {places}");
+    let given = given_back(record);
+    let after = match &given {
+        Some(given) => format!("; {given}"),
+        None => String::new(),
+    };
     let why = Why::new(
         "waiting",
-        format!("{due} in the queue {queue}{oldest}; {busy}"),
+        format!("{due} in the queue {queue}{oldest}; {busy}{after}"),
     );
     if running >= places {
         return why.hint("all are busy: start another worker, or raise the concurrency");
     }
-    why
+    match given {
+        Some(_) => why.hint(AWAY),
+        None => why,
+    }
 }
 
 impl Facts {

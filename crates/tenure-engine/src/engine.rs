@@ -214,10 +214,11 @@ impl Engine {
         shared.hands.notify_one();
         let cleared = || until(&shared, || shared.desk.is_clear());
         if timeout(within, cleared()).await.is_err() {
-            let running = shared.desk.running();
+            let load = shared.desk.load();
             shared.desk.cancel_running();
             warn!(
-                running,
+                running = load.running,
+                held = load.held,
                 "cancelled what still ran: the shutdown time was over"
             );
             // What does not stop or cannot be given back in this time lapses.

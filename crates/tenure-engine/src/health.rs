@@ -55,11 +55,16 @@ struct Signs {
     reap: Option<Instant>,
     /// What the store said last, if it failed.
     store: Option<String>,
+    /// What was told of it since it last answered.
+    told: Vec<String>,
 }
 
 /// How many intervals a reaper may miss before the worker is not ready, and for how many a renewal
 /// that failed counts.
 const MISSED: u32 = 3;
+
+/// So many different failures of a store are told before it answers again.
+const TOLD: usize = 8;
 
 impl Vitals {
     pub(crate) fn new(now: Instant) -> Self {
@@ -71,6 +76,7 @@ impl Vitals {
             missed_beat: None,
             reap: None,
             store: None,
+            told: Vec::new(),
         }))
     }
 
@@ -98,24 +104,29 @@ impl Vitals {
     }
 
     pub(crate) fn reaped(&self, now: Instant) {
-        let mut signs = self.signs();
-        signs.reap = Some(now);
-        signs.store = None;
+        self.signs().reap = Some(now);
+        self.store_answered();
     }
 
     /// The store answered.
     pub(crate) fn store_answered(&self) {
         let mut signs = self.signs();
+        signs.told.clear();
         if signs.store.take().is_some() {
             tracing::info!("the store answered again");
         }
     }
 
-    /// The store failed; answers whether that is news.
+    /// The store failed; answers whether that is news: the first failure since it answered, or
+    /// one for another reason, whichever verb met it.
     pub(crate) fn store_failed(&self, reason: &str) -> bool {
         let mut signs = self.signs();
-        let is_news = signs.store.is_none();
         signs.store = Some(reason.to_owned());
+        let core = reason.split_once(": ").map_or(reason, |(_verb, core)| core);
+        let is_news = signs.told.len() < TOLD && !signs.told.iter().any(|told| told == core);
+        if is_news {
+            signs.told.push(core.to_owned());
+        }
         is_news
     }
 
@@ -196,5 +207,25 @@ mod tests {
         let while_ago = live.heartbeat() * MISSED;
         assert_eq!(problem(now + while_ago), told);
         assert_eq!(problem(now + while_ago * 2), None);
+    }
+
+    #[test]
+    fn a_failing_store_is_news_once_per_reason_until_it_answers() {
+        let vitals = Vitals::new(Instant::now());
+        assert!(vitals.store_failed("claim: the connection was closed"));
+        assert!(!vitals.store_failed("reap: the connection was closed"));
+        assert!(vitals.store_failed("claim: the database is read-only"));
+        assert!(!vitals.store_failed("claim: the connection was closed"));
+        vitals.store_answered();
+        assert!(vitals.store_failed("claim: the connection was closed"));
+        vitals.reaped(Instant::now());
+        assert!(vitals.store_failed("claim: the connection was closed"));
+    }
+
+    #[test]
+    fn a_store_that_fails_differently_each_time_does_not_fill_the_log() {
+        let vitals = Vitals::new(Instant::now());
+        let told = (0..100).filter(|number| vitals.store_failed(&format!("claim: no. {number}")));
+        assert_eq!(told.count(), TOLD);
     }
 }

@@ -12,6 +12,7 @@ use tracing::{info, warn};
 use crate::pace::spread;
 use crate::shared::Shared;
 use crate::tasks::Tasks;
+use crate::worker;
 
 /// Leases per statement.
 const LEASES: u32 = 100;
@@ -59,12 +60,7 @@ pub(crate) async fn reap(shared: &Arc<Shared>, tasks: &Tasks) {
             }
             Ok(Err(error)) => {
                 shared.metrics.store_error("reap", &error);
-                if shared.vitals.store_failed(&error.to_string()) {
-                    warn!(
-                        error = error.to_string(),
-                        "the reaper could not reach the store"
-                    );
-                }
+                worker::tell_store_error(shared, "reap", &error);
                 return;
             }
             Err(_) => {
@@ -73,7 +69,7 @@ pub(crate) async fn reap(shared: &Arc<Shared>, tasks: &Tasks) {
                     .vitals
                     .store_failed("the store did not answer in time")
                 {
-                    warn!("the reaper had no answer from the store");
+                    warn!(verb = "reap", "the store did not answer in time");
                 }
                 return;
             }

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use tenure_core::{Again, Event, Failure, Outcome};
+use tenure_core::{Again, Event, Failure, Outcome, brief_duration};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
@@ -92,13 +92,10 @@ async fn work(shared: &Shared, start: Start) -> Said {
         }
         Some(Outcome::Retry { after, error }) => {
             let error = cut(error);
+            let after = brief_duration(*after);
             info!(
                 item = id.number(),
-                event,
-                attempt,
-                ?after,
-                error,
-                "failed; will be tried again"
+                event, attempt, after, error, "failed; will be tried again"
             );
         }
         Some(Outcome::Dead { reason, error }) => {

@@ -283,11 +283,12 @@ async fn bounded<T>(
     }
 }
 
-/// Tells of a store that fails, once until it answers again.
-fn tell_store_error(shared: &Shared, verb: &'static str, error: &StoreError) {
+/// Tells of a store that fails, once per reason until it answers again.
+pub(crate) fn tell_store_error(shared: &Shared, verb: &'static str, error: &StoreError) {
     let text = error.to_string();
     if shared.vitals.store_failed(&text) {
-        warn!(verb, error = text, "the store failed");
+        let hint = error.advice();
+        warn!(verb, error = text, hint, "the store failed");
     }
 }
 

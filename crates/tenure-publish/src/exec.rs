@@ -32,6 +32,11 @@ const EX_DATAERR: i32 = 65;
 /// Of `sysexits.h`: not now.
 const EX_TEMPFAIL: i32 = 75;
 
+/// Of the shell: there is such a command, and it cannot be run.
+const CANNOT_RUN: i32 = 126;
+/// Of the shell: there is no such command.
+const NOT_FOUND: i32 = 127;
+
 /// Runs a command for each event, through `sh -c`.
 ///
 /// The payload is the command's standard input: the JSON text, or the bytes themselves if they
@@ -44,6 +49,7 @@ const EX_TEMPFAIL: i32 = 75;
 /// | 0 | done |
 /// | 65 | this event will never be taken: it is dead |
 /// | 75 | nothing can be taken now: tried again later, no failure is counted |
+/// | 126, 127 | the shell cannot run the command or does not find it: as 75 |
 /// | any other, or a signal | a failure of this event: tried again by the retry policy |
 ///
 /// Its environment is that of this program, without the names given to [`Exec::hide`], and with
@@ -283,6 +289,10 @@ impl Running {
         }));
         let Ok(ended) = timeout(time, beside(&mut talk, self.child.wait())).await else {
             self.stop(talk).await;
+            let time = time
+                .as_millis()
+                .try_into()
+                .map_or(time, Duration::from_millis);
             let reason = format!("stopped: it was still running after {time:?}");
             return Err(PublishError::retry(reason));
         };
@@ -366,7 +376,10 @@ fn judge(ended: ExitStatus, said: &[u8]) -> Result<(), PublishError> {
     match (ended.code(), ended.signal()) {
         (Some(0), _) => Ok(()),
         (Some(code @ EX_DATAERR), _) => Err(PublishError::reject(with(exit_code(code)))),
-        (Some(code @ EX_TEMPFAIL), _) => Err(PublishError::away(with(exit_code(code)))),
+        // A mistyped command says nothing of the event, which must not die of it.
+        (Some(code @ (EX_TEMPFAIL | CANNOT_RUN | NOT_FOUND)), _) => {
+            Err(PublishError::away(with(exit_code(code))))
+        }
         (Some(code), _) => Err(PublishError::retry(with(exit_code(code)))),
         (None, Some(signal)) => Err(PublishError::retry(with(format!("signal {signal}")))),
         (None, None) => Err(PublishError::retry(with(ended.to_string()))),
@@ -374,7 +387,11 @@ fn judge(ended: ExitStatus, said: &[u8]) -> Result<(), PublishError> {
 }
 
 fn exit_code(code: i32) -> String {
-    format!("exit code {code}")
+    match code {
+        CANNOT_RUN => format!("exit code {code} (the command cannot be run)"),
+        NOT_FOUND => format!("exit code {code} (there is no such command)"),
+        _ => format!("exit code {code}"),
+    }
 }
 
 /// The end of what the command said, as one line without control characters.

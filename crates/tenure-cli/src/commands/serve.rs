@@ -1,5 +1,6 @@
 //! `tenure serve`: migrate, work and answer HTTP, in one process.
 
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -13,7 +14,7 @@ use tracing::Instrument as _;
 
 use super::Context;
 use crate::assemble::{self, Schema};
-use crate::config::Override;
+use crate::config::{LogFormat, Override};
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 use crate::{logs, time};
@@ -86,6 +87,7 @@ pub(super) async fn run(cx: &Context, args: &Serve) -> Result<Exit, Stop> {
     check_private(config.listen)?;
     let worker = tenure::new_worker_id(&config.worker_name)?;
     logs::init(&config.log, Some(worker.as_str()))?;
+    logs::tell_remarks(&config.remarks);
     let mut signals = signals()?;
     let listener = bind(config.listen).await?;
     let address = listener.local_addr()?;
@@ -101,11 +103,10 @@ pub(super) async fn run(cx: &Context, args: &Serve) -> Result<Exit, Stop> {
     let router = server::router(assemble::ports(&tenure, running.watch(), figures));
     let (close, closed) = oneshot::channel::<()>();
     let http = tokio::spawn(server::serve(listener, router, closed).in_current_span());
-    cx.output.note(format_args!(
-        "tenure {} serves {} on http://{address} as {worker}",
-        env!("CARGO_PKG_VERSION"),
-        config.database
-    ));
+    greet(
+        cx,
+        format_args!("serves {} on http://{address} as {worker}", config.database),
+    );
     tracing::info!(%address, "began to serve");
 
     // Probes are answered to the end: alive, and no longer ready.
@@ -116,6 +117,15 @@ pub(super) async fn run(cx: &Context, args: &Serve) -> Result<Exit, Stop> {
         }
     };
     Ok(until_the_end(running, &mut signals, std::future::pending(), end_http).await)
+}
+
+/// Says to people that it runs now; programs read the logs, which stay whole.
+pub(super) fn greet(cx: &Context, what: fmt::Arguments<'_>) {
+    let version = env!("CARGO_PKG_VERSION");
+    match cx.config.log.format {
+        LogFormat::Text => cx.output.note(format_args!("tenure {version} {what}")),
+        LogFormat::Json => tracing::info!(version, database = %cx.config.database, "opened"),
+    }
 }
 
 /// Runs the worker until a signal comes or `enough` does, stops it, then does `after`. A second

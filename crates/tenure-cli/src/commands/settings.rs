@@ -38,7 +38,7 @@ Examples:
     },
     /// Change settings for all workers: all that are named, or none
     #[command(after_help = "\
-What is set here stands over every worker's own configuration; `default` takes it out again.
+What is set here stands over every worker's own configuration; `default` takes it out again. \
 Running workers take a change over within seconds. A lease keeps the term it was claimed with.
 
 Examples:

@@ -7,7 +7,7 @@ use clap::builder::NonEmptyStringValueParser;
 use tenure::{QueueName, StoreError, Tenure, TopicPattern, Watch};
 
 use super::Context;
-use super::serve::{Working, given, signals, until_the_end};
+use super::serve::{Working, given, greet, signals, until_the_end};
 use crate::assemble::{self, Schema};
 use crate::config::{Config, Override, PublisherConfig, Route};
 use crate::exit::Exit;
@@ -55,6 +55,7 @@ impl Work {
                 command: command.clone(),
                 timeout: None,
             };
+            config.remarks.clear();
             config.publishers = [(EXEC.to_owned(), exec)].into();
             config.routes = vec![Route {
                 topics: vec![TopicPattern::any()],
@@ -77,6 +78,7 @@ pub(super) async fn run(cx: &Context, args: &Work) -> Result<Exit, Stop> {
     }
     let worker = tenure::new_worker_id(&config.worker_name)?;
     logs::init(&config.log, Some(worker.as_str()))?;
+    logs::tell_remarks(&config.remarks);
     let mut signals = signals()?;
     let opened = assemble::open(&config, &worker, Schema::Expected, args.working.wait);
     let tenure = tokio::select! {
@@ -85,11 +87,7 @@ pub(super) async fn run(cx: &Context, args: &Work) -> Result<Exit, Stop> {
     };
     let running = assemble::worker(&tenure, &config)?.start().await;
     let running = running.map_err(|error| assemble::cannot_start(&error))?;
-    cx.output.note(format_args!(
-        "tenure {} works on {} as {worker}",
-        env!("CARGO_PKG_VERSION"),
-        config.database
-    ));
+    greet(cx, format_args!("works on {} as {worker}", config.database));
     let watch = running.watch();
     let enough = async {
         if args.drain {

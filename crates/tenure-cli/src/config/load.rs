@@ -153,7 +153,7 @@ impl Draft {
             (None, None) => (FILE.into(), None),
         };
         let name = path.display().to_string();
-        match (fs::read_to_string(&path), place) {
+        match (text_of(&path), place) {
             (Ok(text), _) => Some((name, text)),
             (Err(error), None) if error.kind() == io::ErrorKind::NotFound => None,
             (Err(error), place) => {

@@ -113,7 +113,7 @@ async fn changes_at_the_same_time_are_all_kept() {
         "worker.concurrency=20",
         "retry.max_retries=3",
         "retry.max_crashes=4",
-        "retention.dead=24h",
+        "retention.dead=36h",
     ];
     for place in everywhere().await {
         std::thread::scope(|scope| {

@@ -128,25 +128,25 @@ fn what_is_dead_says_why_and_how_it_comes_back() {
     let cases = [
         (
             dead(Some(reason::FAILED), Some("503"), counters(11, 0)),
-            "it is dead since 1m, because it failed 11 times: 503",
+            "it died 1m ago, because it failed 11 times: 503",
         ),
         (
             dead(Some(reason::REJECTED), Some("unknown"), counters(1, 0)),
-            "it is dead since 1m, because its holder said that trying again is no use: unknown",
+            "it died 1m ago, because its holder said that trying again is no use: unknown",
         ),
         (
             dead(Some(reason::CRASH_LOOP), None, counters(0, 6)),
-            "it is dead since 1m, because its lease lapsed 6 times",
+            "it died 1m ago, because its lease lapsed 6 times",
         ),
         (
             dead(Some(reason::BURIED), Some("a test"), counters(0, 0)),
-            "it is dead since 1m, because an operator buried it: a test",
+            "it died 1m ago, because an operator buried it: a test",
         ),
         (
             dead(Some("too_old"), None, counters(0, 0)),
-            "it is dead since 1m (too_old)",
+            "it died 1m ago (too_old)",
         ),
-        (dead(None, None, counters(0, 0)), "it is dead since 1m"),
+        (dead(None, None, counters(0, 0)), "it died 1m ago"),
     ];
     for (record, sentence) in cases {
         says(
@@ -252,7 +252,7 @@ fn what_is_not_due_says_who_made_it_wait() {
         (
             later(released, None),
             "delayed",
-            "it was given back unworked: it is due in 20s",
+            "it was given back unworked once: it is due in 20s",
         ),
         (
             later(counters(3, 0), Some("503")),
@@ -272,8 +272,32 @@ fn what_is_not_due_says_who_made_it_wait() {
         ),
     ];
     for (record, code, sentence) in cases {
-        says(&why(&record, &here(), now()), code, sentence, "");
+        let hint = if sentence.contains("given back") {
+            "publisher was away"
+        } else {
+            ""
+        };
+        says(&why(&record, &here(), now()), code, sentence, hint);
     }
+}
+
+#[test]
+fn what_is_given_back_again_and_again_says_where_to_look() {
+    let given = Record {
+        counters: Counters {
+            attempts: 4,
+            ..counters(1, 0)
+        },
+        ..due()
+    };
+    let answer = why(&given, &here(), now());
+    assert!(
+        answer
+            .sentence
+            .ends_with("; it was given back unworked 3 times"),
+        "{answer}"
+    );
+    assert!(answer.hint.unwrap().contains("publisher was away"));
 }
 
 #[test]

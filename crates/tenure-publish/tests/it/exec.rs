@@ -62,7 +62,11 @@ async fn the_exit_code_is_the_answer() {
         ("echo oh >&2; exit 3", Some((RETRY, "exit code 3: oh"))),
         (
             "no-such-program-at-all 2>&-",
-            Some((RETRY, "exit code 127")),
+            Some((AWAY, "exit code 127 (there is no such command)")),
+        ),
+        (
+            "exec 2>&-; /",
+            Some((AWAY, "exit code 126 (the command cannot be run)")),
         ),
         ("kill -9 $$", Some((RETRY, "signal 9"))),
         ("echo out; echo err >&2; exit 0", None),

@@ -74,7 +74,10 @@ fn judge(error: &dyn DatabaseError) -> (StoreErrorKind, Option<&'static str>) {
         ),
         "25006" => (
             Unavailable,
-            Some("the database is read-only: is this a replica, or is a failover going on?"),
+            Some(
+                "the database is read-only: is this a replica, is a failover going on, or is \
+                 default_transaction_read_only set? `tenure doctor` says which",
+            ),
         ),
         "53100" => (Unavailable, Some("the disk of the database is full")),
         "53300" => (

@@ -17,6 +17,8 @@ pub(crate) const VERSION: i32 = 1;
 /// Two programs that migrate at once take turns; the number is only ours.
 const TURN: &str = "select pg_advisory_xact_lock(7407170001)";
 
+const READ_ONLY: &str = "show transaction_read_only";
+
 const JOURNAL: &str = "create table if not exists tenure_migrations (
     version    int         primary key,
     applied_at timestamptz not null default now()
@@ -37,6 +39,13 @@ async fn run(
     conn: &mut PgConnection,
     schema: Option<&Identifier>,
 ) -> Result<Option<Migrated>, sqlx::Error> {
+    if is_current(conn, schema).await? {
+        let version = unsigned(VERSION);
+        return Ok(Some(Migrated {
+            from: version,
+            to: version,
+        }));
+    }
     let mut tx = conn.begin().await?;
     sqlx::raw_sql(TURN).execute(&mut *tx).await?;
     if let Some(schema) = schema {
@@ -59,6 +68,23 @@ async fn run(
         from: unsigned(from),
         to: unsigned(VERSION),
     }))
+}
+
+/// Whether nothing is to be done: then a role that may change no schema will do. Where nothing can
+/// be written, that is for the migration to tell.
+async fn is_current(
+    conn: &mut PgConnection,
+    schema: Option<&Identifier>,
+) -> Result<bool, sqlx::Error> {
+    match version(conn, schema).await {
+        Ok(VERSION) => {}
+        Ok(_) => return Ok(false),
+        Err(error) if is_missing(&error) => return Ok(false),
+        Err(error) => return Err(error),
+    }
+    let row = sqlx::query(READ_ONLY).fetch_one(conn).await?;
+    let read_only: String = super::row::get(&row, 0)?;
+    Ok(read_only == "off")
 }
 
 /// Makes the schema and writes into it for the rest of the transaction.

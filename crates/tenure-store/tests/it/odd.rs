@@ -291,3 +291,32 @@ fn whole(error: &StoreError) -> String {
     }
     texts.join(" ")
 }
+
+/// Who applies the migrations is not always who works.
+#[tokio::test]
+async fn a_role_that_may_change_no_schema_migrates_what_is_current() {
+    let database = testing::postgres().await;
+    let config = StoreConfig::default();
+    let mut admin = PgConnection::connect(&database.url).await.unwrap();
+    let role = "do $$ begin
+                    if not exists (select from pg_roles where rolname = 'tenure_clerk') then
+                        create role tenure_clerk;
+                    end if;
+                end $$;
+                revoke create on schema public from public;";
+    sqlx::raw_sql(role).execute(&mut admin).await.unwrap();
+    let sign = if database.url.contains('?') { '&' } else { '?' };
+    let clerk = format!("{}{sign}options[role]=tenure_clerk", database.url);
+    let refused = PostgresStore::migrate(&clerk, &config).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("permission denied"),
+        "{refused}"
+    );
+    PostgresStore::migrate(&database.url, &config)
+        .await
+        .unwrap();
+    let rights = "grant select on tenure_migrations to tenure_clerk";
+    sqlx::raw_sql(rights).execute(&mut admin).await.unwrap();
+    let migrated = PostgresStore::migrate(&clerk, &config).await.unwrap();
+    assert_eq!(migrated.from, migrated.to);
+}

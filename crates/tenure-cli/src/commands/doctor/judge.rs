@@ -105,7 +105,7 @@ fn settings(scene: &Scene) -> Option<Finding> {
             "settings",
             format!("older than version {} at: {names}", scene.settings_version),
             "they take it over by themselves within seconds; one that refused it says why in its \
-             log",
+             log: `refused the settings of the cluster`",
         )
     })
 }

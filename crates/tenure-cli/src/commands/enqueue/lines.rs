@@ -144,7 +144,8 @@ impl Intake<'_> {
         let event = match piece {
             Piece::Line => line::event(text, self.args),
             Piece::TooLong | Piece::End => {
-                let expected = "at most 2 MiB: keep the large part elsewhere and send its address";
+                let expected = "a payload of at most 1 MiB, and little around it: keep the large \
+                                part elsewhere and send its address";
                 Err(Invalid::new("the line", "over 2 MiB", expected))
             }
         };
