@@ -186,9 +186,9 @@ impl Desk {
         overdue
     }
 
-    /// Gives back what was not started within two terms of its claim, and answers how much: the work
-    /// before it goes slower than it did, and others may have free places for it. Nothing more is
-    /// claimed ahead until the work is seen to go faster.
+    /// Gives back what was not started within two terms of its claim, and answers how much: the
+    /// work before it goes slower than it did, and others may have free places for it. Nothing more
+    /// is claimed ahead until the work is seen to go faster.
     pub(crate) fn give_back_stale(&self, now: Instant) -> u32 {
         let mut state = self.state();
         let (mut count, mut longest) = (0, Duration::ZERO);
