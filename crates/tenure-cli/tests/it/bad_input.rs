@@ -310,7 +310,7 @@ async fn the_logs_of_a_server_name_worker_and_event_and_no_content() {
             .env("TENURE_LOG_LEVEL", "info,tenure_engine=debug")
             .args(["serve", "--listen", "127.0.0.1:0", "--name", "front"]);
         let mut running = Place::start_command(command);
-        let line = running.line_with("\"serving\"");
+        let line = running.line_with("\"began to serve\"");
         let args = ["enqueue", "t", "\"canary-1\"", "--header", "k=canary-2"];
         let event = place.run(&[&args[..], &["--json"]].concat()).succeeded();
         let id = event.field("id");

@@ -336,9 +336,9 @@ fn holder(log: &str) -> Option<String> {
     let lines = log
         .split_inclusive('\n')
         .filter(|line| line.ends_with('\n'));
-    let mut lines = lines.filter(|line| line.contains(" works on "));
-    let (_, holder) = lines.next()?.trim_end().rsplit_once(" as ")?;
-    Some(holder.to_owned())
+    let mut lines = lines.filter(|line| line.contains("\"opened\""));
+    let line: serde_json::Value = serde_json::from_str(lines.next()?).unwrap();
+    Some(line["worker"].as_str().unwrap().to_owned())
 }
 
 /// The present moment, by the clock of this machine.
