@@ -228,6 +228,8 @@ impl Checker<'_> {
             let said = self.answers.get(&(*id, fence)).copied();
             let begun = self.begun.get(&(*id, fence));
             let is_overdue = begun.is_some_and(|begun| line.at >= *begun + self.plan.hold_min());
+            let has_only_waited =
+                begun.is_none() && line.at >= grip.claimed_at + self.plan.line_min();
             let failures = self
                 .shadow
                 .things
@@ -242,7 +244,9 @@ impl Checker<'_> {
                     said == Some(Answered::Rejected)
                 }
                 Outcome::Dead { .. } => (has_failed || is_overdue) && is_spent,
-                Outcome::Release { .. } => said == Some(Answered::Released) || has_reason,
+                Outcome::Release { .. } => {
+                    said == Some(Answered::Released) || has_reason || has_only_waited
+                }
             };
             if !is_right {
                 laws.push(format!("a settle that nobody meant, of item {id}"));

@@ -149,6 +149,13 @@ impl Plan {
         self.settings.max_hold().min(other).mul_f64(0.9)
     }
 
+    /// The shortest time after which what was claimed and not started may be given back: two terms,
+    /// less a little for a clock that drifts.
+    pub(crate) fn line_min(&self) -> Duration {
+        let shortest = self.settings.term.min(self.other_term).length();
+        (shortest * 2).mul_f64(0.9)
+    }
+
     /// Everything is settled this long after the world has healed.
     pub(crate) fn patience(&self) -> Duration {
         let term = self.term_max();
