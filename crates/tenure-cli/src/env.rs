@@ -35,6 +35,7 @@ pub(crate) const VARIABLES: [(&str, &str); 22] = [
     ("TENURE_REAPER_INTERVAL", "reaper.interval"),
     ("TENURE_RETRY_MAX_RETRIES", "retry.max_retries"),
     ("TENURE_RETRY_MAX_CRASHES", "retry.max_crashes"),
+    ("TENURE_DOMAIN_ON_DEAD", "domain.on_dead"),
     ("TENURE_RETENTION_PUBLISHED", "retention.published"),
     ("TENURE_RETENTION_DEAD", "retention.dead"),
 ];

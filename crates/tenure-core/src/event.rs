@@ -51,6 +51,7 @@ pub struct Event {
     priority: Priority,
     delay: Duration,
     ordering_key: Option<String>,
+    is_strict: bool,
     dedupe: Option<String>,
     headers: BTreeMap<String, String>,
 }
@@ -85,6 +86,7 @@ impl Event {
             priority: Priority::default(),
             delay: Duration::ZERO,
             ordering_key: None,
+            is_strict: false,
             dedupe: None,
             headers: BTreeMap::new(),
         })
@@ -132,13 +134,27 @@ impl Event {
         Ok(self)
     }
 
-    /// Names the domain whose order it keeps.
+    /// Names the domain whose order it keeps: events of one key are worked one at a time, in order;
+    /// a delayed one holds back those behind it.
+    ///
+    /// Two enqueues of one key that are ordered in real time (the first committed before the second
+    /// began) are processed in that order; two that overlap may come in either order, unless
+    /// [`strict`](Self::strict).
     ///
     /// # Errors
     /// The key is empty, too long or has control characters.
     pub fn key(mut self, key: &str) -> Result<Self, Invalid> {
         self.ordering_key = Some(name("ordering key", key, "customer-7")?);
         Ok(self)
+    }
+
+    /// Makes the enqueue wait for any other strict one of the same key whose transaction is still
+    /// open: then the order is that of enqueueing, even for transactions that overlap. The price
+    /// is that producers of one key wait for each other. Without a key it says nothing.
+    #[must_use]
+    pub fn strict(mut self) -> Self {
+        self.is_strict = true;
+        self
     }
 
     /// Makes it unique: while an event with this key is kept, another one is not enqueued, and the
@@ -239,6 +255,11 @@ impl Event {
         self.ordering_key.as_deref()
     }
 
+    /// Whether its enqueue waits for others of the same key.
+    pub fn is_strict(&self) -> bool {
+        self.is_strict
+    }
+
     /// The key that makes it unique, if any.
     pub fn dedupe_key(&self) -> Option<&str> {
         self.dedupe.as_deref()
@@ -305,6 +326,7 @@ impl From<StoredEvent> for Event {
             priority: stored.priority,
             delay: Duration::ZERO,
             ordering_key: stored.ordering_key,
+            is_strict: false,
             dedupe: None,
             headers: stored.headers,
         }

@@ -23,6 +23,8 @@ pub enum Refusal {
     AlreadySettled,
     /// It is neither done nor dead, so there is nothing to replay.
     NotSettled,
+    /// An item before it in its domain is not settled yet.
+    OutOfTurn,
     /// There is no such item.
     NotFound,
 }
@@ -36,6 +38,7 @@ impl Refusal {
             Self::Lapsed => "lapsed",
             Self::AlreadySettled => "already_settled",
             Self::NotSettled => "not_settled",
+            Self::OutOfTurn => "out_of_turn",
             Self::NotFound => "not_found",
         }
     }
@@ -49,6 +52,7 @@ impl fmt::Display for Refusal {
             Self::Lapsed => "the term of the lease is over",
             Self::AlreadySettled => "it is already settled",
             Self::NotSettled => "it is not settled yet: only what is done or dead is replayed",
+            Self::OutOfTurn => "an item before it in its domain is not settled yet",
             Self::NotFound => "there is no such item",
         })
     }

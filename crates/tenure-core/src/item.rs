@@ -93,9 +93,21 @@ pub struct Held {
     pub lease: Lease,
     /// What was claimed; never empty.
     pub items: Vec<Item>,
+    /// Whether the claim stopped at its limit, so that there may be more.
+    pub is_full: bool,
 }
 
 impl Held {
+    /// A lease on these items that a claim of at most `most` has taken.
+    pub fn new(lease: Lease, items: Vec<Item>, most: u32) -> Self {
+        let is_full = items.len() >= usize::try_from(most).unwrap_or(usize::MAX);
+        Self {
+            lease,
+            items,
+            is_full,
+        }
+    }
+
     /// The ids of the items, in order.
     pub fn ids(&self) -> Vec<ItemId> {
         self.items.iter().map(|item| item.id).collect()

@@ -33,6 +33,7 @@ pub mod testing;
 mod time;
 mod token;
 mod topic;
+mod turn;
 mod why;
 
 pub use event::{
@@ -54,4 +55,5 @@ pub use table::{Columns, Direction, Identifier, LeaseTable, StatusWord, Words};
 pub use time::{Clock, Timestamp, brief_duration, duration_text, parse_duration};
 pub use token::{Fence, Token};
 pub use topic::TopicPattern;
+pub use turn::{Fate, OnDead, RUN_MAX, Standing, lapse_run, run_length, settle_run};
 pub use why::{Facts, Why, why};

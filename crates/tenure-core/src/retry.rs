@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::invalid::Invalid;
 use crate::outcome::Outcome;
 use crate::reason;
+use crate::turn::OnDead;
 
 /// No item comes back sooner than this after a failure or a lapse.
 pub const DELAY_MIN: Duration = Duration::from_millis(100);
@@ -162,6 +163,7 @@ impl RetryPolicy {
 pub struct LapsePolicy {
     max_crashes: u32,
     delays: Vec<Duration>,
+    on_dead: OnDead,
 }
 
 impl LapsePolicy {
@@ -194,7 +196,20 @@ impl LapsePolicy {
         Ok(Self {
             max_crashes,
             delays,
+            on_dead: OnDead::Skip,
         })
+    }
+
+    /// With this fate for the rest of a domain whose head dies.
+    #[must_use]
+    pub fn with_on_dead(mut self, on_dead: OnDead) -> Self {
+        self.on_dead = on_dead;
+        self
+    }
+
+    /// What a dead item does to the rest of its domain.
+    pub fn on_dead(&self) -> OnDead {
+        self.on_dead
     }
 
     /// The lapses that an item survives; the next one is its last.
@@ -227,6 +242,7 @@ impl Default for LapsePolicy {
         Self {
             max_crashes: 5,
             delays,
+            on_dead: OnDead::Skip,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::reason;
 use crate::retry::LapsePolicy;
 use crate::settings::Settings;
 use crate::state::State;
-use crate::store::{Presence, QueueCounts, WorkerRecord};
+use crate::store::{DomainRecord, Presence, QueueCounts, WorkerRecord};
 use crate::time::{Timestamp, brief_duration};
 
 /// What is known around an item.
@@ -24,6 +24,8 @@ pub struct Facts {
     pub workers: Vec<(WorkerRecord, Presence)>,
     /// How workers behave.
     pub settings: Settings,
+    /// Its domain, if it has a key.
+    pub domain: Option<DomainRecord>,
 }
 
 /// The answer.

@@ -1,8 +1,8 @@
 //! The operator's verbs of `Tenure`: look, explain, replay, bury, queues, prune, settings.
 
 use tenure_core::store::{
-    Bury, ChangeSettings, ClusterSettings, Counts, Filter, Finding, Page, Pause, Prune, Pruned,
-    Queue, Replay, Replayed, StoreError, WorkerRecord,
+    Bury, ChangeSettings, ClusterSettings, Counts, DomainFilter, DomainRecord, Filter, Finding,
+    Page, Pause, Prune, Pruned, Queue, Replay, Replayed, Skip, StoreError, WorkerRecord,
 };
 use tenure_core::{
     Clock as _, EndedHold, Event, Facts, Guarded, ItemId, QueueName, Record, Settings, Term,
@@ -76,6 +76,11 @@ impl Tenure {
         let queue = queue.unwrap_or_default();
         let paused = |other: &Queue| other.name == queue && other.paused;
         let counts = self.count().await?.queues.into_iter();
+        let key = record.content.event().and_then(Event::ordering_key);
+        let domain = match key {
+            Some(key) => self.domain(key).await?,
+            None => None,
+        };
         let facts = Facts {
             is_paused: self.queues().await?.iter().any(paused),
             counts: counts
@@ -91,6 +96,7 @@ impl Tenure {
                 })
                 .collect(),
             settings: settings.clone(),
+            domain,
         };
         Ok(Some(why(&record, &facts, credible(moment, &record))))
     }
@@ -102,6 +108,45 @@ impl Tenure {
     /// The database is away.
     pub async fn workers(&self, limit: u32) -> Result<(Timestamp, Vec<WorkerRecord>), StoreError> {
         self.store().workers(limit).await
+    }
+
+    /// Up to `limit` ordering keys, those first that have had their head for longest.
+    ///
+    /// # Errors
+    /// The database is away.
+    pub async fn domains(
+        &self,
+        filter: DomainFilter,
+        limit: u32,
+    ) -> Result<Vec<DomainRecord>, StoreError> {
+        self.store().domains(filter, limit).await
+    }
+
+    /// Everything that is known of one ordering key; `None` when that is nothing.
+    ///
+    /// # Errors
+    /// The database is away.
+    pub async fn domain(&self, key: &str) -> Result<Option<DomainRecord>, StoreError> {
+        self.store().domain(key).await
+    }
+
+    /// Begins or ends the pause of an ordering key: while it is paused none of its events is
+    /// claimed.
+    ///
+    /// # Errors
+    /// The database is away.
+    pub async fn pause_domain(&self, key: &str, pause: Pause) -> Result<(), StoreError> {
+        self.store().pause_domain(key, pause).await
+    }
+
+    /// Goes on without the head of an ordering key: one that is dead and blocks is left behind, any
+    /// other one is buried. Answers with the event; refused when there is none.
+    ///
+    /// # Errors
+    /// The database is away.
+    pub async fn skip(&self, key: &str, reason: &str) -> Result<Guarded<ItemId>, StoreError> {
+        let skip = Skip::new(key, self.token(), reason);
+        self.store().skip(&skip).await
     }
 
     /// What the database says of its own health; it changes nothing.

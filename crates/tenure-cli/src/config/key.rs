@@ -25,7 +25,7 @@ impl Form {
 }
 
 /// Every single value; `tenure.default.toml` has them in the same order.
-pub(super) const KEYS: [(&str, Form); 22] = [
+pub(super) const KEYS: [(&str, Form); 23] = [
     ("database", Form::Text),
     ("store.schema", Form::Text),
     ("store.connections", Form::Number),
@@ -46,6 +46,7 @@ pub(super) const KEYS: [(&str, Form); 22] = [
     ("reaper.interval", Form::Duration),
     ("retry.max_retries", Form::Number),
     ("retry.max_crashes", Form::Number),
+    ("domain.on_dead", Form::Text),
     ("retention.published", Form::Duration),
     ("retention.dead", Form::Duration),
 ];

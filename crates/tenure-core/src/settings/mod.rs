@@ -15,6 +15,7 @@ use crate::lease::Term;
 use crate::retry::{LapsePolicy, RetryPolicy};
 use crate::store::Claim;
 use crate::time::{duration_text, parse_duration};
+use crate::turn::OnDead;
 
 /// How workers of a cluster behave.
 ///
@@ -51,6 +52,8 @@ pub struct Settings {
     pub max_retries: u32,
     /// Lapses that an item survives. Default 5, at least 3.
     pub max_crashes: u32,
+    /// What a dead event does to the rest of its key. Default: it is skipped.
+    pub on_dead: OnDead,
     /// How long published events are kept. Default 7 days.
     pub retention_published: Duration,
     /// How long dead events are kept. Default 30 days.
@@ -69,6 +72,7 @@ impl Default for Settings {
             shutdown_timeout: None,
             max_retries: RetryPolicy::default().max_retries,
             max_crashes: LapsePolicy::default().max_crashes(),
+            on_dead: OnDead::default(),
             retention_published: Duration::from_hours(7 * 24),
             retention_dead: Duration::from_hours(30 * 24),
         }
@@ -147,7 +151,9 @@ impl Settings {
     /// What a lapse does to an item.
     pub fn lapse_policy(&self) -> LapsePolicy {
         let standard = LapsePolicy::default();
-        LapsePolicy::new(self.max_crashes, standard.delays().to_vec()).unwrap_or(standard)
+        LapsePolicy::new(self.max_crashes, standard.delays().to_vec())
+            .unwrap_or(standard)
+            .with_on_dead(self.on_dead)
     }
 
     /// What a failure does to an item.
@@ -194,6 +200,11 @@ impl Settings {
             Setting::ShutdownTimeout => self.shutdown_timeout = Some(duration()?),
             Setting::MaxRetries => self.max_retries = number()?,
             Setting::MaxCrashes => self.max_crashes = number()?,
+            Setting::OnDead => {
+                self.on_dead = OnDead::parse(text).map_err(|_unknown| {
+                    Invalid::new(field, format!("{text:?}"), "skip or block")
+                })?;
+            }
             Setting::RetentionPublished => self.retention_published = duration()?,
             Setting::RetentionDead => self.retention_dead = duration()?,
         }
@@ -212,6 +223,7 @@ impl Settings {
             Setting::ShutdownTimeout => duration_text(self.shutdown_timeout()),
             Setting::MaxRetries => self.max_retries.to_string(),
             Setting::MaxCrashes => self.max_crashes.to_string(),
+            Setting::OnDead => self.on_dead.to_string(),
             Setting::RetentionPublished => duration_text(self.retention_published),
             Setting::RetentionDead => duration_text(self.retention_dead),
         }
@@ -229,6 +241,7 @@ impl Settings {
             | Setting::Batch
             | Setting::MaxRetries
             | Setting::MaxCrashes
+            | Setting::OnDead
             | Setting::RetentionPublished
             | Setting::RetentionDead => false,
         }

@@ -32,6 +32,8 @@ pub enum Setting {
     MaxRetries,
     /// `retry.max_crashes`: lapses that an item survives.
     MaxCrashes,
+    /// `domain.on_dead`: what a dead event does to the rest of its key.
+    OnDead,
     /// `retention.published`: how long published events are kept.
     RetentionPublished,
     /// `retention.dead`: how long dead events are kept.
@@ -40,7 +42,7 @@ pub enum Setting {
 
 impl Setting {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Term,
         Self::Heartbeat,
         Self::MaxHold,
@@ -50,6 +52,7 @@ impl Setting {
         Self::ShutdownTimeout,
         Self::MaxRetries,
         Self::MaxCrashes,
+        Self::OnDead,
         Self::RetentionPublished,
         Self::RetentionDead,
     ];
@@ -66,6 +69,7 @@ impl Setting {
             Self::ShutdownTimeout => "worker.shutdown_timeout",
             Self::MaxRetries => "retry.max_retries",
             Self::MaxCrashes => "retry.max_crashes",
+            Self::OnDead => "domain.on_dead",
             Self::RetentionPublished => "retention.published",
             Self::RetentionDead => "retention.dead",
         }

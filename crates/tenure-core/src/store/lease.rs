@@ -15,6 +15,7 @@ use crate::retry::LapsePolicy;
 use crate::state::State;
 use crate::time::Timestamp;
 use crate::token::{Fence, Token};
+use crate::turn::{OnDead, run_length};
 
 /// Asks for leases on items that may be claimed.
 ///
@@ -37,6 +38,10 @@ pub struct Claim {
     pub limit: u32,
     /// The queues to take from, the first one first. A lease table has no queues and looks at none.
     pub queues: Vec<QueueName>,
+    /// At least this many of the items are such that can be worked at the same time, if there are
+    /// as many: a domain's items cannot. What is left of the limit may be filled with runs of
+    /// domains, to be worked one after the other.
+    pub abreast: u32,
     /// Which items: the ordinary ones, or one that must be worked alone.
     pub company: Company,
     /// Reap lapsed leases when the claim comes back short, by this policy; `None`: leave that to
@@ -66,6 +71,7 @@ impl Claim {
             token,
             term: Term::STANDARD,
             limit: limit.min(Self::LIMIT_MAX),
+            abreast: limit.min(Self::LIMIT_MAX),
             queues: vec![QueueName::default()],
             company: Company::Together,
             recovery: Some(LapsePolicy::default()),
@@ -93,6 +99,19 @@ impl Claim {
     pub fn queues(mut self, queues: Vec<QueueName>) -> Self {
         self.queues = queues;
         self
+    }
+
+    /// With runs of domains, as far as that leaves at least this many items that can be worked at
+    /// the same time.
+    #[must_use]
+    pub fn abreast(mut self, abreast: u32) -> Self {
+        self.abreast = abreast;
+        self
+    }
+
+    /// How many items of one domain it may take: one, unless runs were asked for.
+    pub fn run_length(&self) -> u32 {
+        run_length(self.most(), self.abreast)
     }
 
     /// One item that must be worked alone.
@@ -181,6 +200,8 @@ pub struct Settle {
     pub rest: Rest,
     /// Whether a settle after the end of the term is accepted.
     pub lateness: Lateness,
+    /// What a dead item does to the rest of its domain.
+    pub on_dead: OnDead,
     /// The moment, for tests.
     pub now: Option<Timestamp>,
 }
@@ -205,6 +226,7 @@ impl Settle {
             items: Vec::new(),
             rest: Rest::Keep,
             lateness: Lateness::Accept,
+            on_dead: OnDead::Skip,
             now: None,
         }
     }
@@ -228,6 +250,13 @@ impl Settle {
     #[must_use]
     pub fn rest(mut self, rest: Rest) -> Self {
         self.rest = rest;
+        self
+    }
+
+    /// Says what a dead item does to the rest of its domain.
+    #[must_use]
+    pub fn on_dead(mut self, on_dead: OnDead) -> Self {
+        self.on_dead = on_dead;
         self
     }
 
@@ -273,7 +302,8 @@ pub struct Settlement {
     /// The answer for each named item, in the order in which they were named. A repeat of a settle
     /// that took effect gives the same answer.
     pub items: Vec<(ItemId, Guarded)>,
-    /// How many items that were not named were ended as [`Rest`] said.
+    /// How many items that were not named were ended as [`Rest`] said; what else of a domain's run
+    /// went back with an item that did not end is not counted.
     pub rest: u32,
     /// Whether the term was over when it was accepted.
     pub late: bool,
@@ -346,15 +376,16 @@ pub struct Reaped {
 
 /// The four verbs of the lease core.
 ///
-/// The laws, which every implementation keeps and the conformance suite checks (law 7 is about
-/// domains, which these verbs do not know):
+/// The laws, which every implementation keeps and the conformance suite checks:
 ///
-/// 1. An item has at most one live lease.
+/// 1. An item has at most one live lease; of a domain at most one item is being worked, and whatever
+///    is held of it is held by one lease.
 /// 2. A token is never issued twice; a fence only rises.
 /// 3. Renew and settle with any token but the current one change nothing and say refused.
 /// 4. Done and dead are final; only a replay opens a new generation, and old tokens stay dead.
 /// 5. No live lease is ended by anyone but its holder, or for one item by a bury.
 /// 6. Only the six transitions exist.
+/// 7. In a domain, items are settled in order; what a dead head does to the rest is a setting.
 /// 8. What was enqueued in a committed transaction is never lost.
 /// 9. A settle repeated with the same token gives the same answer.
 pub trait LeaseStore: Send + Sync + fmt::Debug {
@@ -363,7 +394,9 @@ pub trait LeaseStore: Send + Sync + fmt::Debug {
     /// When the answer is lost, do not repeat it: release by its token ([`Rest::Release`]) and
     /// claim anew.
     ///
-    /// Laws: 1, 2, 6. Never more than the limit; items in the order priority, time, id.
+    /// Laws: 1, 2, 6, 7. Never more than the limit; items in the order priority, time, id; those of
+    /// a domain in its order, behind its head: an item is not started before the one of the same
+    /// key that stands before it has ended.
     fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Option<Held>>;
 
     /// Moves `until` forward for the leases that stand and have not lapsed; answers for each token
@@ -374,7 +407,8 @@ pub trait LeaseStore: Send + Sync + fmt::Debug {
 
     /// Ends holds, each with its outcome.
     ///
-    /// Laws: 3, 4, 6, 9. What is not named stays held, unless [`Rest`] says otherwise. May be
+    /// Laws: 3, 4, 6, 7, 9. What is not named stays held, unless [`Rest`] says otherwise, or an item
+    /// before it in its domain goes back ([`settle_run`](crate::settle_run)). May be
     /// repeated: what had taken effect is answered as it was.
     ///
     /// # Errors

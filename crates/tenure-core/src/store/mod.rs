@@ -5,6 +5,7 @@
 //! tests give it to move time.
 
 mod cluster;
+mod domains;
 mod error;
 mod examine;
 mod intake;
@@ -16,6 +17,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 pub use cluster::{ChangeSettings, Cluster, ClusterSettings, Presence, WorkerRecord, WorkerReport};
+pub use domains::{DomainFilter, DomainRecord, DomainState, Domains, Skip};
 pub use error::{StoreError, StoreErrorKind};
 pub use examine::{Examine, Finding, Verdict};
 pub use intake::{Enqueued, Intake};
@@ -31,6 +33,12 @@ pub use prune::{Prune, Pruned, Pruner};
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// A store of the built-in outbox: everything that is asked of one.
-pub trait Store: LeaseStore + Intake + Operate + Queues + Cluster + Pruner + Examine {}
+pub trait Store:
+    LeaseStore + Intake + Operate + Queues + Cluster + Domains + Pruner + Examine
+{
+}
 
-impl<T: LeaseStore + Intake + Operate + Queues + Cluster + Pruner + Examine> Store for T {}
+impl<T> Store for T where
+    T: LeaseStore + Intake + Operate + Queues + Cluster + Domains + Pruner + Examine
+{
+}

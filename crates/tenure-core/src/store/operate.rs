@@ -21,6 +21,8 @@ pub struct Filter {
     pub topic: Option<String>,
     /// Only those of this queue. A lease table has no queues and ignores it.
     pub queue: Option<QueueName>,
+    /// Only those of this domain. A lease table has no domains and ignores it.
+    pub key: Option<String>,
     /// Only those written at or after this moment.
     pub since: Option<Timestamp>,
     /// Only those before this id: the next page after one that ended with it.
@@ -63,16 +65,18 @@ pub struct QueueCounts {
     pub due: u64,
     /// May be claimed later.
     pub delayed: u64,
+    /// Wait behind another item of their domain.
+    pub behind: u64,
     /// How long the first one that may be claimed has waited.
     pub oldest_due: Option<Duration>,
 }
 
 impl Counts {
-    /// All that wait, due or delayed.
+    /// All that wait.
     pub fn pending(&self) -> u64 {
         self.queues
             .iter()
-            .map(|(_, queue)| queue.due + queue.delayed)
+            .map(|(_, queue)| queue.due + queue.delayed + queue.behind)
             .sum()
     }
 }
@@ -151,14 +155,16 @@ pub trait Operate: Send + Sync + fmt::Debug {
     fn count(&self, now: Option<Timestamp>) -> Answer<'_, Counts>;
 
     /// Puts settled items back: a new generation, counters at zero, claimable now. Refused for
-    /// what is not settled.
+    /// what is not settled. An item of a domain goes to its tail; the one that is dead and blocks
+    /// its domain is its head again.
     ///
-    /// Laws: 4, 6.
+    /// Laws: 4, 6, 7.
     fn replay<'a>(&'a self, replay: &'a Replay) -> Answer<'a, Replayed>;
 
-    /// Settles an item dead; its holder's token is refused for it from then on.
+    /// Settles an item dead; its holder's token is refused for it from then on. A domain goes on
+    /// with its next item, whatever [`OnDead`](crate::OnDead) says: the operator has decided.
     ///
-    /// Laws: 5, 6.
+    /// Laws: 5, 6, 7.
     fn bury<'a>(&'a self, bury: &'a Bury) -> Answer<'a, Guarded>;
 }
 

@@ -364,6 +364,7 @@ fn what_waits_its_turn_says_how_long_the_line_is_and_how_busy_the_workers() {
         "",
     );
     facts.counts = QueueCounts {
+        behind: 0,
         due: 40,
         delayed: 0,
         oldest_due: Some(seconds(185)),

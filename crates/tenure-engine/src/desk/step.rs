@@ -78,8 +78,7 @@ impl Desk {
             }
             return Ok(0);
         };
-        let got = u32::try_from(held.items.len()).unwrap_or(u32::MAX);
-        let is_full = got >= asked.limit;
+        let is_full = held.is_full;
         if asked.look.company == Company::Together {
             state.is_flush = is_full;
         }
@@ -304,6 +303,7 @@ mod tests {
                 until: tenure_core::Timestamp::from_micros(1),
             },
             items: Vec::new(),
+            is_full: false,
         };
         assert_eq!(desk.claimed(&asked, Some(held), now, 0.5), Err(()));
         assert!(!desk.is_clear(), "nobody works on what it took");

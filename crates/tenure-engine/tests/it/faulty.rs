@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure_core::store::{
-    Answer, Bury, ChangeSettings, Claim, Cluster, ClusterSettings, Counts, Enqueued, Examine,
-    Filter, Finding, Intake, LeaseStore, Operate, Page, Pause, Prune, Pruned, Pruner, Queue,
-    Queues, Reap, Reaped, Renew, Renewed, Replay, Replayed, Settle, Settlement, StoreError,
-    StoreErrorKind, WorkerRecord, WorkerReport,
+    Answer, Bury, ChangeSettings, Claim, Cluster, ClusterSettings, Counts, DomainFilter,
+    DomainRecord, Domains, Enqueued, Examine, Filter, Finding, Intake, LeaseStore, Operate, Page,
+    Pause, Prune, Pruned, Pruner, Queue, Queues, Reap, Reaped, Renew, Renewed, Replay, Replayed,
+    Settle, Settlement, Skip, StoreError, StoreErrorKind, WorkerRecord, WorkerReport,
 };
 use tenure_core::{
     EndedHold, Event, Guarded, Held, ItemId, QueueName, Record, Term, Timestamp, Token, WorkerId,
@@ -293,6 +293,24 @@ impl Cluster for Faulty {
 
     fn workers(&self, limit: u32) -> Answer<'_, (Timestamp, Vec<WorkerRecord>)> {
         self.through(Ask::Other, move || self.inner.workers(limit))
+    }
+}
+
+impl Domains for Faulty {
+    fn domains(&self, filter: DomainFilter, limit: u32) -> Answer<'_, Vec<DomainRecord>> {
+        self.through(Ask::Other, move || self.inner.domains(filter, limit))
+    }
+
+    fn domain<'a>(&'a self, key: &'a str) -> Answer<'a, Option<DomainRecord>> {
+        self.through(Ask::Other, move || self.inner.domain(key))
+    }
+
+    fn pause_domain<'a>(&'a self, key: &'a str, pause: Pause) -> Answer<'a, ()> {
+        self.through(Ask::Other, move || self.inner.pause_domain(key, pause))
+    }
+
+    fn skip<'a>(&'a self, skip: &'a Skip) -> Answer<'a, Guarded<ItemId>> {
+        self.through(Ask::Other, move || self.inner.skip(skip))
     }
 }
 

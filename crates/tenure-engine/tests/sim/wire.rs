@@ -10,10 +10,10 @@ use std::time::Duration;
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 use tenure_core::store::{
-    Answer, Bury, ChangeSettings, Claim, Cluster, ClusterSettings, Counts, Enqueued, Examine,
-    Filter, Finding, Intake, LeaseStore, Operate, Page, Pause, Prune, Pruned, Pruner, Queue,
-    Queues, Reap, Reaped, Renew, Renewed, Replay, Replayed, Settle, Settlement, StoreError,
-    StoreErrorKind, WorkerRecord, WorkerReport,
+    Answer, Bury, ChangeSettings, Claim, Cluster, ClusterSettings, Counts, DomainFilter,
+    DomainRecord, Domains, Enqueued, Examine, Filter, Finding, Intake, LeaseStore, Operate, Page,
+    Pause, Prune, Pruned, Pruner, Queue, Queues, Reap, Reaped, Renew, Renewed, Replay, Replayed,
+    Settle, Settlement, Skip, StoreError, StoreErrorKind, WorkerRecord, WorkerReport,
 };
 use tenure_core::{
     EndedHold, Event, Guarded, Held, ItemId, QueueName, Record, Term, Timestamp, Token, WorkerId,
@@ -253,6 +253,24 @@ impl Cluster for Wire {
 
     fn workers(&self, limit: u32) -> Answer<'_, (Timestamp, Vec<WorkerRecord>)> {
         self.ledger.store.workers(limit)
+    }
+}
+
+impl Domains for Wire {
+    fn domains(&self, filter: DomainFilter, limit: u32) -> Answer<'_, Vec<DomainRecord>> {
+        self.ledger.store.domains(filter, limit)
+    }
+
+    fn domain<'a>(&'a self, key: &'a str) -> Answer<'a, Option<DomainRecord>> {
+        self.ledger.store.domain(key)
+    }
+
+    fn pause_domain<'a>(&'a self, key: &'a str, pause: Pause) -> Answer<'a, ()> {
+        self.ledger.store.pause_domain(key, pause)
+    }
+
+    fn skip<'a>(&'a self, skip: &'a Skip) -> Answer<'a, Guarded<ItemId>> {
+        self.ledger.store.skip(skip)
     }
 }
 

@@ -187,7 +187,7 @@ impl Shelf {
             ids: items.iter().map(|item| item.id).collect(),
         };
         self.leases.insert(lease.token.clone(), leased);
-        Held { lease, items }
+        Held::new(lease, items, claim.most())
     }
 
     fn renew(

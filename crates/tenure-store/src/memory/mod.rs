@@ -6,6 +6,7 @@
 
 mod clock;
 mod cluster;
+mod domains;
 mod examine;
 mod intake;
 mod lease;

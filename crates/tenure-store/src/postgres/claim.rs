@@ -161,8 +161,9 @@ fn read_held(
         items.push((rank.unwrap_or(usize::MAX), item));
     }
     items.sort_by_key(|(rank, item)| (*rank, item.available_at, item.id));
-    let items = items.into_iter().map(|(_, item)| item).collect();
-    Ok((lease.map(|lease| Held { lease, items }), taken))
+    let items: Vec<Item> = items.into_iter().map(|(_, item)| item).collect();
+    let held = lease.map(|lease| Held::new(lease, items, claim.most()));
+    Ok((held, taken))
 }
 
 fn read_item(

@@ -8,6 +8,7 @@ mod claim;
 mod cluster;
 mod cursor;
 mod directory;
+mod domains;
 pub(crate) mod door;
 pub(crate) mod error;
 mod examine;

@@ -265,6 +265,7 @@ fn counts(rows: &[PgRow]) -> Result<Counts, sqlx::Error> {
     for row in rows {
         let now = get_timestamp(row, 8)?;
         let queue = QueueCounts {
+            behind: 0,
             due: get_total(row, 1)?,
             delayed: get_total(row, 2)?,
             oldest_due: get_moment(row, 3)?.map(|first| now.since(first)),

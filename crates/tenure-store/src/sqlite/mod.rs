@@ -7,6 +7,7 @@
 
 mod cluster;
 mod connect;
+mod domains;
 pub(crate) mod door;
 pub(crate) mod error;
 mod examine;

@@ -185,6 +185,7 @@ fn waiting(connection: &Connection, queue: i32, now: Timestamp) -> rusqlite::Res
         |row| {
             let oldest: Option<i64> = row.get(2)?;
             Ok(QueueCounts {
+                behind: 0,
                 due: row::count(row, 0)?,
                 delayed: row::count(row, 1)?,
                 oldest_due: oldest.map(|from| now.since(Timestamp::from_micros(from))),

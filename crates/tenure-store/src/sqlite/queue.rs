@@ -96,7 +96,7 @@ fn claim(connection: &Connection, ask: &Claim, now: Timestamp) -> Result<Option<
         until: now.after(ask.term.length()),
     };
     write_lease(connection, &lease, &items).map_err(failed("claim"))?;
-    Ok(Some(Held { lease, items }))
+    Ok(Some(Held::new(lease, items, ask.most())))
 }
 
 /// Draws the number of a claim.

@@ -107,10 +107,8 @@ impl PostgresRows {
         }
         let lease = lease_of(claim, first).map_err(failed)?;
         let items: Result<Vec<Item>, _> = rows.iter().map(item_of).collect();
-        Ok(Some(Held {
-            lease,
-            items: items.map_err(failed)?,
-        }))
+        let items = items.map_err(failed)?;
+        Ok(Some(Held::new(lease, items, claim.most())))
     }
 
     async fn renew_rows(&self, renew: &Renew) -> Result<Vec<PgRow>, sqlx::Error> {

@@ -168,6 +168,7 @@ fn record_of(row: &PgRow, state: State) -> Result<Record, sqlx::Error> {
 fn counts_of(row: &PgRow) -> Result<Counts, sqlx::Error> {
     let now = get_timestamp(row, 7)?;
     let waiting = QueueCounts {
+        behind: 0,
         due: get_total(row, 0)?,
         delayed: get_total(row, 1)?,
         oldest_due: get_moment(row, 2)?.map(|from| now.since(from)),

@@ -147,7 +147,7 @@ impl Desk {
         let claimed = ask.rows("claim", "claimed", params, |row| {
             self.claimed(row, &claim.token)
         })?;
-        Ok(held(claimed))
+        Ok(held(claimed, claim.most()))
     }
 
     fn renew(
@@ -296,10 +296,8 @@ impl Desk {
 }
 
 /// The rows of a claim under the lease that they share.
-fn held(claimed: Vec<Claimed>) -> Option<Held> {
+fn held(claimed: Vec<Claimed>, most: u32) -> Option<Held> {
     let lease = claimed.first()?.lease.clone();
-    Some(Held {
-        lease,
-        items: claimed.into_iter().map(|claimed| claimed.item).collect(),
-    })
+    let items = claimed.into_iter().map(|claimed| claimed.item).collect();
+    Some(Held::new(lease, items, most))
 }

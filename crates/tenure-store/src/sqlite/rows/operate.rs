@@ -105,6 +105,7 @@ impl Desk {
         let counts = ask.rows("count", "count", params, |row| {
             let oldest: Option<i64> = row.get(2)?;
             let waiting = QueueCounts {
+                behind: 0,
                 due: total(row, 0)?,
                 delayed: total(row, 1)?,
                 oldest_due: oldest.map(|from| now.since(Timestamp::from_micros(from))),

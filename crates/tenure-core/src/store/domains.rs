@@ -1,0 +1,130 @@
+//! Domains: what operators ask about ordering keys.
+
+use std::fmt;
+
+use super::Answer;
+use super::operate::Pause;
+use crate::guard::Guarded;
+use crate::item::{ItemId, Record};
+use crate::time::Timestamp;
+use crate::token::Token;
+
+/// Where a domain stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DomainState {
+    /// Nothing of it is open, or nothing is placed yet.
+    Idle,
+    /// Its head may be claimed.
+    Due,
+    /// Its head may be claimed later: it was held back, or waits to be tried again.
+    Delayed,
+    /// Its head, or a run from the head on, is held.
+    Held,
+    /// Its head is dead and blocks it.
+    Blocked,
+    /// An operator holds it back.
+    Paused,
+}
+
+impl DomainState {
+    /// One word, for JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Due => "due",
+            Self::Delayed => "delayed",
+            Self::Held => "held",
+            Self::Blocked => "blocked",
+            Self::Paused => "paused",
+        }
+    }
+}
+
+impl fmt::Display for DomainState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Everything that is known of a domain, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DomainRecord {
+    /// The ordering key.
+    pub key: String,
+    /// Where it stands. A paused domain is paused, whatever its head does.
+    pub state: DomainState,
+    /// Since when it has had this head, or has been paused.
+    pub since: Option<Timestamp>,
+    /// The item whose turn it is: claimable, held, or dead and blocking. In a paused domain only
+    /// what is still held.
+    pub head: Option<Record>,
+    /// How many wait behind the head; counted up to [`DomainRecord::WAITING_MAX`].
+    pub waiting: u64,
+}
+
+impl DomainRecord {
+    /// More are not counted one by one.
+    pub const WAITING_MAX: u64 = 10_000;
+}
+
+/// Which domains to list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DomainFilter {
+    /// All that have something open or are paused.
+    #[default]
+    Open,
+    /// Those that stand still: blocked, paused, or with a head that failed or lapsed before.
+    Stuck,
+}
+
+/// Asks to go on without a domain's head.
+#[derive(Clone, Debug)]
+pub struct Skip {
+    /// The ordering key.
+    pub key: String,
+    /// The operator's token, as for a bury.
+    pub token: Token,
+    /// Why, for people.
+    pub reason: String,
+    /// The moment, for tests.
+    pub now: Option<Timestamp>,
+}
+
+impl Skip {
+    /// Goes on without the head of this domain.
+    pub fn new(key: impl Into<String>, token: Token, reason: impl Into<String>) -> Self {
+        Self {
+            key: key.into(),
+            token,
+            reason: reason.into(),
+            now: None,
+        }
+    }
+
+    /// At this moment.
+    #[must_use]
+    pub fn at(mut self, now: Timestamp) -> Self {
+        self.now = Some(now);
+        self
+    }
+}
+
+/// The ordering keys of the outbox.
+pub trait Domains: Send + Sync + fmt::Debug {
+    /// Up to `limit` domains, those first that have had their head, or have been paused, for
+    /// longest.
+    fn domains(&self, filter: DomainFilter, limit: u32) -> Answer<'_, Vec<DomainRecord>>;
+
+    /// One domain; `None` when nothing is known of the key.
+    fn domain<'a>(&'a self, key: &'a str) -> Answer<'a, Option<DomainRecord>>;
+
+    /// Begins or ends the pause of a domain, known or not. While it is paused none of its items is
+    /// claimed; what is held goes on.
+    fn pause_domain<'a>(&'a self, key: &'a str, pause: Pause) -> Answer<'a, ()>;
+
+    /// Goes on without the head: one that is dead and blocks is left behind, any other one is
+    /// buried. Answers with the item. Refused when there is no head.
+    ///
+    /// Laws: 5, 6, 7.
+    fn skip<'a>(&'a self, skip: &'a Skip) -> Answer<'a, Guarded<ItemId>>;
+}
