@@ -276,6 +276,7 @@ impl Choice {
             state,
             topic: self.topic.clone(),
             queue: self.queue.clone(),
+            key: None,
             since: self.since,
             before: None,
         }

@@ -14,7 +14,7 @@ pub(crate) const DATABASE: &str = "TENURE_DATABASE";
 const POSTGRES_PASSWORD: &str = "PGPASSWORD";
 
 /// Each variable, and the setting that it overrides.
-pub(crate) const VARIABLES: [(&str, &str); 22] = [
+pub(crate) const VARIABLES: [(&str, &str); 23] = [
     (DATABASE, "database"),
     ("TENURE_STORE_SCHEMA", "store.schema"),
     ("TENURE_STORE_CONNECTIONS", "store.connections"),

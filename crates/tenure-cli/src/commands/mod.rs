@@ -209,7 +209,8 @@ fn exit_of(answers: &[(ItemId, Guarded)]) -> Exit {
             | Refusal::NotClaimed
             | Refusal::Lapsed
             | Refusal::AlreadySettled
-            | Refusal::NotSettled => Exit::Refused,
+            | Refusal::NotSettled
+            | Refusal::OutOfTurn => Exit::Refused,
         })
         .max()
         .unwrap_or(Exit::Done)

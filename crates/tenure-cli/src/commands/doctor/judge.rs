@@ -248,6 +248,7 @@ mod tests {
         let counts = QueueCounts {
             due,
             delayed: 0,
+            behind: 0,
             oldest_due: (due > 0).then_some(age),
         };
         (queue(name), counts)
