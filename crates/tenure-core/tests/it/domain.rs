@@ -93,14 +93,13 @@ proptest! {
     ) {
         let (mut backlog, mut plain) = (Backlog::default(), VecDeque::new());
         for turn in turns {
-            match turn {
-                Some(offset) => {
-                    backlog.push(offset);
-                    if !plain.contains(&offset) {
-                        plain.push_back(offset);
-                    }
+            if let Some(offset) = turn {
+                backlog.push(offset);
+                if !plain.contains(&offset) {
+                    plain.push_back(offset);
                 }
-                None => prop_assert_eq!(backlog.pop(), plain.pop_front()),
+            } else {
+                prop_assert_eq!(backlog.pop(), plain.pop_front());
             }
             prop_assert!(backlog.iter().eq(plain.iter().copied()));
             prop_assert_eq!(backlog.head(), plain.front().copied());

@@ -278,11 +278,11 @@ impl Pair {
         match call {
             Call::TryAcquire(offset) => {
                 let answer = self.lease.try_acquire(domain, offset).map_err(code)?;
-                Ok(self.note(domain, answer))
+                Ok(self.note(domain, &answer))
             }
             Call::Submit(offset) => {
                 let answer = self.lease.submit(domain, offset).map_err(code)?;
-                Ok(self.note(domain, answer))
+                Ok(self.note(domain, &answer))
             }
             Call::Succeed(shown) => {
                 let token = self.shown(domain, shown);
@@ -323,9 +323,9 @@ impl Pair {
     }
 
     /// Keeps a token that was given out: no two are equal, and a repeated one is the last.
-    fn note(&mut self, domain: &'static str, answer: AcquireResult) -> String {
+    fn note(&mut self, domain: &'static str, answer: &AcquireResult) -> String {
         let given = self.tokens.values().flatten();
-        match &answer {
+        match answer {
             AcquireResult::Acquired(token) => {
                 assert!(!given.clone().any(|earlier| earlier == token));
                 self.tokens.entry(domain).or_default().push(token.clone());

@@ -66,7 +66,8 @@ impl World {
             None => WorkLease::new(rules),
             Some(fault) => WorkLease::planted(rules, fault),
         };
-        lease.clock(self.clock.clone())
+        let clock: Arc<ManualClock> = Arc::clone(&self.clock);
+        lease.clock(clock)
     }
 
     /// A work lease that allows this many retries.
@@ -84,10 +85,9 @@ impl World {
 
 /// The token of an acquisition that must succeed.
 fn acquired(answer: AcquireResult) -> Token {
-    match answer {
-        AcquireResult::Acquired(token) => token,
-        other => panic!("{other:?} instead of Acquired"),
-    }
+    let is_acquired = matches!(answer, AcquireResult::Acquired(_));
+    assert!(is_acquired, "{answer:?} instead of Acquired");
+    answer.token().cloned().unwrap()
 }
 
 /// Acquires an offset of the domain A, which must succeed.

@@ -54,7 +54,7 @@ fn scenario_4_retry(world: &World) {
     let token = acquire(&lease, 1);
     let first = current(&lease);
     for n in 1..=3 {
-        world.pass(Duration::from_secs(60));
+        world.pass(Duration::from_mins(1));
         assert_eq!(lease.fail("A", &token), Ok(FailResult::RetryScheduled(n)));
         let kept = current(&lease);
         assert_eq!(kept.retry_count, n);
