@@ -11,9 +11,9 @@ use rand::RngExt as _;
 use rand::rngs::StdRng;
 use tenure_core::store::{
     Answer, Bury, ChangeSettings, Claim, Cluster, ClusterSettings, Counts, Enqueued, Examine,
-    Filter, Finding, Intake, LeaseStore, Operate, Page, Pause, Prune, Pruned, Pruner, Queue,
+    Filter, Finding, Intake, KeepsWorkLeases, LeaseStore, Operate, Page, Pause, Prune, Pruned, Pruner, Queue,
     Queues, Reap, Reaped, Renew, Renewed, Replay, Replayed, Settle, Settlement, StoreError,
-    StoreErrorKind, WorkerRecord, WorkerReport,
+    StoreErrorKind, WorkLeases, WorkerRecord, WorkerReport,
 };
 use tenure_core::{
     EndedHold, Event, Guarded, Held, ItemId, QueueName, Record, Term, Timestamp, Token, WorkerId,
@@ -268,5 +268,12 @@ impl Pruner for Wire {
 impl Examine for Wire {
     fn examine(&self) -> Answer<'_, Vec<Finding>> {
         self.ledger.store.examine()
+    }
+}
+
+/// The engine has no use for them.
+impl KeepsWorkLeases for Wire {
+    fn work_leases(&self) -> &dyn WorkLeases {
+        self.ledger.store.work_leases()
     }
 }

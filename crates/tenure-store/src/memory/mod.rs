@@ -14,13 +14,15 @@ mod operate;
 mod planted;
 mod prune;
 mod rules;
+mod spaces;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tenure_core::{
-    Clock, Counters, Event, Fence, ItemId, Lease, QueueName, State, Term, Timestamp, Token, Word,
+    Clock, Counters, Event, Fence, ItemId, Lease, QueueName, SpaceName, State, Term, Timestamp,
+    Token, Word,
 };
 
 pub use clock::SystemClock;
@@ -31,6 +33,7 @@ use crate::error_text::error_text;
 use crate::lane::{Lane, alone_lane, lane};
 use cluster::Board;
 use rules::Rules;
+use spaces::Space;
 
 /// A store that lives and dies with the process.
 ///
@@ -102,6 +105,7 @@ struct Shelf {
     queues: BTreeMap<QueueName, Line>,
     dedupe: BTreeMap<String, ItemId>,
     board: Board,
+    spaces: BTreeMap<SpaceName, Space>,
     last_id: i64,
     last_fence: i64,
 }
@@ -115,6 +119,7 @@ impl Default for Shelf {
             queues: BTreeMap::from([(QueueName::default(), Line::numbered(0))]),
             dedupe: BTreeMap::new(),
             board: Board::default(),
+            spaces: BTreeMap::new(),
             last_id: 0,
             last_fence: 0,
         }
