@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tenure_core::store::{
     Answer, Bury, ChangeSettings, Claim, Cluster, ClusterSettings, Counts, Enqueued, Examine,
-    Filter, Finding, Intake, KeepsWorkLeases, LeaseStore, Operate, Page, Pause, Prune, Pruned, Pruner, Queue,
-    Queues, Reap, Reaped, Renew, Renewed, Replay, Replayed, Settle, Settlement, StoreError,
-    StoreErrorKind, WorkLeases, WorkerRecord, WorkerReport,
+    Filter, Finding, Intake, KeepsWorkLeases, LeaseStore, Operate, Page, Pause, Prune, Pruned,
+    Pruner, Queue, Queues, Reap, Reaped, Renew, Renewed, Replay, Replayed, Settle, Settlement,
+    StoreError, StoreErrorKind, WorkerRecord, WorkerReport,
 };
 use tenure_core::{
     EndedHold, Event, Guarded, Held, ItemId, QueueName, Record, Term, Timestamp, Token, WorkerId,
@@ -310,7 +310,7 @@ impl Examine for Faulty {
 
 /// The engine has no use for them.
 impl KeepsWorkLeases for Faulty {
-    fn work_leases(&self) -> &dyn WorkLeases {
+    fn work_leases(&self) -> &dyn tenure_core::store::WorkLeases {
         self.inner.work_leases()
     }
 }

@@ -6,17 +6,17 @@
 
 -- statement: idle_with_backlog
 select
-    held.domain,
+    reserved.domain,
     (
         select waiting.log_offset
         from tenure_reservation_backlog as waiting
-        where waiting.reservation = held.number
+        where waiting.reservation = reserved.number
         order by waiting.place
         limit 1
     )
-from tenure_reservations as held
-where held.space = (select number from tenure_watermarks where space = :space)
-    and held.current_offset is null
-    and held.queued > 0
-order by held.domain
+from tenure_reservations as reserved
+where reserved.space = (select number from tenure_watermarks where space = :space)
+    and reserved.current_offset is null
+    and reserved.queued > 0
+order by reserved.domain
 limit :limit;

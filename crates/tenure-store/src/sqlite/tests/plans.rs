@@ -25,7 +25,7 @@ const WALKS: [(&str, &str, &str); 2] = [
 ];
 
 /// The tables that grow, by their own names and by those that our statements give them.
-const LARGE: [&str; 16] = [
+const LARGE: [&str; 17] = [
     "tenure_events",
     "event",
     "tenure_ready",
@@ -39,7 +39,8 @@ const LARGE: [&str; 16] = [
     "tenure_dedupe",
     "dedupe",
     "tenure_reservations",
-    "held",
+    "reserved",
+    "waiting",
     "tenure_reservation_backlog",
     "tenure_offsets",
 ];
