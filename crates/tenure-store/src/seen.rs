@@ -16,6 +16,8 @@ pub(crate) struct Seen<N> {
     /// The number of the space; `None`: there is no such space yet.
     pub(crate) space: Option<N>,
     pub(crate) watermark: i64,
+    /// What was given up below it and below the watermark counts as processed.
+    pub(crate) forgiven: i64,
     /// Number and version of the domain; `None`: there is no such domain yet.
     pub(crate) stands: Option<(i64, i64)>,
     pub(crate) reservation: Option<Reservation>,
@@ -50,7 +52,7 @@ impl<N> Seen<N> {
             },
             at: OffsetView {
                 offset,
-                terminal: self.near.terminal(offset),
+                terminal: self.terminal(offset),
                 is_queued: self.is_queued,
             },
             rules: &ask.rules,
@@ -77,11 +79,25 @@ impl<N> Seen<N> {
         }
     }
 
+    /// How an offset ended. Ranges are deleted some time after the watermark has passed them; what
+    /// it says holds at once.
+    fn terminal(&self, offset: i64) -> Option<Terminal> {
+        let is_forgiven = offset < self.watermark.min(self.forgiven);
+        let terminal = self.near.terminal(offset);
+        terminal.filter(|terminal| *terminal == Terminal::Processed || !is_forgiven)
+    }
+
     /// An offset that ends below the watermark is written down all the same: prune finds a domain
-    /// that is to be evicted by its ranges.
+    /// that is to be evicted by its ranges. And one that waits again is taken out of a range that
+    /// the watermark has passed, if it is still there.
     fn terminal_change(&self, change: &Change) -> TerminalChange {
-        match (&change.reservation, change.terminal, &self.reservation) {
-            (ReservationChange::Clear, TerminalChange::Keep, Some(ended)) => {
+        match (change.terminal, change.backlog, &self.reservation) {
+            (TerminalChange::Keep, BacklogChange::Push(offset), _) => {
+                TerminalChange::Remove(offset)
+            }
+            (TerminalChange::Keep, _, Some(ended))
+                if change.reservation == ReservationChange::Clear =>
+            {
                 TerminalChange::Add(ended.offset, Terminal::Processed)
             }
             _ => change.terminal,
@@ -90,7 +106,7 @@ impl<N> Seen<N> {
 }
 
 /// The word of a kind of range, as the databases keep it.
-pub(crate) fn terminal(word: &str) -> Option<Terminal> {
+pub(crate) fn terminal_of(word: &str) -> Option<Terminal> {
     [Terminal::Processed, Terminal::Failed]
         .into_iter()
         .find(|terminal| terminal.as_str() == word)

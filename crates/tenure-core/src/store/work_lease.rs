@@ -127,8 +127,8 @@ pub trait WorkLeases: Send + Sync + fmt::Debug {
     /// it says of processed offsets is then forgotten, and so are domains of which nothing is left.
     fn advance_watermark<'a>(&'a self, space: &'a SpaceName, offset: i64) -> Answer<'a, i64>;
 
-    /// Forgets the offsets below this one that were given up, as far as they are below the
-    /// watermark: from then on they count as processed.
+    /// Forgets the offsets below this one that were given up, each once the watermark has passed
+    /// it: from then on they count as processed. Never taken back.
     fn forget_failed_below<'a>(&'a self, space: &'a SpaceName, offset: i64) -> Answer<'a, ()>;
 }
 

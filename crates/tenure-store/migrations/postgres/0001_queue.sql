@@ -147,12 +147,14 @@ create table tenure_workers (
 );
 
 -- The spaces of the work leases. A space is a set of domains under one watermark, such as a partition
--- of a log: every offset below the watermark is terminal in every domain. A row stays for ever; whoever
+-- of a log: every offset below the watermark is terminal in every domain, and if it is below forgiven
+-- too, it counts as processed even if it was given up. Both only rise. A row stays for ever; whoever
 -- makes a domain holds it for a moment, so that the watermark cannot pass by meanwhile.
 create table tenure_watermarks (
     space     text   collate "C" primary key check (octet_length(space) between 1 and 255),
     number    int    not null unique generated always as identity,
-    watermark bigint not null default -9223372036854775808
+    watermark bigint not null default -9223372036854775808,
+    forgiven  bigint not null default -9223372036854775808
 );
 
 -- A row per domain of a work lease: the offset in flight, if there is one, and the version that rises

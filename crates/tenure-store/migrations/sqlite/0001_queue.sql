@@ -159,11 +159,13 @@ create table tenure_workers (
 ) strict;
 
 -- The spaces of the work leases. A space is a set of domains under one watermark, such as a partition
--- of a log: every offset below the watermark is terminal in every domain.
+-- of a log: every offset below the watermark is terminal in every domain, and if it is below forgiven
+-- too, it counts as processed even if it was given up. Both only rise.
 create table tenure_watermarks (
     number    integer primary key,
     space     text    not null unique check (length(cast(space as blob)) between 1 and 255),
-    watermark integer not null default -9223372036854775808
+    watermark integer not null default -9223372036854775808,
+    forgiven  integer not null default -9223372036854775808
 ) strict;
 
 -- A row per domain of a work lease: the offset in flight, if there is one, and the version that rises

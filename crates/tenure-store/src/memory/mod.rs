@@ -15,6 +15,7 @@ mod planted;
 mod prune;
 mod rules;
 mod spaces;
+mod work_lease;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -28,6 +29,9 @@ use tenure_core::{
 pub use clock::SystemClock;
 #[cfg(feature = "testing")]
 pub use planted::Fault;
+pub use work_lease::WorkLease;
+#[cfg(feature = "testing")]
+pub use work_lease::WorkLeaseFault;
 
 use crate::error_text::error_text;
 use crate::lane::{Lane, alone_lane, lane};

@@ -16,6 +16,8 @@ use crate::sight::{Sight, replay};
 #[derive(Debug)]
 pub(super) struct Space {
     watermark: i64,
+    /// What was given up below it and below the watermark counts as processed.
+    forgiven: i64,
     domains: BTreeMap<DomainName, Domain>,
 }
 
@@ -23,6 +25,7 @@ impl Default for Space {
     fn default() -> Self {
         Self {
             watermark: i64::MIN,
+            forgiven: i64::MIN,
             domains: BTreeMap::new(),
         }
     }
@@ -36,10 +39,12 @@ impl Space {
         held.map(|reservation| &reservation.token)
     }
 
-    fn each(&mut self, change: impl Fn(&mut Domain, i64)) {
-        let watermark = self.watermark;
+    /// Forgets what the watermark says too.
+    fn prune(&mut self) {
+        let (watermark, forgiven) = (self.watermark, self.forgiven);
         self.domains.retain(|_, domain| {
-            change(domain, watermark);
+            domain.prune(watermark);
+            domain.forget_failed_below(forgiven, watermark);
             !domain.is_blank()
         });
     }
@@ -153,16 +158,17 @@ impl WorkLeases for MemoryStore {
             let mut shelf = self.shelf();
             let space = shelf.spaces.entry(space.clone()).or_default();
             space.watermark = space.watermark.max(offset);
-            space.each(Domain::prune);
+            space.prune();
             Ok(space.watermark)
         })
     }
 
     fn forget_failed_below<'a>(&'a self, space: &'a SpaceName, offset: i64) -> Answer<'a, ()> {
         Box::pin(async move {
-            if let Some(space) = self.shelf().spaces.get_mut(space) {
-                space.each(|domain, watermark| domain.forget_failed_below(offset, watermark));
-            }
+            let mut shelf = self.shelf();
+            let space = shelf.spaces.entry(space.clone()).or_default();
+            space.forgiven = space.forgiven.max(offset);
+            space.prune();
             Ok(())
         })
     }
@@ -207,6 +213,7 @@ impl Shelf {
             let space = self.spaces.entry(ask.space.clone()).or_default();
             let domain = space.domains.entry(ask.domain.clone()).or_insert(blank);
             domain.apply(change);
+            domain.forget_failed_below(space.forgiven, space.watermark);
             if domain.is_blank() {
                 space.domains.remove(&ask.domain);
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rand::RngExt as _;
 use sqlx::postgres::PgRow;
-use tenure_core::domain::{Change, Decided, NearRanges, TerminalRange};
+use tenure_core::domain::{Change, Decided, NearRanges, Terminal, TerminalRange};
 use tenure_core::store::{
     Answer, Contract, DomainAsk, KeepsWorkLeases, StoreError, StoreErrorKind, WorkLeases,
 };
@@ -20,7 +20,7 @@ use super::error::store_error;
 use super::lend::Borrow as _;
 use super::queue::Sql;
 use super::row::{Moment, get, get_moment, get_timestamp, get_total, moment, unreadable};
-use crate::seen::{PRUNE_LIMIT, PRUNE_ROUNDS, Seen, terminal};
+use crate::seen::{PRUNE_LIMIT, PRUNE_ROUNDS, Seen, terminal_of};
 use crate::sight::{Sight, replay};
 
 /// A verb looks this often at a domain that others keep changing before it gives up. Of those who
@@ -113,32 +113,22 @@ impl WorkLeases for PostgresStore {
     }
 
     fn watermark<'a>(&'a self, space: &'a SpaceName) -> Answer<'a, i64> {
-        Box::pin(self.watermark_of("watermark", space))
+        Box::pin(async move {
+            let query = self.work_lease.watermark.query().bind(space.as_str());
+            let row = query.first_from(self.pool()).await;
+            row.and_then(|row| row.map_or(Ok(i64::MIN), |row| get(&row, 0)))
+                .map_err(|error| store_error("watermark", error))
+        })
     }
 
     fn advance_watermark<'a>(&'a self, space: &'a SpaceName, offset: i64) -> Answer<'a, i64> {
-        Box::pin(async move {
-            let query = self.work_lease.advance.query();
-            let query = query.bind(space.as_str()).bind(offset);
-            let row = query.first_from(self.pool()).await;
-            let watermark = row.and_then(|row| get(&row.ok_or(sqlx::Error::RowNotFound)?, 0));
-            let watermark = watermark.map_err(|error| store_error("advance_watermark", error))?;
-            self.prune_ranges("advance_watermark", space, "processed", watermark)
-                .await?;
-            Ok(watermark)
-        })
+        Box::pin(self.advance("advance_watermark", space, (offset, i64::MIN)))
     }
 
     fn forget_failed_below<'a>(&'a self, space: &'a SpaceName, offset: i64) -> Answer<'a, ()> {
         Box::pin(async move {
-            let watermark = self.watermark_of("forget_failed_below", space).await?;
-            self.prune_ranges(
-                "forget_failed_below",
-                space,
-                "failed",
-                offset.min(watermark),
-            )
-            .await
+            let moved = self.advance("forget_failed_below", space, (i64::MIN, offset));
+            moved.await.map(drop)
         })
     }
 }
@@ -244,11 +234,28 @@ impl PostgresStore {
         done.map(drop).map_err(|error| store_error(verb, error))
     }
 
-    async fn watermark_of(&self, verb: &'static str, space: &SpaceName) -> Result<i64, StoreError> {
-        let query = self.work_lease.watermark.query().bind(space.as_str());
+    /// Moves the watermark and what is forgiven, and deletes what they say too.
+    async fn advance(
+        &self,
+        verb: &'static str,
+        space: &SpaceName,
+        (watermark, forgiven): (i64, i64),
+    ) -> Result<i64, StoreError> {
+        let query = self.work_lease.advance.query();
+        let query = query.bind(space.as_str()).bind(watermark).bind(forgiven);
         let row = query.first_from(self.pool()).await;
-        row.and_then(|row| row.map_or(Ok(i64::MIN), |row| get(&row, 0)))
-            .map_err(|error| store_error(verb, error))
+        let moved = row.and_then(|row| {
+            let row = row.ok_or(sqlx::Error::RowNotFound)?;
+            Ok((get::<i64>(&row, 0)?, get::<i64>(&row, 1)?))
+        });
+        let (watermark, forgiven) = moved.map_err(|error| store_error(verb, error))?;
+        for (terminal, bound) in [
+            (Terminal::Processed, watermark),
+            (Terminal::Failed, watermark.min(forgiven)),
+        ] {
+            self.prune_ranges(verb, space, terminal, bound).await?;
+        }
+        Ok(watermark)
     }
 
     /// Deletes the ranges of a kind below a bound, in rounds, each a short transaction.
@@ -256,14 +263,14 @@ impl PostgresStore {
         &self,
         verb: &'static str,
         space: &SpaceName,
-        kind: &str,
+        terminal: Terminal,
         bound: i64,
     ) -> Result<(), StoreError> {
         for _ in 0..PRUNE_ROUNDS {
             let query = self.work_lease.prune.query();
             let query = query
                 .bind(space.as_str())
-                .bind(kind)
+                .bind(terminal.as_str())
                 .bind(bound)
                 .bind(i64::from(PRUNE_LIMIT));
             let row = query.first_from(self.pool()).await;
@@ -317,7 +324,7 @@ fn seen(rows: &[PgRow]) -> Result<Seen<i32>, sqlx::Error> {
             near.push(TerminalRange {
                 first: get(row, 13)?,
                 last: get(row, 14)?,
-                terminal: terminal(word).ok_or_else(|| unreadable(word))?,
+                terminal: terminal_of(word).ok_or_else(|| unreadable(word))?,
             });
         }
     }
@@ -325,6 +332,7 @@ fn seen(rows: &[PgRow]) -> Result<Seen<i32>, sqlx::Error> {
         now: get_timestamp(row, 0)?,
         space: get(row, 1)?,
         watermark: get::<Option<i64>>(row, 2)?.unwrap_or(i64::MIN),
+        forgiven: get::<Option<i64>>(row, 16)?.unwrap_or(i64::MIN),
         stands: match number {
             Some(number) => Some((number, get(row, 4)?)),
             None => None,

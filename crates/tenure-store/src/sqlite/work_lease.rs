@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
-use tenure_core::domain::{Change, Decided, NearRanges, TerminalRange};
+use tenure_core::domain::{Change, Decided, NearRanges, Terminal, TerminalRange};
 use tenure_core::store::{Answer, Contract, DomainAsk, KeepsWorkLeases, StoreError, WorkLeases};
 use tenure_core::{
     AcquireResult, DomainName, FailResult, ReplayResult, Reservation, SpaceName, SucceedResult,
@@ -14,7 +14,7 @@ use tenure_core::{
 
 use super::error::failed;
 use super::{SqliteStore, moment_of, row, statements as sql};
-use crate::seen::{PRUNE_LIMIT, PRUNE_ROUNDS, Seen, terminal};
+use crate::seen::{PRUNE_LIMIT, PRUNE_ROUNDS, Seen, terminal_of};
 use crate::sight::{Sight, replay};
 
 impl KeepsWorkLeases for SqliteStore {
@@ -120,32 +120,13 @@ impl WorkLeases for SqliteStore {
     }
 
     fn advance_watermark<'a>(&'a self, space: &'a SpaceName, offset: i64) -> Answer<'a, i64> {
-        const VERB: &str = "advance_watermark";
-        let name = space.clone();
-        Box::pin(async move {
-            let moved = self.write(VERB, None, move |connection, _| {
-                connection
-                    .prepare_cached(sql::ADVANCE)
-                    .and_then(|mut statement| {
-                        let ask = named_params! {":space": name.as_str(), ":watermark": offset};
-                        statement.query_row(ask, |found| found.get(0))
-                    })
-                    .map_err(failed(VERB))
-            });
-            let watermark = moved.await?;
-            self.prune_ranges(VERB, space, "processed", watermark)
-                .await?;
-            Ok(watermark)
-        })
+        Box::pin(self.advance("advance_watermark", space, (offset, i64::MIN)))
     }
 
     fn forget_failed_below<'a>(&'a self, space: &'a SpaceName, offset: i64) -> Answer<'a, ()> {
         Box::pin(async move {
-            // It never goes back: what is below it now is so when the ranges are deleted.
-            let watermark = self.work_leases().watermark(space).await?;
-            let bound = offset.min(watermark);
-            self.prune_ranges("forget_failed_below", space, "failed", bound)
-                .await
+            let moved = self.advance("forget_failed_below", space, (i64::MIN, offset));
+            moved.await.map(drop)
         })
     }
 }
@@ -172,24 +153,34 @@ impl SqliteStore {
         }))
     }
 
-    /// Deletes the ranges of a kind below a bound, in rounds, each a short transaction.
-    async fn prune_ranges(
+    /// Moves the watermark and what is forgiven, and deletes what they say too: in rounds, each a
+    /// short transaction.
+    async fn advance(
         &self,
         verb: &'static str,
         space: &SpaceName,
-        kind: &'static str,
-        bound: i64,
-    ) -> Result<(), StoreError> {
-        for _ in 0..PRUNE_ROUNDS {
-            let space = space.clone();
-            let round = self.write(verb, None, move |connection, _| {
-                prune(connection, &space, kind, bound).map_err(failed(verb))
-            });
-            if round.await? < PRUNE_LIMIT {
-                break;
+        to: (i64, i64),
+    ) -> Result<i64, StoreError> {
+        let name = space.clone();
+        let moved = self.write(verb, None, move |connection, _| {
+            advance(connection, &name, to).map_err(failed(verb))
+        });
+        let (watermark, forgiven) = moved.await?;
+        for (terminal, bound) in [
+            (Terminal::Processed, watermark),
+            (Terminal::Failed, watermark.min(forgiven)),
+        ] {
+            for _ in 0..PRUNE_ROUNDS {
+                let name = space.clone();
+                let round = self.write(verb, None, move |connection, _| {
+                    prune(connection, &name, terminal, bound).map_err(failed(verb))
+                });
+                if round.await? < PRUNE_LIMIT {
+                    break;
+                }
             }
         }
-        Ok(())
+        Ok(watermark)
     }
 }
 
@@ -203,13 +194,14 @@ fn see(
     let space = connection
         .prepare_cached(sql::VIEW_SPACE)?
         .query_row(named_params! {":space": ask.space.as_str()}, |found| {
-            Ok((found.get(0)?, found.get(1)?))
+            Ok((found.get(0)?, found.get(1)?, found.get(2)?))
         })
         .optional()?;
     let mut seen = Seen {
         now,
-        space: space.map(|(number, _)| number),
-        watermark: space.map_or(i64::MIN, |(_, watermark)| watermark),
+        space: space.map(|(number, _, _)| number),
+        watermark: space.map_or(i64::MIN, |(_, watermark, _)| watermark),
+        forgiven: space.map_or(i64::MIN, |(_, _, forgiven)| forgiven),
         stands: None,
         reservation: None,
         waiting: 0,
@@ -265,7 +257,7 @@ fn range(found: &Row<'_>) -> rusqlite::Result<TerminalRange> {
     Ok(TerminalRange {
         first: found.get(0)?,
         last: found.get(1)?,
-        terminal: row::word(found, 2, terminal)?,
+        terminal: row::word(found, 2, terminal_of)?,
     })
 }
 
@@ -348,6 +340,20 @@ fn watermark(connection: &Connection, space: &SpaceName) -> rusqlite::Result<i64
     Ok(found.unwrap_or(i64::MIN))
 }
 
+/// Moves the watermark and what is forgiven: both, as they now stand.
+fn advance(
+    connection: &Connection,
+    space: &SpaceName,
+    (watermark, forgiven): (i64, i64),
+) -> rusqlite::Result<(i64, i64)> {
+    connection.prepare_cached(sql::ADVANCE)?.query_row(
+        named_params! {
+            ":space": space.as_str(), ":watermark": watermark, ":forgiven": forgiven,
+        },
+        |found| Ok((found.get(0)?, found.get(1)?)),
+    )
+}
+
 fn domains(
     connection: &Connection,
     statement: &str,
@@ -363,14 +369,14 @@ fn domains(
 fn prune(
     connection: &Connection,
     space: &SpaceName,
-    kind: &str,
+    terminal: Terminal,
     bound: i64,
 ) -> rusqlite::Result<u32> {
     let due: Vec<(i64, i64)> = connection
         .prepare_cached(sql::PRUNE_RANGES_DUE)?
         .query_map(
             named_params! {
-                ":space": space.as_str(), ":kind": kind, ":bound": bound, ":limit": PRUNE_LIMIT,
+                ":space": space.as_str(), ":kind": terminal.as_str(), ":bound": bound, ":limit": PRUNE_LIMIT,
             },
             |found| Ok((found.get(0)?, found.get(1)?)),
         )?

@@ -3,7 +3,8 @@
 -- Returns: one row, or two: now, the space's number (null: there is no such space) and watermark;
 --   the domain's number (null: there is no such domain), version, current offset, token, first
 --   acquired at, retry count, locked until and length of the backlog; its head; whether the offset is
---   queued; lo, hi and kind of a terminal range. The ranges are the first two that end at the offset's
+--   queued; lo, hi and kind of a terminal range; how far failures
+--   are forgiven. The ranges are the first two that end at the offset's
 --   left neighbour or later: they tell whether it is terminal, and what it joins when it becomes so.
 -- Keeps: nothing is locked. What is decided is written by change.sql, if the version still stands.
 -- Relies on: tenure_watermarks_pkey, tenure_reservations_space_domain_key,
@@ -32,7 +33,8 @@ select coalesce($1::timestamptz, now()),
        ),
        o.lo,
        o.hi,
-       o.kind
+       o.kind,
+       s.forgiven
 from (values (1)) as one(row)
 left join tenure_watermarks s on s.space = $2::text
 left join tenure_reservations r on r.space = s.number and r.domain = $3::text

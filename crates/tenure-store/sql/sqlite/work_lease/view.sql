@@ -1,6 +1,6 @@
 -- view: everything that a decision about one domain and one offset needs, in one transaction.
 -- Parameters: :space, :domain; :number, the domain's; :offset (near: null where none is in flight).
--- Returns: space: number, watermark; domain: number, version, current offset, token, first acquired
+-- Returns: space: number, watermark, forgiven; domain: number, version, current offset, token, first acquired
 --   at, retry count, locked until, length of the backlog; head: the offset that waits first; queued:
 --   whether the offset waits; near: lo, hi, kind of the first two terminal ranges that end at the
 --   offset's left neighbour or later: they tell whether it is terminal, and what it joins when it
@@ -9,7 +9,7 @@
 -- Relies on: the primary keys, and the unique space, space and domain, domain and offset.
 
 -- statement: space
-select number, watermark
+select number, watermark, forgiven
 from tenure_watermarks
 where space = :space;
 
