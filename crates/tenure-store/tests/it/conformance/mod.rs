@@ -83,6 +83,7 @@ mod renew;
 mod settle;
 mod time;
 mod transitions;
+mod work_lease;
 
 /// All checks, for the planted faults.
 pub(crate) fn all() -> impl Iterator<Item = Check> {
@@ -100,6 +101,7 @@ pub(crate) fn all() -> impl Iterator<Item = Check> {
         prune::CHECKS,
         time::CHECKS,
         lost_answers::CHECKS,
+        work_lease::CHECKS,
     ]
     .into_iter()
     .flatten()
