@@ -175,6 +175,13 @@ impl WorkLeases for MemoryStore {
 }
 
 impl MemoryStore {
+    /// A copy of every domain of a space, for tests.
+    #[cfg(feature = "testing")]
+    pub fn domains(&self, space: &SpaceName) -> Vec<(DomainName, Domain)> {
+        self.shelf()
+            .domains_where(space, |domain| Some(domain.clone()))
+    }
+
     fn decide<'a, T: 'a>(
         &'a self,
         ask: &'a DomainAsk,

@@ -1,6 +1,6 @@
 //! The tests of the stores. `conformance` says what every store promises and runs on all of them;
-//! `planted` proves that it would notice a broken one; `twins`, `stress`, `races` and `odd` try
-//! what nobody thought of.
+//! `planted` proves that it would notice a broken one; `durable` is about work leases; `twins`,
+//! `stress`, `races` and `odd` try what nobody thought of.
 
 #![expect(
     clippy::unwrap_used,
@@ -12,6 +12,7 @@
 mod cluster;
 mod companion;
 mod conformance;
+mod durable;
 mod examine;
 mod odd;
 mod plans;

@@ -8,9 +8,10 @@
 -- Relies on: tenure_watermarks_pkey, tenure_offsets_age, tenure_reservations_pkey, tenure_offsets_pkey.
 with due as materialized (
     select o.reservation, o.hi
-    from tenure_watermarks s
-    join tenure_offsets o on o.space = s.number
-    where s.space = $1::text and o.kind = $2::text and o.hi < $3::bigint
+    from tenure_offsets o
+    where o.space = (select s.number from tenure_watermarks s where s.space = $1::text)
+      and o.kind = $2::text
+      and o.hi < $3::bigint
     order by o.hi
     limit $4
 ),

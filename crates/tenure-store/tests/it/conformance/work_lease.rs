@@ -2,7 +2,7 @@
 
 use tenure_core::{AcquireResult, FailResult, ReplayResult, SucceedResult};
 
-use crate::world::{T0, World, at, desk, fresh};
+use crate::world::{T0, World, at, desk, fresh, mismatch, no_lease, out_of_order};
 
 use AcquireResult::{AlreadyAcquired, AlreadyFailed, AlreadyProcessed, Enqueued};
 
@@ -86,7 +86,7 @@ async fn out_of_order_acquire_is_an_error_that_changes_nothing(world: &dyn World
     );
     let before = world.dump().await;
     let error = desk.try_acquire("A", 3).await.unwrap_err();
-    assert_eq!(error, desk.out_of_order("A", 2, 3));
+    assert_eq!(error, out_of_order("A", 2, 3));
     assert!(!error.is_illegal_state());
     assert_eq!(world.dump().await, before);
     desk.acquire("A", 2).await;
@@ -246,15 +246,15 @@ async fn a_wrong_token_and_no_lease_are_errors_that_change_nothing(world: &dyn W
     let (token, stranger) = (desk.acquire("A", 1).await, fresh("stranger"));
     desk.process("B", 1).await;
     let before = world.dump().await;
-    let mismatch = desk.mismatch("A");
-    assert_eq!(desk.succeed("A", &stranger).await, Err(mismatch.clone()));
-    assert_eq!(desk.fail("A", &stranger).await, Err(mismatch.clone()));
-    assert_eq!(desk.renew("A", &stranger).await, Err(mismatch.clone()));
-    assert!(mismatch.is_illegal_state());
-    assert!(mismatch.to_string().starts_with("Token mismatch"));
+    let other = mismatch("A");
+    assert_eq!(desk.succeed("A", &stranger).await, Err(other.clone()));
+    assert_eq!(desk.fail("A", &stranger).await, Err(other.clone()));
+    assert_eq!(desk.renew("A", &stranger).await, Err(other.clone()));
+    assert!(other.is_illegal_state());
+    assert!(other.to_string().starts_with("Token mismatch"));
     // Idle, or never heard of.
     for domain in ["B", "nobody"] {
-        let none = desk.no_lease(domain);
+        let none = no_lease(domain);
         assert_eq!(desk.succeed(domain, &token).await, Err(none.clone()));
         assert_eq!(desk.fail(domain, &token).await, Err(none.clone()));
         assert_eq!(desk.renew(domain, &token).await, Err(none.clone()));
@@ -266,7 +266,7 @@ async fn a_wrong_token_and_no_lease_are_errors_that_change_nothing(world: &dyn W
     let before = world.dump().await;
     assert_eq!(
         desk.succeed("A", &token).await,
-        Err(desk.no_lease("A")),
+        Err(no_lease("A")),
         "a success is said once"
     );
     assert_eq!(world.dump().await, before);
@@ -355,8 +355,8 @@ async fn domains_and_spaces_do_not_touch(world: &dyn World) {
         here.acquire("B", 1).await,
         there.acquire("A", 1).await,
     );
-    assert_eq!(here.succeed("A", &b).await, Err(here.mismatch("A")));
-    assert_eq!(here.succeed("A", &elsewhere).await, Err(here.mismatch("A")));
+    assert_eq!(here.succeed("A", &b).await, Err(mismatch("A")));
+    assert_eq!(here.succeed("A", &elsewhere).await, Err(mismatch("A")));
     assert_eq!(here.try_acquire("A", 2).await, Ok(Enqueued));
     assert_eq!(here.succeed("A", &a).await, Ok(SucceedResult::NextHint(2)));
     assert_eq!(here.succeed("B", &b).await, Ok(SucceedResult::NoBacklog));
@@ -501,10 +501,10 @@ async fn a_lapsed_reservation_is_taken_over_and_the_late_holder_told(world: &dyn
         (&second, T0, 1, Some(at(60)))
     );
     let before = world.dump().await;
-    let mismatch = late.mismatch("A");
-    assert_eq!(late.succeed("A", &first).await, Err(mismatch.clone()));
-    assert_eq!(late.fail("A", &first).await, Err(mismatch.clone()));
-    assert_eq!(late.renew("A", &first).await, Err(mismatch));
+    let other = mismatch("A");
+    assert_eq!(late.succeed("A", &first).await, Err(other.clone()));
+    assert_eq!(late.fail("A", &first).await, Err(other.clone()));
+    assert_eq!(late.renew("A", &first).await, Err(other));
     assert_eq!(world.dump().await, before);
     assert!(late.succeed("A", &second).await.is_ok());
     // Another offset does not take over: it waits behind.

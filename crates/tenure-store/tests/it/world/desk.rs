@@ -161,26 +161,26 @@ impl<'a> Desk<'a> {
         assert!(!matches!(answer, FailResult::RetryScheduled(_)));
         answer.hint()
     }
+}
 
-    /// The error of an offset that is not the head.
-    pub(crate) fn out_of_order(&self, domain: &str, expected: i64, got: i64) -> WorkLeaseError {
-        WorkLeaseError::BacklogOrdering {
-            domain: name(domain),
-            expected,
-            got,
-        }
+/// The error of an offset that is not the head.
+pub(crate) fn out_of_order(domain: &str, expected: i64, got: i64) -> WorkLeaseError {
+    WorkLeaseError::BacklogOrdering {
+        domain: name(domain),
+        expected,
+        got,
     }
+}
 
-    pub(crate) fn mismatch(&self, domain: &str) -> WorkLeaseError {
-        WorkLeaseError::TokenMismatch {
-            domain: name(domain),
-        }
+pub(crate) fn mismatch(domain: &str) -> WorkLeaseError {
+    WorkLeaseError::TokenMismatch {
+        domain: name(domain),
     }
+}
 
-    pub(crate) fn no_lease(&self, domain: &str) -> WorkLeaseError {
-        WorkLeaseError::LeaseNotFound {
-            domain: name(domain),
-        }
+pub(crate) fn no_lease(domain: &str) -> WorkLeaseError {
+    WorkLeaseError::LeaseNotFound {
+        domain: name(domain),
     }
 }
 

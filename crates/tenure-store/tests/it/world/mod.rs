@@ -22,7 +22,7 @@ use tenure_core::{
     Counters, Guarded, Held, ItemId, LapsePolicy, Outcome, Record, State, Term, Timestamp, Token,
 };
 
-pub(crate) use desk::desk;
+pub(crate) use desk::{Desk, desk, mismatch, no_lease, out_of_order};
 pub(crate) use memory::{memory, planted};
 pub(crate) use postgres::{
     postgres_on, postgres_outbox, postgres_planted, postgres_processing, postgres_queue,
