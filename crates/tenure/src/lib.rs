@@ -119,6 +119,11 @@
 //! # }
 //! ```
 //!
+//! # The offsets of a log, in order
+//!
+//! [`Tenure::work_lease`] keeps the order of a domain's offsets, one at a time and none twice, for
+//! all processes that share a store. See [`StoredWorkLease`].
+//!
 //! # Looking and repairing
 //!
 //! [`Tenure::list`], [`find`](Tenure::find), [`timeline`](Tenure::timeline) and
@@ -134,6 +139,7 @@ mod signal;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod tenure;
+mod work_lease;
 mod worker;
 
 pub use tenure_core::store::{
@@ -143,13 +149,14 @@ pub use tenure_core::store::{
     WorkerReport,
 };
 pub use tenure_core::{
-    Again, Boundary, Clock, Content, Counters, DELAY_MAX, Encoding, EndedHold, Event, Facts,
-    Failure, Fence, Guarded, HEADERS_BYTES_MAX, Held, Hold, Identifier, Invalid, Item, ItemId,
-    LapsePolicy, Lateness, Lease, LeaseTable, NAME_BYTES_MAX, Outcome, PAYLOAD_BYTES_MAX,
-    PAYLOAD_DEPTH_MAX, Priority, Publication, PublishError, PublishErrorKind, Publisher,
-    Publishing, QueueName, Record, Refusal, RetryPolicy, Setting, Settings, State, Term, Timestamp,
-    Token, TopicPattern, Why, Word, WorkerId, brief_duration, duration_text, parse_duration,
-    reason, why,
+    AcquireResult, Again, Boundary, Clock, Content, Counters, DELAY_MAX, DomainName, DomainRules,
+    Encoding, EndedHold, Event, Facts, FailResult, Failure, Fence, Guarded, HEADERS_BYTES_MAX,
+    Held, Hold, Identifier, Invalid, Item, ItemId, LapsePolicy, Lateness, Lease, LeaseTable,
+    NAME_BYTES_MAX, Outcome, PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX, Priority, Publication,
+    PublishError, PublishErrorKind, Publisher, Publishing, QueueName, Record, Refusal,
+    ReplayResult, Reservation, RetryPolicy, Setting, Settings, SpaceName, State, SucceedResult,
+    Term, Timestamp, Token, TopicPattern, Why, Word, WorkLeaseError, WorkerId, brief_duration,
+    duration_text, parse_duration, reason, why,
 };
 pub use tenure_engine::metrics as engine_metrics;
 pub use tenure_engine::{
@@ -166,6 +173,7 @@ pub use tenure_store::{Migrated, migrate, migration_sql};
 
 pub use crate::signal::Signals;
 pub use crate::tenure::{Tenure, new_worker_id};
+pub use crate::work_lease::{StoredWorkLease, StoredWorkLeaseError};
 pub use crate::worker::{Watch, Worker, WorkerBuilder, WorkerError};
 
 /// The code of the README compiles.

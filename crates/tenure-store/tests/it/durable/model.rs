@@ -318,5 +318,5 @@ fn sqlite_is_the_model() {
 /// Proves: S3-021, S3-022, S3-023, S3-024, S3-025, S3-026, S3-027, S3-028, S3-029, S3-030, S3-031
 #[test]
 fn postgres_is_the_model() {
-    check(Place::postgres(), 60);
+    check(Place::postgres(), 32);
 }
