@@ -40,8 +40,8 @@ mod turn;
 mod why;
 
 pub use domain::{
-    AcquireResult, DomainName, DomainRules, FailResult, ReplayResult, Reservation, SucceedResult,
-    WorkLeaseError,
+    AcquireResult, DomainName, DomainRules, FailResult, ReplayResult, Reservation, SpaceName,
+    SucceedResult, WorkLeaseError,
 };
 pub use event::{
     DELAY_MAX, Encoding, Event, HEADERS_BYTES_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX,

@@ -30,6 +30,9 @@ mod render;
 mod rows;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod second_look;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod seen;
+mod sight;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(feature = "testing")]

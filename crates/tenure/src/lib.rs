@@ -147,6 +147,9 @@
 //!
 //! The example `partitioned_log` is a whole consumer with several threads.
 //!
+//! [`Tenure::work_lease`] keeps the order of a domain's offsets, one at a time and none twice, for
+//! all processes that share a store. See [`StoredWorkLease`].
+//!
 //! # Looking and repairing
 //!
 //! [`Tenure::list`], [`find`](Tenure::find), [`timeline`](Tenure::timeline) and
@@ -162,23 +165,24 @@ mod signal;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod tenure;
+mod work_lease;
 mod worker;
 
 pub use tenure_core::domain;
 pub use tenure_core::store::{
-    Bury, ChangeSettings, Claim, ClusterSettings, Company, Counts, Enqueued, Filter, Finding, Page,
-    Pause, Presence, Prune, Pruned, Queue, QueueCounts, Reap, Reaped, Renew, Renewed, Replay,
-    Replayed, Rest, Settle, Settlement, Store, StoreError, StoreErrorKind, Verdict, WorkerRecord,
-    WorkerReport,
+    Bury, ChangeSettings, Claim, ClusterSettings, Company, Counts, DomainFilter, DomainRecord,
+    DomainState, Enqueued, Filter, Finding, Page, Pause, Presence, Prune, Pruned, Queue,
+    QueueCounts, Reap, Reaped, Renew, Renewed, Replay, Replayed, Rest, Settle, Settlement, Store,
+    StoreError, StoreErrorKind, Verdict, WorkerRecord, WorkerReport,
 };
 pub use tenure_core::{
     AcquireResult, Again, Boundary, Clock, Content, Counters, DELAY_MAX, DomainName, DomainRules,
     Encoding, EndedHold, Event, Facts, FailResult, Failure, Fence, Guarded, HEADERS_BYTES_MAX,
     Held, Hold, Identifier, Invalid, Item, ItemId, LapsePolicy, Lateness, Lease, LeaseTable,
-    NAME_BYTES_MAX, Outcome, PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX, Priority, Publication,
+    NAME_BYTES_MAX, OnDead, Outcome, PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX, Priority, Publication,
     PublishError, PublishErrorKind, Publisher, Publishing, QueueName, Record, Refusal,
-    ReplayResult, Reservation, RetryPolicy, Setting, Settings, State, SucceedResult, Term,
-    Timestamp, Token, TopicPattern, Why, Word, WorkLeaseError, WorkerId, brief_duration,
+    ReplayResult, Reservation, RetryPolicy, Setting, Settings, SpaceName, State, SucceedResult,
+    Term, Timestamp, Token, TopicPattern, Why, Word, WorkLeaseError, WorkerId, brief_duration,
     duration_text, parse_duration, reason, why,
 };
 pub use tenure_engine::metrics as engine_metrics;
@@ -196,6 +200,7 @@ pub use tenure_store::{Migrated, migrate, migration_sql};
 
 pub use crate::signal::Signals;
 pub use crate::tenure::{Tenure, new_worker_id};
+pub use crate::work_lease::{StoredWorkLease, StoredWorkLeaseError};
 pub use crate::worker::{Watch, Worker, WorkerBuilder, WorkerError};
 
 /// The code of the README compiles.

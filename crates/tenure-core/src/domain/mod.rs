@@ -28,7 +28,9 @@ mod error;
 mod kept;
 mod name;
 mod offsets;
+mod ranges;
 mod rules;
+mod space;
 mod view;
 
 pub use answer::{AcquireResult, FailResult, ReplayResult, SucceedResult};
@@ -38,7 +40,9 @@ pub use error::WorkLeaseError;
 pub use kept::Domain;
 pub use name::DomainName;
 pub use offsets::Offsets;
+pub use ranges::{NearRanges, RangesChange, TerminalRange};
 pub use rules::DomainRules;
+pub use space::SpaceName;
 pub use view::{
     BacklogChange, Change, DomainView, OffsetView, Reservation, ReservationChange, Terminal,
     TerminalChange,

@@ -12,6 +12,7 @@ mod intake;
 mod lease;
 mod operate;
 mod prune;
+mod work_lease;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -28,17 +29,26 @@ pub use operate::{
     Bury, Counts, Filter, Operate, Page, Pause, Queue, QueueCounts, Queues, Replay, Replayed,
 };
 pub use prune::{Prune, Pruned, Pruner};
+pub use work_lease::{Contract, DomainAsk, KeepsWorkLeases, WorkLeases};
 
 /// The answer of a store, on its way.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// A store of the built-in outbox: everything that is asked of one.
 pub trait Store:
-    LeaseStore + Intake + Operate + Queues + Cluster + Domains + Pruner + Examine
+    LeaseStore + Intake + Operate + Queues + Cluster + Domains + Pruner + Examine + KeepsWorkLeases
 {
 }
 
 impl<T> Store for T where
-    T: LeaseStore + Intake + Operate + Queues + Cluster + Domains + Pruner + Examine
+    T: LeaseStore
+        + Intake
+        + Operate
+        + Queues
+        + Cluster
+        + Domains
+        + Pruner
+        + Examine
+        + KeepsWorkLeases
 {
 }

@@ -9,6 +9,8 @@ mod guard;
 #[cfg(test)]
 mod laws;
 #[cfg(test)]
+mod ranges;
+#[cfg(test)]
 mod retry;
 #[cfg(test)]
 mod states_doc;

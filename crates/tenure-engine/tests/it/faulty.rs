@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use tenure_core::store::{
     Answer, Bury, ChangeSettings, Claim, Cluster, ClusterSettings, Counts, DomainFilter,
-    DomainRecord, Domains, Enqueued, Examine, Filter, Finding, Intake, LeaseStore, Operate, Page,
-    Pause, Prune, Pruned, Pruner, Queue, Queues, Reap, Reaped, Renew, Renewed, Replay, Replayed,
-    Settle, Settlement, Skip, StoreError, StoreErrorKind, WorkerRecord, WorkerReport,
+    DomainRecord, Domains, Enqueued, Examine, Filter, Finding, Intake, KeepsWorkLeases, LeaseStore,
+    Operate, Page, Pause, Prune, Pruned, Pruner, Queue, Queues, Reap, Reaped, Renew, Renewed,
+    Replay, Replayed, Settle, Settlement, Skip, StoreError, StoreErrorKind, WorkerRecord,
+    WorkerReport,
 };
 use tenure_core::{
     EndedHold, Event, Guarded, Held, ItemId, QueueName, Record, Term, Timestamp, Token, WorkerId,
@@ -323,5 +324,12 @@ impl Pruner for Faulty {
 impl Examine for Faulty {
     fn examine(&self) -> Answer<'_, Vec<Finding>> {
         self.through(Ask::Other, || self.inner.examine())
+    }
+}
+
+/// The engine has no use for them.
+impl KeepsWorkLeases for Faulty {
+    fn work_leases(&self) -> &dyn tenure_core::store::WorkLeases {
+        self.inner.work_leases()
     }
 }

@@ -11,9 +11,10 @@ use rand::RngExt as _;
 use rand::rngs::StdRng;
 use tenure_core::store::{
     Answer, Bury, ChangeSettings, Claim, Cluster, ClusterSettings, Counts, DomainFilter,
-    DomainRecord, Domains, Enqueued, Examine, Filter, Finding, Intake, LeaseStore, Operate, Page,
-    Pause, Prune, Pruned, Pruner, Queue, Queues, Reap, Reaped, Renew, Renewed, Replay, Replayed,
-    Settle, Settlement, Skip, StoreError, StoreErrorKind, WorkerRecord, WorkerReport,
+    DomainRecord, Domains, Enqueued, Examine, Filter, Finding, Intake, KeepsWorkLeases, LeaseStore,
+    Operate, Page, Pause, Prune, Pruned, Pruner, Queue, Queues, Reap, Reaped, Renew, Renewed,
+    Replay, Replayed, Settle, Settlement, Skip, StoreError, StoreErrorKind, WorkerRecord,
+    WorkerReport,
 };
 use tenure_core::{
     EndedHold, Event, Guarded, Held, ItemId, QueueName, Record, Term, Timestamp, Token, WorkerId,
@@ -286,5 +287,12 @@ impl Pruner for Wire {
 impl Examine for Wire {
     fn examine(&self) -> Answer<'_, Vec<Finding>> {
         self.ledger.store.examine()
+    }
+}
+
+/// The engine has no use for them.
+impl KeepsWorkLeases for Wire {
+    fn work_leases(&self) -> &dyn tenure_core::store::WorkLeases {
+        self.ledger.store.work_leases()
     }
 }

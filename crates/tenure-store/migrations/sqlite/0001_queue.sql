@@ -158,6 +158,66 @@ create table tenure_workers (
     left_at          integer
 ) strict;
 
+-- The spaces of the work leases. A space is a set of domains under one watermark, such as a partition
+-- of a log: every offset below the watermark is terminal in every domain, and if it is below forgiven
+-- too, it counts as processed even if it was given up. Both only rise.
+create table tenure_watermarks (
+    number    integer primary key,
+    space     text    not null unique check (length(cast(space as blob)) between 1 and 255),
+    watermark integer not null default -9223372036854775808,
+    forgiven  integer not null default -9223372036854775808
+) strict;
+
+-- A row per domain of a work lease: the offset in flight, if there is one, and the version that rises
+-- with every change of the domain, here or in the two tables below.
+create table tenure_reservations (
+    number            integer primary key autoincrement,
+    version           integer not null default 1,
+    space             integer not null,
+    domain            text    not null check (length(cast(domain as blob)) between 1 and 255),
+    current_offset    integer,
+    token             text,
+    first_acquired_at integer,
+    retry_count       integer not null default 0 check (retry_count between 0 and 4294967295),
+    locked_until      integer,    -- null: it never lapses
+    queued            integer not null default 0 check (queued >= 0),    -- rows of the backlog
+    unique (space, domain),
+    check (
+        (current_offset is null) = (token is null)
+        and (current_offset is null) = (first_acquired_at is null)
+    ),
+    check (current_offset is not null or (retry_count = 0 and locked_until is null))
+) strict;
+
+create index tenure_reservations_kick on tenure_reservations (space, domain)
+where current_offset is null and queued > 0;
+create index tenure_reservations_lapse on tenure_reservations (space, locked_until)
+where locked_until is not null;
+
+-- What waits behind the offset in flight, in the order of arrival, each offset once.
+create table tenure_reservation_backlog (
+    reservation integer not null,
+    place       integer not null,
+    log_offset  integer not null,
+    primary key (reservation, place),
+    unique (reservation, log_offset)
+) strict, without rowid;
+
+-- Terminal offsets, as ranges that neither overlap nor, within a kind, touch. Inserted and deleted,
+-- never updated.
+create table tenure_offsets (
+    reservation integer not null,
+    hi          integer not null,
+    lo          integer not null,
+    space       integer not null,
+    kind        text    not null check (kind in ('processed', 'failed')),
+    primary key (reservation, hi),
+    check (lo <= hi)
+) strict, without rowid;
+
+-- By age, for prune.
+create index tenure_offsets_age on tenure_offsets (space, kind, hi);
+
 -- One row per event, for people. It shows no token. (The cast lets SQLite join the held ids by an
 -- index of its own making; values from JSON have no type, and it would compare each with each.)
 create view tenure_outbox as

@@ -17,6 +17,7 @@ mod prune;
 mod reap;
 mod rules;
 mod settle;
+mod spaces;
 mod turns;
 mod work_lease;
 
@@ -25,7 +26,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tenure_core::{
-    Clock, Counters, Event, Fence, ItemId, Lease, QueueName, State, Term, Timestamp, Token, Word,
+    Clock, Counters, Event, Fence, ItemId, Lease, QueueName, SpaceName, State, Term, Timestamp,
+    Token, Word,
 };
 
 pub use clock::SystemClock;
@@ -39,6 +41,7 @@ use crate::error_text::error_text;
 use crate::lane::{Lane, alone_lane, lane};
 use cluster::Board;
 use rules::Rules;
+use spaces::Space;
 use turns::Domain;
 
 /// A store that lives and dies with the process.
@@ -114,6 +117,7 @@ struct Shelf {
     dedupe: BTreeMap<String, ItemId>,
     board: Board,
     /// Ids and turns are drawn from it.
+    spaces: BTreeMap<SpaceName, Space>,
     last_id: i64,
     last_fence: i64,
 }
@@ -128,6 +132,7 @@ impl Default for Shelf {
             queues: BTreeMap::from([(QueueName::default(), Line::numbered(0))]),
             dedupe: BTreeMap::new(),
             board: Board::default(),
+            spaces: BTreeMap::new(),
             last_id: 0,
             last_fence: 0,
         }

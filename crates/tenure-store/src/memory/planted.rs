@@ -7,6 +7,7 @@ use tenure_core::{Clock, Guarded, Lateness, Refusal, State, Word, may_renew, may
 
 use super::MemoryStore;
 use super::rules::Rules;
+use super::spaces::Space;
 
 /// A rule that a planted store breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,6 +173,8 @@ impl MemoryStore {
             lines.extend(tokens.map(str::to_owned));
         }
         lines.extend(shelf.leases.keys().map(|token| token.expose().to_owned()));
+        let held = shelf.spaces.values().flat_map(Space::tokens);
+        lines.extend(held.map(|token| token.expose().to_owned()));
         lines.join("\n")
     }
 }

@@ -23,6 +23,7 @@ pub(crate) mod row;
 mod rows;
 mod settle;
 pub(crate) mod statements;
+mod work_lease;
 
 use std::str::FromStr;
 use std::sync::{PoisonError, RwLock};
@@ -41,7 +42,7 @@ use self::directory::Directory;
 use self::error::store_error;
 use self::lend::Borrow as _;
 use self::place::Bells;
-use self::statements::QueueStatements;
+use self::statements::{QueueStatements, WorkLeaseStatements};
 use crate::complaint::unknown_queue;
 use crate::config::{Planner, StoreConfig};
 use crate::lane::Lane;
@@ -83,6 +84,7 @@ pub struct PostgresStore {
     connections: u32,
     schema: Option<Identifier>,
     statements: QueueStatements,
+    work_lease: WorkLeaseStatements,
     directory: RwLock<Directory>,
     cursors: Cursors,
     bells: Bells,
@@ -106,6 +108,7 @@ impl PostgresStore {
             connections: config.connections,
             schema: config.schema.clone(),
             statements: QueueStatements::new(config.schema.as_ref()),
+            work_lease: WorkLeaseStatements::new(config.schema.as_ref()),
             directory: RwLock::default(),
             cursors: Cursors::default(),
             bells: Bells::default(),
@@ -127,6 +130,7 @@ impl PostgresStore {
                 .connect_lazy_with(options),
             schema: self.schema.clone(),
             statements: QueueStatements::new(self.schema.as_ref()),
+            work_lease: WorkLeaseStatements::new(self.schema.as_ref()),
             directory: RwLock::default(),
             cursors: Cursors::default(),
             bells: Bells::default(),
@@ -148,6 +152,7 @@ impl PostgresStore {
     #[must_use]
     pub fn planted(mut self, faults: &[crate::Planted]) -> Self {
         self.statements = QueueStatements::planted(faults);
+        self.work_lease = WorkLeaseStatements::planted(faults);
         self
     }
 
@@ -156,7 +161,8 @@ impl PostgresStore {
     #[cfg(feature = "testing")]
     pub fn statement_texts(&self) -> Vec<(&'static str, String)> {
         let all = self.statements.all().into_iter();
-        all.map(|(name, statement)| (name, statement.text().to_owned()))
+        all.chain(self.work_lease.all())
+            .map(|(name, statement)| (name, statement.text().to_owned()))
             .collect()
     }
 

@@ -62,15 +62,17 @@ fn qualified(text: &str, schema: Option<&Identifier>) -> String {
     out
 }
 
-macro_rules! queue_statements {
-    ($($name:ident),* $(,)?) => {
-        /// The statements of the queue layout, by the names of their files.
+/// The statements of a folder of `sql/postgres/`, by the names of their files. What stands before a
+/// name keeps files of two folders apart.
+macro_rules! statements {
+    ($(#[$doc:meta])* $set:ident, $folder:literal, $before:literal: $($name:ident),* $(,)?) => {
+        $(#[$doc])*
         #[derive(Clone, Debug)]
-        pub(crate) struct QueueStatements {
+        pub(crate) struct $set {
             $(pub(crate) $name: Statement,)*
         }
 
-        impl QueueStatements {
+        impl $set {
             /// These statements with faults planted in their files.
             #[cfg(feature = "testing")]
             pub(crate) fn planted(faults: &[crate::Planted]) -> Self {
@@ -79,9 +81,9 @@ macro_rules! queue_statements {
                 };
                 Self {
                     $($name: plant(
-                        stringify!($name),
+                        concat!($before, stringify!($name)),
                         include_str!(concat!(
-                            "../../sql/postgres/queue/", stringify!($name), ".sql"
+                            "../../sql/postgres/", $folder, "/", stringify!($name), ".sql"
                         )),
                     ),)*
                 }
@@ -91,7 +93,7 @@ macro_rules! queue_statements {
                 Self {
                     $($name: Statement::new(
                         include_str!(concat!(
-                            "../../sql/postgres/queue/", stringify!($name), ".sql"
+                            "../../sql/postgres/", $folder, "/", stringify!($name), ".sql"
                         )),
                         schema,
                     ),)*
@@ -101,13 +103,28 @@ macro_rules! queue_statements {
             /// All of them with their names, for the tests that prepare and explain each.
             #[cfg(feature = "testing")]
             pub(crate) fn all(&self) -> Vec<(&'static str, &Statement)> {
-                vec![$((stringify!($name), &self.$name),)*]
+                vec![$((concat!($before, stringify!($name)), &self.$name),)*]
             }
         }
     };
 }
 
-queue_statements!(
+statements!(
+    /// The statements of the work lease.
+    WorkLeaseStatements, "work_lease", "work_lease_":
+    view,
+    change,
+    open_space,
+    advance,
+    prune,
+    idle_with_backlog,
+    lapsed,
+    watermark,
+);
+
+statements!(
+    /// The statements of the queue layout.
+    QueueStatements, "queue", "":
     enqueue,
     enqueue_unique,
     enqueue_strict,

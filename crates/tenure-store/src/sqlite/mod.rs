@@ -25,6 +25,7 @@ mod settle;
 mod statements;
 #[cfg(test)]
 mod tests;
+mod work_lease;
 pub mod writer;
 
 use std::fmt;

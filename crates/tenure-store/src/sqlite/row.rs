@@ -6,8 +6,8 @@ use rusqlite::Row;
 use rusqlite::types::{FromSqlError, Type};
 use tenure_core::store::Queue;
 use tenure_core::{
-    Content, Counters, Encoding, EndedHold, Event, Fence, Hold, Item, ItemId, QueueName, Record,
-    State, StoredEvent, Term, Timestamp, Word, WorkerId,
+    Content, Counters, DomainName, Encoding, EndedHold, Event, Fence, Hold, Item, ItemId,
+    QueueName, Record, State, StoredEvent, Term, Timestamp, Token, Word, WorkerId,
 };
 use uuid::Uuid;
 
@@ -137,6 +137,26 @@ pub(super) fn queue(row: &Row<'_>) -> rusqlite::Result<Queue> {
 pub(super) fn worker_id(row: &Row<'_>, column: usize) -> rusqlite::Result<WorkerId> {
     let stored = row.get_ref(column)?.as_str()?;
     WorkerId::parse(stored).ok_or_else(|| unreadable(column, FromSqlError::InvalidType))
+}
+
+pub(super) fn token(row: &Row<'_>, column: usize) -> rusqlite::Result<Token> {
+    let stored = row.get_ref(column)?.as_str()?;
+    Token::parse(stored).ok_or_else(|| unreadable(column, FromSqlError::InvalidType))
+}
+
+pub(super) fn domain(row: &Row<'_>, column: usize) -> rusqlite::Result<DomainName> {
+    let name = row.get_ref(column)?.as_str()?;
+    DomainName::new(name).map_err(|cause| unreadable(column, cause))
+}
+
+/// A stored word, read by `parse`.
+pub(super) fn word<T>(
+    row: &Row<'_>,
+    column: usize,
+    parse: impl Fn(&str) -> Option<T>,
+) -> rusqlite::Result<T> {
+    let word = row.get_ref(column)?.as_str()?;
+    parse(word).ok_or_else(|| unreadable(column, FromSqlError::InvalidType))
 }
 
 pub(super) fn queue_name(row: &Row<'_>, column: usize) -> rusqlite::Result<QueueName> {

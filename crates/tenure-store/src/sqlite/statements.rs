@@ -1,24 +1,48 @@
-//! The statements of the queue layout, each cut out of the file of its verb.
+//! The statements of the queue layout and of the work lease, each cut out of the file of its verb.
 //!
 //! A file opens with the header that every `.sql` file has. A line `-- statement: <name>` begins a
 //! statement, which goes on to the next such line; the statements of a file are those of one
 //! transaction. They are cut out by the compiler, so that a missing one is found by it, too.
 
-/// Names statements: constant, file, statement.
+/// Names the statements of a folder: constant, file, statement; and a list of all: file, statement,
+/// text.
 macro_rules! statements {
-    ($($name:ident = $file:literal, $statement:literal;)*) => {
+    ($folder:literal, $all:ident: $($name:ident = $file:literal, $statement:literal;)*) => {
         $(pub(super) const $name: &str = cut(
-            include_str!(concat!("../../sql/sqlite/queue/", $file, ".sql")),
+            include_str!(concat!("../../sql/sqlite/", $folder, "/", $file, ".sql")),
             $statement,
         );)*
 
-        /// All of them: file, statement, text.
         #[cfg(test)]
-        pub(super) const ALL: &[(&str, &str, &str)] = &[$(($file, $statement, $name),)*];
+        pub(super) const $all: &[(&str, &str, &str)] = &[$(($file, $statement, $name),)*];
     };
 }
 
 statements! {
+    "work_lease", WORK_LEASE:
+    VIEW_SPACE = "view", "space";
+    VIEW_DOMAIN = "view", "domain";
+    VIEW_HEAD = "view", "head";
+    VIEW_QUEUED = "view", "queued";
+    VIEW_NEAR = "view", "near";
+    CHANGE_DOMAIN_MADE = "change", "made";
+    CHANGE_DOMAIN_MOVED = "change", "moved";
+    CHANGE_DOMAIN_POPPED = "change", "popped";
+    CHANGE_DOMAIN_PUSHED = "change", "pushed";
+    CHANGE_DOMAIN_GONE = "change", "gone";
+    CHANGE_DOMAIN_COME = "change", "come";
+    OPEN_SPACE = "open_space", "open_space";
+    ADVANCE = "advance", "advance";
+    WATERMARK = "watermark", "watermark";
+    PRUNE_RANGES_DUE = "prune", "due";
+    PRUNE_RANGES_GONE = "prune", "gone";
+    PRUNE_RANGES_EVICTED = "prune", "evicted";
+    IDLE_WITH_BACKLOG = "idle_with_backlog", "idle_with_backlog";
+    LAPSED = "lapsed", "lapsed";
+}
+
+statements! {
+    "queue", ALL:
     CLAIM_QUEUES = "claim", "queues";
     CLAIM_USED = "claim", "used";
     CLAIM_DUE = "claim", "due";

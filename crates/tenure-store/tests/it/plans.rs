@@ -1,4 +1,4 @@
-//! The plan of every PostgreSQL statement of the queue layout, looked at: planned on empty tables
+//! The plan of every PostgreSQL statement of the outbox and the work lease, looked at: planned on empty tables
 //! and run on full ones it goes by index, and it reads about as many rows as it works on.
 
 use std::fmt::Write as _;
@@ -9,8 +9,13 @@ use tenure_store::config::StoreConfig;
 use tenure_store::postgres::PostgresStore;
 use tenure_store::testing;
 
-/// Tables that are small by nature: a row per claim, per queue, per worker.
-const SMALL: [&str; 3] = ["tenure_leases", "tenure_queues", "tenure_workers"];
+/// Tables that are small by nature: a row per claim, per queue, per space, per worker.
+const SMALL: [&str; 4] = [
+    "tenure_leases",
+    "tenure_queues",
+    "tenure_watermarks",
+    "tenure_workers",
+];
 
 /// Statements that read a whole narrow table or walk past what they do not want, and say so in
 /// their header.
@@ -77,6 +82,28 @@ const FILL: &str = "
     select 'mill-' || lpad(to_hex(n), 16, '0'), 'mill', n, '0.1.0', 'default', 10, 0, 0, 0,
            7500, now(), now() + n * interval '1 s'
     from generate_series(1, 2000) as n;
+";
+
+/// Two spaces of 10,000 domains, each with five ranges: of a quarter something is in flight, half
+/// of them lapsed, of a quarter something waits, ten for each, and of one domain 10,000.
+const FILL_WORK_LEASES: &str = "
+    insert into tenure_watermarks (space, watermark) values ('s', 100), ('t', 0);
+    insert into tenure_reservations
+        (space, domain, current_offset, token, first_acquired_at, locked_until, queued)
+    select s.number, 'd' || n,
+           case when n % 4 = 0 then 1000 end,
+           case when n % 4 = 0 then 'now-0000000000000001.' || n || '.0' end,
+           case when n % 4 = 0 then now() end,
+           case when n % 4 = 0 then now() + (n % 8 - 2) * interval '1 h' end,
+           case when n = 1 then 10000 when n % 4 = 1 then 10 else 0 end
+    from tenure_watermarks s cross join generate_series(1, 10000) as n
+    order by n, s.number;
+    insert into tenure_reservation_backlog (reservation, place, log_offset)
+    select r.number, n, 2000 + n
+    from tenure_reservations r cross join lateral generate_series(1, r.queued) as n;
+    insert into tenure_offsets (reservation, space, lo, hi, kind)
+    select r.number, r.space, n * 50, n * 50 + 10, case n when 4 then 'failed' else 'processed' end
+    from tenure_reservations r cross join generate_series(1, 5) as n;
 ";
 
 /// The parameters of a statement, working on about a hundred items.
@@ -147,7 +174,7 @@ fn arguments(name: &str) -> String {
             .to_owned(),
         "leave" => "null, 'mill-0000000000000007'".to_owned(),
         "workers" => "100".to_owned(),
-        other => panic!("{other}.sql is new: say here how it is called"),
+        other => work_lease_arguments(other),
     }
 }
 
@@ -183,6 +210,25 @@ fn keyed_arguments() -> Vec<(&'static str, String)> {
         ),
         ("domains", "false, 1, 'key7', 10000".to_owned()),
     ]
+}
+
+/// The parameters of a statement of the work lease.
+fn work_lease_arguments(name: &str) -> String {
+    let arguments = match name {
+        "work_lease_view" => "null, 's', 'd1', 120",
+        "work_lease_change" => {
+            "1, 100, 'd1', 1, 1, 2001, 'new-0000000000000001.1.0', \
+             now(), 0, null, 2001, 20001, array[60, 110]::bigint[], array[50]::bigint[], \
+             array[110]::bigint[], array['processed']"
+        }
+        "work_lease_open_space" | "work_lease_watermark" => "'s'",
+        "work_lease_advance" => "'s', 100, 0",
+        "work_lease_prune" => "'s', 'processed', 100, 100",
+        "work_lease_idle_with_backlog" => "'s', 100",
+        "work_lease_lapsed" => "null, 's', 100",
+        other => panic!("{other}.sql is new: say here how it is called"),
+    };
+    arguments.to_owned()
 }
 
 /// Prepares every statement, as our connections do; what each is called with.
@@ -322,6 +368,7 @@ async fn plans_made_on_empty_tables_read_few_rows_of_full_ones() {
     }
     let mut filler = PgConnection::connect(&database.url).await.unwrap();
     run(&mut filler, FILL).await;
+    run(&mut filler, FILL_WORK_LEASES).await;
     run_and_look(conn, calls).await;
 }
 
@@ -332,6 +379,7 @@ async fn plans_made_on_full_tables_read_few_rows() {
     let database = testing::postgres().await;
     let (mut conn, calls) = prepared(&database.url).await;
     run(&mut conn, FILL).await;
+    run(&mut conn, FILL_WORK_LEASES).await;
     run(&mut conn, "analyze").await;
     run_and_look(conn, calls).await;
 }

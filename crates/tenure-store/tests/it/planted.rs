@@ -123,7 +123,7 @@ const fn planted(file: &'static str, from: &'static str, to: &'static str) -> Pl
     Planted { file, from, to }
 }
 
-const BROKEN: [Broken; 19] = [
+const BROKEN: [Broken; 26] = [
     Broken {
         // What is claimed stays claimable.
         check: "law_1_an_item_has_at_most_one_live_lease",
@@ -290,6 +290,68 @@ const BROKEN: [Broken; 19] = [
             "prune",
             "delete from tenure_dedupe\n    where",
             "delete from tenure_dedupe\n    where false and",
+        )],
+    },
+    Broken {
+        // What comes last goes to the head.
+        check: "the_backlog_is_in_order_of_arrival_and_takes_none_twice",
+        faults: &[planted(
+            "work_lease_change",
+            "1 + coalesce(\n               (select b.place",
+            "-1 + coalesce(\n               (select -b.place",
+        )],
+    },
+    Broken {
+        // The head that is acquired stays in the backlog.
+        check: "queue_then_orchestrated_hand_off",
+        faults: &[planted(
+            "work_lease_change",
+            "and b.log_offset = $11::bigint\n),",
+            "and b.log_offset = $11::bigint and false\n),",
+        )],
+    },
+    Broken {
+        // The neighbours of an offset are not seen.
+        check: "terminal_offsets_are_joined_in_any_order",
+        faults: &[planted(
+            "work_lease_view",
+            "-9223372036854775807) - 1",
+            "-9223372036854775807) + 1",
+        )],
+    },
+    Broken {
+        check: "a_lapsed_reservation_is_taken_over_and_the_late_holder_told",
+        faults: &[planted(
+            "work_lease_lapsed",
+            "r.locked_until <= coalesce",
+            "r.locked_until < coalesce",
+        )],
+    },
+    Broken {
+        // The watermark goes back.
+        check: "below_the_watermark_everything_is_processed",
+        faults: &[planted(
+            "work_lease_advance",
+            "watermark = greatest(s.watermark, excluded.watermark)",
+            "watermark = excluded.watermark",
+        )],
+    },
+    Broken {
+        // A domain is evicted while an offset is in flight.
+        check: "a_domain_with_nothing_left_is_forgotten",
+        faults: &[planted(
+            "work_lease_prune",
+            "r.current_offset is null and r.queued = 0 and",
+            "r.queued = 0 and",
+        )],
+    },
+    Broken {
+        // Domains that are being worked are kicked.
+        check: "a_lost_hint_is_found",
+        faults: &[planted(
+            "work_lease_idle_with_backlog",
+            "and r.current_offset is null",
+            "",
         )],
     },
 ];

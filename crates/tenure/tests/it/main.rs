@@ -3,4 +3,5 @@
 mod claim;
 mod enqueue;
 mod example;
+mod work_lease;
 mod worker;

@@ -93,6 +93,7 @@ mod settle;
 mod time;
 mod transitions;
 mod turns;
+mod work_lease;
 
 /// All checks, for the planted faults.
 pub(crate) fn all() -> impl Iterator<Item = Check> {
@@ -112,6 +113,7 @@ pub(crate) fn all() -> impl Iterator<Item = Check> {
         prune::CHECKS,
         time::CHECKS,
         lost_answers::CHECKS,
+        work_lease::CHECKS,
     ]
     .into_iter()
     .flatten()

@@ -4,6 +4,7 @@
 //! Time is always given. It starts at [`T0`], far in the future, so that whatever a database's own
 //! clock wrote at the start is due.
 
+mod desk;
 mod memory;
 mod postgres;
 mod sqlite;
@@ -21,6 +22,7 @@ use tenure_core::{
     Counters, Guarded, Held, ItemId, LapsePolicy, Outcome, Record, State, Term, Timestamp, Token,
 };
 
+pub(crate) use desk::{Desk, desk, mismatch, no_lease, out_of_order};
 pub(crate) use memory::{memory, planted};
 pub(crate) use postgres::{
     postgres_on, postgres_outbox, postgres_planted, postgres_processing, postgres_queue,

@@ -1,0 +1,361 @@
+//! The work leases: what a decision needs is read in one statement, the core decides, and what it
+//! decided is written in another one that does nothing if the domain has changed in between. No
+//! lock is held from one to the other.
+
+use std::time::Duration;
+
+use rand::RngExt as _;
+use sqlx::postgres::PgRow;
+use tenure_core::domain::{Change, Decided, NearRanges, Terminal, TerminalRange};
+use tenure_core::store::{
+    Answer, Contract, DomainAsk, KeepsWorkLeases, StoreError, StoreErrorKind, WorkLeases,
+};
+use tenure_core::{
+    AcquireResult, DomainName, FailResult, ReplayResult, Reservation, SpaceName, SucceedResult,
+    Timestamp, Token,
+};
+
+use super::PostgresStore;
+use super::error::store_error;
+use super::lend::Borrow as _;
+use super::queue::Sql;
+use super::row::{Moment, get, get_moment, get_timestamp, get_total, moment, unreadable};
+use crate::seen::{PRUNE_LIMIT, PRUNE_ROUNDS, Seen, terminal_of};
+use crate::sight::{Sight, replay};
+
+/// A verb looks this often at a domain that others keep changing before it gives up. Of those who
+/// looked at the same time one always gets on.
+const TRIES: u32 = 100;
+/// The longest pause between two looks.
+const PAUSE_MAX: Duration = Duration::from_millis(40);
+
+impl KeepsWorkLeases for PostgresStore {
+    fn work_leases(&self) -> &dyn WorkLeases {
+        self
+    }
+}
+
+impl WorkLeases for PostgresStore {
+    fn try_acquire<'a>(
+        &'a self,
+        ask: &'a DomainAsk,
+        offset: i64,
+        fresh: &'a Token,
+    ) -> Answer<'a, Contract<AcquireResult>> {
+        let decision = |sight: &Sight<'_>| sight.try_acquire(fresh);
+        Box::pin(self.decide("try_acquire", ask, Some(offset), decision))
+    }
+
+    fn submit<'a>(
+        &'a self,
+        ask: &'a DomainAsk,
+        offset: i64,
+        fresh: &'a Token,
+    ) -> Answer<'a, Contract<AcquireResult>> {
+        let decision = |sight: &Sight<'_>| sight.submit(fresh);
+        Box::pin(self.decide("submit", ask, Some(offset), decision))
+    }
+
+    fn succeed<'a>(
+        &'a self,
+        ask: &'a DomainAsk,
+        token: &'a Token,
+    ) -> Answer<'a, Contract<SucceedResult>> {
+        Box::pin(self.decide("succeed", ask, None, |sight| sight.succeed(token)))
+    }
+
+    fn fail<'a>(
+        &'a self,
+        ask: &'a DomainAsk,
+        token: &'a Token,
+    ) -> Answer<'a, Contract<FailResult>> {
+        Box::pin(self.decide("fail", ask, None, |sight| sight.fail(token)))
+    }
+
+    fn renew<'a>(
+        &'a self,
+        ask: &'a DomainAsk,
+        token: &'a Token,
+    ) -> Answer<'a, Contract<Option<Timestamp>>> {
+        Box::pin(self.decide("renew", ask, None, |sight| sight.renew(token)))
+    }
+
+    fn replay<'a>(&'a self, ask: &'a DomainAsk, offset: i64) -> Answer<'a, Contract<ReplayResult>> {
+        Box::pin(self.decide("replay", ask, Some(offset), replay))
+    }
+
+    fn reservation<'a>(&'a self, ask: &'a DomainAsk) -> Answer<'a, Option<Reservation>> {
+        Box::pin(async move { Ok(self.see("reservation", ask, None).await?.reservation) })
+    }
+
+    fn idle_with_backlog<'a>(
+        &'a self,
+        space: &'a SpaceName,
+        limit: u32,
+    ) -> Answer<'a, Vec<(DomainName, i64)>> {
+        let query = self.work_lease.idle_with_backlog.query();
+        let query = query.bind(space.as_str()).bind(i64::from(limit));
+        Box::pin(self.domains("idle_with_backlog", query))
+    }
+
+    fn lapsed<'a>(
+        &'a self,
+        space: &'a SpaceName,
+        limit: u32,
+        now: Option<Timestamp>,
+    ) -> Answer<'a, Vec<(DomainName, i64)>> {
+        let query = self.work_lease.lapsed.query();
+        let query = query
+            .bind(moment(now))
+            .bind(space.as_str())
+            .bind(i64::from(limit));
+        Box::pin(self.domains("lapsed", query))
+    }
+
+    fn watermark<'a>(&'a self, space: &'a SpaceName) -> Answer<'a, i64> {
+        Box::pin(async move {
+            let query = self.work_lease.watermark.query().bind(space.as_str());
+            let row = query.first_from(self.pool()).await;
+            row.and_then(|row| row.map_or(Ok(i64::MIN), |row| get(&row, 0)))
+                .map_err(|error| store_error("watermark", error))
+        })
+    }
+
+    fn advance_watermark<'a>(&'a self, space: &'a SpaceName, offset: i64) -> Answer<'a, i64> {
+        Box::pin(self.advance("advance_watermark", space, (offset, i64::MIN)))
+    }
+
+    fn forget_failed_below<'a>(&'a self, space: &'a SpaceName, offset: i64) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let moved = self.advance("forget_failed_below", space, (i64::MIN, offset));
+            moved.await.map(drop)
+        })
+    }
+}
+
+impl PostgresStore {
+    /// Looks, decides and writes, again and again until nobody came between.
+    async fn decide<T>(
+        &self,
+        verb: &'static str,
+        ask: &DomainAsk,
+        offset: Option<i64>,
+        decision: impl Fn(&Sight<'_>) -> Decided<T>,
+    ) -> Result<Contract<T>, StoreError> {
+        for tried in 0..TRIES {
+            pause(tried).await;
+            let seen = self.see(verb, ask, offset).await?;
+            let (answer, change) = match decision(&seen.sight(ask, offset)) {
+                Ok(decided) => decided,
+                Err(mistake) => return Ok(Err(mistake)),
+            };
+            if change.is_nothing() {
+                return Ok(Ok(answer));
+            }
+            let Some(space) = seen.space else {
+                self.open_space(verb, &ask.space).await?;
+                continue;
+            };
+            if self
+                .write_change(verb, ask, (space, &seen), &change)
+                .await?
+            {
+                return Ok(Ok(answer));
+            }
+        }
+        let message = format!("others changed the domain {TRIES} times while it was looked at");
+        Err(StoreError::new(verb, StoreErrorKind::Conflict, message)
+            .hint("try again; do many callers work on one domain at once?"))
+    }
+
+    async fn see(
+        &self,
+        verb: &'static str,
+        ask: &DomainAsk,
+        offset: Option<i64>,
+    ) -> Result<Seen<i32>, StoreError> {
+        let query = self.work_lease.view.query();
+        let query = query
+            .bind(moment(ask.now))
+            .bind(ask.space.as_str())
+            .bind(ask.domain.as_str())
+            .bind(offset);
+        let rows = query.all_from(self.pool()).await;
+        rows.and_then(|rows| seen(&rows))
+            .map_err(|error| store_error(verb, error))
+    }
+
+    /// Writes a change; whether nothing had come between.
+    async fn write_change(
+        &self,
+        verb: &'static str,
+        ask: &DomainAsk,
+        (space, seen): (i32, &Seen<i32>),
+        change: &Change,
+    ) -> Result<bool, StoreError> {
+        let rows = seen.rows(change);
+        let held = rows.reservation;
+        let gone: Vec<i64> = rows.ranges.gone.iter().map(|range| range.last).collect();
+        let come = rows.ranges.come.iter();
+        let (first, (last, kind)): (Vec<i64>, (Vec<i64>, Vec<&str>)) = come
+            .map(|range| (range.first, (range.last, range.terminal.as_str())))
+            .unzip();
+        let query = self.work_lease.change.query();
+        let query = query
+            .bind(space)
+            .bind(seen.watermark)
+            .bind(ask.domain.as_str())
+            .bind(seen.stands.map(|(number, _)| number))
+            .bind(seen.stands.map(|(_, version)| version))
+            .bind(held.map(|held| held.offset))
+            .bind(held.map(|held| held.token.expose()))
+            .bind(held.map(|held| Moment(held.acquired_at)))
+            .bind(held.map_or(0, |held| i64::from(held.retry_count)))
+            .bind(held.and_then(|held| held.until).map(Moment))
+            .bind(rows.popped)
+            .bind(rows.pushed)
+            .bind(gone)
+            .bind(first)
+            .bind(last)
+            .bind(kind);
+        match query.first_from(self.pool()).await {
+            Ok(written) => Ok(written.is_some()),
+            Err(error) => match store_error(verb, error) {
+                // The database itself let another one pass first.
+                error if error.kind() == StoreErrorKind::Conflict => Ok(false),
+                error => Err(error),
+            },
+        }
+    }
+
+    async fn open_space(&self, verb: &'static str, space: &SpaceName) -> Result<(), StoreError> {
+        let query = self.work_lease.open_space.query().bind(space.as_str());
+        let done = query.all_from(self.pool()).await;
+        done.map(drop).map_err(|error| store_error(verb, error))
+    }
+
+    /// Moves the watermark and what is forgiven, and deletes what they say too.
+    async fn advance(
+        &self,
+        verb: &'static str,
+        space: &SpaceName,
+        (watermark, forgiven): (i64, i64),
+    ) -> Result<i64, StoreError> {
+        let query = self.work_lease.advance.query();
+        let query = query.bind(space.as_str()).bind(watermark).bind(forgiven);
+        let row = query.first_from(self.pool()).await;
+        let moved = row.and_then(|row| {
+            let row = row.ok_or(sqlx::Error::RowNotFound)?;
+            Ok((get::<i64>(&row, 0)?, get::<i64>(&row, 1)?))
+        });
+        let (watermark, forgiven) = moved.map_err(|error| store_error(verb, error))?;
+        for (terminal, bound) in [
+            (Terminal::Processed, watermark),
+            (Terminal::Failed, watermark.min(forgiven)),
+        ] {
+            self.prune_ranges(verb, space, terminal, bound).await?;
+        }
+        Ok(watermark)
+    }
+
+    /// Deletes the ranges of a kind below a bound, in rounds, each a short transaction.
+    async fn prune_ranges(
+        &self,
+        verb: &'static str,
+        space: &SpaceName,
+        terminal: Terminal,
+        bound: i64,
+    ) -> Result<(), StoreError> {
+        for _ in 0..PRUNE_ROUNDS {
+            let query = self.work_lease.prune.query();
+            let query = query
+                .bind(space.as_str())
+                .bind(terminal.as_str())
+                .bind(bound)
+                .bind(i64::from(PRUNE_LIMIT));
+            let row = query.first_from(self.pool()).await;
+            let counts = row.and_then(|row| {
+                let row = row.ok_or(sqlx::Error::RowNotFound)?;
+                Ok((get_total(&row, 0)?, get_total(&row, 1)?))
+            });
+            let (found, gone) = counts.map_err(|error| store_error(verb, error))?;
+            // What others hold just now is for the next time.
+            if found < u64::from(PRUNE_LIMIT) || gone == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn domains(
+        &self,
+        verb: &'static str,
+        query: Sql<'_>,
+    ) -> Result<Vec<(DomainName, i64)>, StoreError> {
+        let rows = query.all_from(self.pool()).await;
+        rows.and_then(|rows| rows.iter().map(domain).collect())
+            .map_err(|error| store_error(verb, error))
+    }
+}
+
+/// Waits a moment after a look in vain, a longer one after many: those who got in each other's way
+/// come back one after the other.
+async fn pause(tried: u32) {
+    if tried > 1 {
+        let longest = PAUSE_MAX.min(Duration::from_millis(1 << tried.min(16)));
+        let pause = rand::rng().random_range(Duration::ZERO..longest);
+        tokio::time::sleep(pause).await;
+    }
+}
+
+fn domain(row: &PgRow) -> Result<(DomainName, i64), sqlx::Error> {
+    let name: &str = get(row, 0)?;
+    let name = DomainName::new(name).map_err(|cause| sqlx::Error::Decode(Box::new(cause)))?;
+    Ok((name, get(row, 1)?))
+}
+
+/// The rows of `view.sql`: all tell the same of the domain, each a range of its own.
+fn seen(rows: &[PgRow]) -> Result<Seen<i32>, sqlx::Error> {
+    let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
+    let number: Option<i64> = get(row, 3)?;
+    let mut near = Vec::new();
+    for row in rows {
+        if let Some(word) = get::<Option<&str>>(row, 15)? {
+            near.push(TerminalRange {
+                first: get(row, 13)?,
+                last: get(row, 14)?,
+                terminal: terminal_of(word).ok_or_else(|| unreadable(word))?,
+            });
+        }
+    }
+    Ok(Seen {
+        now: get_timestamp(row, 0)?,
+        space: get(row, 1)?,
+        watermark: get::<Option<i64>>(row, 2)?.unwrap_or(i64::MIN),
+        forgiven: get::<Option<i64>>(row, 16)?.unwrap_or(i64::MIN),
+        stands: match number {
+            Some(number) => Some((number, get(row, 4)?)),
+            None => None,
+        },
+        reservation: reservation(row)?,
+        waiting: get::<Option<i64>>(row, 10)?.map_or(0, i64::unsigned_abs),
+        head: get(row, 11)?,
+        is_queued: get(row, 12)?,
+        near: NearRanges(near),
+    })
+}
+
+fn reservation(row: &PgRow) -> Result<Option<Reservation>, sqlx::Error> {
+    let Some(offset) = get(row, 5)? else {
+        return Ok(None);
+    };
+    let token: &str = get(row, 6)?;
+    Ok(Some(Reservation {
+        offset,
+        // What was stored is not repeated: it may be a token after all.
+        token: Token::parse(token).ok_or_else(|| unreadable("the token of a reservation"))?,
+        acquired_at: get_timestamp(row, 7)?,
+        retry_count: u32::try_from(get::<i64>(row, 8)?).unwrap_or(u32::MAX),
+        until: get_moment(row, 9)?,
+    }))
+}
