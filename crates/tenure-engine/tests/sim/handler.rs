@@ -25,6 +25,8 @@ pub(crate) struct Steps {
     /// Whether handlers fail and dawdle at all.
     pub(crate) is_moody: bool,
     pub(crate) is_calm: Arc<AtomicBool>,
+    /// Whether a failure is told as a success: planted.
+    pub(crate) hides_failures: bool,
 }
 
 /// Tells when a handler was dropped in the middle, unless that was its process's death.
@@ -113,6 +115,7 @@ impl Steps {
         watch.answer(answer);
         match answer {
             Answered::Done => Ok(Outcome::Done),
+            Answered::Failed if self.hides_failures => Ok(Outcome::Done),
             Answered::Failed => Err(Failure::new("planted failure")),
             // As a panic, but without a word on the screen.
             Answered::Panicked => std::panic::resume_unwind(Box::new("planted panic")),

@@ -15,6 +15,7 @@ mod gate;
 mod handler;
 mod ledger;
 mod log;
+mod order;
 mod plan;
 mod planted;
 mod seeds;
