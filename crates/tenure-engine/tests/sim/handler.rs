@@ -24,6 +24,8 @@ pub(crate) struct Steps {
     pub(crate) term: Duration,
     /// Whether handlers fail and dawdle at all.
     pub(crate) is_moody: bool,
+    /// Whether most of the work is quick.
+    pub(crate) is_smooth: bool,
     pub(crate) is_calm: Arc<AtomicBool>,
     /// Whether a failure is told as a success: planted.
     pub(crate) hides_failures: bool,
@@ -65,6 +67,7 @@ impl Steps {
             0
         };
         let (whole, steps) = match chance {
+            0..95 if self.is_smooth => (self.term / 100, 1),
             0..60 => (self.term / 20, dice.random_range(1..=3)),
             60..85 => (self.term, dice.random_range(1..=8)),
             85..95 => (self.term * 5 / 2, dice.random_range(2..=8)),

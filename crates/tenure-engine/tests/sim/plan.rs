@@ -64,6 +64,8 @@ pub(crate) struct Plan {
     pub(crate) items: u32,
     /// How many keys there are; with none no event has one.
     pub(crate) keys: u32,
+    /// Whether keyed events stand in one lane and most of the work is quick: then claims take runs.
+    pub(crate) is_smooth: bool,
     /// How many of them are poison, hopeless, bad.
     pub(crate) ills: [u32; 3],
     pub(crate) settings: Settings,
@@ -96,6 +98,7 @@ impl Plan {
         } else {
             OnDead::Skip
         };
+        let is_smooth = keys > 0 && of_keys.random_bool(0.6);
         let settings = Settings {
             term,
             concurrency: dice.random_range(1..=8),
@@ -121,6 +124,7 @@ impl Plan {
             processes: dice.random_range(1..=4),
             items: dice.random_range(5..=40),
             keys,
+            is_smooth,
             ills: [
                 dice.random_bool(0.25).into(),
                 dice.random_range(0..=1),

@@ -259,6 +259,7 @@ impl World {
             seed: self.plan.seed,
             term: self.plan.settings.term.length(),
             is_moody: self.plan.is_moody,
+            is_smooth: self.plan.is_smooth,
             is_calm: Arc::clone(&self.is_calm),
             hides_failures: self.ledger.lie == Some(Lie::FailuresHidden),
         };
@@ -346,11 +347,17 @@ async fn produce(world: Arc<World>) {
     let pause = plan.chaos.mul_f64(0.7) / plan.items;
     for (nth, sort) in (0..plan.items).zip(sorts) {
         if dice.random_bool(0.4) {
-            sleep(pause.mul_f64(dice.random_range(0.0..2.5))).await;
+            let share = dice.random_range(0.0..2.5);
+            // Where claims take runs, events come in bursts.
+            let is_burst = plan.is_smooth && of_keys.random_bool(0.7);
+            sleep(pause.mul_f64(if is_burst { 0.0 } else { share })).await;
         }
         let mut event = event(plan, sort, nth, &mut dice);
         if plan.keys > 0 && of_keys.random_bool(0.9) {
             let key = format!("key-{}", of_keys.random_range(0..plan.keys));
+            if plan.is_smooth {
+                event = Event::new(sort.topic(), &nth).expect("a legal event");
+            }
             event = event.key(&key).expect("a legal key");
         }
         world.ledger.enqueue(event, nth);
