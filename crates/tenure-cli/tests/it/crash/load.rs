@@ -27,7 +27,7 @@ const TOPICS: [&str; 3] = ["quick", "slow", "slow"];
 pub(super) enum Load {
     /// One to three events at a time; half of them under one of twenty keys.
     Mixed,
-    /// Six at a time, of brisk work, under three keys: more than one at a time of a key could take,
+    /// Six at a time, of brisk work, under four keys: more than one at a time of a key could take,
     /// so that claims take runs.
     Runs,
 }
@@ -48,7 +48,7 @@ impl Load {
                 };
                 (0..number).map(piece).collect()
             }
-            Self::Runs => (0..6).map(|_| ("brisk", key(dice.below(3)))).collect(),
+            Self::Runs => (0..6).map(|_| ("brisk", key(dice.below(4)))).collect(),
         }
     }
 }

@@ -36,7 +36,7 @@ use world::{LOOK, World, now};
 const TERM: Duration = Duration::from_secs(2);
 /// Workers of a run.
 const WORKERS: usize = 3;
-/// Kills of a run with nothing but runs of keys; pauses and outages follow from them.
+/// Kills where claims take runs of keys.
 const KILLS_OF_RUNS: u32 = 8;
 /// So many lapses nobody has in a run: no event dies by bad luck.
 const MAX_CRASHES: u32 = 50;
@@ -68,16 +68,19 @@ async fn killed_and_stopped_workers_lose_nothing_on_sqlite() {
 /// Proves: S3-001, S3-007, S4-051
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_and_stopped_workers_keep_the_order_of_keys() {
-    let nemesis = Nemesis {
-        kills: KILLS_OF_RUNS,
-        ..Nemesis::from_environment()
-    };
-    for (world, name) in [
-        (World::sqlite(), "SQLite"),
-        (World::postgres().await, "PostgreSQL"),
+    for (world, name, pauses) in [
+        // Stopped in the middle of its transaction, one worker would hold up all, with so much to
+        // write; the other test of SQLite stops them.
+        (World::sqlite(), "SQLite", 0),
+        (World::postgres().await, "PostgreSQL", 2),
     ] {
+        let nemesis = Nemesis {
+            kills: KILLS_OF_RUNS,
+            pauses,
+            ..Nemesis::from_environment()
+        };
         let summary = harmed(world, name, (Load::Runs, nemesis)).await;
-        assert!(summary.followers > 50, "{nemesis:?}: {summary}");
+        assert!(summary.followers > 20, "{nemesis:?}: {summary}");
     }
 }
 
@@ -142,7 +145,7 @@ async fn harmed(mut world: World, name: &str, (load, nemesis): (Load, Nemesis)) 
 fn expect_harm(nemesis: Nemesis, world: &World, summary: &Summary) {
     let number = |number: u32| usize::try_from(number).unwrap();
     assert_eq!(summary.kills, number(nemesis.kills));
-    assert_eq!(summary.pauses, number(nemesis.pauses()));
+    assert_eq!(summary.pauses, number(nemesis.pauses));
     if world.server.is_some() {
         assert_eq!(summary.outages, number(nemesis.outages()));
     }
