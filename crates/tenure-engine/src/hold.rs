@@ -5,17 +5,24 @@
 //!    └───────────┴────────────┴─── lost, buried: gone, and nothing is settled
 //! ```
 //!
+//! Of a run of one key's items, one settle is under way at a time: the store takes them in order,
+//! and a second one could overtake the first. When one of them does not end, those behind it are
+//! given back in the same settle, unstarted. The store would put them back by itself; but one that
+//! is named is answered for, also when the item before it was buried in the meantime.
+//!
 //! The deadline is read from this machine's own monotonic clock before the claim or the renewal was
 //! sent, less a margin: it lies before the moment at which the store may give the lease away,
 //! whatever the store says or does not say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use tenure_core::store::Company;
-use tenure_core::{Fence, ItemId, Outcome, Refusal, Rhythm, Token};
+use tenure_core::store::{Company, Settle};
+use tenure_core::{Fence, ItemId, OnDead, Outcome, Refusal, Rhythm, Token, Word};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use crate::run::Runs;
 
 /// The name of a lease within this process.
 pub(crate) type LeaseNo = u64;
@@ -39,6 +46,8 @@ pub(crate) struct InHand {
     /// When it is to be renewed next.
     pub(crate) beat_at: Instant,
     pub(crate) items: BTreeMap<ItemId, Stage>,
+    /// Which of them wait for each other.
+    pub(crate) runs: Runs,
     /// How many of them are answered and not yet being settled.
     pub(crate) answered: usize,
     /// Since when one of them is.
@@ -48,12 +57,13 @@ pub(crate) struct InHand {
 /// How far an item has come.
 #[derive(Debug)]
 pub(crate) enum Stage {
-    /// Claimed, not started.
+    /// Claimed, not started: in line, or behind another of its key.
     Waiting,
     /// In the hands of its handler.
     Running(CancellationToken),
-    /// The handler has said what becomes of it.
-    Answered(Outcome),
+    /// The handler has said what becomes of it; and what a dead one does to its key, which must be
+    /// the same when it is settled: the next one may have been started on it.
+    Answered(Outcome, OnDead),
     /// That is on its way to the store.
     Settling,
 }
@@ -115,19 +125,125 @@ impl InHand {
         self.answered > 0 && self.answered == self.items.len()
     }
 
-    /// Takes the answers, to be settled.
-    pub(crate) fn take_answers(&mut self) -> Vec<(ItemId, Outcome)> {
-        let mut answers = Vec::with_capacity(self.answered);
-        for (id, stage) in &mut self.items {
-            if matches!(stage, Stage::Answered(_))
-                && let Stage::Answered(outcome) = std::mem::replace(stage, Stage::Settling)
-            {
-                answers.push((*id, outcome));
+    /// Takes an answer.
+    pub(crate) fn answer(
+        &mut self,
+        id: ItemId,
+        (outcome, on_dead): (Outcome, OnDead),
+        now: Instant,
+    ) {
+        self.items.insert(id, Stage::Answered(outcome, on_dead));
+        self.answered += 1;
+        self.answered_since.get_or_insert(now);
+    }
+
+    /// Gives back whatever stands behind this item in its run, unstarted.
+    pub(crate) fn give_back_behind(&mut self, id: ItemId, now: Instant) {
+        self.runs.stop(id);
+        for later in self.runs.after(id).to_vec() {
+            if matches!(self.items.get(&later), Some(Stage::Waiting)) {
+                self.answer(later, (Outcome::RELEASE, OnDead::Skip), now);
             }
         }
-        self.answered = 0;
-        self.answered_since = None;
-        answers
+    }
+
+    /// Gives back whatever was not started, and answers how much: what stood in line, and what
+    /// waited for its turn. A run goes back from some item on to its end, never out of its middle.
+    pub(crate) fn give_back_unstarted(&mut self, now: Instant) -> (usize, usize) {
+        let behind = self.runs.behind();
+        self.runs.stop_all();
+        let waiting = self.items.iter();
+        let waiting = waiting.filter(|(_, stage)| matches!(stage, Stage::Waiting));
+        let ids: Vec<ItemId> = waiting.map(|(id, _)| *id).collect();
+        let count = ids.len();
+        for id in ids {
+            self.answer(id, (Outcome::RELEASE, OnDead::Skip), now);
+        }
+        (count.saturating_sub(behind), behind)
+    }
+
+    /// Whether an answer can be settled now.
+    pub(crate) fn can_settle(&self) -> bool {
+        if self.runs.is_empty() {
+            return self.answered > 0;
+        }
+        let busy = self.busy_runs();
+        self.items.iter().any(|(id, stage)| {
+            let is_busy = self.runs.of(*id).is_some_and(|run| busy.contains(&run));
+            matches!(stage, Stage::Answered(..)) && !is_busy
+        })
+    }
+
+    /// The runs of which something is on its way to the store.
+    fn busy_runs(&self) -> BTreeSet<usize> {
+        if self.runs.is_empty() {
+            return BTreeSet::new();
+        }
+        let settling = self.items.iter();
+        let settling = settling.filter(|(_, stage)| matches!(stage, Stage::Settling));
+        settling.filter_map(|(id, _)| self.runs.of(*id)).collect()
+    }
+
+    /// Takes the answers that can be settled now. A settle says once what a dead item does, so
+    /// answers that were given under another rule wait for the next one.
+    pub(crate) fn take_settle(&mut self) -> Option<Settle> {
+        let mut held_back = self.busy_runs();
+        let mut rule = None;
+        let mut settle = Settle::new(self.token.clone());
+        for (id, stage) in &mut self.items {
+            let Stage::Answered(outcome, on_dead) = stage else {
+                continue;
+            };
+            let run = self.runs.of(*id);
+            if run.is_some_and(|run| held_back.contains(&run)) {
+                continue;
+            }
+            if outcome.word() == Word::Dead && *rule.get_or_insert(*on_dead) != *on_dead {
+                held_back.extend(run);
+                continue;
+            }
+            if let Stage::Answered(outcome, _) = std::mem::replace(stage, Stage::Settling) {
+                settle.items.push((*id, outcome));
+            }
+        }
+        self.took(settle.items.len());
+        settle.on_dead = rule.unwrap_or_default();
+        (!settle.items.is_empty()).then_some(settle)
+    }
+
+    /// Takes what was answered of those before an item in its run.
+    pub(crate) fn take_before(&mut self, id: ItemId) -> Vec<(ItemId, Outcome)> {
+        let mut taken = Vec::new();
+        for before in self.runs.before(id) {
+            if let Some(stage @ Stage::Answered(..)) = self.items.get_mut(before)
+                && let Stage::Answered(outcome, _) = std::mem::replace(stage, Stage::Settling)
+            {
+                taken.push((*before, outcome));
+            }
+        }
+        self.took(taken.len());
+        taken
+    }
+
+    /// Takes those behind an item in its run.
+    pub(crate) fn take_behind(&mut self, id: ItemId) -> Vec<ItemId> {
+        self.runs.stop(id);
+        let mut taken = Vec::new();
+        for behind in self.runs.after(id) {
+            if let Some(stage @ Stage::Waiting) = self.items.get_mut(behind) {
+                *stage = Stage::Settling;
+                taken.push(*behind);
+            }
+        }
+        taken
+    }
+
+    /// So many answers are no longer to be settled.
+    pub(crate) fn took(&mut self, answers: usize) {
+        self.answered = self.answered.saturating_sub(answers);
+        if self.answered == 0 {
+            self.answered_since = None;
+        }
     }
 
     /// Cancels whatever runs under it.

@@ -41,6 +41,7 @@ mod reaper;
 mod registry;
 mod relay;
 mod round;
+mod run;
 mod shared;
 mod slot;
 mod tasks;

@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use tenure_core::Failure;
-use tenure_core::store::{Settle, Settlement};
+use tenure_core::store::Settle;
+use tenure_core::{Failure, ItemId, Outcome};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tracing::{info, warn};
 
 use crate::desk::Overdue;
 use crate::hold::Loss;
 use crate::shared::Shared;
-use crate::worker::tell_load;
+use crate::worker::{tell_load, tell_settled};
 
 /// How soon the settle of an overdue item is tried again.
 const AGAIN: Duration = Duration::from_millis(50);
@@ -73,14 +73,25 @@ async fn end(shared: Arc<Shared>, overdue: Overdue) {
     let failure = Failure::new(format!("processing time exceeded: longer than {max_hold}"));
     let policy = shared.live.borrow().settings.retry_policy();
     let outcome = policy.judge(overdue.failures, &failure, shared.dice.chance());
-    let word = outcome.word();
-    let settle = Settle::new(overdue.token).item(overdue.id, outcome);
+    let mut settle = Settle::new(overdue.token).on_dead(overdue.on_dead);
+    settle.items = overdue.before;
+    settle.items.push((overdue.id, outcome));
+    // Even if the next one had its turn now: this handler may not have stopped yet.
+    let behind = overdue.behind.into_iter();
+    settle.items.extend(behind.map(|id| (id, Outcome::RELEASE)));
     let until = Instant::now() + overdue.term.length();
     while Instant::now() < until && shared.desk.is_live(overdue.no, Instant::now()) {
+        if !shared
+            .desk
+            .is_its_turn(overdue.no, overdue.id, &settle.items)
+        {
+            sleep(AGAIN).await;
+            continue;
+        }
         shared.metrics.call("settle");
         match timeout_at(until, shared.keeper_store.settle(&settle)).await {
             Ok(Ok(settlement)) => {
-                tell(&shared, word, &settlement);
+                tell_settled(&shared, &settle, &settlement);
                 shared.desk.settled(overdue.no, &settlement);
                 shared.hands.notify_one();
                 return;
@@ -99,14 +110,6 @@ async fn end(shared: Arc<Shared>, overdue: Overdue) {
         item = overdue.id.number(),
         "gave up a settle; the lease lapses"
     );
-    shared.desk.abandon(overdue.no, [overdue.id]);
-}
-
-fn tell(shared: &Shared, word: tenure_core::Word, settlement: &Settlement) {
-    if settlement.refused().count() == 0 {
-        shared.metrics.settled(word, 1);
-    }
-    for (_, why) in settlement.refused() {
-        shared.metrics.refused(why);
-    }
+    let ids: Vec<ItemId> = settle.items.iter().map(|(id, _)| *id).collect();
+    shared.desk.abandon(overdue.no, &ids);
 }

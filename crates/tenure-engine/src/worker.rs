@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tenure_core::store::{Claim, Company, Rest, Settle, Settlement, StoreError};
-use tenure_core::{Held, Token, Word};
+use tenure_core::{Held, Refusal, Token, Word};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::desk::{Asked, Step, Work};
 use crate::handler::Readiness;
@@ -140,6 +140,7 @@ async fn claim(shared: &Arc<Shared>, tasks: &Tasks, asked: Asked) {
 
 fn claim_of(asked: &Asked) -> Claim {
     let claim = Claim::new(asked.token.clone(), asked.limit)
+        .abreast(asked.abreast)
         .term(asked.look.rhythm.term)
         .queues(asked.look.queues.clone())
         // The reaper runs beside us, and what it recovers is counted and told.
@@ -245,7 +246,7 @@ async fn settle_until_answered(shared: &Shared, no: LeaseNo, settle: Settle) {
         }
     }
     warn!(items = ids.len(), "gave up a settle; the lease lapses");
-    shared.desk.abandon(no, ids);
+    shared.desk.abandon(no, &ids);
 }
 
 /// Waits for an answer of the store, but not for ever.
@@ -292,7 +293,7 @@ pub(crate) fn tell_store_error(shared: &Shared, verb: &'static str, error: &Stor
     }
 }
 
-fn tell_settled(shared: &Shared, settle: &Settle, settlement: &Settlement) {
+pub(crate) fn tell_settled(shared: &Shared, settle: &Settle, settlement: &Settlement) {
     if settlement.late {
         shared.metrics.settled_late.increment(1);
     }
@@ -309,7 +310,12 @@ fn tell_settled(shared: &Shared, settle: &Settle, settlement: &Settlement) {
     }
     for (id, why) in settlement.refused() {
         shared.metrics.refused(why);
-        warn!(item = id.number(), %why, "a settle was refused; another has the item now");
+        let item = id.number();
+        if why == Refusal::OutOfTurn {
+            error!(item, %why, "a settle was refused, which is a fault of Tenure");
+        } else {
+            warn!(item, %why, "a settle was refused; another has the item now");
+        }
     }
 }
 

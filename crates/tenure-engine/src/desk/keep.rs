@@ -1,11 +1,11 @@
 //! What the keeper does with what is in hand: renew it in time, and take it away from whoever works
 //! on it before the store can give it to another.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tenure_core::store::Renewed;
-use tenure_core::{Fence, ItemId, Rhythm, Term, Token};
+use tenure_core::{Fence, ItemId, OnDead, Outcome, Rhythm, Term, Token, Word};
 use tokio::time::Instant;
 
 use super::{Desk, State};
@@ -37,6 +37,12 @@ pub(crate) struct Overdue {
     pub(crate) no: LeaseNo,
     pub(crate) token: Token,
     pub(crate) id: ItemId,
+    /// What was answered of those before it in its run and was not on its way yet.
+    pub(crate) before: Vec<(ItemId, Outcome)>,
+    /// Those behind it in its run.
+    pub(crate) behind: Vec<ItemId>,
+    /// What a dead item does to the rest of its domain.
+    pub(crate) on_dead: OnDead,
     pub(crate) max_hold: Duration,
     pub(crate) term: Term,
     /// How often it had failed before.
@@ -115,9 +121,10 @@ impl Desk {
                     stage.cancel();
                     running.push(*id);
                 }
-                Some(Stage::Answered(_)) => lease.answered -= 1,
+                Some(Stage::Answered(..)) => lease.took(1),
                 _ => {}
             }
+            lease.runs.forget(*id);
         }
         let is_empty = lease.items.is_empty();
         for id in &running {
@@ -154,15 +161,16 @@ impl Desk {
         late.map(|(no, _)| *no).collect()
     }
 
-    /// Takes the items that were worked on for too long away from their handlers. The caller
-    /// settles each.
+    /// Takes the items that were worked on for too long away from their handlers, and with each the
+    /// rest of its run. The caller settles them.
     pub(crate) fn take_overdue(&self, now: Instant) -> Vec<Overdue> {
         let mut state = self.state();
+        let on_dead = state.live.settings.on_dead;
         let due: Vec<_> = state
             .running
             .iter()
-            .filter(|(_, run)| now >= run.overdue_at)
-            .map(|(key, run)| (*key, run.failures))
+            .filter(|(_, at_work)| now >= at_work.overdue_at)
+            .map(|(key, at_work)| (*key, at_work.failures))
             .collect();
         let mut overdue = Vec::new();
         for ((no, id), failures) in due {
@@ -173,10 +181,18 @@ impl Desk {
             if let Some(stage @ Stage::Running(_)) = lease.items.get_mut(&id) {
                 stage.cancel();
                 *stage = Stage::Settling;
+                let before = lease.take_before(id);
+                // The next one was begun on it.
+                let is_skipped = before
+                    .iter()
+                    .any(|(_, outcome)| outcome.word() == Word::Dead);
                 overdue.push(Overdue {
                     no,
                     token: lease.token.clone(),
                     id,
+                    before,
+                    behind: lease.take_behind(id),
+                    on_dead: if is_skipped { OnDead::Skip } else { on_dead },
                     max_hold: lease.rhythm.max_hold,
                     term: lease.rhythm.term,
                     failures,
@@ -186,26 +202,37 @@ impl Desk {
         overdue
     }
 
+    /// Whether all that stands before this item in its run is settled, or is one of `ours`, which
+    /// are to be settled with it.
+    pub(crate) fn is_its_turn(&self, no: LeaseNo, id: ItemId, ours: &[(ItemId, Outcome)]) -> bool {
+        let state = self.state();
+        let Some(lease) = state.leases.get(&no) else {
+            return true;
+        };
+        let is_ours = |id: &ItemId| ours.iter().any(|(our, _)| our == id);
+        let mut before = lease.runs.before(id).iter();
+        before.all(|id| !lease.items.contains_key(id) || is_ours(id))
+    }
+
     /// Gives back what was not started within two terms of its claim, and answers how much: the
     /// work before it goes slower than it did, and others may have free places for it. Nothing more
     /// is claimed ahead until the work is seen to go faster.
-    pub(crate) fn give_back_stale(&self, now: Instant) -> u32 {
+    pub(crate) fn give_back_stale(&self, now: Instant) -> usize {
         let mut state = self.state();
-        let (mut count, mut longest) = (0, Duration::ZERO);
-        for (no, item) in std::mem::take(&mut state.waiting) {
-            let waited = state.leases.get(&no).map(|lease| {
-                let waited = now.saturating_duration_since(lease.claimed_at);
-                (waited, waited >= lease.rhythm.term.length() * 2)
-            });
-            if let Some((waited, true)) = waited {
-                state.give_back(no, item.id, now);
-                count += 1;
-                longest = longest.max(waited);
-            } else {
-                state.waiting.push_back((no, item));
+        let (mut count, mut longest) = (0, None);
+        let mut stale = BTreeSet::new();
+        for (no, lease) in &mut state.leases {
+            let waited = now.saturating_duration_since(lease.claimed_at);
+            if waited >= lease.rhythm.term.length() * 2 {
+                let (in_line, behind) = lease.give_back_unstarted(now);
+                count += in_line + behind;
+                // What waited for its turn says nothing about the places.
+                longest = longest.max((in_line > 0).then_some(waited));
+                stale.insert(*no);
             }
         }
-        if count > 0 {
+        state.waiting.retain(|(no, _)| !stale.contains(no));
+        if let Some(longest) = longest {
             state.speed.took(longest);
         }
         count
@@ -216,7 +243,7 @@ impl Desk {
         let state = self.state();
         let leases = state.leases.values().filter(|lease| !lease.is_ending());
         let deadlines = leases.map(|lease| lease.deadline);
-        let overdue = state.running.values().map(|run| run.overdue_at);
+        let overdue = state.running.values().map(|at_work| at_work.overdue_at);
         deadlines.chain(overdue).min()
     }
 

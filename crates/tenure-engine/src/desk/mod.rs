@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tenure_core::store::{Company, Settle};
-use tenure_core::{Held, Item, ItemId, Outcome};
+use tenure_core::{Held, Item, ItemId, Outcome, Standing, settle_run};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +24,7 @@ use crate::hold::{InHand, LeaseNo, Stage};
 use crate::live::Live;
 use crate::pace::{Pace, Speed};
 use crate::round::Round;
+use crate::run::Runs;
 
 /// Everything that this process has in hand.
 #[derive(Debug)]
@@ -33,10 +34,11 @@ pub(crate) struct Desk(Mutex<State>);
 struct State {
     live: Arc<Live>,
     leases: BTreeMap<LeaseNo, InHand>,
-    /// What is claimed and not started, in order. An entry whose lease is gone is passed over.
+    /// What may be started, in order. An entry whose lease is gone is passed over. What waits for
+    /// another of its key stands in the runs of its lease.
     waiting: VecDeque<(LeaseNo, Item)>,
     /// What runs under a hold that stands.
-    running: BTreeMap<(LeaseNo, ItemId), Run>,
+    running: BTreeMap<(LeaseNo, ItemId), AtWork>,
     /// Slots that are at work, also those whose hold was lost and that have not stopped yet.
     occupied: u32,
     /// Slots that there are.
@@ -58,7 +60,7 @@ struct State {
 
 /// What is known of an item while it runs.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct AtWork {
     overdue_at: Instant,
     /// How often it had failed before.
     failures: u32,
@@ -188,9 +190,9 @@ impl Desk {
     pub(crate) fn stop(&self, now: Instant) {
         let mut state = self.state();
         state.is_stopping = true;
-        let waiting = std::mem::take(&mut state.waiting);
-        for (no, item) in waiting {
-            state.give_back(no, item.id, now);
+        state.waiting.clear();
+        for lease in state.leases.values_mut() {
+            lease.give_back_unstarted(now);
         }
     }
 
@@ -204,16 +206,9 @@ impl Desk {
     /// started.
     pub(crate) fn take_last(&self) -> Vec<(LeaseNo, Settle)> {
         let mut state = self.state();
-        let leases = state
-            .leases
-            .iter_mut()
-            .filter(|(_, lease)| lease.answered > 0);
+        let leases = state.leases.iter_mut();
         leases
-            .map(|(no, lease)| {
-                let mut settle = Settle::new(lease.token.clone());
-                settle.items = lease.take_answers();
-                (*no, settle)
-            })
+            .filter_map(|(no, lease)| Some((*no, lease.take_settle()?)))
             .collect()
     }
 
@@ -226,7 +221,8 @@ impl Desk {
 }
 
 impl State {
-    /// Puts a claim's items in line, or nowhere when it came too late.
+    /// Puts a claim's items in line, or nowhere when it came too late; answers how many can be
+    /// started.
     fn seat(&mut self, held: Held, asked: &Asked, now: Instant) -> Result<u32, ()> {
         let deadline = InHand::deadline(asked.sent_at, asked.look.rhythm.term.length());
         // Heartbeat and watchdog look again within a quarter of the interval: a lease that ends
@@ -236,12 +232,10 @@ impl State {
         }
         self.last_no += 1;
         let no = self.last_no;
-        let count = u32::try_from(held.items.len()).unwrap_or(u32::MAX);
-        let items = held
-            .items
-            .iter()
-            .map(|item| (item.id, Stage::Waiting))
-            .collect();
+        let ids = held.items.iter().map(|item| item.id);
+        let items = ids.map(|id| (id, Stage::Waiting)).collect();
+        let (in_line, runs) = Runs::line_up(held.items);
+        let count = u32::try_from(in_line.len()).unwrap_or(u32::MAX);
         self.leases.insert(
             no,
             InHand {
@@ -255,12 +249,13 @@ impl State {
                 is_refused: false,
                 beat_at: asked.sent_at + asked.look.rhythm.heartbeat,
                 items,
+                runs,
                 answered: 0,
                 answered_since: None,
             },
         );
         self.waiting
-            .extend(held.items.into_iter().map(|item| (no, item)));
+            .extend(in_line.into_iter().map(|item| (no, item)));
         Ok(count)
     }
 
@@ -277,16 +272,17 @@ impl State {
                 continue;
             }
             let Some(stage @ Stage::Waiting) = lease.items.get_mut(&item.id) else {
+                self.pass_turn(no, item.id);
                 continue;
             };
             let cancel = CancellationToken::new();
             *stage = Stage::Running(cancel.clone());
             let failures = item.counters.failures;
-            let run = Run {
+            let at_work = AtWork {
                 overdue_at,
                 failures,
             };
-            self.running.insert((no, item.id), run);
+            self.running.insert((no, item.id), at_work);
             self.occupied += 1;
             let cx = Context {
                 id: item.id,
@@ -307,9 +303,11 @@ impl State {
         let Some(lease) = self.leases.get_mut(&said.no) else {
             return Nudge::Needed;
         };
-        let Some(stage @ Stage::Running(_)) = lease.items.get_mut(&said.id) else {
+        if !matches!(lease.items.get(&said.id), Some(Stage::Running(_))) {
+            // It was buried; only now has its handler stopped.
+            self.pass_turn(said.no, said.id);
             return Nudge::Needed;
-        };
+        }
         let outcome = match said.outcome {
             Some(outcome) => {
                 self.speed.took(said.took);
@@ -317,24 +315,27 @@ impl State {
             }
             None => Outcome::RELEASE,
         };
-        *stage = Stage::Answered(outcome);
-        lease.answered += 1;
+        let on_dead = self.live.settings.on_dead;
+        let (_, standing) = settle_run(&[Some(outcome.word())], on_dead);
         let is_first = lease.answered_since.is_none();
-        lease.answered_since.get_or_insert(now);
-        if is_first || lease.is_answered() {
+        lease.answer(said.id, (outcome, on_dead), now);
+        match standing {
+            Standing::Open => self.pass_turn(said.no, said.id),
+            Standing::Headed | Standing::Blocked => lease.give_back_behind(said.id, now),
+        }
+        let is_answered = self.leases.get(&said.no).is_some_and(InHand::is_answered);
+        if is_first || is_answered {
             return Nudge::Needed;
         }
         Nudge::Needless
     }
 
-    fn give_back(&mut self, no: LeaseNo, id: ItemId, now: Instant) {
-        let Some(lease) = self.leases.get_mut(&no) else {
-            return;
-        };
-        if let Some(stage @ Stage::Waiting) = lease.items.get_mut(&id) {
-            *stage = Stage::Answered(Outcome::RELEASE);
-            lease.answered += 1;
-            lease.answered_since.get_or_insert(now);
+    /// This item makes way for the one behind it in its run, if there is one. That one comes first
+    /// in line: the sooner a run ends, the sooner its key can go on.
+    fn pass_turn(&mut self, no: LeaseNo, id: ItemId) {
+        let next = self.leases.get_mut(&no);
+        if let Some(item) = next.and_then(|lease| lease.runs.next(id)) {
+            self.waiting.push_front((no, item));
         }
     }
 

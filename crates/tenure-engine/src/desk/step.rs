@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::store::{Company, Settle, Settlement};
-use tenure_core::{Held, ItemId, Token};
+use tenure_core::{Held, ItemId, Refusal, Token};
 use tokio::time::Instant;
 
 use super::{Desk, State};
@@ -40,6 +40,8 @@ pub(crate) struct Work {
 pub(crate) struct Asked {
     pub(crate) look: Look,
     pub(crate) limit: u32,
+    /// How many of them should be such that can be worked at the same time.
+    pub(crate) abreast: u32,
     pub(crate) token: Token,
     /// Read before it is sent.
     pub(crate) sent_at: Instant,
@@ -105,8 +107,15 @@ impl Desk {
 
     /// A settle was answered: these items are no longer in hand, whatever the answer was.
     pub(crate) fn settled(&self, no: LeaseNo, settlement: &Settlement) {
+        let mut state = self.state();
+        for (id, why) in settlement.refused() {
+            if why == Refusal::OutOfTurn {
+                // The store still holds it, before all that follows.
+                state.drop_behind(no, id);
+            }
+        }
         let ids = settlement.items.iter().map(|(id, _)| *id);
-        self.state().put_down(no, ids);
+        state.put_down(no, ids);
     }
 
     /// Whether this lease may still be spoken for.
@@ -117,9 +126,14 @@ impl Desk {
             .is_some_and(|lease| now < lease.deadline)
     }
 
-    /// The settle of these items was given up: their lease lapses.
-    pub(crate) fn abandon(&self, no: LeaseNo, ids: impl IntoIterator<Item = ItemId>) {
-        self.state().put_down(no, ids);
+    /// The settle of these items was given up: their lease lapses. What follows one of them in its
+    /// run is dropped with it, for the store would not take it before.
+    pub(crate) fn abandon(&self, no: LeaseNo, ids: &[ItemId]) {
+        let mut state = self.state();
+        for id in ids {
+            state.drop_behind(no, *id);
+        }
+        state.put_down(no, ids.iter().copied());
     }
 }
 
@@ -134,11 +148,9 @@ impl State {
             let is_old = lease
                 .answered_since
                 .is_some_and(|since| now >= since + linger);
-            now < lease.deadline && (lease.is_answered() || is_old)
+            now < lease.deadline && (lease.is_answered() || is_old && lease.can_settle())
         })?;
-        let mut settle = Settle::new(lease.token.clone());
-        settle.items = lease.take_answers();
-        Some((*no, settle))
+        Some((*no, lease.take_settle()?))
     }
 
     fn take_claim(
@@ -170,12 +182,14 @@ impl State {
             Company::Together => room,
             Company::Alone => 1,
         };
+        let abreast = self.abreast(limit);
         self.claims += 1;
         self.asked += limit;
         self.is_alone_asked |= look.company == Company::Alone;
         Some(Asked {
             look,
             limit,
+            abreast,
             token: mint(),
             sent_at: now,
         })
@@ -184,23 +198,44 @@ impl State {
     /// How many items the next claim may take; `None`: there is enough in line.
     ///
     /// At least as many as there are free places; more only as far as they will be started within a
-    /// tenth of the term, and never more than a batch at once or two in line.
+    /// tenth of the term, and never more than a batch at once or two in line. What waits for its
+    /// turn takes its time, too, but fills no place that is free now.
     fn room(&self) -> Option<u32> {
         let settings = &self.live.settings;
         let free = settings.concurrency.saturating_sub(self.occupied);
-        let soon = settings.term.length() / 10;
         let ahead = self
             .speed
-            .within(soon, settings.concurrency)
+            .within(self.soon(), settings.concurrency)
             .min(settings.batch.saturating_mul(CLAIMS));
         let target = free.max(ahead);
-        let waiting = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
-        let in_line = waiting.saturating_add(self.asked);
-        if in_line >= free && in_line > target / 2 {
+        let in_line = self.in_line().saturating_add(self.asked);
+        let behind: usize = self.leases.values().map(|lease| lease.runs.behind()).sum();
+        let behind = u32::try_from(behind).unwrap_or(u32::MAX);
+        let all = in_line.saturating_add(behind);
+        if in_line >= free && all > target / 2 {
             return None;
         }
-        let room = target.saturating_sub(in_line).min(settings.batch);
+        let room = target.saturating_sub(all).max(free.saturating_sub(in_line));
+        let room = room.min(settings.batch);
         (room > 0).then_some(room)
+    }
+
+    /// How many items of a claim should be such that can be worked at the same time: enough for the
+    /// free places, and so many that the runs of the others are started within a tenth of the term.
+    fn abreast(&self, limit: u32) -> u32 {
+        let free = self.live.settings.concurrency.saturating_sub(self.occupied);
+        let each = self.speed.within(self.soon(), 1).max(1);
+        let least = free.saturating_sub(self.in_line()).max(1);
+        least.max(limit.div_ceil(each))
+    }
+
+    /// What is claimed ahead is to be started within this time.
+    fn soon(&self) -> Duration {
+        self.live.settings.term.length() / 10
+    }
+
+    fn in_line(&self) -> u32 {
+        u32::try_from(self.waiting.len()).unwrap_or(u32::MAX)
     }
 
     /// A claim is no longer under way.
@@ -226,13 +261,36 @@ impl State {
         }
     }
 
+    /// Drops whatever follows an item in its run: it is neither started nor settled, and what runs
+    /// of it is cancelled.
+    fn drop_behind(&mut self, no: LeaseNo, id: ItemId) {
+        let Some(lease) = self.leases.get_mut(&no) else {
+            return;
+        };
+        lease.runs.stop(id);
+        for later in lease.runs.after(id).to_vec() {
+            match lease.items.get(&later) {
+                // Whoever settles it puts it down.
+                None | Some(Stage::Settling) => continue,
+                Some(stage @ Stage::Running(_)) => {
+                    stage.cancel();
+                    self.running.remove(&(no, later));
+                }
+                Some(Stage::Answered(..)) => lease.took(1),
+                Some(Stage::Waiting) => {}
+            }
+            lease.items.remove(&later);
+        }
+    }
+
     /// When a hand should look again by itself.
     fn next_at(&self, now: Instant) -> Instant {
         let lingering = self
             .leases
             .values()
-            // What has come to its deadline is not settled any more, so it is not waited for.
-            .filter(|lease| now < lease.deadline)
+            // What has come to its deadline is not settled any more, so it is not waited for; nor
+            // is what waits for the answer to another settle.
+            .filter(|lease| now < lease.deadline && lease.can_settle())
             .filter_map(|lease| lease.answered_since)
             .min()
             .map(|since| since + LINGER);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::store::{ChangeSettings, Cluster as _};
-use tenure_core::{Event, Failure, Outcome, Setting, Settings, State, Term, WorkerId};
+use tenure_core::{Event, Failure, OnDead, Outcome, Setting, Settings, State, Term, WorkerId};
 use tenure_engine::metrics::{SETTINGS_REFUSED, SETTINGS_VERSION};
 use tenure_engine::{Engine, EngineConfig, EventFn, Parts};
 use tokio::time::{Instant, sleep};
@@ -81,9 +81,34 @@ async fn every_setting_takes_effect_while_the_engine_runs() {
             Setting::ShutdownTimeout => shutdown_timeout().await,
             Setting::MaxRetries => max_retries().await,
             Setting::MaxCrashes => max_crashes().await,
+            Setting::OnDead => on_dead().await,
             Setting::RetentionPublished => retention(Setting::RetentionPublished).await,
             Setting::RetentionDead => retention(Setting::RetentionDead).await,
         }
+    }
+}
+
+async fn on_dead() {
+    let world = World::new();
+    let engine = world.start(
+        EventFn::new(|_, _| async { Ok(Outcome::dead("a planted rejection")) }),
+        World::config(),
+    );
+    for (text, rule) in [("skip", OnDead::Skip), ("block", OnDead::Block)] {
+        world
+            .change_and_follow(&engine, &[(Setting::OnDead, text)])
+            .await;
+        let from = Instant::now();
+        let id = world.enqueue(1).await[0];
+        engine.wake();
+        until(|| world.faulty.count(|ask| ask.is_settle_of(id)) > 0).await;
+        sleep(MINUTE).await;
+        let asks = world.faulty.since(from);
+        let settle = asks.iter().find(|ask| ask.is_settle_of(id));
+        let settle = settle.and_then(Ask::settle).unwrap();
+        assert_eq!(settle.on_dead, rule);
+        let is_so = |ask: &Ask| matches!(ask, Ask::Reap(reap) if reap.policy.on_dead() == rule);
+        assert!(asks.iter().any(is_so), "a lapse is judged by it, too");
     }
 }
 

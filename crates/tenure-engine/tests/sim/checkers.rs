@@ -13,11 +13,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::{Fence, Guarded, ItemId, Outcome, State, Word, reason};
+use tenure_core::store::Reaped;
+use tenure_core::{Fence, Guarded, ItemId, OnDead, Outcome, State, Word, reason};
 
 use crate::log::{Answered, Cause, Fact, Line, Run, Sort};
+use crate::order::Arrivals;
 use crate::plan::Plan;
-use crate::shadow::{Claimed, Shadow};
+use crate::shadow::{Claimed, Said, Shadow};
 use crate::world::Remains;
 
 /// What is known of one boot of a process.
@@ -40,6 +42,7 @@ struct Checker<'a> {
     /// When each hold's handler began, and what it said.
     begun: BTreeMap<(ItemId, Fence), Duration>,
     answers: BTreeMap<(ItemId, Fence), Answered>,
+    arrivals: Arrivals,
     healed_at: Option<Duration>,
 }
 
@@ -51,12 +54,14 @@ pub(crate) fn check(remains: &Remains) -> Vec<String> {
         lives: BTreeMap::new(),
         begun: BTreeMap::new(),
         answers: BTreeMap::new(),
+        arrivals: Arrivals::default(),
         healed_at: None,
     };
     for line in &remains.lines {
         checker.read(line);
     }
     let mut violations = std::mem::take(&mut checker.shadow.violations);
+    violations.extend(checker.arrivals.check(&checker.shadow));
     violations.extend(end(remains, &checker.shadow));
     violations
 }
@@ -68,7 +73,12 @@ impl Checker<'_> {
 
     fn read(&mut self, line: &Line) {
         match &line.fact {
-            Fact::Enqueued(id, _, available_at) => self.shadow.enqueued(*id, *available_at),
+            Fact::Enqueued {
+                id,
+                key,
+                available_at,
+                ..
+            } => self.shadow.enqueued(*id, key.clone(), *available_at),
             Fact::Claimed {
                 worker,
                 token,
@@ -98,24 +108,38 @@ impl Checker<'_> {
                 items,
                 rest,
                 ended,
+                on_dead,
             } => {
                 self.settles_are_meant(line, items, token);
-                self.shadow.settled(line, token, items, (*rest, *ended));
+                let said = Said {
+                    token,
+                    items,
+                    rest: *rest,
+                    ended: *ended,
+                    on_dead: *on_dead,
+                };
+                self.shadow.settled(line, &said);
             }
-            Fact::Reaped(reaped) => {
-                for item in reaped {
-                    self.lapse_is_explained(line, item.id);
-                    self.reap_is_prompt(line, item.stale);
-                    let budget = self.plan.settings.max_crashes;
-                    self.shadow.reaped(line, item, budget);
-                }
-            }
+            Fact::Reaped(reaped) => self.read_reap(line, reaped),
+            Fact::Skipped(key, answer) => self.shadow.skipped(line, key, *answer),
             Fact::Buried(id, token, answer) => self.shadow.buried(line, *id, token, *answer),
             Fact::Replayed(id, answer) => self.shadow.replayed(line, *id, *answer),
             Fact::Started(..) | Fact::Stepped(_) | Fact::Answered(..) | Fact::Dropped(_) => {
                 self.read_run(line);
             }
             _ => self.read_life(line),
+        }
+    }
+
+    fn read_reap(&mut self, line: &Line, reaped: &[Reaped]) {
+        let crashed = self.shadow.crashed(reaped);
+        let settings = &self.plan.settings;
+        let budget = (settings.max_crashes, settings.on_dead);
+        for item in reaped {
+            self.lapse_is_explained(line, item.id);
+            self.reap_is_prompt(line, item.stale);
+            let budget = crashed.contains(&item.id).then_some(budget);
+            self.shadow.reaped(line, item, budget);
         }
     }
 
@@ -157,6 +181,7 @@ impl Checker<'_> {
         match &line.fact {
             Fact::Started(run, crashes) => {
                 self.self_defence(line, run);
+                self.starts_in_turn(line, run);
                 let key = (run.id, run.fence);
                 if self.begun.insert(key, line.at).is_some() {
                     self.shadow.wrong(line, "two handlers under one hold");
@@ -174,6 +199,9 @@ impl Checker<'_> {
             Fact::Answered(run, answered) => {
                 self.self_defence(line, run);
                 self.answers.insert((run.id, run.fence), *answered);
+                if *answered == Answered::Done {
+                    self.arrivals.add(run);
+                }
                 self.life(&run.worker).runs.remove(&(run.id, run.fence));
             }
             Fact::Dropped(run) => {
@@ -181,6 +209,61 @@ impl Checker<'_> {
             }
             _ => {}
         }
+    }
+
+    /// Of a domain nothing is begun before what stands before it under the same lease has ended.
+    fn starts_in_turn(&mut self, line: &Line, run: &Run) {
+        let Some(key) = self.shadow.key(run.id).cloned() else {
+            return;
+        };
+        let is_of_key = |id: &ItemId| self.shadow.key(*id) == Some(&key);
+        let runs = self.lives.get(&run.worker).map(|life| &life.runs);
+        let others = runs.into_iter().flat_map(BTreeMap::keys);
+        let mut others = others.filter(|(id, fence)| *fence == run.fence && is_of_key(id));
+        let is_alone = others.next().is_none();
+        let mut grips = self.shadow.grips.values();
+        let grip = grips.find(|grip| grip.fence == run.fence);
+        let held = grip.into_iter().flat_map(|grip| &grip.ids);
+        let mut before = held.filter(|id| **id < run.id && is_of_key(id));
+        let is_next = before.all(|id| self.has_ended(*id, run.fence));
+        if !is_alone {
+            self.shadow
+                .wrong(line, "law 1: two items of a domain are worked at once");
+        }
+        if !is_next {
+            self.shadow
+                .wrong(line, "law 7: begun before the one before it had ended");
+        }
+    }
+
+    /// Whether the handler said what makes way for the next one.
+    fn has_ended(&self, id: ItemId, fence: Fence) -> bool {
+        let skips = self.plan.settings.on_dead == OnDead::Skip;
+        match self.answers.get(&(id, fence)) {
+            Some(Answered::Done) => true,
+            Some(Answered::Rejected) => skips,
+            Some(Answered::Failed | Answered::Panicked) => skips && self.is_spent(id),
+            Some(Answered::Released) | None => false,
+        }
+    }
+
+    /// Whether one more failure is the last.
+    fn is_spent(&self, id: ItemId) -> bool {
+        let thing = self.shadow.things.get(&id);
+        let failures = thing.map_or(0, |thing| thing.counters.failures);
+        failures >= self.plan.settings.max_retries
+    }
+
+    /// Whether an item before it in its domain was begun under the same lease and did not end.
+    fn is_behind(&self, id: ItemId, fence: Fence) -> bool {
+        let Some(key) = self.shadow.key(id) else {
+            return false;
+        };
+        let begun = self.begun.keys();
+        let mut before = begun.filter(|(before, of)| *of == fence && *before < id);
+        before.any(|(before, _)| {
+            self.shadow.key(*before) == Some(key) && !self.has_ended(*before, fence)
+        })
     }
 
     fn self_defence(&mut self, line: &Line, run: &Run) {
@@ -230,12 +313,8 @@ impl Checker<'_> {
             let is_overdue = begun.is_some_and(|begun| line.at >= *begun + self.plan.hold_min());
             let has_only_waited =
                 begun.is_none() && line.at >= grip.claimed_at + self.plan.line_min();
-            let failures = self
-                .shadow
-                .things
-                .get(id)
-                .map_or(0, |t| t.counters.failures);
-            let is_spent = failures >= self.plan.settings.max_retries;
+            let is_spent = self.is_spent(*id);
+            let goes_back = begun.is_none() && self.is_behind(*id, fence);
             let has_failed = matches!(said, Some(Answered::Failed | Answered::Panicked));
             let is_right = match outcome {
                 Outcome::Done => said == Some(Answered::Done),
@@ -245,7 +324,7 @@ impl Checker<'_> {
                 }
                 Outcome::Dead { .. } => (has_failed || is_overdue) && is_spent,
                 Outcome::Release { .. } => {
-                    said == Some(Answered::Released) || has_reason || has_only_waited
+                    said == Some(Answered::Released) || has_reason || has_only_waited || goes_back
                 }
             };
             if !is_right {

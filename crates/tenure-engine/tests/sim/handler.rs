@@ -24,7 +24,11 @@ pub(crate) struct Steps {
     pub(crate) term: Duration,
     /// Whether handlers fail and dawdle at all.
     pub(crate) is_moody: bool,
+    /// Whether most of the work is quick.
+    pub(crate) is_smooth: bool,
     pub(crate) is_calm: Arc<AtomicBool>,
+    /// Whether a failure is told as a success: planted.
+    pub(crate) hides_failures: bool,
 }
 
 /// Tells when a handler was dropped in the middle, unless that was its process's death.
@@ -63,6 +67,7 @@ impl Steps {
             0
         };
         let (whole, steps) = match chance {
+            0..95 if self.is_smooth => (self.term / 100, 1),
             0..60 => (self.term / 20, dice.random_range(1..=3)),
             60..85 => (self.term, dice.random_range(1..=8)),
             85..95 => (self.term * 5 / 2, dice.random_range(2..=8)),
@@ -113,6 +118,7 @@ impl Steps {
         watch.answer(answer);
         match answer {
             Answered::Done => Ok(Outcome::Done),
+            Answered::Failed if self.hides_failures => Ok(Outcome::Done),
             Answered::Failed => Err(Failure::new("planted failure")),
             // As a panic, but without a word on the screen.
             Answered::Panicked => std::panic::resume_unwind(Box::new("planted panic")),

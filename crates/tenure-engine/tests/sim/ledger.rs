@@ -4,10 +4,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt as _;
 use tenure_core::store::{
-    Answer, Bury, Claim, ClusterSettings, Enqueued, Intake as _, LeaseStore as _, Operate as _,
-    Reap, Reaped, Renew, Renewed, Replay, Settle, Settlement, StoreError,
+    Answer, Bury, Claim, ClusterSettings, DomainFilter, DomainState, Domains as _, Enqueued,
+    Intake as _, LeaseStore as _, Operate as _, Reap, Reaped, Renew, Renewed, Replay, Settle,
+    Settlement, Skip, StoreError,
 };
-use tenure_core::{Event, Guarded, Held, ItemId, Token};
+use tenure_core::{Content, Event, Guarded, Held, ItemId, StoredEvent, Token};
 use tenure_store::memory::MemoryStore;
 
 use crate::log::{Fact, Log, Sort};
@@ -27,6 +28,10 @@ pub(crate) enum Lie {
     FastClock,
     /// Reaps end nothing.
     ReapsDropped,
+    /// Whoever claims is not told the keys, so it starts a run all at once.
+    KeysHidden,
+    /// Whoever fails says that it is done, so the engine goes on with the next of its key.
+    FailuresHidden,
 }
 
 /// The store of a world.
@@ -62,7 +67,19 @@ impl Ledger {
     ) -> Result<Option<Held>, StoreError> {
         let held = at_once(self.store.claim(claim))?;
         self.note_claim(worker, claim, held.as_ref());
-        Ok(held)
+        Ok(held.map(|held| self.told(held)))
+    }
+
+    /// A claim's answer, as whoever asked is told it.
+    fn told(&self, mut held: Held) -> Held {
+        if self.lie == Some(Lie::KeysHidden) {
+            for item in &mut held.items {
+                if let Content::Event(event) = &item.content {
+                    item.content = Content::Event(without_key(event));
+                }
+            }
+        }
+        held
     }
 
     fn note_claim(&self, worker: &Arc<str>, claim: &Claim, held: Option<&Held>) {
@@ -134,6 +151,7 @@ impl Ledger {
                 .collect(),
             rest: settle.rest,
             ended: settlement.rest,
+            on_dead: settle.on_dead,
         });
     }
 
@@ -149,7 +167,7 @@ impl Ledger {
         let (settlement, held) = at_once(self.store.settle_and_claim(settle, claim))?;
         self.note_settle(settle, &settlement);
         self.note_claim(worker, claim, held.as_ref());
-        Ok((settlement, held))
+        Ok((settlement, held.map(|held| self.told(held))))
     }
 
     pub(crate) fn reap(&self, reap: &Reap) -> Result<Vec<Reaped>, StoreError> {
@@ -165,18 +183,29 @@ impl Ledger {
 
     pub(crate) fn enqueue(&self, event: Event, nth: u32) {
         let sort = Sort::of(event.topic());
+        let key: Option<Arc<str>> = event.ordering_key().map(Into::into);
         let now = self.log.lines().last().map(|line| line.now);
         if self.lie == Some(Lie::EventsDropped) && nth % 7 == 6 {
             // An id as the next one would have been.
             let id = ItemId::new(i64::from(nth) + 1_000_000);
             let available_at = now.unwrap_or(tenure_core::Timestamp::from_micros(0));
-            return self.log.add(Fact::Enqueued(id, sort, available_at));
+            return self.log.add(Fact::Enqueued {
+                id,
+                sort,
+                key,
+                available_at,
+            });
         }
         let answers = at_once(self.store.enqueue(&[event])).expect("the queue is there");
         let ids: Vec<ItemId> = answers.into_iter().map(Enqueued::id).collect();
         for record in at_once(self.store.find(&ids)).expect("it answers") {
             let available_at = record.available_at.unwrap_or(record.created_at);
-            self.log.add(Fact::Enqueued(record.id, sort, available_at));
+            self.log.add(Fact::Enqueued {
+                id: record.id,
+                sort,
+                key: key.clone(),
+                available_at,
+            });
         }
     }
 
@@ -193,6 +222,17 @@ impl Ledger {
         }
     }
 
+    /// Goes on without the dead heads that block their domains.
+    pub(crate) fn skip_blocked(&self, token: impl Fn() -> Token) {
+        let stuck = at_once(self.store.domains(DomainFilter::Stuck, 1000)).expect("it answers");
+        let blocked = stuck.into_iter();
+        for domain in blocked.filter(|domain| domain.state == DomainState::Blocked) {
+            let skip = Skip::new(domain.key.clone(), token(), "planted skip");
+            let answer = at_once(self.store.skip(&skip)).expect("it answers");
+            self.log.add(Fact::Skipped(domain.key.into(), answer));
+        }
+    }
+
     /// What is set for all processes.
     pub(crate) fn cluster(&self) -> ClusterSettings {
         let cluster = self.cluster.lock();
@@ -204,4 +244,18 @@ impl Ledger {
         cluster.version += 1;
         cluster.values = values;
     }
+}
+
+/// An event as it would be without its key.
+fn without_key(event: &Event) -> Event {
+    Event::from(StoredEvent {
+        topic: event.topic().to_owned(),
+        payload: event.payload().to_owned(),
+        encoding: event.encoding(),
+        event_id: event.event_id().expect("a stored event has one"),
+        queue: event.queue_name().clone(),
+        priority: event.urgency(),
+        ordering_key: None,
+        headers: event.headers().clone(),
+    })
 }

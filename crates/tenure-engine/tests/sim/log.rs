@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tenure_core::store::{Reaped, Rest};
-use tenure_core::{Clock, Fence, Guarded, ItemId, Outcome, Timestamp, Token};
+use tenure_core::{Clock, Fence, Guarded, ItemId, OnDead, Outcome, Timestamp, Token};
 use tokio::time::Instant;
 
 /// What an item is made to do to whoever works on it.
@@ -93,7 +93,12 @@ pub(crate) enum Fact {
     Slipped(Arc<str>, &'static str, Slip),
     /// The network is as good as it gets, and so is everything else.
     Healed,
-    Enqueued(ItemId, Sort, Timestamp),
+    Enqueued {
+        id: ItemId,
+        sort: Sort,
+        key: Option<Arc<str>>,
+        available_at: Timestamp,
+    },
     Claimed {
         worker: Arc<str>,
         token: Token,
@@ -112,10 +117,13 @@ pub(crate) enum Fact {
         items: Vec<(ItemId, Outcome, Guarded)>,
         rest: Rest,
         ended: u32,
+        on_dead: OnDead,
     },
     Reaped(Vec<Reaped>),
     Buried(ItemId, Token, Guarded),
     Replayed(ItemId, Guarded),
+    /// An operator goes on without the dead head of a domain.
+    Skipped(Arc<str>, Guarded<ItemId>),
     /// A handler began; how often the item had lapsed before.
     Started(Run, u32),
     Stepped(Run),

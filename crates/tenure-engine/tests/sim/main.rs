@@ -15,6 +15,7 @@ mod gate;
 mod handler;
 mod ledger;
 mod log;
+mod order;
 mod plan;
 mod planted;
 mod seeds;
@@ -115,4 +116,82 @@ fn the_same_seed_gives_the_same_log() {
         fingerprint(&run(21, Planted::Nothing).lines),
         fingerprint(&other)
     );
+}
+
+#[test]
+fn zz_stats() {
+    use std::collections::BTreeMap;
+    let mut lens: BTreeMap<usize, u32> = BTreeMap::new();
+    let (mut reaped_runs, mut broken, mut dead_in_run, mut skipped, mut buried_in_run) =
+        (0, 0, 0, 0, 0);
+    let t = tokio::time::Instant::now();
+    for seed in 0..150 {
+        let r = run(seed, Planted::Nothing);
+        let mut keys = BTreeMap::new();
+        let mut inrun = BTreeMap::new();
+        for line in &r.lines {
+            match &line.fact {
+                log::Fact::Enqueued {
+                    id, key: Some(key), ..
+                } => {
+                    keys.insert(*id, key.clone());
+                }
+                log::Fact::Claimed { ids, token, .. } => {
+                    let mut n: BTreeMap<_, Vec<_>> = BTreeMap::new();
+                    for id in ids {
+                        if let Some(k) = keys.get(id) {
+                            n.entry(k.clone()).or_default().push(*id);
+                        }
+                    }
+                    for v in n.values() {
+                        *lens.entry(v.len()).or_default() += 1;
+                        if v.len() > 1 {
+                            for i in v {
+                                inrun.insert(*i, token.clone());
+                            }
+                        }
+                    }
+                }
+                log::Fact::Settled { token, items, .. } => {
+                    for (id, o, _) in items {
+                        if inrun.get(id) == Some(token) {
+                            match o {
+                                tenure_core::Outcome::Retry { .. } => broken += 1,
+                                tenure_core::Outcome::Dead { .. } => dead_in_run += 1,
+                                _ => {}
+                            }
+                            inrun.remove(id);
+                        }
+                    }
+                }
+                log::Fact::Reaped(v) => {
+                    for x in v {
+                        if inrun.remove(&x.id).is_some() {
+                            reaped_runs += 1;
+                        }
+                    }
+                }
+                log::Fact::Buried(id, _, a) if a.is_kept() => {
+                    if inrun.remove(id).is_some() {
+                        buried_in_run += 1
+                    }
+                }
+                log::Fact::Skipped(..) => skipped += 1,
+                _ => {}
+            }
+        }
+    }
+    let _ = t;
+    eprintln!(
+        "{lens:?} reaped {reaped_runs} retry {broken} dead {dead_in_run} skipped {skipped} buried {buried_in_run}"
+    );
+}
+
+#[test]
+fn zz_hints() {
+    use tenure_store::memory::Fault;
+    for fault in Fault::ALL {
+        let hit = (0..150).find(|s| !check(&run(*s, Planted::Store(fault))).is_empty());
+        eprintln!("{fault:?} {hit:?}");
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use tenure_core::{Settings, Term};
+use tenure_core::{OnDead, Settings, Term};
 
 /// Mixes numbers into one that looks drawn.
 pub(crate) fn mix(numbers: &[u64]) -> u64 {
@@ -62,6 +62,10 @@ pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) processes: u32,
     pub(crate) items: u32,
+    /// How many keys there are; with none no event has one.
+    pub(crate) keys: u32,
+    /// Whether keyed events stand in one lane and most of the work is quick: then claims take runs.
+    pub(crate) is_smooth: bool,
     /// How many of them are poison, hopeless, bad.
     pub(crate) ills: [u32; 3],
     pub(crate) settings: Settings,
@@ -86,6 +90,15 @@ impl Plan {
             Term::new(Duration::from_millis(millis)).expect("a legal term")
         };
         let (term, other_term) = (length(), length());
+        // Drawn by themselves: keys came later, and what a seed means beside them stayed.
+        let mut of_keys = self::dice(seed, 3);
+        let keys = [0, 0, 1, 2, 4, 12][of_keys.random_range(0..6)];
+        let on_dead = if of_keys.random_bool(0.3) {
+            OnDead::Block
+        } else {
+            OnDead::Skip
+        };
+        let is_smooth = keys > 0 && of_keys.random_bool(0.6);
         let settings = Settings {
             term,
             concurrency: dice.random_range(1..=8),
@@ -94,6 +107,7 @@ impl Plan {
             max_crashes: dice.random_range(3..=5),
             heartbeat: dice.random_bool(0.3).then(|| term.length() / 8),
             max_hold: dice.random_bool(0.5).then(|| term.length() * 3 / 2),
+            on_dead,
             ..Settings::default()
         };
         let skies = [Sky::Clear, Sky::Clear, Sky::Rough, Sky::Rough, Sky::Storm];
@@ -109,6 +123,8 @@ impl Plan {
             seed,
             processes: dice.random_range(1..=4),
             items: dice.random_range(5..=40),
+            keys,
+            is_smooth,
             ills: [
                 dice.random_bool(0.25).into(),
                 dice.random_range(0..=1),

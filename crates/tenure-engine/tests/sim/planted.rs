@@ -59,3 +59,28 @@ fn every_lie_of_the_network_is_noticed() {
         assert_noticed(Planted::Lie(lie), hint);
     }
 }
+
+/// Each of these breaks other laws as well; that of the order is noticed by itself.
+#[test]
+fn an_engine_that_does_not_keep_the_order_is_noticed_as_such() {
+    for (lie, law, hint) in [
+        (
+            Lie::KeysHidden,
+            "law 1: two items of a domain are worked",
+            0,
+        ),
+        (Lie::KeysHidden, "law 7: begun before", 0),
+        (Lie::KeysHidden, "law 7: a settle out of turn", 0),
+        (Lie::KeysHidden, "order: ", 0),
+        (Lie::FailuresHidden, "law 7: begun before", 0),
+    ] {
+        let mut seeds = std::iter::once(hint).chain(0..SEEDS);
+        let noticing = seeds.find(|seed| {
+            let violations = check(&run(*seed, Planted::Lie(lie)));
+            violations
+                .iter()
+                .any(|violation| violation.starts_with(law))
+        });
+        assert!(noticing.is_some(), "{lie:?} was not noticed: {law}");
+    }
+}

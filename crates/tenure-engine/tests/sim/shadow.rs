@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use tenure_core::store::{Reaped, Rest};
 use tenure_core::{
-    Counters, Fence, Guarded, ItemId, Outcome, State, Timestamp, Token, Word, reason,
+    Counters, Fate, Fence, Guarded, ItemId, OnDead, Outcome, State, Timestamp, Token, Word, reason,
+    settle_run,
 };
 
 use crate::log::Line;
@@ -15,6 +16,9 @@ use crate::log::Line;
 /// An item as it must be.
 #[derive(Debug)]
 pub(crate) struct Thing {
+    pub(crate) key: Option<Arc<str>>,
+    /// Its place in the order of its domain.
+    pub(crate) turn: u64,
     pub(crate) state: State,
     pub(crate) holder: Option<Token>,
     pub(crate) last_fence: Option<Fence>,
@@ -50,7 +54,10 @@ pub(crate) struct Grip {
 pub(crate) struct Shadow {
     pub(crate) things: BTreeMap<ItemId, Thing>,
     pub(crate) grips: BTreeMap<Token, Grip>,
+    /// Domains that a dead item blocks, and that item.
+    blocked: BTreeMap<Arc<str>, ItemId>,
     fence: Option<Fence>,
+    turns: u64,
     pub(crate) violations: Vec<String>,
 }
 
@@ -64,13 +71,25 @@ pub(crate) struct Claimed<'a> {
     pub(crate) ids: &'a [ItemId],
 }
 
+/// A settle as the log tells it.
+pub(crate) struct Said<'a> {
+    pub(crate) token: &'a Token,
+    pub(crate) items: &'a [(ItemId, Outcome, Guarded)],
+    pub(crate) rest: Rest,
+    /// How many that were not named were ended.
+    pub(crate) ended: u32,
+    pub(crate) on_dead: OnDead,
+}
+
 impl Shadow {
     pub(crate) fn wrong(&mut self, line: &Line, law: &str) {
         self.violations.push(format!("{law}: {line}"));
     }
 
-    pub(crate) fn enqueued(&mut self, id: ItemId, available_at: Timestamp) {
+    pub(crate) fn enqueued(&mut self, id: ItemId, key: Option<Arc<str>>, available_at: Timestamp) {
         let thing = Thing {
+            key,
+            turn: self.turn(),
             state: State::Pending,
             holder: None,
             last_fence: None,
@@ -93,7 +112,7 @@ impl Shadow {
         if self.grips.contains_key(claimed.token) {
             self.wrong(line, "a token was used twice");
         }
-        let mut laws = Vec::new();
+        let mut laws = self.claimed_out_of_turn(claimed.ids);
         let mut lonely = 0;
         for id in claimed.ids {
             let Some(thing) = self.things.get_mut(id) else {
@@ -130,6 +149,54 @@ impl Shadow {
         self.grips.insert(claimed.token.clone(), grip);
     }
 
+    fn turn(&mut self) -> u64 {
+        self.turns += 1;
+        self.turns
+    }
+
+    pub(crate) fn key(&self, id: ItemId) -> Option<&Arc<str>> {
+        self.things.get(&id)?.key.as_ref()
+    }
+
+    /// What is held under this token, by domain, each in its order.
+    fn runs(&self, token: &Token) -> BTreeMap<Arc<str>, Vec<ItemId>> {
+        let mut runs: BTreeMap<Arc<str>, Vec<ItemId>> = BTreeMap::new();
+        for id in self.grips.get(token).iter().flat_map(|grip| &grip.ids) {
+            if let Some(key) = self.key(*id) {
+                runs.entry(Arc::clone(key)).or_default().push(*id);
+            }
+        }
+        runs
+    }
+
+    /// A claim takes a domain from its head on, in order, and only if nothing of it is held.
+    fn claimed_out_of_turn(&self, ids: &[ItemId]) -> Vec<&'static str> {
+        let mut taken: BTreeMap<&Arc<str>, Vec<ItemId>> = BTreeMap::new();
+        for id in ids {
+            if let Some(key) = self.key(*id) {
+                taken.entry(key).or_default().push(*id);
+            }
+        }
+        let mut laws = Vec::new();
+        for (key, taken) in taken {
+            let of_key = self.things.iter();
+            let mut open: Vec<_> = of_key
+                .filter(|(_, thing)| thing.key.as_ref() == Some(key) && !thing.state.is_terminal())
+                .collect();
+            open.sort_by_key(|(_, thing)| thing.turn);
+            if open.iter().any(|(_, thing)| thing.state == State::Claimed) {
+                laws.push("law 1: a claim of a domain of which something is held");
+            }
+            if !open.iter().map(|(id, _)| **id).take(taken.len()).eq(taken) {
+                laws.push("law 7: a claim out of turn");
+            }
+            if self.blocked.contains_key(key) {
+                laws.push("law 7: a claim of a domain that is blocked");
+            }
+        }
+        laws
+    }
+
     pub(crate) fn renewed(
         &mut self,
         line: &Line,
@@ -157,53 +224,91 @@ impl Shadow {
         }
     }
 
-    pub(crate) fn settled(
-        &mut self,
-        line: &Line,
-        token: &Token,
-        items: &[(ItemId, Outcome, Guarded)],
-        (rest, ended): (Rest, u32),
-    ) {
-        for (id, outcome, answer) in items {
-            let Some(thing) = self.things.get(id) else {
-                self.wrong(line, "a settle of what was never written");
-                continue;
-            };
-            let is_held = thing.holder.as_ref() == Some(token);
-            let is_repeat = thing
-                .ended
-                .iter()
-                .any(|ended| ended.token == *token && ended.word == outcome.word());
-            match (answer, is_held, is_repeat) {
-                (Guarded::Kept(()), true, _) => self.end(line, *id, outcome),
-                (Guarded::Kept(()), false, true) | (Guarded::Refused(_), false, false) => {}
-                (Guarded::Kept(()), false, false) => {
-                    self.wrong(line, "a stale settle was accepted");
-                    // As the store sees it, so that one fault is told once.
-                    self.end(line, *id, outcome);
-                }
-                (Guarded::Refused(_), true, _) => {
-                    self.wrong(line, "a settle of the holder was refused");
-                }
-                (Guarded::Refused(_), false, true) => {
-                    self.wrong(line, "a repeated settle was answered otherwise");
-                }
-            }
+    pub(crate) fn settled(&mut self, line: &Line, said: &Said<'_>) {
+        let named: BTreeSet<ItemId> = said.items.iter().map(|(id, ..)| *id).collect();
+        let held = self.grips.get(said.token).map(|grip| grip.ids.clone());
+        let held = held.unwrap_or_default();
+        let left: Vec<ItemId> = held.difference(&named).copied().collect();
+        let fates = self.fates(said);
+        for (id, outcome, answer) in said.items {
+            let fate = fates.get(id).copied();
+            self.settled_one(line, (*id, outcome, *answer), (said.token, fate));
         }
-        let named: BTreeSet<ItemId> = items.iter().map(|(id, ..)| *id).collect();
-        let left = self.grips.get(token).map(|grip| grip.ids.clone());
-        let left: Vec<ItemId> = left
-            .unwrap_or_default()
-            .difference(&named)
-            .copied()
-            .collect();
-        let right = if rest == Rest::Release { left.len() } else { 0 };
-        if usize::try_from(ended) != Ok(right) {
+        let right = match said.rest {
+            Rest::Release => left.len(),
+            Rest::Keep | Rest::Done => 0,
+        };
+        if usize::try_from(said.ended) != Ok(right) {
             self.wrong(line, "a settle ended what it did not name");
         }
-        if rest == Rest::Release {
-            for id in left {
+        for id in left {
+            let goes_back = matches!(fates.get(&id), Some(Fate::Behind));
+            if said.rest == Rest::Release || goes_back {
                 self.end(line, id, &Outcome::RELEASE);
+            }
+        }
+        let blocking = fates
+            .into_iter()
+            .filter(|(_, fate)| *fate == Fate::Blocking);
+        for (id, _) in blocking {
+            if let Some(key) = self.key(id).cloned() {
+                self.blocked.insert(key, id);
+            }
+        }
+    }
+
+    /// What becomes of the items of domains that are held under the token of a settle.
+    fn fates(&self, said: &Said<'_>) -> BTreeMap<ItemId, Fate> {
+        let unnamed = match said.rest {
+            Rest::Keep => None,
+            Rest::Done => Some(Word::Done),
+            Rest::Release => Some(Word::Release),
+        };
+        let mut fates = BTreeMap::new();
+        for run in self.runs(said.token).into_values() {
+            let word = |id: &ItemId| {
+                let named = said.items.iter().find(|(named, ..)| named == id);
+                named.map_or(unnamed, |(_, outcome, _)| Some(outcome.word()))
+            };
+            let words: Vec<Option<Word>> = run.iter().map(word).collect();
+            fates.extend(run.into_iter().zip(settle_run(&words, said.on_dead).0));
+        }
+        fates
+    }
+
+    fn settled_one(
+        &mut self,
+        line: &Line,
+        (id, outcome, answer): (ItemId, &Outcome, Guarded),
+        (token, fate): (&Token, Option<Fate>),
+    ) {
+        let Some(thing) = self.things.get(&id) else {
+            return self.wrong(line, "a settle of what was never written");
+        };
+        let is_held = thing.holder.as_ref() == Some(token);
+        let is_repeat = thing
+            .ended
+            .iter()
+            .any(|ended| ended.token == *token && ended.word == outcome.word());
+        match (answer, is_held, is_repeat) {
+            (_, true, _) if fate.is_some_and(Fate::is_refused) => {
+                self.wrong(line, "law 7: a settle out of turn");
+                if fate == Some(Fate::OutOfTurnBehind) {
+                    self.end(line, id, &Outcome::RELEASE);
+                }
+            }
+            (Guarded::Kept(()), true, _) => self.end(line, id, outcome),
+            (Guarded::Kept(()), false, true) | (Guarded::Refused(_), false, false) => {}
+            (Guarded::Kept(()), false, false) => {
+                self.wrong(line, "a stale settle was accepted");
+                // As the store sees it, so that one fault is told once.
+                self.end(line, id, outcome);
+            }
+            (Guarded::Refused(_), true, _) => {
+                self.wrong(line, "a settle of the holder was refused");
+            }
+            (Guarded::Refused(_), false, true) => {
+                self.wrong(line, "a repeated settle was answered otherwise");
             }
         }
     }
@@ -217,7 +322,7 @@ impl Shadow {
                 (State::Pending, Some(*after))
             }
         };
-        self.let_go(line, id, outcome.word(), state);
+        self.let_go(line, id, (outcome.word(), false), state);
         let Some(thing) = self.things.get_mut(&id) else {
             return;
         };
@@ -230,7 +335,7 @@ impl Shadow {
     }
 
     /// Ends the hold on an item, whoever has it.
-    fn let_go(&mut self, line: &Line, id: ItemId, word: Word, state: State) {
+    fn let_go(&mut self, line: &Line, id: ItemId, (word, has_crashed): (Word, bool), state: State) {
         let Some(thing) = self.things.get_mut(&id) else {
             return;
         };
@@ -238,7 +343,7 @@ impl Shadow {
         let counters = &mut thing.counters;
         counters.attempts += u32::from(word != Word::Done);
         counters.failures += u32::from(matches!(word, Word::Retry | Word::Dead));
-        counters.crashes += u32::from(word == Word::Lapsed);
+        counters.crashes += u32::from(has_crashed);
         let Some(token) = thing.holder.take() else {
             return;
         };
@@ -257,8 +362,26 @@ impl Shadow {
         }
     }
 
-    /// Answers the lease that was ended.
-    pub(crate) fn reaped(&mut self, line: &Line, reaped: &Reaped, max_crashes: u32) {
+    /// The items of this reap that were being worked when their lease lapsed: all but those behind
+    /// another of their domain.
+    pub(crate) fn crashed(&self, reaped: &[Reaped]) -> BTreeSet<ItemId> {
+        let mut first: BTreeMap<(Fence, &Arc<str>), ItemId> = BTreeMap::new();
+        let mut crashed = BTreeSet::new();
+        for item in reaped {
+            if let Some(key) = self.key(item.id) {
+                let first = first.entry((item.fence, key)).or_insert(item.id);
+                *first = item.id.min(*first);
+            } else {
+                crashed.insert(item.id);
+            }
+        }
+        crashed.extend(first.into_values());
+        crashed
+    }
+
+    /// An item of a lease that was ended; `budget` are the crashes it may have and what a dead one
+    /// does, if it crashed.
+    pub(crate) fn reaped(&mut self, line: &Line, reaped: &Reaped, budget: Option<(u32, OnDead)>) {
         let Some(thing) = self.things.get(&reaped.id) else {
             return self.wrong(line, "a reap of what was never written");
         };
@@ -272,7 +395,9 @@ impl Shadow {
             Some(grip) if grip.until >= line.now => Some("a reap of a live lease (early steal)"),
             Some(_) => None,
         };
-        let is_last = thing.counters.crashes + 1 > max_crashes;
+        let is_last = budget.is_some_and(|(most, _)| thing.counters.crashes + 1 > most);
+        let blocks = is_last && budget.is_some_and(|(_, on_dead)| on_dead == OnDead::Block);
+        let blocked = thing.key.clone().filter(|_| blocks);
         let right = if is_last { State::Dead } else { State::Pending };
         if let Some(law) = law {
             self.wrong(line, law);
@@ -283,7 +408,15 @@ impl Shadow {
                 "a lapse within its budget was the last, or the last was not",
             );
         }
-        self.let_go(line, reaped.id, Word::Lapsed, reaped.state);
+        if let Some(key) = blocked {
+            self.blocked.insert(key, reaped.id);
+        }
+        self.let_go(
+            line,
+            reaped.id,
+            (Word::Lapsed, budget.is_some()),
+            reaped.state,
+        );
         if let Some(thing) = self.things.get_mut(&reaped.id) {
             thing.available_at = reaped.available_at.unwrap_or(thing.available_at);
             if reaped.state == State::Dead {
@@ -306,7 +439,7 @@ impl Shadow {
         }
         if answer.is_kept() {
             thing.dead_reason = Some(reason::BURIED.to_owned());
-            self.let_go(line, id, Word::Buried, State::Dead);
+            self.let_go(line, id, (Word::Buried, false), State::Dead);
         }
         if answer.is_kept() != may {
             self.wrong(line, "a bury was answered wrongly");
@@ -314,6 +447,13 @@ impl Shadow {
     }
 
     pub(crate) fn replayed(&mut self, line: &Line, id: ItemId, answer: Guarded) {
+        let tail = self.turn();
+        // The one that blocks its domain is its head again; any other goes to the tail.
+        let count = self.blocked.len();
+        if answer.is_kept() {
+            self.blocked.retain(|_, blocking| *blocking != id);
+        }
+        let is_head = self.blocked.len() < count;
         let Some(thing) = self.things.get_mut(&id) else {
             return;
         };
@@ -321,6 +461,7 @@ impl Shadow {
         if answer.is_kept() {
             thing.state = State::Pending;
             thing.available_at = line.now;
+            thing.turn = if is_head { thing.turn } else { tail };
             thing.dead_reason = None;
             thing.counters = Counters {
                 generation: thing.counters.generation + 1,
@@ -329,6 +470,14 @@ impl Shadow {
         }
         if answer.is_kept() != may {
             self.wrong(line, "a replay was answered wrongly");
+        }
+    }
+
+    pub(crate) fn skipped(&mut self, line: &Line, key: &Arc<str>, answer: Guarded<ItemId>) {
+        let right = self.blocked.remove(key);
+        let is_right = matches!(answer, Guarded::Kept(id) if Some(id) == right);
+        if !is_right {
+            self.wrong(line, "a skip was answered wrongly");
         }
     }
 }

@@ -64,6 +64,7 @@ struct World {
     is_calm: Arc<AtomicBool>,
     is_over: AtomicBool,
     boots: AtomicU64,
+    skips: AtomicU64,
     processes: Vec<Arc<Process>>,
 }
 
@@ -130,6 +131,7 @@ fn found(plan: Plan, planted: Planted) -> Arc<World> {
         is_calm: Arc::new(AtomicBool::new(false)),
         is_over: AtomicBool::new(false),
         boots: AtomicU64::new(0),
+        skips: AtomicU64::new(0),
         plan,
     })
 }
@@ -177,6 +179,12 @@ async fn quiet(world: &World, sums: &mut Vec<(u64, u64)>) {
         if counts.pending() + counts.claimed == 0 {
             return;
         }
+        let seed = world.plan.seed;
+        world.ledger.skip_blocked(|| {
+            let nth = world.skips.fetch_add(1, Ordering::Relaxed);
+            let operator = WorkerId::new("operator", 2).expect("a legal name");
+            Token::new(&operator, nth, mix(&[seed, nth]).into())
+        });
         sleep(Duration::from_millis(500)).await;
     }
 }
@@ -251,7 +259,9 @@ impl World {
             seed: self.plan.seed,
             term: self.plan.settings.term.length(),
             is_moody: self.plan.is_moody,
+            is_smooth: self.plan.is_smooth,
             is_calm: Arc::clone(&self.is_calm),
+            hides_failures: self.ledger.lie == Some(Lie::FailuresHidden),
         };
         self.log.add(Fact::Booted(Arc::clone(&boot.worker)));
         let engine = Engine::start(Parts {
@@ -322,6 +332,7 @@ async fn stop(world: &Arc<World>, engine: Engine, boot: &Boot) {
 async fn produce(world: Arc<World>) {
     let plan = &world.plan;
     let mut dice = dice(plan.seed, 1);
+    let mut of_keys = self::dice(plan.seed, 4);
     let ills = [Sort::Poison, Sort::Hopeless, Sort::Bad];
     let mut sorts = Vec::new();
     for (sort, count) in ills.into_iter().zip(plan.ills) {
@@ -336,9 +347,20 @@ async fn produce(world: Arc<World>) {
     let pause = plan.chaos.mul_f64(0.7) / plan.items;
     for (nth, sort) in (0..plan.items).zip(sorts) {
         if dice.random_bool(0.4) {
-            sleep(pause.mul_f64(dice.random_range(0.0..2.5))).await;
+            let share = dice.random_range(0.0..2.5);
+            // Where claims take runs, events come in bursts.
+            let is_burst = plan.is_smooth && of_keys.random_bool(0.7);
+            sleep(pause.mul_f64(if is_burst { 0.0 } else { share })).await;
         }
-        world.ledger.enqueue(event(plan, sort, nth, &mut dice), nth);
+        let mut event = event(plan, sort, nth, &mut dice);
+        if plan.keys > 0 && of_keys.random_bool(0.9) {
+            let key = format!("key-{}", of_keys.random_range(0..plan.keys));
+            if plan.is_smooth {
+                event = Event::new(sort.topic(), &nth).expect("a legal event");
+            }
+            event = event.key(&key).expect("a legal key");
+        }
+        world.ledger.enqueue(event, nth);
     }
 }
 

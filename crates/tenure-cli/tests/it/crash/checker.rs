@@ -8,6 +8,7 @@ use std::time::Duration;
 use tenure::{State, Timestamp, Word, reason};
 
 use super::history::{Fault, Harm, History, Id, NEAR, Receipt, Serial, Span, Stored};
+use super::order;
 
 /// What comes on top of term and reaper interval until a lapsed event runs again.
 const MARGIN: Duration = Duration::from_secs(1);
@@ -60,6 +61,14 @@ pub(super) enum Violation {
     Unnoticed(Id, i64),
     /// An event of a worker that was killed or stopped came too late into other hands.
     SlowRecovery(Id, Duration),
+    /// Two leases held something of its key at once.
+    KeyHeldTwice(Id, i64),
+    /// It was done after a later one of its key.
+    DoneOutOfOrder(Id),
+    /// A receiver that looks at fences took it after a later one of its key.
+    TakenOutOfOrder(Receipt),
+    /// It came after a later one of its key, and had never come before.
+    CameOutOfOrder(Receipt),
     /// A worker ended although nobody ended it.
     WorkerEnded(String),
 }
@@ -72,7 +81,9 @@ impl Violation {
             Self::NoSuchHold(receipt)
             | Self::ReceivedTwice(receipt)
             | Self::OtherEventId(receipt)
-            | Self::WrongAttempt(receipt) => Some(receipt.id),
+            | Self::WrongAttempt(receipt)
+            | Self::TakenOutOfOrder(receipt)
+            | Self::CameOutOfOrder(receipt) => Some(receipt.id),
             Self::GhostReceived(id)
             | Self::Unsettled(id, _)
             | Self::Died(id, _)
@@ -85,6 +96,8 @@ impl Violation {
             | Self::EndedEarly(id, _)
             | Self::Unexplained(id, _, _)
             | Self::Unnoticed(id, _)
+            | Self::KeyHeldTwice(id, _)
+            | Self::DoneOutOfOrder(id)
             | Self::SlowRecovery(id, _) => Some(*id),
         }
     }
@@ -105,6 +118,8 @@ pub(super) struct Summary {
     pub(super) outages: usize,
     /// Receipts beyond the first of each event.
     pub(super) duplicates: usize,
+    /// Events that were held with others of their key before them.
+    pub(super) followers: usize,
     pub(super) lapses: usize,
     /// Lost holds that only the worker's own words explain: the machine was too slow.
     pub(super) stalls: usize,
@@ -130,6 +145,7 @@ impl fmt::Display for Summary {
             (self.stalls, "stalls"),
             (self.told, "losses noticed"),
             (self.duplicates, "duplicates"),
+            (self.followers, "in runs behind another"),
         ];
         for (number, what) in done {
             write!(f, "{number} {what}, ")?;
@@ -164,6 +180,7 @@ pub(super) fn check(history: &History) -> (Vec<Violation>, Summary) {
     }
     let ended = history.ended.iter().cloned().map(Violation::WorkerEnded);
     checker.violations.extend(ended);
+    checker.violations.extend(order::broken(history));
     checker.count();
     (checker.violations.into_iter().collect(), checker.summary)
 }
@@ -359,7 +376,8 @@ impl Checker<'_> {
     fn check_recovery(&mut self, event: &Stored) {
         let mut lapses = 0;
         for (hold, next) in event.holds.iter().zip(event.holds.iter().skip(1)) {
-            if hold.word != Word::Lapsed {
+            // What was behind another of its key waits for that one as well.
+            if hold.word != Word::Lapsed || order::is_behind(self.history, event, hold) {
                 continue;
             }
             lapses += 1;
@@ -409,6 +427,7 @@ impl Checker<'_> {
         );
         self.summary = Summary {
             events: self.history.events.len(),
+            followers: order::followers(self.history),
             told: self.history.told.len(),
             hits: self.hit.len(),
             kills,

@@ -27,6 +27,7 @@ pub(super) struct History {
     pub(super) unknown: BTreeSet<Serial>,
     /// What the store holds in the end.
     pub(super) events: Vec<Stored>,
+    /// The events of one key in the order in which they came.
     pub(super) received: Vec<Receipt>,
     pub(super) faults: Vec<Fault>,
     /// What workers said of holds that they lost.
@@ -53,6 +54,8 @@ pub(super) struct Stored {
     pub(super) id: Id,
     pub(super) serial: Serial,
     pub(super) event_id: Uuid,
+    /// Its ordering key.
+    pub(super) key: Option<String>,
     pub(super) state: State,
     pub(super) dead_reason: Option<String>,
     /// The journal, oldest first.

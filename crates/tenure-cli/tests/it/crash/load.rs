@@ -22,6 +22,37 @@ const LOOK: Duration = Duration::from_millis(100);
 /// The topics, by which publisher takes them; work that takes its time is what kills hit.
 const TOPICS: [&str; 3] = ["quick", "slow", "slow"];
 
+/// What is enqueued.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Load {
+    /// One to three events at a time; half of them under one of twenty keys.
+    Mixed,
+    /// Six at a time, of brisk work, under four keys: more than one at a time of a key could take,
+    /// so that claims take runs.
+    Runs,
+}
+
+/// An event to be: its topic and its key.
+pub(super) type Piece = (&'static str, Option<String>);
+
+impl Load {
+    fn draw(self, dice: &mut Dice) -> Vec<Piece> {
+        let key = |number: usize| Some(format!("key-{number}"));
+        match self {
+            Self::Mixed => {
+                let number = 1 + dice.below(3);
+                let piece = |_| match dice.below(40) {
+                    // One file of the receiver each: in two of them there is no order.
+                    nth @ 0..20 => (["quick", "slow"][nth % 2], key(nth)),
+                    _ => (*dice.pick(&TOPICS), None),
+                };
+                (0..number).map(piece).collect()
+            }
+            Self::Runs => (0..6).map(|_| ("brisk", key(dice.below(4)))).collect(),
+        }
+    }
+}
+
 /// What the producer was told.
 #[derive(Debug, Default)]
 pub(super) struct Intake {
@@ -31,23 +62,32 @@ pub(super) struct Intake {
 }
 
 impl Intake {
-    /// Enqueues one to three events at a time for as long as `is_on`.
-    pub(super) async fn run(&mut self, tenure: &Tenure, seed: u64, is_on: &AtomicBool) {
+    /// Enqueues for as long as `is_on`.
+    pub(super) async fn run(
+        &mut self,
+        tenure: &Tenure,
+        (load, seed): (Load, u64),
+        is_on: &AtomicBool,
+    ) {
         let mut dice = Dice::new(seed, "load");
         while is_on.load(Ordering::Relaxed) {
-            let number = 1 + dice.below(3);
-            let topics: Vec<&str> = (0..number).map(|_| *dice.pick(&TOPICS)).collect();
-            self.enqueue(tenure, &topics).await;
+            self.enqueue(tenure, &load.draw(&mut dice)).await;
             sleep(PACE).await;
         }
     }
 
-    /// Enqueues one event of each topic, all or none.
-    pub(super) async fn enqueue(&mut self, tenure: &Tenure, topics: &[&str]) {
-        let serials: Vec<Serial> = (self.next..).take(topics.len()).collect();
-        self.next += u64::try_from(topics.len()).unwrap();
-        let event = |(topic, serial): (&&str, &Serial)| Event::new(topic, serial).unwrap();
-        let events: Vec<Event> = topics.iter().zip(&serials).map(event).collect();
+    /// Enqueues these, all or none.
+    pub(super) async fn enqueue(&mut self, tenure: &Tenure, pieces: &[Piece]) {
+        let serials: Vec<Serial> = (self.next..).take(pieces.len()).collect();
+        self.next += u64::try_from(pieces.len()).unwrap();
+        let event = |((topic, key), serial): (&Piece, &Serial)| {
+            let event = Event::new(topic, serial).unwrap();
+            match key {
+                Some(key) => event.key(key).unwrap(),
+                None => event,
+            }
+        };
+        let events: Vec<Event> = pieces.iter().zip(&serials).map(event).collect();
         match tenure.enqueue_all(&events).await {
             Ok(answers) => {
                 let ids = answers.into_iter().map(Enqueued::id);

@@ -20,22 +20,21 @@ const KILLS_PER_OUTAGE: u32 = 7;
 pub(super) struct Nemesis {
     pub(super) seed: u64,
     pub(super) kills: u32,
+    pub(super) pauses: u32,
 }
 
 impl Nemesis {
     /// As the environment says; 20 kills and a seed of chance when it says nothing.
     pub(super) fn from_environment() -> Self {
+        let kills = variable("TENURE_TEST_CRASH_KILLS")
+            .and_then(|kills| u32::try_from(kills).ok())
+            .unwrap_or(KILLS)
+            .max(KILLS);
         Self {
             seed: variable("TENURE_TEST_CRASH_SEED").unwrap_or_else(chance),
-            kills: variable("TENURE_TEST_CRASH_KILLS")
-                .and_then(|kills| u32::try_from(kills).ok())
-                .unwrap_or(KILLS)
-                .max(KILLS),
+            kills,
+            pauses: kills.div_ceil(KILLS_PER_PAUSE),
         }
-    }
-
-    pub(super) fn pauses(self) -> u32 {
-        self.kills.div_ceil(KILLS_PER_PAUSE)
     }
 
     pub(super) fn outages(self) -> u32 {
@@ -72,7 +71,7 @@ impl Nemesis {
     /// Stops one worker at a time for three terms.
     async fn pause(self, world: &World) {
         let mut dice = Dice::new(self.seed, "pauses");
-        for _ in 0..self.pauses() {
+        for _ in 0..self.pauses {
             dice.wait(100, 900).await;
             let mut seat = dice.pick(&world.seats).lock().await;
             world.pause(&mut seat, 3 * TERM).await;

@@ -42,6 +42,7 @@ fn event(id: i64, holds: Vec<Span>) -> Stored {
         id,
         serial: u64::try_from(id).unwrap() + 100,
         event_id: event_id(id),
+        key: None,
         state: State::Done,
         dead_reason: None,
         holds,
@@ -116,6 +117,37 @@ fn sound() -> History {
         unreceived: BTreeSet::new(),
         ended: Vec::new(),
     }
+}
+
+/// An event under the key `k`.
+fn keyed(id: i64, holds: Vec<Span>) -> Stored {
+    Stored {
+        key: Some("k".to_owned()),
+        ..event(id, holds)
+    }
+}
+
+/// The sound history with a key beside: events 11, 12 and 13 were a run in the hands of the worker
+/// that was killed, which had published the first two. The next holder worked them again; the last
+/// thing to come is what the killed one had sent for 12.
+fn ordered() -> History {
+    let mut history = sound();
+    let lapsed = || span("killed", 4, Word::Lapsed, 1_000, 3_500);
+    let done = |to| span("well", 9, Word::Done, 3_700, to);
+    history.events.extend([
+        keyed(11, vec![lapsed(), done(3_800)]),
+        keyed(12, vec![lapsed(), done(3_900)]),
+        keyed(13, vec![lapsed(), done(3_900)]),
+    ]);
+    history.written.extend([(111, 11), (112, 12), (113, 13)]);
+    history.received.extend([
+        receipt(11, 4, 1),
+        receipt(11, 9, 2),
+        receipt(12, 9, 2),
+        receipt(13, 9, 2),
+        receipt(12, 4, 1),
+    ]);
+    history
 }
 
 /// What the checker says once this was changed in the sound history.
@@ -312,5 +344,56 @@ fn what_a_dead_worker_held_must_run_again_in_time() {
             h.faults.push(fault(Harm::Outage, 4_000, 4_500));
         }),
         []
+    );
+}
+
+#[test]
+fn what_is_behind_another_of_its_key_may_wait_for_it() {
+    let mut history = ordered();
+    history.events[6].holds[1] = span("well", 9, Word::Done, 9_000, 9_100);
+    assert!(
+        !check(&history)
+            .0
+            .contains(&Violation::SlowRecovery(13, Duration::from_millis(7_800)))
+    );
+    history.events[6].key = None;
+    let (violations, _) = check(&history);
+    let is_slow = |violation: &Violation| matches!(violation, Violation::SlowRecovery(13, _));
+    assert!(violations.iter().any(is_slow), "{violations:?}");
+}
+
+#[test]
+fn a_key_must_be_held_by_one_lease_and_keep_its_order() {
+    let broken = |change: fn(&mut History)| {
+        let mut history = ordered();
+        change(&mut history);
+        check(&history).0
+    };
+    assert_eq!(broken(|_| {}), []);
+    assert_eq!(check(&ordered()).1.followers, 4);
+    // The next one was claimed while the others were still held by another lease.
+    let violations = broken(|h| h.events[6].holds[1] = span("well", 10, Word::Done, 3_850, 3_950));
+    assert!(
+        violations.contains(&Violation::KeyHeldTwice(13, 10)),
+        "{violations:?}"
+    );
+    let violations = broken(|h| h.events[5].holds[1].to = at(3_950));
+    assert_eq!(violations, [Violation::DoneOutOfOrder(13)]);
+    // A receiver that looks at fences would have taken it, too.
+    let violations = broken(|h| h.received.swap(8, 9));
+    let late = receipt(12, 9, 2);
+    let expected = [
+        Violation::TakenOutOfOrder(late),
+        Violation::CameOutOfOrder(late),
+    ];
+    assert_eq!(violations, expected);
+    // It would not have, but nobody had the late one before.
+    let violations = broken(|h| {
+        h.received.remove(8);
+    });
+    let late = receipt(12, 4, 1);
+    assert!(
+        violations.contains(&Violation::CameOutOfOrder(late)),
+        "{violations:?}"
     );
 }

@@ -49,13 +49,18 @@ path = "lines.jsonl"
 [publishers.command]
 kind = "exec"
 command = '''
-receive() {
-    printf '{"id":%s,"event_id":"%s","fence":%s,"attempt":%s}\n' \
-        "$TENURE_ID" "$TENURE_EVENT_ID" "$TENURE_FENCE" "$TENURE_ATTEMPT" >> exec.jsonl
-}
+RECEIVE
 [ $((TENURE_ID % 2)) = 0 ] || receive
 sleep 0.$(((TENURE_ID * 37 + TENURE_FENCE * 11) % 60 + 30))
 [ $((TENURE_ID % 2)) = 1 ] || receive
+'''
+
+[publishers.brisk]
+kind = "exec"
+command = '''
+RECEIVE
+receive
+sleep 0.02
 '''
 
 [[routes]]
@@ -65,7 +70,17 @@ publisher = "file"
 [[routes]]
 topics = ["slow"]
 publisher = "command"
+
+[[routes]]
+topics = ["brisk"]
+publisher = "brisk"
 "#;
+
+/// How a command says what it has received.
+const RECEIVE: &str = r#"receive() {
+    printf '{"id":%s,"event_id":"%s","fence":%s,"attempt":%s}\n' \
+        "$TENURE_ID" "$TENURE_EVENT_ID" "$TENURE_FENCE" "$TENURE_ATTEMPT" >> exec.jsonl
+}"#;
 
 /// A database and the workers on it.
 pub(super) struct World {
@@ -107,6 +122,7 @@ impl World {
     /// Writes the configuration of the workers.
     pub(super) fn configure(&self, term: Duration, max_crashes: u32) {
         let text = CONFIG
+            .replace("RECEIVE", RECEIVE)
             .replace("TERM", &tenure::duration_text(term))
             .replace("CRASHES", &max_crashes.to_string());
         self.place.write("tenure.toml", &text);
@@ -258,6 +274,7 @@ impl World {
         let path = self.place.path(&format!("worker-{start}.log"));
         let text = std::fs::read_to_string(path).unwrap();
         assert!(!text.contains("panicked"), "a worker panicked: {text}");
+        assert!(!text.contains("a fault of Tenure"), "{text}");
         text.lines().filter_map(told).collect()
     }
 }
