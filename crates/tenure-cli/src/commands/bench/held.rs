@@ -28,20 +28,26 @@ pub(super) async fn measure(
 ) -> Result<Held, Stop> {
     let queue = QueueName::new("held")?;
     fill(yardstick, &queue, items).await?;
-    let drain = async |name| {
-        progress.step(name);
-        Drain::of(args.events, args.batch).run(yardstick).await
-    };
     let mut ratios = Median::default();
-    for _ in 0..args.rounds {
-        // The sides stand like this, so that what changes from drain to drain, such as the size of
-        // the tables or the neighbours of the machine, weighs on both alike.
-        let first = drain("without holds").await?;
-        let holder = Holder::start(yardstick, &queue, items).await?;
-        let with = [drain("with holds").await?, drain("with holds").await?];
-        holder.worker.stop().await;
-        let without = [first, drain("without holds").await?];
-        ratios.push(seconds(without) / seconds(with));
+    for round in 0..args.rounds {
+        let (mut with, mut without) = (0.0, 0.0);
+        for side in sides(round) {
+            let drain = Drain::of(args.events, args.batch);
+            match side {
+                Side::With => {
+                    progress.step("with holds");
+                    let holder = Holder::start(yardstick, &queue, items).await?;
+                    with += drain.run(yardstick).await?.recip();
+                    holder.worker.stop().await;
+                }
+                Side::Without => {
+                    progress.step("without holds");
+                    without += drain.run(yardstick).await?.recip();
+                }
+            }
+        }
+        // Of the times, not of the rates: a slow drain counts by how long it took.
+        ratios.push(without / with);
     }
     let holder = Holder::start(yardstick, &queue, items).await?;
     let statements = Holder::statements_per_tick(calls).await;
@@ -53,9 +59,22 @@ pub(super) async fn measure(
     })
 }
 
-/// How long drains at these rates take together, per event.
-fn seconds(rates: [f64; 2]) -> f64 {
-    rates.iter().map(|rate| rate.recip()).sum()
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    With,
+    Without,
+}
+
+/// The drains of a round. What grows from drain to drain, such as the tables, weighs on both sides
+/// of a round alike; what comes every so often, such as the database's own upkeep once a minute,
+/// meets one side in one round and the other in the next.
+fn sides(round: u32) -> [Side; 4] {
+    use Side::{With, Without};
+    if round.is_multiple_of(2) {
+        [Without, With, With, Without]
+    } else {
+        [With, Without, Without, With]
+    }
 }
 
 /// Puts what will be held into a queue of its own. It is there from the start, so that the tables

@@ -83,7 +83,7 @@ mod tests {
     fn message(stop: Stop) -> String {
         match stop {
             Stop::Problem(problem) => problem.message,
-            other => panic!("{other:?}"),
+            Stop::Closed | Stop::Problems(_) => panic!("one problem is told"),
         }
     }
 
