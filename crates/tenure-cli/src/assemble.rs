@@ -60,6 +60,7 @@ pub(crate) async fn open(
             seconds_left = left.as_secs(),
             "the database did not answer"
         );
+        // A database does not tell that it is back.
         tokio::time::sleep(AGAIN.min(left)).await;
     }
 }

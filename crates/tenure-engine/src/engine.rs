@@ -183,9 +183,11 @@ impl Engine {
         // One bound for all: a store that is gone answers none of them.
         let until = Instant::now() + LAST_WORDS;
         for (no, settle) in shared.desk.take_last() {
-            let call = timeout_at(until, shared.store.settle(&settle));
-            if let Ok(Ok(settlement)) = call.await {
-                shared.desk.settled(no, &settlement);
+            shared.metrics.call("settle");
+            match timeout_at(until, shared.store.settle(&settle)).await {
+                Ok(Ok(settlement)) => shared.desk.settled(no, &settlement),
+                Ok(Err(error)) => shared.metrics.store_error("settle", &error),
+                Err(_) => shared.metrics.store_silence("settle"),
             }
         }
         let left = shared.desk.load().held;
@@ -230,10 +232,7 @@ impl Engine {
             // Once more, now: what lapsed while we stopped need not wait for another's reaper.
             drop(timeout(LAST_WORDS, reaper::reap(&shared, &self.tasks)).await);
         }
-        let leave = shared.store.leave(&shared.worker, None);
-        if !matches!(timeout(LAST_WORDS, leave).await, Ok(Ok(()))) {
-            warn!("could not take leave of the cluster");
-        }
+        take_leave(&shared).await;
         self.tasks.stop();
         drop(timeout(LAST_WORDS, self.tasks.ended()).await);
         if let Some(keeper) = self.keeper.take() {
@@ -243,6 +242,19 @@ impl Engine {
         info!(left, "stopped");
         Ended { left }
     }
+}
+
+/// Tells the cluster that this worker is gone. Nothing depends on it: one that does not say so
+/// passes for silent, which it is.
+async fn take_leave(shared: &Shared) {
+    shared.metrics.call("leave");
+    let leave = shared.store.leave(&shared.worker, None);
+    match timeout(LAST_WORDS, leave).await {
+        Ok(Ok(())) => return,
+        Ok(Err(error)) => shared.metrics.store_error("leave", &error),
+        Err(_) => shared.metrics.store_silence("leave"),
+    }
+    warn!("could not take leave of the cluster");
 }
 
 fn start_keeper(shared: &Arc<Shared>, tasks: &Arc<Tasks>) -> Option<KeeperThread> {

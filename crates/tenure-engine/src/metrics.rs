@@ -54,7 +54,7 @@ pub const REAPER_STALE: &str = "reaper_stale_duration";
 pub const REAPER_RUNS: &str = "reaper_runs_total";
 
 /// What an engine asks of a store.
-const VERBS: [&str; 8] = [
+const VERBS: [&str; 9] = [
     "claim",
     "settle",
     "settle_and_claim",
@@ -63,6 +63,7 @@ const VERBS: [&str; 8] = [
     "prune",
     "report",
     "settings",
+    "leave",
 ];
 
 /// The metrics of one worker.

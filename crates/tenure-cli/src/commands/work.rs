@@ -103,6 +103,7 @@ pub(super) async fn run(cx: &Context, args: &Work) -> Result<Exit, Stop> {
 async fn drained(tenure: &Tenure, watch: &Watch, queues: &[QueueName]) {
     let mut quiet = 0;
     while quiet < LOOKS {
+        // Others enqueue and settle, too: the store alone knows, and it gives no notice.
         tokio::time::sleep(LOOK).await;
         quiet = match is_quiet(tenure, watch, queues).await {
             Ok(true) => quiet + 1,

@@ -82,6 +82,28 @@ async fn with_a_topic_each_line_is_the_payload() {
     }
 }
 
+/// Goal: a file that a spreadsheet wrote can be sent as it is. Method: the mark before the first
+/// line, also before a blank one; anywhere else it is a part of the line, and no JSON.
+#[tokio::test]
+async fn a_byte_order_mark_before_the_first_line_is_passed_over() {
+    for place in everywhere().await {
+        let event = "{\"topic\":\"a\",\"payload\":1}";
+        for input in [format!("\u{feff}{event}\r\n"), format!("\u{feff}\n{event}")] {
+            let said = place.run_with(&["enqueue", "--lines"], input.as_bytes());
+            assert_eq!(said.succeeded().out, "enqueued 1 event\n");
+        }
+        let said = place.run_with(&["enqueue", "--lines", "t"], "\u{feff}7\n".as_bytes());
+        assert_eq!(said.succeeded().out, "enqueued 1 event\n");
+        assert_eq!(topics(&place), ["\"a\"", "\"a\"", "\"t\""]);
+        let shown = place.run(&["show", "3", "--json"]).succeeded();
+        assert_eq!(shown.field("payload"), "7");
+
+        let input = format!("{event}\n\u{feff}{event}\n");
+        let said = place.run_with(&["enqueue", "--lines"], input.as_bytes());
+        said.failed(2, "line 2: the line is no JSON object", "line 1 is written");
+    }
+}
+
 /// Goal: nothing is lost and nothing comes twice around a bad line. Method: stop, mend, go on.
 #[tokio::test]
 async fn a_bad_line_stops_after_all_before_it_and_says_where_to_go_on() {

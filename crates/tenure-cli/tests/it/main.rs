@@ -1,6 +1,7 @@
 //! The tests of the program, and of the house it lives in.
 
 mod bad_input;
+mod bench;
 mod bury;
 mod config;
 mod crash;

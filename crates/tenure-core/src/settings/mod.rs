@@ -287,7 +287,7 @@ impl Settings {
             Setting::Heartbeat,
             format!(
                 "more than 0s and less than {}: a third of lease.term ({text})",
-                duration_text(term / 3)
+                duration_text(whole_millis(term / 3))
             ),
         );
         demand(

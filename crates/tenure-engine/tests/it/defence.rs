@@ -458,3 +458,26 @@ fn a_handler_that_blocks_its_executor_keeps_its_lease_and_is_cut_all_the_same() 
     );
     assert_eq!(busy.block_on(engine.stop()).left, 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_whose_renewals_fail_is_not_ready() {
+    let world = World::new();
+    world.enqueue(1).await;
+    let probe = Probe::default();
+    let engine = world.start(probe.working(|_| Duration::from_secs(80)), World::config());
+    probe.begun(1).await;
+    let problem = || {
+        let checks = engine.health().checks.into_iter();
+        let mut beat = checks.filter(|check| check.name == "heartbeat");
+        beat.next().unwrap().problem
+    };
+    until(|| engine.health().is_ready()).await;
+    world
+        .faulty
+        .rule(|ask| matches!(ask, Ask::Renew(_)).then_some(Fault::Before));
+    until(|| problem().is_some_and(|text| text.starts_with("a renewal failed: "))).await;
+    assert!(!engine.health().is_ready());
+    world.faulty.mend();
+    until(|| problem().is_none()).await;
+    assert!(engine.health().is_ready(), "{:?}", engine.health());
+}

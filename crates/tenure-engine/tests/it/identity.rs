@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tenure_core::store::Cluster as _;
-use tenure_core::{Event, Failure, Outcome, Setting};
+use tenure_core::{Event, Failure, Outcome, Setting, WorkerId};
+use tenure_engine::metrics::STORE_CALLS;
 use tenure_engine::{Context, EventFn};
 use tokio::time::sleep;
 use tracing_subscriber::filter::LevelFilter;
@@ -17,7 +18,7 @@ use crate::probe::Probe;
 use crate::world::World;
 
 /// Much of what can happen to a worker happens to this one.
-async fn a_hard_life(world: &World) -> tenure_core::WorkerId {
+async fn a_hard_life(world: &World) -> WorkerId {
     let handler = EventFn::new(|event: Event, cx: Context| async move {
         match event.payload() {
             "0" => panic!("a planted panic"),
@@ -96,6 +97,39 @@ async fn the_worker_is_named_in_every_line_and_on_every_metric() {
     assert_eq!(workers[0].report.worker, worker);
     let is_own = |ask: &Ask| matches!(ask, Ask::Report(report) if report.worker == worker);
     assert!(world.faulty.count(is_own) > 1, "again and again");
+}
+
+/// The metric of the calls is what the promise about an idle worker is measured by.
+#[tokio::test(start_paused = true)]
+async fn every_call_of_the_store_is_counted_by_its_verb() {
+    let world = World::new();
+    let worker = a_hard_life(&world).await;
+    assert_calls_are_counted(&world, &worker);
+    assert_eq!(world.faulty.count(|ask| matches!(ask, Ask::Leave)), 1);
+}
+
+pub(crate) fn assert_calls_are_counted(world: &World, worker: &WorkerId) {
+    type Is = fn(&Ask) -> bool;
+    let verbs: [(&str, Is); 9] = [
+        ("claim", |ask| matches!(ask, Ask::Claim(_))),
+        ("settle", |ask| matches!(ask, Ask::Settle(_))),
+        ("settle_and_claim", |ask| {
+            matches!(ask, Ask::SettleAndClaim(..))
+        }),
+        ("renew", |ask| matches!(ask, Ask::Renew(_))),
+        ("reap", |ask| matches!(ask, Ask::Reap(_))),
+        ("prune", |ask| matches!(ask, Ask::Prune(_))),
+        ("report", |ask| matches!(ask, Ask::Report(_))),
+        ("settings", |ask| matches!(ask, Ask::Settings | Ask::Queues)),
+        ("leave", |ask| matches!(ask, Ask::Leave)),
+    ];
+    let (mut counted, mut asked) = (Vec::new(), Vec::new());
+    for (verb, is_it) in verbs {
+        let count = meter().count(worker, STORE_CALLS, &[("verb", verb)]);
+        counted.push((verb, count));
+        asked.push((verb, u64::try_from(world.faulty.count(is_it)).unwrap()));
+    }
+    assert_eq!(counted, asked);
 }
 
 /// Also where only warnings are kept.

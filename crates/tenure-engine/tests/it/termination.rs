@@ -10,7 +10,8 @@ use tenure_engine::{Context, Handler, Handling, Readiness};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Level;
 
-use crate::faulty::Ask;
+use crate::faulty::{Ask, Fault};
+use crate::identity::assert_calls_are_counted;
 use crate::log;
 use crate::meter::meter;
 use crate::probe::{End, Probe};
@@ -67,6 +68,38 @@ async fn an_engine_that_fails_says_so_gives_back_what_it_holds_and_reaps() {
         meter().count(engine.worker(), TERMINATED, &[("cause", "panic")]),
         1
     );
+    assert_calls_are_counted(&world, engine.worker());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_fails_does_not_wait_for_a_store_lease_by_lease() {
+    let world = World::new();
+    let probe = Probe::default();
+    let is_rotten = Arc::new(AtomicBool::new(false));
+    let handler = Rotten {
+        inner: Box::new(probe.working(|_| Duration::from_secs(80))),
+        is_rotten: Arc::clone(&is_rotten),
+    };
+    let engine = world.start(handler, World::config());
+    for leases in 1..=5 {
+        world.enqueue(1).await;
+        probe.begun(leases).await;
+    }
+    let is_silent = |ask: &Ask| matches!(ask, Ask::Settle(_) | Ask::Reap(_));
+    world
+        .faulty
+        .rule(move |ask| is_silent(ask).then_some(Fault::Hang));
+    is_rotten.store(true, Ordering::Relaxed);
+    engine.wake();
+    let reap = engine.settings().reaper_interval();
+    let from = Instant::now();
+    timeout(Duration::from_mins(1), engine.failed())
+        .await
+        .unwrap();
+    let took = from.elapsed();
+    assert!(took < Duration::from_secs(3) + reap, "{took:?}");
+    let settles = world.faulty.count(|ask| matches!(ask, Ask::Settle(_)));
+    assert!(settles >= 5, "each is tried: {settles}");
 }
 
 /// A vanished worker's items run again within a term, a reaper's interval and a second.

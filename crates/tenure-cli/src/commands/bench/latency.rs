@@ -8,8 +8,9 @@ use tenure::bench::{Watch, Yardstick, event};
 use tenure::{Event, Outcome, Tenure, Worker};
 
 use super::calls::Calls;
-use super::drain::{failed, open};
+use super::drain::{failed, open, ready};
 use super::report::Pickup;
+use super::wait::{Headway, until};
 use crate::problem::Stop;
 
 /// Events per measured way, and their distance: 50 per second.
@@ -66,9 +67,7 @@ impl Starts {
             .start()
             .await
             .map_err(|error| failed(&error))?;
-        while !worker.health().is_ready() {
-            tokio::time::sleep(DISTANCE).await;
-        }
+        ready(&worker).await?;
         Ok(worker)
     }
 
@@ -80,13 +79,12 @@ impl Starts {
             let event = Event::new("bench.pickup", &(nth, millis(&self.watch)))?;
             tenure.enqueue_now(event).await?;
         }
-        loop {
-            let waits: Option<Vec<f64>> = self.lock(|waits| waits.iter().copied().collect());
-            if let Some(waits) = waits {
-                return Ok(waits);
-            }
-            tokio::time::sleep(DISTANCE).await;
-        }
+        until("all events are picked up", DISTANCE, async || {
+            let missing = self.lock(|waits| waits.iter().filter(|wait| wait.is_none()).count());
+            Ok(Headway::missing(u64::try_from(missing).unwrap_or(u64::MAX)))
+        })
+        .await?;
+        Ok(self.lock(|waits| waits.iter().copied().flatten().collect()))
     }
 
     fn lock<T>(&self, look: impl FnOnce(&mut Vec<Option<f64>>) -> T) -> T {
@@ -103,9 +101,11 @@ pub(super) async fn idle(yardstick: &Yardstick, calls: &Calls, seconds: u64) -> 
         .start()
         .await
         .map_err(|error| failed(&error))?;
+    // An idle worker is one that has had time to slow down; nothing tells when it has.
     tokio::time::sleep(SETTLES).await;
     let before = so_far(yardstick, calls).await?;
     let watch = Watch::start();
+    // The time that is measured.
     tokio::time::sleep(Duration::from_secs(seconds)).await;
     let after = so_far(yardstick, calls).await?;
     let rate = watch.rate(u32::try_from(after.saturating_sub(before)).unwrap_or(u32::MAX));

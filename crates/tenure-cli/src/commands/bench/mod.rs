@@ -5,10 +5,13 @@
 
 mod calls;
 mod drain;
+mod held;
 mod latency;
 mod report;
+mod wait;
 
 use clap::Args;
+use tenure::Settings;
 use tenure::bench::{Shape, Yardstick};
 
 use self::calls::Calls;
@@ -55,7 +58,13 @@ pub(crate) struct Bench {
     old_snapshot: bool,
 
     /// Also drain while this many items are held and renewed
-    #[arg(long, value_name = "ITEMS", num_args = 0..=1, default_missing_value = "10000")]
+    #[arg(
+        long,
+        value_name = "ITEMS",
+        num_args = 0..=1,
+        default_missing_value = "10000",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(Settings::CONCURRENCY_MAX))
+    )]
     held: Option<u32>,
 
     /// Seconds to watch an idle worker
@@ -80,10 +89,14 @@ pub(super) async fn run(cx: &Context, args: &Bench) -> Result<Exit, Stop> {
 
 fn steps(args: &Bench) -> u64 {
     let rounds = u64::from(args.rounds);
-    let full = [args.backlog, args.published, args.held];
-    let mut more = full.iter().flatten().count();
-    more += usize::from(args.old_snapshot);
-    rounds * 9 + 3 + u64::try_from(more).unwrap_or(0) * (rounds * 2 + 1)
+    let full = [
+        args.backlog.is_some(),
+        args.published.is_some(),
+        args.old_snapshot,
+    ];
+    let full: u64 = full.into_iter().map(u64::from).sum();
+    let held = u64::from(args.held.is_some());
+    rounds * 9 + 3 + full * (rounds * 2 + 1) + held * (rounds * 4 + 1)
 }
 
 async fn measure(
@@ -101,9 +114,9 @@ async fn measure(
     figures.idle_statements_per_s = latency::idle(yardstick, calls, args.idle).await?;
     progress.step("full tables");
     full(args, url, yardstick, progress, &mut figures).await?;
-    if let Some(held) = args.held {
+    if let Some(items) = args.held {
         progress.step("held");
-        figures.held = Some(drain::held(args, yardstick, (held, calls), progress).await?);
+        figures.held = Some(held::measure(args, yardstick, (items, calls), progress).await?);
     }
     Ok(figures)
 }

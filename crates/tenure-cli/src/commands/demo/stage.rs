@@ -294,6 +294,7 @@ impl Stage {
         for hand in &mut hands {
             let mut left = PATIENCE.as_millis() / LOOK.as_millis();
             while left > 0 && matches!(hand.child.try_wait(), Ok(None)) {
+                // The end of a child of the standard library can be asked for, not awaited.
                 tokio::time::sleep(LOOK).await;
                 left -= 1;
             }
@@ -402,6 +403,7 @@ impl Stage {
             if let Some(answer) = look().await? {
                 return Ok(answer);
             }
+            // What other processes do is seen in the store and in files, which give no notice.
             tokio::time::sleep(LOOK).await;
         }
         let message = format!("waited {} s in vain until {what}", PATIENCE.as_secs());

@@ -53,6 +53,12 @@ pub(super) fn read(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<(
     }
 }
 
+/// The first line without the mark that some programs put at the start of a text (U+FEFF): it says
+/// how the text is encoded and is no part of it.
+pub(super) fn unmarked(line: &[u8]) -> &[u8] {
+    line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line)
+}
+
 /// Takes the rest of a line, and keeps nothing of it.
 pub(super) fn pass_over(input: &mut impl BufRead) -> io::Result<u64> {
     let mut taken = 0_u64;

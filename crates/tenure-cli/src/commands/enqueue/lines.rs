@@ -124,7 +124,12 @@ impl Intake<'_> {
                 }
             }
             if is_asked {
-                self.take(number, &piece, &text).await?;
+                let text = if number == 1 {
+                    line::unmarked(&text)
+                } else {
+                    &text
+                };
+                self.take(number, &piece, text).await?;
             }
         }
         Ok(())

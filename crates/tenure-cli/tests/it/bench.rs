@@ -1,0 +1,95 @@
+//! `tenure bench`: every figure that is promised is there. How large it is, no test says: that is a
+//! matter of the machine.
+
+use serde_json::Value;
+
+use crate::program::{postgres, sqlite};
+
+/// A few events, one round, everything that can be measured.
+const ARGS: [&str; 14] = [
+    "bench",
+    "--json",
+    "--events",
+    "2000",
+    "--rounds",
+    "1",
+    "--idle",
+    "5",
+    "--backlog",
+    "2000",
+    "--published",
+    "3000",
+    "--held",
+    "100",
+];
+
+const FIGURES: [&str; 21] = [
+    "events",
+    "rounds",
+    "batch",
+    "cores",
+    "enqueue_per_s",
+    "drain_per_s",
+    "drain_batch_100_per_s",
+    "row_per_s",
+    "bare_per_s",
+    "drain_vs_row",
+    "drain_vs_bare",
+    "drain_batch_100_vs_row",
+    "enqueue_vs_bare",
+    "enqueue_vs_row",
+    "enqueue_one_by_one_per_s",
+    "enqueue_one_by_one_vs_row",
+    "pickup_p50_ms",
+    "pickup_p99_ms",
+    "pickup_in_process_p50_ms",
+    "pickup_in_process_p99_ms",
+    "idle_statements_per_s",
+];
+
+const MORE: [&str; 2] = ["backlog_vs_empty", "published_vs_empty"];
+
+#[tokio::test]
+async fn every_figure_is_measured_on_both_databases() {
+    let (file, server) = (sqlite(), postgres().await);
+    // At once: most of their time is spent on watching an idle worker.
+    let args = [&ARGS[..], &["--old-snapshot"]].concat();
+    let runs = [(&file, "sqlite"), (&server, "postgres")].map(|(place, name)| {
+        let run = place.start(&args);
+        (place, name, run)
+    });
+    for (place, name, run) in runs {
+        let said = run.wait().succeeded();
+        assert_eq!(said.err, "", "{name}");
+        let figures = said.objects().remove(0);
+        assert_eq!(figures["database"], name);
+        for figure in FIGURES.iter().chain(&MORE) {
+            assert_positive(name, figure, &figures[figure]);
+        }
+        for figure in ["items", "vs_none", "statements_per_tick"] {
+            assert_positive(name, figure, &figures["held"][figure]);
+        }
+        let snapshot = &figures["old_snapshot_vs_empty"];
+        match name {
+            "sqlite" => assert!(snapshot.is_null(), "SQLite has no such thing: {snapshot}"),
+            _ => assert_positive(name, "old_snapshot_vs_empty", snapshot),
+        }
+        // It works in scratch tables, which go with it.
+        let left: Vec<_> = std::fs::read_dir(place.path("")).unwrap().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+fn assert_positive(database: &str, figure: &str, value: &Value) {
+    let number = value.as_f64();
+    assert!(
+        number.is_some_and(|number| number.is_finite() && number > 0.0),
+        "{figure} on {database} is {value}"
+    );
+}
+
+#[test]
+fn more_items_than_a_worker_may_have_cannot_be_held() {
+    let said = sqlite().run(&["bench", "--held", "10001"]);
+    said.failed(2, "10001 is not in 1..=10000", "");
+}
