@@ -72,15 +72,16 @@ impl Tenure {
         let Some(record) = self.find(&[id]).await?.pop() else {
             return Ok(None);
         };
-        let queue = record.content.event().map(Event::queue_name).cloned();
-        let queue = queue.unwrap_or_default();
-        let paused = |other: &Queue| other.name == queue && other.paused;
-        let counts = self.count().await?.queues.into_iter();
         let key = record.content.event().and_then(Event::ordering_key);
         let domain = match key {
             Some(key) => self.domain(key).await?,
             None => None,
         };
+        // Whose turn it is decides: an event behind another one of its key waits for that one.
+        let first = domain.as_ref().and_then(|domain| domain.head.as_ref());
+        let queue = queue_of(first.unwrap_or(&record));
+        let paused = |other: &Queue| other.name == queue && other.paused;
+        let counts = self.count().await?.queues.into_iter();
         let facts = Facts {
             is_paused: self.queues().await?.iter().any(paused),
             counts: counts
@@ -258,6 +259,11 @@ impl Tenure {
     ) -> Result<Option<u64>, StoreError> {
         self.store().change_settings(change).await
     }
+}
+
+fn queue_of(record: &Record) -> QueueName {
+    let event = record.content.event().map(Event::queue_name);
+    event.cloned().unwrap_or_default()
 }
 
 /// The store's moment, unless that is before the item was written: a clock that says so is no judge
