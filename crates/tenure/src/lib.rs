@@ -137,15 +137,15 @@ mod tenure;
 mod worker;
 
 pub use tenure_core::store::{
-    Bury, ChangeSettings, Claim, ClusterSettings, Company, Counts, Enqueued, Filter, Finding, Page,
-    Pause, Presence, Prune, Pruned, Queue, QueueCounts, Reap, Reaped, Renew, Renewed, Replay,
-    Replayed, Rest, Settle, Settlement, Store, StoreError, StoreErrorKind, Verdict, WorkerRecord,
-    WorkerReport,
+    Bury, ChangeSettings, Claim, ClusterSettings, Company, Counts, DomainFilter, DomainRecord,
+    DomainState, Enqueued, Filter, Finding, Page, Pause, Presence, Prune, Pruned, Queue,
+    QueueCounts, Reap, Reaped, Renew, Renewed, Replay, Replayed, Rest, Settle, Settlement, Skip,
+    Store, StoreError, StoreErrorKind, Verdict, WorkerRecord, WorkerReport,
 };
 pub use tenure_core::{
     Again, Boundary, Clock, Content, Counters, DELAY_MAX, Encoding, EndedHold, Event, Facts,
     Failure, Fence, Guarded, HEADERS_BYTES_MAX, Held, Hold, Identifier, Invalid, Item, ItemId,
-    LapsePolicy, Lateness, Lease, LeaseTable, NAME_BYTES_MAX, Outcome, PAYLOAD_BYTES_MAX,
+    LapsePolicy, Lateness, Lease, LeaseTable, NAME_BYTES_MAX, OnDead, Outcome, PAYLOAD_BYTES_MAX,
     PAYLOAD_DEPTH_MAX, Priority, Publication, PublishError, PublishErrorKind, Publisher,
     Publishing, QueueName, Record, Refusal, RetryPolicy, Setting, Settings, State, Term, Timestamp,
     Token, TopicPattern, Why, Word, WorkerId, brief_duration, duration_text, parse_duration,
