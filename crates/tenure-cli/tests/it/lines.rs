@@ -68,6 +68,27 @@ async fn each_line_is_an_event_with_all_that_it_says() {
 }
 
 #[tokio::test]
+async fn a_line_may_have_a_key_of_its_own() {
+    for place in everywhere().await {
+        let input = b"{\"topic\":\"a\",\"payload\":1,\"key\":\"mine\",\"strict\":true}\n\
+                      {\"topic\":\"a\",\"payload\":1}\n\
+                      {\"topic\":\"a\",\"payload\":1,\"key\":null}\n";
+        let args = ["enqueue", "--lines", "--key", "all"];
+        let said = place.run_with(&args, input).succeeded();
+        assert_eq!(said.out, "enqueued 3 events\n");
+        let said = place.run(&["events", "--json"]).succeeded();
+        assert_eq!(said.column("key"), ["\"all\"", "\"all\"", "\"mine\""]);
+        // Strict for all: a line without a key is a bad one.
+        let said = place.run_with(&["enqueue", "--lines", "--strict"], input);
+        said.failed(
+            2,
+            "line 2: strict is said without a key",
+            "line 1 is written",
+        );
+    }
+}
+
+#[tokio::test]
 async fn with_a_topic_each_line_is_the_payload() {
     for place in everywhere().await {
         let input = b"1\n{\"topic\": \"mine\"}\n\n[3]\n";
@@ -140,7 +161,7 @@ fn what_is_no_event_is_told_and_makes_no_database() {
         "x".repeat(1 << 20)
     );
     let endless = "x".repeat(3 << 20);
-    let cases: [(&[u8], &str); 15] = [
+    let cases: [(&[u8], &str); 19] = [
         (b"\"canary\"", "the line is no JSON object"),
         (
             b"{\"topic\":\"a\"",
@@ -149,8 +170,24 @@ fn what_is_no_event_is_told_and_makes_no_database() {
         (b"{\"topic\":\"a\"}", "missing field `payload`"),
         (b"{\"payload\":\"canary\"}", "missing field `topic`"),
         (
-            b"{\"topic\":\"a\",\"payload\":1,\"key\":2}",
-            "unknown field `key`",
+            b"{\"topic\":\"a\",\"payload\":1,\"kye\":2}",
+            "unknown field `kye`",
+        ),
+        (
+            b"{\"topic\":\"a\",\"payload\":1,\"key\":[\"canary\"]}",
+            "key is of another kind",
+        ),
+        (
+            b"{\"topic\":\"a\",\"payload\":1,\"key\":\"\"}",
+            "ordering key is empty",
+        ),
+        (
+            b"{\"topic\":\"a\",\"payload\":1,\"strict\":true}",
+            "strict is said without a key",
+        ),
+        (
+            b"{\"topic\":\"a\",\"payload\":1,\"key\":\"k\",\"strict\":1}",
+            "strict is of another kind",
         ),
         (
             b"{\"topic\":\"a\",\"topic\":\"b\",\"payload\":1}",
