@@ -141,7 +141,7 @@ fn due(scene: &Scene) -> Finding {
         .filter(|(name, _)| !scene.is_paused(name))
         .filter_map(|(name, counts)| Some((counts.oldest_due?, name)));
     let Some((age, name)) = waits.max() else {
-        return Finding::good("due", "nothing waits that is due");
+        return behind(scene);
     };
     let found = format!("the first has waited for {}, in {name}", brief(age));
     if age <= DUE_MAX {
@@ -153,6 +153,21 @@ fn due(scene: &Scene) -> Finding {
     }
     let hint = "`tenure workers` shows how busy they are: start more, or raise the concurrency";
     Finding::warning("due", found, hint)
+}
+
+/// Nothing is due; but what has a key may wait for a claim to find it its place.
+fn behind(scene: &Scene) -> Finding {
+    let queues = scene.counts.queues.iter();
+    let number: u64 = queues.map(|(_, counts)| counts.behind).sum();
+    if number == 0 || !scene.those(Presence::Here).is_empty() {
+        return Finding::good("due", "nothing waits that is due");
+    }
+    let number = events(usize::try_from(number).unwrap_or(usize::MAX));
+    Finding::warning(
+        "due",
+        format!("{number} with a key wait for their turn, and no worker is here to give it"),
+        "`tenure serve` or `tenure work` starts one",
+    )
 }
 
 /// Queues with due events that no worker serves, where there are workers.
@@ -384,6 +399,16 @@ mod tests {
             scene.workers.clear();
             assert_eq!(verdict(&scene, "due"), Some(without));
         }
+    }
+
+    #[test]
+    fn what_waits_for_its_turn_needs_a_worker_too() {
+        let mut scene = scene();
+        scene.counts.queues = vec![waiting("default", 0, Duration::ZERO)];
+        scene.counts.queues[0].1.behind = 4;
+        assert_eq!(verdict(&scene, "due"), Some(Verdict::Good));
+        scene.workers.clear();
+        assert_eq!(verdict(&scene, "due"), Some(Verdict::Warning));
     }
 
     #[test]

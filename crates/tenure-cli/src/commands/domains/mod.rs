@@ -163,6 +163,20 @@ async fn show(cx: &Context, key: &str) -> Result<Exit, Stop> {
             cx.output.hint(hint);
         }
     }
+    match domain.state {
+        DomainState::Paused => cx
+            .output
+            .hint("`tenure domains resume KEY` lets claims take from it again"),
+        DomainState::Idle if domain.waiting > 0 => {
+            cx.output
+                .note("the next claim makes the first one its head");
+        }
+        DomainState::Idle
+        | DomainState::Due
+        | DomainState::Delayed
+        | DomainState::Held
+        | DomainState::Blocked => {}
+    }
     if domain.waiting > 0 {
         cx.output
             .note("`tenure events --state pending --key KEY` lists those that wait");

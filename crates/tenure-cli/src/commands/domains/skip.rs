@@ -23,11 +23,13 @@ struct Skipped<'a> {
 
 pub(super) async fn run(cx: &Context, args: &Skip) -> Result<Exit, Stop> {
     let (tenure, shown) = known(cx, &args.key).await?;
-    if !args.yes && shown.head.is_some() {
-        confirm(&question(&shown))?;
+    if !args.yes
+        && let Some(question) = question(&shown)
+    {
+        confirm(&question)?;
         // Whoever answers may take minutes; by then it may be another event's turn.
-        let (_, now) = known(cx, &args.key).await?;
-        if head(&now) != head(&shown) {
+        let now = tenure.domain(&args.key).await?;
+        if shown.head.is_some() && now.as_ref().and_then(head) != head(&shown) {
             let message = format!("the key {:?} has another head by now", args.key);
             return Err(Problem::new(Exit::Refused, message)
                 .hint("nothing was skipped: `tenure domains show KEY` shows where it stands")
@@ -63,23 +65,22 @@ fn head(domain: &DomainRecord) -> Option<i64> {
     domain.head.as_ref().map(|head| head.id.number())
 }
 
-fn question(domain: &DomainRecord) -> Question {
-    let id = head(domain).unwrap_or_default();
-    let what = match domain.state {
-        DomainState::Blocked => format!("leave the dead event {id} behind"),
-        DomainState::Idle
-        | DomainState::Due
-        | DomainState::Delayed
-        | DomainState::Held
-        | DomainState::Paused => format!("settle event {id} dead"),
+/// What is to be confirmed; `None`: there is nothing to skip.
+fn question(domain: &DomainRecord) -> Option<Question> {
+    let what = match (head(domain), domain.state) {
+        (Some(id), DomainState::Blocked) => format!("leave the dead event {id} behind"),
+        (Some(id), _) => format!("settle event {id} dead"),
+        // It has a head as soon as a claim, or the skip itself, has found the first one its place.
+        (None, DomainState::Idle) if domain.waiting > 0 => "settle its first event dead".to_owned(),
+        (None, _) => return None,
     };
     let key = plain(&domain.key);
-    Question {
+    Some(Question {
         question: format!("{what} and go on with the key {key}?"),
         unasked: format!("this would {what} and go on with the key {key}"),
         hint: "--yes does it",
         refused: "nothing was skipped",
-    }
+    })
 }
 
 #[cfg(test)]
@@ -87,23 +88,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_question_says_what_becomes_of_the_head() {
-        let domain = |state| DomainRecord {
+    fn a_key_without_a_head_is_asked_about_only_while_it_may_get_one() {
+        let domain = |state, waiting| DomainRecord {
             key: "a\u{1b}b".to_owned(),
             state,
             since: None,
             head: None,
-            waiting: 0,
+            waiting,
         };
-        let asked = question(&domain(DomainState::Held)).question;
+        let asked = question(&domain(DomainState::Idle, 2)).map(|asked| asked.question);
         assert_eq!(
-            asked,
-            "settle event 0 dead and go on with the key a\u{fffd}b?"
+            asked.as_deref(),
+            Some("settle its first event dead and go on with the key a\u{fffd}b?")
         );
-        let asked = question(&domain(DomainState::Blocked)).question;
-        assert!(
-            asked.starts_with("leave the dead event 0 behind"),
-            "{asked}"
-        );
+        assert!(question(&domain(DomainState::Idle, 0)).is_none());
+        assert!(question(&domain(DomainState::Paused, 2)).is_none());
     }
 }
