@@ -1,30 +1,142 @@
 //! The ordering keys of the outbox.
 
 use tenure_core::store::{
-    Answer, DomainFilter, DomainRecord, Domains, Pause, Skip, StoreError, StoreErrorKind,
+    Answer, Bury, DomainFilter, DomainRecord, DomainState, Domains, Pause, Skip,
 };
-use tenure_core::{Guarded, ItemId};
+use tenure_core::{Guarded, ItemId, Refusal, State, Timestamp};
 
-use super::MemoryStore;
+use super::rules::Rules;
+use super::turns::Domain;
+use super::{MemoryStore, Place, Shelf};
 
 impl Domains for MemoryStore {
-    fn domains(&self, _filter: DomainFilter, _limit: u32) -> Answer<'_, Vec<DomainRecord>> {
-        Box::pin(async move { Err(not_yet()) })
+    fn domains(&self, filter: DomainFilter, limit: u32) -> Answer<'_, Vec<DomainRecord>> {
+        Box::pin(async move {
+            let now = self.moment(None);
+            Ok(self.shelf().domains(filter, limit, now))
+        })
     }
 
-    fn domain<'a>(&'a self, _key: &'a str) -> Answer<'a, Option<DomainRecord>> {
-        Box::pin(async move { Err(not_yet()) })
+    fn domain<'a>(&'a self, key: &'a str) -> Answer<'a, Option<DomainRecord>> {
+        Box::pin(async move {
+            let now = self.moment(None);
+            let shelf = self.shelf();
+            let domain = shelf.domains.get(key);
+            Ok(domain.map(|domain| shelf.domain_record(key, domain, now)))
+        })
     }
 
-    fn pause_domain<'a>(&'a self, _key: &'a str, _pause: Pause) -> Answer<'a, ()> {
-        Box::pin(async move { Err(not_yet()) })
+    fn pause_domain<'a>(&'a self, key: &'a str, pause: Pause) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let now = self.moment(None);
+            let mut shelf = self.shelf();
+            match pause {
+                Pause::Begin => shelf.pause_domain(key, now),
+                Pause::End => shelf.resume_domain(key, &self.rules, now),
+            }
+            Ok(())
+        })
     }
 
-    fn skip<'a>(&'a self, _skip: &'a Skip) -> Answer<'a, Guarded<ItemId>> {
-        Box::pin(async move { Err(not_yet()) })
+    fn skip<'a>(&'a self, skip: &'a Skip) -> Answer<'a, Guarded<ItemId>> {
+        Box::pin(async move {
+            let now = self.moment(skip.now);
+            Ok(self.shelf().skip(skip, &self.rules, now))
+        })
     }
 }
 
-fn not_yet() -> StoreError {
-    StoreError::new("domains", StoreErrorKind::Conflict, "not available yet")
+impl Shelf {
+    fn domains(&self, filter: DomainFilter, limit: u32, now: Timestamp) -> Vec<DomainRecord> {
+        let mut found: Vec<(&String, &Domain)> = self
+            .domains
+            .iter()
+            .filter(|(_, domain)| filter == DomainFilter::Open || self.is_stuck(domain))
+            .collect();
+        found.sort_by_key(|(key, domain)| (domain.since, *key));
+        found
+            .into_iter()
+            .take(usize::try_from(limit).unwrap_or(usize::MAX))
+            .map(|(key, domain)| self.domain_record(key, domain, now))
+            .collect()
+    }
+
+    fn is_stuck(&self, domain: &Domain) -> bool {
+        let head = domain.head.and_then(|id| self.items.get(&id));
+        domain.is_blocked
+            || domain.is_paused
+            || head.is_some_and(|kept| kept.counters.failures + kept.counters.crashes > 0)
+    }
+
+    fn domain_record(&self, key: &str, domain: &Domain, now: Timestamp) -> DomainRecord {
+        let head = domain.head.and_then(|id| self.record(id));
+        let state = match &head {
+            _ if domain.is_paused => DomainState::Paused,
+            _ if domain.is_blocked => DomainState::Blocked,
+            None => DomainState::Idle,
+            Some(head) if head.state == State::Claimed => DomainState::Held,
+            Some(head) if head.available_at.is_some_and(|from| from > now) => DomainState::Delayed,
+            Some(_) => DomainState::Due,
+        };
+        let is_shown = |state: State| !domain.is_paused || state == State::Claimed;
+        let waiting = u64::try_from(domain.backlog.len()).unwrap_or(u64::MAX);
+        DomainRecord {
+            key: key.to_owned(),
+            state,
+            since: Some(domain.since),
+            head: head.filter(|head| is_shown(head.state)),
+            waiting: waiting.min(DomainRecord::WAITING_MAX),
+        }
+    }
+
+    fn pause_domain(&mut self, key: &str, now: Timestamp) {
+        let entry = self.domains.entry(key.to_owned());
+        let domain = entry.or_insert_with(|| Domain::new(now));
+        if domain.is_paused {
+            return;
+        }
+        domain.is_paused = true;
+        domain.since = now;
+        let Some(head) = domain.head else {
+            return;
+        };
+        let place = self.items.get(&head).map(|kept| &kept.place);
+        if matches!(place, Some(Place::Ready(_))) {
+            domain.head = None;
+            self.take_out(head);
+            self.put_behind(head);
+        }
+    }
+
+    fn resume_domain(&mut self, key: &str, rules: &Rules, now: Timestamp) {
+        let Some(domain) = self.domains.get_mut(key).filter(|domain| domain.is_paused) else {
+            return;
+        };
+        domain.is_paused = false;
+        domain.since = now;
+        if domain.head.is_none() {
+            self.promote(key, rules, now);
+        }
+    }
+
+    fn skip(&mut self, skip: &Skip, rules: &Rules, now: Timestamp) -> Guarded<ItemId> {
+        let head = self.domains.get(&skip.key).and_then(|domain| domain.head);
+        let Some(id) = head else {
+            return Guarded::Refused(Refusal::NotFound);
+        };
+        if self.unblock(&skip.key, id) {
+            self.promote(&skip.key, rules, now);
+            return Guarded::Kept(id);
+        }
+        let bury = Bury {
+            id,
+            token: skip.token.clone(),
+            reason: skip.reason.clone(),
+            now: skip.now,
+        };
+        match self.bury(&bury, rules, now) {
+            Guarded::Kept(()) => Guarded::Kept(id),
+            Guarded::Refused(why) => Guarded::Refused(why),
+        }
+    }
 }

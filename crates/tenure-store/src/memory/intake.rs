@@ -4,21 +4,26 @@ use tenure_core::store::{Answer, Enqueued, Intake, StoreError};
 use tenure_core::{Counters, Event, ItemId, Timestamp};
 use uuid::{Builder, Uuid};
 
+use super::rules::Rules;
 use super::{Kept, MemoryStore, Place, Shelf};
-use crate::complaint::{check_order, unknown_queue};
-use crate::lane::lane;
+use crate::complaint::unknown_queue;
 
 impl Intake for MemoryStore {
     fn enqueue<'a>(&'a self, events: &'a [Event]) -> Answer<'a, Vec<Enqueued>> {
         Box::pin(async move {
             let now = self.moment(None);
-            self.shelf().enqueue(events, now)
+            self.shelf().enqueue(events, &self.rules, now)
         })
     }
 }
 
 impl Shelf {
-    fn enqueue(&mut self, events: &[Event], now: Timestamp) -> Result<Vec<Enqueued>, StoreError> {
+    fn enqueue(
+        &mut self,
+        events: &[Event],
+        rules: &Rules,
+        now: Timestamp,
+    ) -> Result<Vec<Enqueued>, StoreError> {
         // All are checked before the first is written.
         let mut numbers = Vec::with_capacity(events.len());
         for event in events {
@@ -27,20 +32,19 @@ impl Shelf {
         Ok(events
             .iter()
             .zip(numbers)
-            .map(|(event, queue)| self.keep(event, queue, now))
+            .map(|(event, queue)| self.keep(event, queue, rules, now))
             .collect())
     }
 
     /// The number of the event's queue, if the event can be taken.
     fn accept(&self, event: &Event) -> Result<i32, StoreError> {
-        check_order("enqueue", event)?;
         match self.queues.get(event.queue_name()) {
             Some(line) => Ok(line.number),
             None => Err(unknown_queue("enqueue", event.queue_name())),
         }
     }
 
-    fn keep(&mut self, event: &Event, queue: i32, now: Timestamp) -> Enqueued {
+    fn keep(&mut self, event: &Event, queue: i32, rules: &Rules, now: Timestamp) -> Enqueued {
         if let Some(id) = event.dedupe_key().and_then(|key| self.dedupe.get(key)) {
             return Enqueued::Existed { id: *id };
         }
@@ -50,20 +54,20 @@ impl Shelf {
         if let Some(key) = event.dedupe_key() {
             self.dedupe.insert(key.to_owned(), id);
         }
-        let available_at = now.after(event.held_back());
-        let lane = lane(queue, event.urgency());
         let kept = Kept {
             event: event.clone().id(event_id),
             queue,
             created_at: now,
-            available_at,
+            available_at: now.after(event.held_back()),
             counters: Counters::default(),
+            turn: None,
             last_error: None,
-            place: Place::Ready(lane),
+            // It is given its own at once.
+            place: Place::Backlog,
             journal: Vec::new(),
         };
         self.items.insert(id, kept);
-        self.ready.insert((lane, available_at, id));
+        self.place(id, rules, now);
         Enqueued::Fresh { id, event_id }
     }
 }

@@ -1,18 +1,13 @@
-//! Claim, renew, settle, reap.
-
-use std::collections::BTreeSet;
+//! The four verbs; and what claim and renew do.
 
 use tenure_core::store::{
-    Answer, Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Rest, Settle, Settlement,
+    Answer, Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Settle, Settlement,
     StoreError,
 };
-use tenure_core::{
-    Content, Guarded, Held, Item, ItemId, LapsePolicy, Lease, Outcome, Refusal, State, Timestamp,
-    Token, Word, reason, refusal_of,
-};
+use tenure_core::{Content, Guarded, Held, Item, ItemId, Lease, Refusal, Timestamp, Token};
 
 use super::rules::Rules;
-use super::{End, Kept, Leased, MemoryStore, Place, Shelf, To};
+use super::{Leased, MemoryStore, Place, Shelf};
 use crate::complaint::{unknown_queue, used_before};
 use crate::lane::{Lane, alone_lane, lanes};
 use crate::limits::INLINE_REAP_LIMIT;
@@ -85,7 +80,11 @@ impl Shelf {
             return Ok(None);
         }
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let mut chosen = self.choose(&lanes, limit, rules, now);
+        let choose = |shelf: &Self| {
+            let due = shelf.due(&lanes, limit, rules, now);
+            shelf.with_runs(&due, claim, rules, now)
+        };
+        let mut chosen = choose(self);
         if !chosen.is_empty() {
             self.check_fresh(&claim.token, rules)?;
         }
@@ -95,7 +94,7 @@ impl Shelf {
             // What was just put back joins an empty claim only: a lease that was already filled
             // in its order is not reopened.
             if chosen.is_empty() {
-                chosen = self.choose(&lanes, limit, rules, now);
+                chosen = choose(self);
             }
         }
         if chosen.is_empty() {
@@ -134,13 +133,7 @@ impl Shelf {
     }
 
     /// Up to `limit` items that are due, lane by lane, the oldest first.
-    fn choose(
-        &self,
-        lanes: &[Lane],
-        limit: usize,
-        rules: &Rules,
-        now: Timestamp,
-    ) -> Vec<(Lane, Timestamp, ItemId)> {
+    fn due(&self, lanes: &[Lane], limit: usize, rules: &Rules, now: Timestamp) -> Vec<ItemId> {
         let first = (Timestamp::from_micros(i64::MIN), ItemId::new(i64::MIN));
         lanes
             .iter()
@@ -150,15 +143,15 @@ impl Shelf {
                 )
             })
             .take(limit)
-            .copied()
+            .map(|(_, _, id)| *id)
             .collect()
     }
 
-    /// Moves items out of `ready` into a new lease.
+    /// Moves items from where they wait into a new lease.
     fn hand_out(
         &mut self,
         claim: &Claim,
-        chosen: &[(Lane, Timestamp, ItemId)],
+        chosen: &[ItemId],
         rules: &Rules,
         now: Timestamp,
     ) -> Held {
@@ -169,15 +162,14 @@ impl Shelf {
             until: now.after(claim.term.length()),
         };
         let mut items = Vec::with_capacity(chosen.len());
-        for key in chosen {
-            self.ready.remove(key);
-            let (_, available_at, id) = *key;
-            if let Some(kept) = self.items.get_mut(&id) {
+        for id in chosen {
+            self.take_out(*id);
+            if let Some(kept) = self.items.get_mut(id) {
                 kept.place = Place::Leased(lease.token.clone());
                 items.push(Item {
-                    id,
+                    id: *id,
                     content: Content::Event(kept.event.clone()),
-                    available_at,
+                    available_at: kept.available_at,
                     counters: kept.counters,
                 });
             }
@@ -209,135 +201,5 @@ impl Shelf {
             fence: leased.lease.fence,
             ids: leased.ids.iter().copied().collect(),
         })
-    }
-
-    fn settle(&mut self, settle: &Settle, rules: &Rules, now: Timestamp) -> Settlement {
-        let leased = self.leases.get(&settle.token);
-        let held: BTreeSet<ItemId> = leased.map(|leased| leased.ids.clone()).unwrap_or_default();
-        let is_over = leased.is_some_and(|leased| !leased.lease.is_live(now));
-        // One guard for the whole lease: a strict settle that comes late changes nothing.
-        let may_end_rest = leased.is_some_and(|leased| {
-            (rules.may_settle)(Some(&leased.lease), &settle.token, settle.lateness, now).is_kept()
-        });
-        let mut ended = 0_usize;
-        let mut items = Vec::with_capacity(settle.items.len());
-        for (id, outcome) in &settle.items {
-            let guard = (rules.may_settle)(self.lease_on(*id), &settle.token, settle.lateness, now);
-            let answer = match guard {
-                Guarded::Kept(()) => {
-                    self.end_hold(*id, &end_of(outcome, now), rules, now);
-                    ended += 1;
-                    Guarded::Kept(())
-                }
-                Guarded::Refused(Refusal::Lapsed) => Guarded::Refused(Refusal::Lapsed),
-                Guarded::Refused(_) => {
-                    self.answer_unheld(*id, &settle.token, outcome.word(), rules)
-                }
-            };
-            items.push((*id, answer));
-        }
-        let outcome = match (rules.rest)(settle.rest) {
-            Rest::Keep => None,
-            Rest::Done => Some(Outcome::Done),
-            Rest::Release => Some(Outcome::RELEASE),
-        };
-        let mut rest = 0;
-        if let (true, Some(outcome)) = (may_end_rest, outcome) {
-            let named: BTreeSet<ItemId> = settle.items.iter().map(|(id, _)| *id).collect();
-            for id in held.difference(&named) {
-                self.end_hold(*id, &end_of(&outcome, now), rules, now);
-                rest += 1;
-            }
-        }
-        Settlement {
-            items,
-            rest,
-            late: is_over && (ended > 0 || rest > 0),
-        }
-    }
-
-    /// What is said of an item that is not held under the token: as before, if this is a repeat.
-    fn answer_unheld(&self, id: ItemId, token: &Token, word: Word, rules: &Rules) -> Guarded {
-        let kept = self.items.get(&id);
-        let is_repeat = kept
-            .into_iter()
-            .flat_map(|kept| &kept.journal)
-            .any(|line| (rules.is_repeat)((&line.token, line.word), (token, word)));
-        if is_repeat {
-            return Guarded::Kept(());
-        }
-        Guarded::Refused(refusal_of(kept.map(Kept::state)))
-    }
-
-    fn reap(&mut self, reap: &Reap, rules: &Rules, now: Timestamp) -> Vec<Reaped> {
-        let mut lapsed: Vec<(Timestamp, Token)> = self
-            .leases
-            .values()
-            .map(|leased| &leased.lease)
-            .filter(|lease| (rules.may_reap)(lease.until, reap.boundary, now))
-            .map(|lease| (lease.until, lease.token.clone()))
-            .collect();
-        lapsed.sort();
-        lapsed.truncate(usize::try_from(reap.limit).unwrap_or(usize::MAX));
-        let mut reaped: Vec<(Timestamp, Reaped)> = Vec::new();
-        for (until, token) in lapsed {
-            let Some(leased) = self.leases.get(&token) else {
-                continue;
-            };
-            let fence = leased.lease.fence;
-            for id in leased.ids.clone() {
-                self.lapse(id, &reap.policy, rules, now);
-                let Some(kept) = self.items.get(&id) else {
-                    continue;
-                };
-                let state = kept.state();
-                let answer = Reaped {
-                    id,
-                    holder: token.holder().to_owned(),
-                    fence,
-                    stale: now.since(until),
-                    state,
-                    available_at: (state == State::Pending).then_some(kept.available_at),
-                };
-                reaped.push((until, answer));
-            }
-        }
-        reaped.sort_by_key(|(until, item)| (*until, item.id));
-        reaped.into_iter().map(|(_, item)| item).collect()
-    }
-
-    /// Ends the hold on an item whose lease lapsed.
-    fn lapse(&mut self, id: ItemId, policy: &LapsePolicy, rules: &Rules, now: Timestamp) {
-        let crashes = self.items.get(&id).map_or(0, |kept| kept.counters.crashes);
-        let (error, to) = match policy.fate(crashes + 1) {
-            Some(delay) => (LapsePolicy::ERROR, To::Ready(Some(now.after(delay)))),
-            None => (LapsePolicy::DEAD_ERROR, To::Dead(reason::CRASH_LOOP)),
-        };
-        let end = End {
-            word: Word::Lapsed,
-            error: Some(error),
-            to,
-        };
-        self.end_hold(id, &end, rules, now);
-    }
-}
-
-/// Where an outcome takes an item.
-fn end_of(outcome: &Outcome, now: Timestamp) -> End<'_> {
-    let (error, to) = match outcome {
-        Outcome::Done => (None, To::Done),
-        Outcome::Retry { after, error } => {
-            (Some(error.as_str()), To::Ready(Some(now.after(*after))))
-        }
-        Outcome::Dead { reason, error } => (Some(error.as_str()), To::Dead(reason)),
-        Outcome::Release { after } => {
-            let from = (!after.is_zero()).then(|| now.after(*after));
-            (None, To::Ready(from))
-        }
-    };
-    End {
-        word: outcome.word(),
-        error,
-        to,
     }
 }

@@ -14,7 +14,10 @@ mod operate;
 #[cfg(feature = "testing")]
 mod planted;
 mod prune;
+mod reap;
 mod rules;
+mod settle;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -32,6 +35,7 @@ use crate::error_text::error_text;
 use crate::lane::{Lane, alone_lane, lane};
 use cluster::Board;
 use rules::Rules;
+use turns::Domain;
 
 /// A store that lives and dies with the process.
 ///
@@ -100,9 +104,12 @@ struct Shelf {
     /// What waits, in the order in which it is claimed.
     ready: BTreeSet<(Lane, Timestamp, ItemId)>,
     leases: BTreeMap<Token, Leased>,
+    /// By their keys; one that has no head and is not paused is not kept.
+    domains: BTreeMap<String, Domain>,
     queues: BTreeMap<QueueName, Line>,
     dedupe: BTreeMap<String, ItemId>,
     board: Board,
+    /// Ids and turns are drawn from it.
     last_id: i64,
     last_fence: i64,
 }
@@ -113,6 +120,7 @@ impl Default for Shelf {
             items: BTreeMap::new(),
             ready: BTreeSet::new(),
             leases: BTreeMap::new(),
+            domains: BTreeMap::new(),
             queues: BTreeMap::from([(QueueName::default(), Line::numbered(0))]),
             dedupe: BTreeMap::new(),
             board: Board::default(),
@@ -130,6 +138,8 @@ struct Kept {
     created_at: Timestamp,
     available_at: Timestamp,
     counters: Counters,
+    /// Where it stands in its domain since it was replayed; before, its id says it.
+    turn: Option<i64>,
     last_error: Option<String>,
     place: Place,
     /// The holds that ended, oldest first.
@@ -141,6 +151,8 @@ struct Kept {
 enum Place {
     /// In `ready`, in this lane.
     Ready(Lane),
+    /// In the backlog of its domain.
+    Backlog,
     /// Under the lease with this token.
     Leased(Token),
     Done {
@@ -190,6 +202,8 @@ impl Line {
 /// How a hold ends: the word for the journal, and where the item goes.
 struct End<'a> {
     word: Word,
+    /// The word by which its counters move: of a run whose lease lapsed only the first crashed.
+    counted: Word,
     /// What went wrong; `None` leaves what was said before.
     error: Option<&'a str>,
     to: To<'a>,
@@ -199,6 +213,8 @@ struct End<'a> {
 enum To<'a> {
     /// Back, from this moment on; `None`: as it was before.
     Ready(Option<Timestamp>),
+    /// Into the backlog of its domain, as [`To::Ready`] says.
+    Backlog(Option<Timestamp>),
     Done,
     Dead(&'a str),
 }
@@ -206,15 +222,20 @@ enum To<'a> {
 impl Kept {
     const fn state(&self) -> State {
         match self.place {
-            Place::Ready(_) => State::Pending,
+            Place::Ready(_) | Place::Backlog => State::Pending,
             Place::Leased(_) => State::Claimed,
             Place::Done { .. } => State::Done,
             Place::Dead { .. } => State::Dead,
         }
     }
 
-    fn ordinary_lane(&self) -> Lane {
-        lane(self.queue, self.event.urgency())
+    /// The lane in which it waits.
+    fn lane(&self, rules: &Rules) -> Lane {
+        if (rules.is_lonely)(self.counters.crashes) {
+            alone_lane(self.queue)
+        } else {
+            lane(self.queue, self.event.urgency())
+        }
     }
 }
 
@@ -223,18 +244,18 @@ impl Shelf {
     fn lease_on(&self, id: ItemId) -> Option<&Lease> {
         match &self.items.get(&id)?.place {
             Place::Leased(token) => self.leases.get(token).map(|leased| &leased.lease),
-            Place::Ready(_) | Place::Done { .. } | Place::Dead { .. } => None,
+            Place::Ready(_) | Place::Backlog | Place::Done { .. } | Place::Dead { .. } => None,
         }
     }
 
     /// Puts an item into `ready`.
-    fn make_ready(&mut self, id: ItemId, lane: Lane, available_at: Timestamp) {
+    fn make_ready(&mut self, id: ItemId, rules: &Rules) {
         let Some(kept) = self.items.get_mut(&id) else {
             return;
         };
-        kept.available_at = available_at;
+        let lane = kept.lane(rules);
         kept.place = Place::Ready(lane);
-        self.ready.insert((lane, available_at, id));
+        self.ready.insert((lane, kept.available_at, id));
     }
 
     /// Draws the number of a claim.
@@ -265,7 +286,7 @@ impl Shelf {
             claimed_at: leased.lease.claimed_at,
             settled_at: now,
         });
-        kept.counters = (rules.count)(kept.counters, end.word);
+        kept.counters = (rules.count)(kept.counters, end.counted);
         if let Some(error) = end.error {
             kept.last_error = Some(error_text(error));
         }
@@ -274,13 +295,12 @@ impl Shelf {
         }
         match end.to {
             To::Ready(from) => {
-                let lane = if (rules.is_lonely)(kept.counters.crashes) {
-                    alone_lane(kept.queue)
-                } else {
-                    kept.ordinary_lane()
-                };
-                let from = from.unwrap_or(kept.available_at);
-                self.make_ready(id, lane, from);
+                kept.available_at = from.unwrap_or(kept.available_at);
+                self.make_ready(id, rules);
+            }
+            To::Backlog(from) => {
+                kept.available_at = from.unwrap_or(kept.available_at);
+                self.put_behind(id);
             }
             To::Done => kept.place = Place::Done { at: now },
             To::Dead(reason) => {

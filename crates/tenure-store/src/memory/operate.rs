@@ -108,11 +108,11 @@ impl Queues for MemoryStore {
 }
 
 impl Shelf {
-    fn record(&self, id: ItemId) -> Option<Record> {
+    pub(super) fn record(&self, id: ItemId) -> Option<Record> {
         let kept = self.items.get(&id)?;
         let (mut done_at, mut dead_at, mut dead_reason) = (None, None, None);
         match &kept.place {
-            Place::Ready(_) | Place::Leased(_) => {}
+            Place::Ready(_) | Place::Backlog | Place::Leased(_) => {}
             Place::Done { at } => done_at = Some(*at),
             Place::Dead { at, reason } => {
                 dead_at = Some(*at);
@@ -173,6 +173,10 @@ impl Shelf {
                 if kept.queue != line.number || kept.state() != State::Pending {
                     continue;
                 }
+                if matches!(kept.place, Place::Backlog) {
+                    of_queue.behind += 1;
+                    continue;
+                }
                 if kept.available_at > now {
                     of_queue.delayed += 1;
                     continue;
@@ -192,7 +196,7 @@ impl Shelf {
         }
         for kept in self.items.values() {
             match kept.place {
-                Place::Ready(_) | Place::Leased(_) => {}
+                Place::Ready(_) | Place::Backlog | Place::Leased(_) => {}
                 Place::Done { .. } => counts.done += 1,
                 Place::Dead { .. } => counts.dead += 1,
             }
@@ -212,12 +216,25 @@ impl Shelf {
             ..Counters::default()
         };
         kept.last_error = None;
-        let lane = kept.ordinary_lane();
-        self.make_ready(id, lane, now);
+        kept.available_at = now;
+        let Some(key) = kept.key().map(str::to_owned) else {
+            self.make_ready(id, rules);
+            return Guarded::Kept(());
+        };
+        if self.unblock(&key, id) {
+            self.put_behind(id);
+            self.promote(&key, rules, now);
+        } else {
+            self.last_id += 1;
+            if let Some(kept) = self.items.get_mut(&id) {
+                kept.turn = Some((rules.replay_turn)(self.last_id - 1));
+            }
+            self.place(id, rules, now);
+        }
         Guarded::Kept(())
     }
 
-    fn bury(&mut self, bury: &Bury, rules: &Rules, now: Timestamp) -> Guarded {
+    pub(super) fn bury(&mut self, bury: &Bury, rules: &Rules, now: Timestamp) -> Guarded {
         let Some(kept) = self.items.get(&bury.id) else {
             return Guarded::Refused(Refusal::NotFound);
         };
@@ -227,12 +244,17 @@ impl Shelf {
         if kept.state() != State::Claimed {
             self.claim_to_bury(bury, rules, now);
         }
+        let rest = self.held_with(bury.id);
         let end = End {
             word: Word::Buried,
+            counted: Word::Buried,
             error: Some(&bury.reason),
             to: To::Dead(reason::BURIED),
         };
         self.end_hold(bury.id, &end, rules, now);
+        if let Some(key) = self.key_of(bury.id) {
+            self.close_ranks((&key, bury.id), rest, rules, now);
+        }
         Guarded::Kept(())
     }
 
@@ -244,10 +266,8 @@ impl Shelf {
             claimed_at: now,
             until: now,
         };
+        self.take_out(bury.id);
         if let Some(kept) = self.items.get_mut(&bury.id) {
-            if let Place::Ready(lane) = kept.place {
-                self.ready.remove(&(lane, kept.available_at, bury.id));
-            }
             kept.place = Place::Leased(bury.token.clone());
         }
         let ids = [bury.id].into();
@@ -278,4 +298,8 @@ fn is_asked_for(filter: &Filter, id: ItemId, kept: &Kept) -> bool {
             .queue
             .as_ref()
             .is_none_or(|queue| kept.event.queue_name() == queue)
+        && filter
+            .key
+            .as_ref()
+            .is_none_or(|key| kept.key() == Some(key))
 }

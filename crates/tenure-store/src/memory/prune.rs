@@ -47,14 +47,16 @@ impl Shelf {
         pruned
     }
 
-    /// Items that were settled so before a moment, the oldest first.
+    /// Items that were settled so before a moment, the oldest first; but none that blocks its domain:
+    /// the others wait for an operator to decide about it.
     fn settled_before(&self, state: State, before: Timestamp, rules: &Rules) -> Vec<ItemId> {
         let mut found: Vec<(Timestamp, ItemId)> = self
             .items
             .iter()
             .filter_map(|(id, kept)| {
                 let (is, since) = (rules.settled)(kept)?;
-                (is == state && (rules.is_past)(since, before)).then_some((since, *id))
+                let is_over = is == state && (rules.is_past)(since, before);
+                (is_over && !self.is_blocking(*id)).then_some((since, *id))
             })
             .collect();
         found.sort();

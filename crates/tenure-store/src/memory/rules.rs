@@ -1,12 +1,15 @@
 //! The decisions of the memory store, each a function: those of the core, unless a test planted a
 //! wrong one to see whether the suite notices.
 
+use std::collections::BTreeSet;
+
 use tenure_core::store::{Claim, Rest};
 use tenure_core::{
-    Boundary, Counters, Guarded, LapsePolicy, Lateness, Lease, State, Timestamp, Token, Word,
-    may_reap, may_renew, may_settle,
+    Boundary, Counters, Fate, Guarded, ItemId, LapsePolicy, Lateness, Lease, OnDead, Standing,
+    State, Timestamp, Token, Word, lapse_run, may_reap, may_renew, may_settle, settle_run,
 };
 
+use super::turns::Domain;
 use super::{Kept, Place};
 
 /// What the store asks before it changes anything.
@@ -38,6 +41,24 @@ pub(super) struct Rules {
     /// second.
     pub(super) is_past: fn(Timestamp, Timestamp) -> bool,
     pub(super) next_fence: fn(i64) -> i64,
+    pub(super) settle_run: fn(&[Option<Word>], OnDead) -> (Vec<Fate>, Standing),
+    pub(super) lapse_run: fn(usize, bool, OnDead) -> (Vec<Fate>, Standing),
+    /// The word by which the counters of the n-th of a run move when its lease lapses.
+    pub(super) lapse_counts: fn(usize) -> Word,
+    /// How many items of one domain a claim may take.
+    pub(super) run_length: fn(&Claim) -> u32,
+    /// Whether a head with these counters is claimed with others behind it.
+    pub(super) may_lead: fn(Counters) -> bool,
+    /// Of those that wait behind a head, each with whether it could be claimed with it, those that
+    /// are.
+    pub(super) run: fn(&[(ItemId, bool)]) -> Vec<ItemId>,
+    /// Whether an item that comes is the head of what is known of its domain.
+    pub(super) is_idle: fn(Option<&Domain>) -> bool,
+    pub(super) is_held_back: fn(&Domain) -> bool,
+    /// Whose turn is next, of a backlog.
+    pub(super) next: fn(&BTreeSet<(i64, ItemId)>) -> Option<(i64, ItemId)>,
+    /// The turn of what is replayed when this was the last number drawn.
+    pub(super) replay_turn: fn(i64) -> i64,
 }
 
 impl Default for Rules {
@@ -59,13 +80,26 @@ impl Default for Rules {
             settled,
             is_past: |settled_at, before| settled_at < before,
             next_fence: |last| last + 1,
+            settle_run,
+            lapse_run,
+            lapse_counts,
+            run_length: Claim::run_length,
+            may_lead: |counters| counters.attempts == 0 && counters.generation == 0,
+            run: |behind| {
+                let run = behind.iter().take_while(|(_, may_follow)| *may_follow);
+                run.map(|(id, _)| *id).collect()
+            },
+            is_idle: |domain| domain.is_none(),
+            is_held_back: |domain| domain.is_paused,
+            next: |backlog| backlog.first().copied(),
+            replay_turn: |last| last + 1,
         }
     }
 }
 
 fn settled(kept: &Kept) -> Option<(State, Timestamp)> {
     match kept.place {
-        Place::Ready(_) | Place::Leased(_) => None,
+        Place::Ready(_) | Place::Backlog | Place::Leased(_) => None,
         Place::Done { at } => Some((State::Done, at)),
         Place::Dead { at, .. } => Some((State::Dead, at)),
     }
@@ -86,4 +120,13 @@ fn count(mut counters: Counters, word: Word) -> Counters {
         }
     }
     counters
+}
+
+/// Only the first of a run was being worked on.
+const fn lapse_counts(nth: usize) -> Word {
+    if nth == 0 {
+        Word::Lapsed
+    } else {
+        Word::Release
+    }
 }

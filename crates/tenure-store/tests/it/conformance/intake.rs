@@ -23,7 +23,6 @@ on_every_queue!(
     of_two_with_one_key_in_a_call_the_first_counts,
     a_dedupe_key_stays_taken_when_its_event_is_done,
     an_unknown_queue_is_refused_with_a_hint,
-    an_ordering_key_is_refused_for_now,
     one_bad_event_keeps_out_all,
     the_first_queue_is_served_first,
     a_queue_that_is_not_asked_for_is_left_alone,
@@ -276,21 +275,6 @@ async fn an_unknown_queue_is_refused_with_a_hint(world: &dyn World) {
         .await;
     assert_eq!(answer.expect("pause"), Guarded::Refused(Refusal::NotFound));
     assert_eq!(world.dump().await, before);
-}
-
-/// There is no ordering yet, which the specification leaves open; so nobody is promised one: a key
-/// is refused instead of being ignored.
-///
-/// Proves: S4-051
-async fn an_ordering_key_is_refused_for_now(world: &dyn World) {
-    let keyed = event("a").key("customer-7").unwrap();
-    let error = outbox(world)
-        .enqueue(&[keyed])
-        .await
-        .expect_err("it is refused");
-    assert_eq!(error.kind(), StoreErrorKind::Invalid);
-    assert!(error.to_string().contains("ordering key"), "{error}");
-    assert!(topics(world).await.is_empty());
 }
 
 async fn one_bad_event_keeps_out_all(world: &dyn World) {

@@ -39,6 +39,14 @@ macro_rules! on_every_queue {
     };
 }
 
+/// Makes a test of each check for each store that keeps order by key.
+macro_rules! on_every_ordered_queue {
+    ($($check:ident),* $(,)?) => {
+        on_stores!([memory]; $($check),*);
+        list!($($check),*);
+    };
+}
+
 macro_rules! on_stores {
     ([$($store:ident),*]; $($check:ident),*) => {
         on_stores!(@each [$($store),*] ($($check),*));
@@ -72,6 +80,7 @@ macro_rules! list {
 
 mod claim;
 mod cluster;
+mod domains;
 mod guard;
 mod intake;
 mod laws;
@@ -83,6 +92,7 @@ mod renew;
 mod settle;
 mod time;
 mod transitions;
+mod turns;
 
 /// All checks, for the planted faults.
 pub(crate) fn all() -> impl Iterator<Item = Check> {
@@ -97,6 +107,8 @@ pub(crate) fn all() -> impl Iterator<Item = Check> {
         intake::CHECKS,
         operate::CHECKS,
         cluster::CHECKS,
+        turns::CHECKS,
+        domains::CHECKS,
         prune::CHECKS,
         time::CHECKS,
         lost_answers::CHECKS,

@@ -1,0 +1,172 @@
+//! Settle: the words of a holder, each where it takes an item; of a domain in its order.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenure_core::store::{Rest, Settle, Settlement};
+use tenure_core::{Fate, Guarded, ItemId, Outcome, Refusal, Timestamp, Token, Word, refusal_of};
+
+use super::rules::Rules;
+use super::{End, Kept, Place, Shelf, To};
+
+impl Shelf {
+    pub(super) fn settle(&mut self, settle: &Settle, rules: &Rules, now: Timestamp) -> Settlement {
+        let leased = self.leases.get(&settle.token);
+        let is_over = leased.is_some_and(|leased| !leased.lease.is_live(now));
+        let rest = self.rest_of(settle, rules, now);
+        let mut said: BTreeMap<ItemId, Outcome> = BTreeMap::new();
+        let mut answers: BTreeMap<ItemId, Guarded> = BTreeMap::new();
+        for (id, outcome) in &settle.items {
+            match (rules.may_settle)(self.lease_on(*id), &settle.token, settle.lateness, now) {
+                Guarded::Kept(()) => {
+                    said.insert(*id, outcome.clone());
+                }
+                Guarded::Refused(Refusal::Lapsed) => {
+                    answers.insert(*id, Guarded::Refused(Refusal::Lapsed));
+                }
+                Guarded::Refused(_) => {
+                    let answer = self.answer_unheld(*id, &settle.token, outcome.word(), rules);
+                    answers.insert(*id, answer);
+                }
+            }
+        }
+        said.extend(rest.iter().cloned());
+        let refused = self.end_all(&said, settle, rules, now);
+        answers.extend(said.keys().map(|id| {
+            let answer = if refused.contains(id) {
+                Guarded::Refused(Refusal::OutOfTurn)
+            } else {
+                Guarded::Kept(())
+            };
+            (*id, answer)
+        }));
+        let rest = rest.iter().filter(|(id, _)| !refused.contains(id)).count();
+        let answer = |id: &ItemId| answers.get(id).copied();
+        let items = settle.items.iter();
+        Settlement {
+            items: items
+                .filter_map(|(id, _)| Some((*id, answer(id)?)))
+                .collect(),
+            rest: u32::try_from(rest).unwrap_or(u32::MAX),
+            late: is_over && said.keys().any(|id| !refused.contains(id)),
+        }
+    }
+
+    /// What is said of the items of the lease that are not named. One guard for the whole lease: a
+    /// strict settle that comes late changes nothing.
+    fn rest_of(&self, settle: &Settle, rules: &Rules, now: Timestamp) -> Vec<(ItemId, Outcome)> {
+        let outcome = match (rules.rest)(settle.rest) {
+            Rest::Keep => return Vec::new(),
+            Rest::Done => Outcome::Done,
+            Rest::Release => Outcome::RELEASE,
+        };
+        let Some(leased) = self.leases.get(&settle.token) else {
+            return Vec::new();
+        };
+        let guard = (rules.may_settle)(Some(&leased.lease), &settle.token, settle.lateness, now);
+        if !guard.is_kept() {
+            return Vec::new();
+        }
+        let named: BTreeSet<ItemId> = settle.items.iter().map(|(id, _)| *id).collect();
+        let unnamed = leased.ids.difference(&named);
+        unnamed.map(|id| (*id, outcome.clone())).collect()
+    }
+
+    /// Ends holds as was said of them; answers with what is refused because its turn has not come.
+    fn end_all(
+        &mut self,
+        said: &BTreeMap<ItemId, Outcome>,
+        settle: &Settle,
+        rules: &Rules,
+        now: Timestamp,
+    ) -> BTreeSet<ItemId> {
+        let mut tokens: BTreeSet<Token> = BTreeSet::new();
+        for (id, outcome) in said {
+            let kept = self.items.get(id);
+            match kept.map(|kept| (kept.key(), &kept.place)) {
+                Some((Some(_), Place::Leased(token))) => drop(tokens.insert(token.clone())),
+                _ => self.end_hold(*id, &end_of(outcome, now), rules, now),
+            }
+        }
+        let mut refused = BTreeSet::new();
+        for token in tokens {
+            for (key, run) in self.runs(&token) {
+                let words: Vec<_> = run
+                    .iter()
+                    .map(|id| said.get(id).map(Outcome::word))
+                    .collect();
+                let (fates, standing) = (rules.settle_run)(&words, settle.on_dead);
+                let fates: Vec<(ItemId, Fate)> = run.into_iter().zip(fates).collect();
+                for (id, fate) in &fates {
+                    self.meet(&key, (*id, *fate), said.get(id), rules, now);
+                    if fate.is_refused() {
+                        refused.insert(*id);
+                    }
+                }
+                if words.iter().any(Option::is_some) {
+                    self.go_on(&key, (&fates, standing), rules, now);
+                }
+            }
+        }
+        refused
+    }
+
+    /// Carries out the fate of an item of a domain, of which this was said.
+    fn meet(
+        &mut self,
+        key: &str,
+        (id, fate): (ItemId, Fate),
+        said: Option<&Outcome>,
+        rules: &Rules,
+        now: Timestamp,
+    ) {
+        let released = Outcome::RELEASE;
+        let outcome = match (fate, said) {
+            (Fate::Held | Fate::OutOfTurn, _) => return,
+            (Fate::OutOfTurnBehind, _) | (_, None) => &released,
+            (_, Some(outcome)) => outcome,
+        };
+        let mut end = end_of(outcome, now);
+        if let To::Ready(from) = end.to {
+            end.to = if fate == Fate::Head {
+                self.back_of(key, from, rules)
+            } else {
+                To::Backlog(from)
+            };
+        }
+        self.end_hold(id, &end, rules, now);
+    }
+
+    /// What is said of an item that is not held under the token: as before, if this is a repeat.
+    fn answer_unheld(&self, id: ItemId, token: &Token, word: Word, rules: &Rules) -> Guarded {
+        let kept = self.items.get(&id);
+        let is_repeat = kept
+            .into_iter()
+            .flat_map(|kept| &kept.journal)
+            .any(|line| (rules.is_repeat)((&line.token, line.word), (token, word)));
+        if is_repeat {
+            return Guarded::Kept(());
+        }
+        Guarded::Refused(refusal_of(kept.map(Kept::state)))
+    }
+}
+
+/// Where an outcome takes an item.
+fn end_of(outcome: &Outcome, now: Timestamp) -> End<'_> {
+    let (error, to) = match outcome {
+        Outcome::Done => (None, To::Done),
+        Outcome::Retry { after, error } => {
+            (Some(error.as_str()), To::Ready(Some(now.after(*after))))
+        }
+        Outcome::Dead { reason, error } => (Some(error.as_str()), To::Dead(reason)),
+        Outcome::Release { after } => {
+            let from = (!after.is_zero()).then(|| now.after(*after));
+            (None, To::Ready(from))
+        }
+    };
+    End {
+        word: outcome.word(),
+        counted: outcome.word(),
+        error,
+        to,
+    }
+}
