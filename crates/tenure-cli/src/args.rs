@@ -121,9 +121,9 @@ Examples:
     #[command(after_help = "\
 With --lines, each line is the payload of an event of TOPIC; without TOPIC, each line is an \
 object with topic and payload, and, if it likes, queue, key, strict, priority, delay, dedupe, \
-headers and event_id. The options hold for every line that does not say otherwise. Up to 500 events are \
-written at a time, all or none; a line that is no event stops the reading once all events before \
-it are written.
+headers and event_id. The options hold for every line that does not say otherwise. Up to 500 \
+events are written at a time, all or none; a line that is no event stops the reading once all \
+events before it are written.
 
 Examples:
   tenure enqueue order.paid '{\"order\": 7}'

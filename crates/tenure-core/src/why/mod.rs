@@ -17,8 +17,8 @@ use crate::time::{Timestamp, brief_duration};
 
 /// What is known around an item.
 ///
-/// Its queue is that of the event whose turn it is: an event behind another one of its key waits for
-/// that one, which may be in another queue.
+/// Its queue is that of the event whose turn it is: an event behind another one of its key waits
+/// for that one, which may be in another queue.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// Whether claims pass the queue by.

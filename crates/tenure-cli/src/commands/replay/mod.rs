@@ -78,7 +78,10 @@ pub(super) async fn run(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
     match (args.ids.is_empty(), is_chosen) {
         (true, false) => Err(
             Problem::new(Exit::Usage, "nothing says which events to replay")
-                .hint("name ids, or choose by --state dead, --topic, --queue, --key, --since or --until")
+                .hint(
+                    "name ids, or choose by --state dead, --topic, --queue, --key, --since or \
+                     --until",
+                )
                 .into(),
         ),
         (false, true) => Err(Problem::new(Exit::Usage, "both ids and a choice are given")
