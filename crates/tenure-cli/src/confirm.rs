@@ -8,7 +8,7 @@ use crate::problem::{Problem, Stop};
 /// What is asked, and what is said instead where nobody can be asked, or someone says no.
 #[derive(Debug)]
 pub(crate) struct Question {
-    pub(crate) question: String,
+    pub(crate) text: String,
     /// What would be done.
     pub(crate) unasked: String,
     /// How to do it without being asked.
@@ -30,7 +30,7 @@ pub(crate) fn confirm(question: &Question) -> Result<(), Stop> {
 }
 
 fn ask(question: &Question, input: &mut impl BufRead, screen: &mut impl Write) -> Result<(), Stop> {
-    write!(screen, "{} [y/N] ", question.question)?;
+    write!(screen, "{} [y/N] ", question.text)?;
     screen.flush()?;
     let mut answer = String::new();
     input.read_line(&mut answer)?;
@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn only_a_yes_is_a_yes() {
         let question = Question {
-            question: "replay 3 events?".to_owned(),
+            text: "replay 3 events?".to_owned(),
             unasked: "3 events would be replayed".to_owned(),
             hint: "--yes",
             refused: "nothing was replayed",

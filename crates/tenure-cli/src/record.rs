@@ -38,11 +38,16 @@ pub(crate) struct Shown<'a> {
     headers: Option<&'a BTreeMap<String, String>>,
     encoding: Option<&'static str>,
     payload: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    timeline: Option<Vec<ShownHold<'a>>>,
+    #[serde(flatten)]
+    surroundings: Option<Surroundings<'a>>,
+}
+
+/// What is known of an event beside its own facts, in JSON.
+#[derive(Serialize)]
+struct Surroundings<'a> {
+    timeline: Vec<ShownHold<'a>>,
     /// The event of its key that comes first; null: none does.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    behind: Option<Option<i64>>,
+    behind: Option<i64>,
 }
 
 /// A hold that ended, in JSON.
@@ -84,20 +89,16 @@ impl<'a> Shown<'a> {
             headers: event.map(Event::headers),
             encoding: event.and_then(Event::encoding).map(Encoding::as_str),
             payload: RawValue::from_string(on_one_line(payload(&record.content))).ok(),
-            timeline: None,
-            behind: None,
+            surroundings: None,
         }
     }
 
-    /// With the holds that ended.
-    pub(crate) fn timeline(mut self, holds: &'a [EndedHold]) -> Self {
-        self.timeline = Some(holds.iter().map(ShownHold::new).collect());
-        self
-    }
-
-    /// With the event of its key that comes first.
-    pub(crate) fn behind(mut self, first: Option<&Record>) -> Self {
-        self.behind = Some(first.map(|record| record.id.number()));
+    /// With the holds that ended, and the event of its key that comes first.
+    pub(crate) fn whole(mut self, holds: &'a [EndedHold], first: Option<&Record>) -> Self {
+        self.surroundings = Some(Surroundings {
+            timeline: holds.iter().map(ShownHold::new).collect(),
+            behind: first.map(|record| record.id.number()),
+        });
         self
     }
 }

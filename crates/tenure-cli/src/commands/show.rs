@@ -22,8 +22,7 @@ pub(super) async fn run(cx: &Context, args: &Show) -> Result<Exit, Stop> {
     let domain = domain_of(&tenure, &record).await?;
     let first = domain.as_ref().and_then(|domain| before(&record, domain));
     if cx.output.is_json() {
-        let shown = Shown::new(&record).timeline(&holds).behind(first);
-        cx.output.json(&shown)?;
+        cx.output.json(&Shown::new(&record).whole(&holds, first))?;
         return Ok(Exit::Done);
     }
     let mut rows = facts(&record, cx.output.now);

@@ -218,11 +218,14 @@ fn keys(scene: &Scene) -> Vec<Finding> {
         match domain.state {
             DomainState::Blocked => blocked.push(domain),
             DomainState::Paused if domain.waiting > 0 => paused.push(domain),
-            DomainState::Paused | DomainState::Idle => {}
             DomainState::Due | DomainState::Delayed | DomainState::Held if is_long(domain) => {
                 stuck.push(domain);
             }
-            DomainState::Due | DomainState::Delayed | DomainState::Held => {}
+            DomainState::Paused
+            | DomainState::Idle
+            | DomainState::Due
+            | DomainState::Delayed
+            | DomainState::Held => {}
         }
     }
     let mut findings = Vec::new();

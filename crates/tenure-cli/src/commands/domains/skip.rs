@@ -76,7 +76,7 @@ fn question(domain: &DomainRecord) -> Option<Question> {
     };
     let key = plain(&domain.key);
     Some(Question {
-        question: format!("{what} and go on with the key {key}?"),
+        text: format!("{what} and go on with the key {key}?"),
         unasked: format!("this would {what} and go on with the key {key}"),
         hint: "--yes does it",
         refused: "nothing was skipped",
@@ -96,7 +96,7 @@ mod tests {
             head: None,
             waiting,
         };
-        let asked = question(&domain(DomainState::Idle, 2)).map(|asked| asked.question);
+        let asked = question(&domain(DomainState::Idle, 2)).map(|asked| asked.text);
         assert_eq!(
             asked.as_deref(),
             Some("settle its first event dead and go on with the key a\u{fffd}b?")

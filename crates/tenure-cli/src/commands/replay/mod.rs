@@ -210,7 +210,7 @@ fn planned(cx: &Context, number: usize) -> Result<Exit, Stop> {
 fn ask(number: usize) -> Result<(), Stop> {
     let number = events(number);
     confirm(&Question {
-        question: format!("replay {number}?"),
+        text: format!("replay {number}?"),
         unasked: format!("{number} would be replayed"),
         hint: "--yes replays them, --dry-run only counts them",
         refused: "nothing was replayed",
