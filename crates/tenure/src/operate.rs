@@ -113,6 +113,25 @@ impl Tenure {
 
     /// Up to `limit` ordering keys, those first that have had their head for longest.
     ///
+    /// ```
+    /// use tenure::{DomainFilter, DomainState, Event, Tenure};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let tenure = Tenure::open("memory:").await?;
+    /// for order in [7, 8] {
+    ///     tenure.enqueue_now(Event::new("order.paid", &order)?.key("customer-7")?).await?;
+    /// }
+    /// let domains = tenure.domains(DomainFilter::Open, 10).await?;
+    /// assert_eq!((domains[0].key.as_str(), domains[0].state), ("customer-7", DomainState::Due));
+    /// // The second one stands behind the first, and only the first can be claimed.
+    /// assert_eq!(domains[0].waiting, 1);
+    /// let held = tenure.claim(10).await?.expect("the head is due");
+    /// assert_eq!(held.items.len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The database is away.
     pub async fn domains(
@@ -142,6 +161,21 @@ impl Tenure {
 
     /// Goes on without the head of an ordering key: one that is dead and blocks is left behind, any
     /// other one is buried. Answers with the event; refused when there is none.
+    ///
+    /// ```
+    /// use tenure::{Event, Guarded, Tenure};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let tenure = Tenure::open("memory:").await?;
+    /// assert!(!tenure.skip("customer-7", "a test").await?.is_kept());
+    ///
+    /// let event = Event::new("order.paid", &7)?.key("customer-7")?;
+    /// let id = tenure.enqueue_now(event).await?.id();
+    /// assert_eq!(tenure.skip("customer-7", "a test").await?, Guarded::Kept(id));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// The database is away.

@@ -47,7 +47,8 @@ pub(super) fn held_before<'a>(record: &Record, facts: &'a Facts) -> Option<&'a R
 pub(super) fn blocking(record: &Record, facts: &Facts, now: Timestamp) -> Option<Why> {
     let domain = facts.domain.as_ref()?;
     let head = domain.head.as_ref()?;
-    if domain.state != DomainState::Blocked || head.id != record.id {
+    // Also while its key is paused; one that was replayed meanwhile blocks nothing.
+    if head.state != State::Dead || head.id != record.id {
         return None;
     }
     let waiting = match domain.waiting {

@@ -1,7 +1,7 @@
 //! `tenure domains skip`: goes on without the head of a key.
 
 use serde::Serialize;
-use tenure::{DomainRecord, DomainState, Guarded, Refusal};
+use tenure::{DomainRecord, DomainState, Guarded, ItemId, Refusal, State};
 
 use super::{Skip, known};
 use crate::commands::Context;
@@ -43,7 +43,7 @@ pub(super) async fn run(cx: &Context, args: &Skip) -> Result<Exit, Stop> {
     };
     let object = Skipped {
         key: &args.key,
-        id: id.map(tenure::ItemId::number),
+        id: id.map(ItemId::number),
         kept: answer.is_kept(),
         refused: answer.refusal().map(Refusal::as_str),
     };
@@ -61,18 +61,22 @@ pub(super) async fn run(cx: &Context, args: &Skip) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-fn head(domain: &DomainRecord) -> Option<i64> {
-    domain.head.as_ref().map(|head| head.id.number())
+fn head(domain: &DomainRecord) -> Option<ItemId> {
+    domain.head.as_ref().map(|head| head.id)
 }
 
 /// What is to be confirmed; `None`: there is nothing to skip.
 fn question(domain: &DomainRecord) -> Option<Question> {
-    let what = match (head(domain), domain.state) {
-        (Some(id), DomainState::Blocked) => format!("leave the dead event {id} behind"),
-        (Some(id), _) => format!("settle event {id} dead"),
+    let what = match &domain.head {
+        Some(head) if head.state == State::Dead => {
+            format!("leave the dead event {} behind", head.id)
+        }
+        Some(head) => format!("settle event {} dead", head.id),
         // It has a head as soon as a claim, or the skip itself, has found the first one its place.
-        (None, DomainState::Idle) if domain.waiting > 0 => "settle its first event dead".to_owned(),
-        (None, _) => return None,
+        None if domain.state == DomainState::Idle && domain.waiting > 0 => {
+            "settle its first event dead".to_owned()
+        }
+        None => return None,
     };
     let key = plain(&domain.key);
     Some(Question {

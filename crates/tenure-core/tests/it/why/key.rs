@@ -161,6 +161,10 @@ fn a_key_that_a_dead_event_blocks_says_of_what_it_died_and_how_to_go_on() {
          wait behind it",
         "`tenure domains skip customer-7` goes on without it",
     );
+    // Resuming a key would not help where its dead head blocks it, too.
+    let paused = self::facts(DomainState::Paused, Some(head.clone()));
+    let answer = why(&head, &paused, now());
+    assert!(answer.sentence.contains("it blocks its key"), "{answer}");
     // One that died before it, and was skipped, blocks nothing.
     let other = why(&keyed(8, dead()), &facts, now());
     assert!(other.hint.unwrap().contains("counters at zero"));
