@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use sqlx::postgres::PgRow;
 use tenure_core::store::{
-    Answer, Bury, DomainFilter, DomainRecord, DomainState, Domains, Operate as _, Pause, Skip,
+    Answer, Bury, DomainFacts, DomainFilter, DomainRecord, Domains, Operate as _, Pause, Skip,
     StoreError, StoreErrorKind,
 };
-use tenure_core::{Guarded, ItemId, Record, Refusal, State, Timestamp};
+use tenure_core::{Guarded, ItemId, Record, Refusal, Timestamp};
 
 use super::PostgresStore;
 use super::error::store_error;
@@ -78,7 +78,8 @@ impl PostgresStore {
         let rows = self.domain_rows(false, 1, Some(&skip.key)).await?;
         let row = rows.first().map(DomainRow::read).transpose();
         let row = row.map_err(|error| store_error("skip", error))?;
-        let Some((head, is_blocked)) = row.and_then(|row| Some((row.head?, row.is_blocked))) else {
+        let Some((head, is_blocked)) = row.and_then(|row| Some((row.head?, row.facts.is_blocked)))
+        else {
             return Ok(Some(Guarded::Refused(Refusal::NotFound)));
         };
         if is_blocked {
@@ -133,53 +134,32 @@ impl PostgresStore {
             .into_iter()
             .map(|row| {
                 let head = row.head.and_then(|id| records.remove(&id));
-                row.with(head)
+                DomainFacts { head, ..row.facts }.record(row.now)
             })
             .collect())
     }
 }
 
-/// A domain as its statement tells it.
+/// A domain as its statement tells it: the head by its id, and the moment.
 struct DomainRow {
-    key: String,
     head: Option<ItemId>,
-    since: Option<Timestamp>,
-    is_blocked: bool,
-    is_paused: bool,
-    waiting: u64,
     now: Timestamp,
+    facts: DomainFacts,
 }
 
 impl DomainRow {
     fn read(row: &PgRow) -> Result<Self, sqlx::Error> {
         Ok(Self {
-            key: get(row, 0)?,
             head: get::<Option<i64>>(row, 1)?.map(ItemId::new),
-            since: get_moment(row, 2)?,
-            is_blocked: get(row, 3)?,
-            is_paused: get(row, 4)?,
-            waiting: get_total(row, 5)?,
             now: get_timestamp(row, 6)?,
+            facts: DomainFacts {
+                key: get(row, 0)?,
+                since: get_moment(row, 2)?,
+                head: None,
+                is_blocked: get(row, 3)?,
+                is_paused: get(row, 4)?,
+                waiting: get_total(row, 5)?,
+            },
         })
-    }
-
-    fn with(self, head: Option<Record>) -> DomainRecord {
-        let state = match &head {
-            _ if self.is_paused => DomainState::Paused,
-            _ if self.is_blocked => DomainState::Blocked,
-            None => DomainState::Idle,
-            Some(record) if record.state == State::Claimed => DomainState::Held,
-            Some(record) if record.available_at.is_some_and(|at| at > self.now) => {
-                DomainState::Delayed
-            }
-            Some(_) => DomainState::Due,
-        };
-        DomainRecord {
-            key: self.key,
-            state,
-            since: self.since,
-            head,
-            waiting: self.waiting,
-        }
     }
 }
