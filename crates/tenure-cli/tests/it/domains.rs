@@ -64,8 +64,8 @@ async fn keys_are_listed_as_they_stand() {
         place.enqueue_keyed(KEY);
         place.enqueue_keyed(KEY);
         place.enqueue_keyed("customer-8");
-        place.enqueue("unkeyed");
         let (_tenure, held) = place.held().await;
+        place.enqueue("unkeyed");
 
         let said = place.run(&["domains", "--json"]).succeeded();
         assert_eq!(said.column("key"), ["\"customer-7\"", "\"customer-8\""]);

@@ -1,6 +1,6 @@
 -- The queue layout: append-only events, narrow ready rows, one lease row per claim.
--- An item is in exactly one place: ready, one lease's ids, dead, or none of them, and then it is
--- published. Times are microseconds since 1970.
+-- An item is in exactly one place: ready, backlog, one lease's ids, dead, or none of them, and then it
+-- is published. Times are microseconds since 1970.
 -- Old and new programs side by side: this is the first version.
 
 -- Named lines of events. A lane is number * 16 + (7 - priority); number * 16 + 8 is for the items
@@ -41,8 +41,11 @@ create table tenure_events (
     )
 ) strict;
 
--- What may be claimed at available_at. Inserted and deleted, never updated. Lane and available_at
--- are always coalesce(setbacks, events) of the same id: so one index is enough to find a row by id.
+create index tenure_events_key on tenure_events (ordering_key) where ordering_key is not null;
+
+-- What may be claimed at available_at: items without a key, and the head of each domain. Inserted
+-- and deleted, never updated. Lane and available_at are always coalesce(setbacks, events) of the same
+-- id: so one index is enough to find a row by id.
 create table tenure_ready (
     lane         integer not null,
     available_at integer not null,
@@ -50,14 +53,37 @@ create table tenure_ready (
     primary key (lane, available_at, id)
 ) strict, without rowid;
 
--- One row per claim. ids: a JSON array, ascending, without spaces.
+-- Who has the turn in each domain that has something open or is paused; of an idle one there is no
+-- row. While something of it is held, the first of that is the head.
+create table tenure_domains (
+    ordering_key text    primary key not null,
+    head         integer,                       -- in ready or in a lease, or dead and blocking
+    since        integer not null,              -- of the head or the pause
+    blocked      integer not null default 0 check (blocked in (0, 1)),
+    paused       integer not null default 0 check (paused in (0, 1)),
+    check (head is not null or not blocked)
+) strict, without rowid;
+
+-- What waits for its turn. Inserted and deleted, never updated. Turn is always
+-- coalesce(setbacks.turn, id), lane as in tenure_ready.
+create table tenure_backlog (
+    ordering_key text    not null,
+    turn         integer not null,
+    id           integer not null,
+    lane         integer not null,
+    primary key (ordering_key, turn)
+) strict, without rowid;
+
+-- One row per claim. ids: a JSON array, ascending, without spaces. domains: of those that have a key,
+-- as a JSON object of arrays, key by key; null: none has one.
 create table tenure_leases (
     token        text    primary key not null,
     fence        integer not null,
     holder       text    not null check (holder <> ''),
     claimed_at   integer not null,
     locked_until integer not null,
-    ids          text    not null check (json_array_length(ids) > 0)
+    ids          text    not null check (json_array_length(ids) > 0),
+    domains      text
 ) strict;
 
 -- The journal of ended holds: it answers a repeated settle, and says when an event was published.
@@ -106,6 +132,7 @@ create table tenure_setbacks (
     lane         integer,
     available_at integer,
     replayed_at  integer,
+    turn         integer,    -- its place in its domain, once it was replayed
     last_error   text
 ) strict;
 
@@ -117,7 +144,8 @@ create table tenure_dedupe (
 
 create index tenure_dedupe_id on tenure_dedupe (id);
 
--- How many events were pruned: the ids that were given, less these, are the events. One row.
+-- How many events were pruned, or numbers drawn for a turn: the ids that were given, less these, are
+-- the events. One row.
 create table tenure_pruned (
     one   integer primary key check (one = 1),
     items integer not null check (items >= 0)
@@ -181,7 +209,7 @@ select
     event.headers,
     event.encoding,
     case
-        when ready.id is not null then 'PENDING'
+        when ready.id is not null or behind.id is not null then 'PENDING'
         when dead.id is not null then 'DEAD'
         when held.id is not null then 'CLAIMED'
         else 'PUBLISHED'
@@ -197,7 +225,7 @@ select
     coalesce(setback.crashes, 0) as crashes,
     setback.last_error,
     case
-        when ready.id is null and dead.id is null and held.id is null then (
+        when ready.id is null and behind.id is null and dead.id is null and held.id is null then (
             select settled.settled_at
             from tenure_settled as settled indexed by tenure_settled_span
             where settled.hi between event.id and event.id | 1023
@@ -220,6 +248,9 @@ left join tenure_ready as ready
     on ready.lane = coalesce(setback.lane, event.lane)
     and ready.available_at = coalesce(setback.available_at, event.available_at)
     and ready.id = event.id
+left join tenure_backlog as behind
+    on behind.ordering_key = event.ordering_key
+    and behind.turn = coalesce(setback.turn, event.id)
 left join tenure_dead as dead
     on dead.id = event.id
 left join held
@@ -247,8 +278,18 @@ begin
     select raise(abort, 'encoding is neither null nor base64, or the payload is not a JSON string')
     where new.encoding is not null
         and (new.encoding <> 'base64' or json_type(new.payload) <> 'text');
-    select raise(abort, 'ordering key is set; expected none: ordering by key is not available yet')
-    where new.ordering_key is not null;
+    select raise(
+        abort,
+        'ordering key is not 1 to 255 bytes without control characters: try customer-7'
+    )
+    where new.ordering_key is not null
+        and (
+            typeof(new.ordering_key) <> 'text'
+            or length(cast(new.ordering_key as blob)) not between 1 and 255
+            or instr(new.ordering_key, char(0)) > 0
+            or new.ordering_key glob
+                '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
+        );
     select raise(abort, 'there is no such queue: add it with tenure queues add')
     where new.queue is not null
         and not exists (select 1 from tenure_queues where name = new.queue);
@@ -280,7 +321,7 @@ begin
                     '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
         );
     insert into tenure_events
-        (lane, created_at, available_at, event_id, topic, encoding, headers, payload)
+        (lane, created_at, available_at, event_id, topic, ordering_key, encoding, headers, payload)
     values (
         (select number from tenure_queues where name = coalesce(new.queue, 'default')) * 16
             + 7 - coalesce(new.priority, 0),
@@ -302,12 +343,32 @@ begin
             )
         ),
         new.topic,
+        new.ordering_key,
         new.encoding,
         new.headers,
         new.payload
     );
-    insert into tenure_ready (lane, available_at, id)
-    select lane, available_at, id
+    -- The tables of the places have no rowid, so the last one stays that of the event.
+    insert into tenure_domains (ordering_key, head, since)
+    select ordering_key, id, created_at
     from tenure_events
-    where id = last_insert_rowid();
+    where id = last_insert_rowid()
+        and ordering_key is not null
+        and not exists (
+            select 1 from tenure_domains where ordering_key = tenure_events.ordering_key
+        );
+    insert into tenure_ready (lane, available_at, id)
+    select event.lane, event.available_at, event.id
+    from tenure_events as event
+    left join tenure_domains as domain
+        on domain.ordering_key = event.ordering_key
+    where event.id = last_insert_rowid()
+        and (event.ordering_key is null or domain.head = event.id);
+    insert into tenure_backlog (ordering_key, turn, id, lane)
+    select event.ordering_key, event.id, event.id, event.lane
+    from tenure_events as event
+    cross join tenure_domains as domain
+        on domain.ordering_key = event.ordering_key
+    where event.id = last_insert_rowid()
+        and domain.head is not event.id;
 end;

@@ -1,30 +1,203 @@
 //! The ordering keys of the outbox.
 
-use tenure_core::store::{
-    Answer, DomainFilter, DomainRecord, Domains, Pause, Skip, StoreError, StoreErrorKind,
-};
-use tenure_core::{Guarded, ItemId};
+use std::collections::HashMap;
 
-use super::SqliteStore;
+use rusqlite::{Connection, OptionalExtension, Row, named_params};
+use tenure_core::store::{
+    Answer, Bury, DomainFilter, DomainRecord, DomainState, Domains, Pause, Skip, StoreError,
+};
+use tenure_core::{Guarded, ItemId, Record, Refusal, State, Timestamp};
+
+use super::bury::{bury, leave_ready};
+use super::error::failed;
+use super::holds::put_behind;
+use super::operate::find;
+use super::turns::Turns;
+use super::{SqliteStore, row, statements as sql};
+use crate::page::page_limit;
 
 impl Domains for SqliteStore {
-    fn domains(&self, _filter: DomainFilter, _limit: u32) -> Answer<'_, Vec<DomainRecord>> {
-        Box::pin(async move { Err(not_yet()) })
+    fn domains(&self, filter: DomainFilter, limit: u32) -> Answer<'_, Vec<DomainRecord>> {
+        let now = self.moment(None);
+        Box::pin(self.writer.read("domains", move |connection| {
+            list(connection, filter, limit)
+                .and_then(|standings| records(connection, standings, now))
+                .map_err(failed("domains"))
+        }))
     }
 
-    fn domain<'a>(&'a self, _key: &'a str) -> Answer<'a, Option<DomainRecord>> {
-        Box::pin(async move { Err(not_yet()) })
+    fn domain<'a>(&'a self, key: &'a str) -> Answer<'a, Option<DomainRecord>> {
+        let (now, key) = (self.moment(None), key.to_owned());
+        Box::pin(self.writer.read("domain", move |connection| {
+            let found = standing(connection, &key)
+                .and_then(|standing| records(connection, standing.into_iter().collect(), now));
+            Ok(found.map_err(failed("domain"))?.pop())
+        }))
     }
 
-    fn pause_domain<'a>(&'a self, _key: &'a str, _pause: Pause) -> Answer<'a, ()> {
-        Box::pin(async move { Err(not_yet()) })
+    fn pause_domain<'a>(&'a self, key: &'a str, pause: Pause) -> Answer<'a, ()> {
+        let key = key.to_owned();
+        Box::pin(
+            self.write("pause domain", None, move |connection, now| match pause {
+                Pause::Begin => hold_back(connection, &key, now).map_err(failed("pause domain")),
+                Pause::End => resume(connection, key, now).map_err(failed("resume domain")),
+            }),
+        )
     }
 
-    fn skip<'a>(&'a self, _skip: &'a Skip) -> Answer<'a, Guarded<ItemId>> {
-        Box::pin(async move { Err(not_yet()) })
+    fn skip<'a>(&'a self, ask: &'a Skip) -> Answer<'a, Guarded<ItemId>> {
+        let (now, ask) = (ask.now, ask.clone());
+        Box::pin(self.write("skip", now, move |connection, now| {
+            skip(connection, &ask, now)
+        }))
     }
 }
 
-fn not_yet() -> StoreError {
-    StoreError::new("domains", StoreErrorKind::Conflict, "not available yet")
+/// A domain as it is stored.
+struct Standing {
+    key: String,
+    head: Option<ItemId>,
+    since: Timestamp,
+    is_blocked: bool,
+    is_paused: bool,
+    waiting: u64,
+}
+
+impl Standing {
+    /// The columns of `domains.sql`.
+    fn read(found: &Row<'_>) -> rusqlite::Result<Self> {
+        let head: Option<i64> = found.get(1)?;
+        Ok(Self {
+            key: found.get(0)?,
+            head: head.map(ItemId::new),
+            since: row::moment(found, 2)?,
+            is_blocked: found.get(3)?,
+            is_paused: found.get(4)?,
+            waiting: row::count(found, 5)?,
+        })
+    }
+
+    fn with(self, head: Option<Record>, now: Timestamp) -> DomainRecord {
+        let state = match &head {
+            _ if self.is_paused => DomainState::Paused,
+            _ if self.is_blocked => DomainState::Blocked,
+            None => DomainState::Idle,
+            Some(head) if head.state == State::Claimed => DomainState::Held,
+            Some(head) if head.available_at.is_some_and(|from| from > now) => DomainState::Delayed,
+            Some(_) => DomainState::Due,
+        };
+        let is_shown = |head: &Record| !self.is_paused || head.state == State::Claimed;
+        DomainRecord {
+            state,
+            since: Some(self.since),
+            head: head.filter(is_shown),
+            waiting: self.waiting,
+            key: self.key,
+        }
+    }
+}
+
+fn list(
+    connection: &Connection,
+    filter: DomainFilter,
+    limit: u32,
+) -> rusqlite::Result<Vec<Standing>> {
+    let ask = named_params! {
+        ":stuck": filter == DomainFilter::Stuck,
+        ":limit": page_limit(limit),
+        ":most": i64::try_from(DomainRecord::WAITING_MAX).unwrap_or(i64::MAX),
+    };
+    connection
+        .prepare_cached(sql::DOMAINS)?
+        .query_map(ask, Standing::read)?
+        .collect()
+}
+
+fn standing(connection: &Connection, key: &str) -> rusqlite::Result<Option<Standing>> {
+    let ask = named_params! {
+        ":key": key,
+        ":most": i64::try_from(DomainRecord::WAITING_MAX).unwrap_or(i64::MAX),
+    };
+    connection
+        .prepare_cached(sql::DOMAINS_ONE)?
+        .query_row(ask, Standing::read)
+        .optional()
+}
+
+fn records(
+    connection: &Connection,
+    standings: Vec<Standing>,
+    now: Timestamp,
+) -> rusqlite::Result<Vec<DomainRecord>> {
+    let heads: Vec<ItemId> = standings.iter().filter_map(|of| of.head).collect();
+    let mut heads: HashMap<ItemId, Record> = find(connection, &heads)?
+        .into_iter()
+        .map(|record| (record.id, record))
+        .collect();
+    Ok(standings
+        .into_iter()
+        .map(|of| {
+            let head = of.head.and_then(|id| heads.remove(&id));
+            of.with(head, now)
+        })
+        .collect())
+}
+
+fn hold_back(connection: &Connection, key: &str, now: Timestamp) -> rusqlite::Result<()> {
+    let head: Option<Option<i64>> = connection
+        .prepare_cached(sql::PAUSE_DOMAIN)?
+        .query_row(
+            named_params! {":key": key, ":now": now.as_micros()},
+            |found| found.get(0),
+        )
+        .optional()?;
+    let Some(head) = head.flatten() else {
+        return Ok(());
+    };
+    if leave_ready(connection, head)? {
+        put_behind(connection, &[head])?;
+        connection
+            .prepare_cached(sql::PAUSE_DOMAIN_HELD_BACK)?
+            .execute(named_params! {":key": key})?;
+    }
+    Ok(())
+}
+
+fn resume(connection: &Connection, key: String, now: Timestamp) -> rusqlite::Result<()> {
+    let has_head: Option<bool> = connection
+        .prepare_cached(sql::RESUME_DOMAIN_PAUSED)?
+        .query_row(named_params! {":key": key}, |found| found.get(0))
+        .optional()?;
+    let Some(has_head) = has_head else {
+        return Ok(());
+    };
+    connection
+        .prepare_cached(sql::RESUME_DOMAIN)?
+        .execute(named_params! {":key": key, ":now": now.as_micros()})?;
+    if has_head {
+        return Ok(());
+    }
+    Turns::open(key).write(connection, now)
+}
+
+fn skip(
+    connection: &Connection,
+    ask: &Skip,
+    now: Timestamp,
+) -> Result<Guarded<ItemId>, StoreError> {
+    let standing = standing(connection, &ask.key).map_err(failed("skip"))?;
+    let Some((head, is_blocked)) = standing.and_then(|of| Some((of.head?, of.is_blocked))) else {
+        return Ok(Guarded::Refused(Refusal::NotFound));
+    };
+    if is_blocked {
+        let turns = Turns::open(ask.key.clone());
+        turns.write(connection, now).map_err(failed("skip"))?;
+        return Ok(Guarded::Kept(head));
+    }
+    let mut buried = Bury::new(head, ask.token.clone(), ask.reason.clone());
+    buried.now = ask.now;
+    Ok(match bury(connection, &buried, now)? {
+        Guarded::Kept(()) => Guarded::Kept(head),
+        Guarded::Refused(why) => Guarded::Refused(why),
+    })
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, named_params};
-use tenure_core::{ItemId, Outcome, Timestamp, Word};
+use tenure_core::{ItemId, LapsePolicy, Outcome, Timestamp, Word, reason};
 
 use super::statements as sql;
 use crate::error_text::error_text;
@@ -13,7 +13,10 @@ use crate::lane::Lane;
 /// The ids of a journal row lie within one block of this many; `0001_queue.sql` says why.
 const BLOCK_BITS: u32 = 10;
 
-/// A lease as it is stored: the columns fence, holder, `claimed_at`, `locked_until`, ids.
+/// What is held of domains: by key, ascending.
+pub(super) type Runs = BTreeMap<String, Vec<i64>>;
+
+/// A lease as it is stored: the columns fence, holder, `claimed_at`, `locked_until`, ids, domains.
 pub(super) struct Leased {
     pub(super) token: String,
     pub(super) fence: i64,
@@ -22,6 +25,8 @@ pub(super) struct Leased {
     pub(super) until: Timestamp,
     /// A JSON array, ascending.
     pub(super) ids: String,
+    /// A JSON object: [`Runs`].
+    pub(super) domains: Option<String>,
 }
 
 impl Leased {
@@ -34,12 +39,21 @@ impl Leased {
             claimed_at: super::row::moment(row, first + 2)?,
             until: super::row::moment(row, first + 3)?,
             ids: row.get(first + 4)?,
+            domains: row.get(first + 5)?,
         })
     }
 
     /// What is held, ascending.
     pub(super) fn held(&self) -> rusqlite::Result<Vec<i64>> {
         parse(&self.ids, 4)
+    }
+
+    /// What of it has a key.
+    pub(super) fn runs(&self) -> rusqlite::Result<Runs> {
+        let Some(domains) = &self.domains else {
+            return Ok(Runs::new());
+        };
+        serde_json::from_str(domains).map_err(|cause| unreadable(5, cause))
     }
 
     /// Leaves only these ids, ascending, under the lease; with none it goes.
@@ -49,9 +63,18 @@ impl Leased {
                 .prepare_cached(sql::SETTLE_END_LEASE)?
                 .execute(named_params! {":token": self.token})?;
         } else {
+            let mut runs = self.runs()?;
+            runs.retain(|_, run| {
+                run.retain(|id| left.binary_search(id).is_ok());
+                !run.is_empty()
+            });
             connection
                 .prepare_cached(sql::SETTLE_KEEP_LEASE)?
-                .execute(named_params! {":token": self.token, ":ids": json(left)})?;
+                .execute(named_params! {
+                    ":token": self.token,
+                    ":ids": json(left),
+                    ":domains": domains(&runs),
+                })?;
         }
         Ok(())
     }
@@ -88,6 +111,7 @@ impl Leased {
 pub(super) struct Ends {
     setbacks: Vec<Setback>,
     back: Vec<i64>,
+    behind: Vec<i64>,
     dead: Vec<(i64, String)>,
 }
 
@@ -102,16 +126,23 @@ type Setback = (
     Option<Lane>,
 );
 
+/// Where an item goes that is given back.
+#[derive(Clone, Copy)]
+pub(super) enum Back {
+    Ready,
+    /// Into the backlog of its domain.
+    Behind,
+}
+
 impl Ends {
     /// A holder said this of an item.
-    pub(super) fn say(&mut self, id: i64, outcome: &Outcome, now: Timestamp) {
+    pub(super) fn say(&mut self, id: i64, outcome: &Outcome, back: Back, now: Timestamp) {
         match outcome {
             Outcome::Done => {}
             Outcome::Retry { after, error } => {
                 let from = now.after(*after).as_micros();
                 let setback = (id, 1, 1, 0, Some(error_text(error)), Some(from), None);
-                self.setbacks.push(setback);
-                self.back.push(id);
+                self.give_back(setback, back);
             }
             Outcome::Dead { reason, error } => {
                 let setback = (id, 1, 1, 0, Some(error_text(error)), None, None);
@@ -120,32 +151,23 @@ impl Ends {
             }
             Outcome::Release { after } => {
                 let from = (!after.is_zero()).then(|| now.after(*after).as_micros());
-                self.setbacks.push((id, 1, 0, 0, None, from, None));
-                self.back.push(id);
+                self.give_back((id, 1, 0, 0, None, from, None), back);
             }
         }
     }
 
     /// Its lease lapsed: it waits again from this moment on, in this lane if not in its own.
-    pub(super) fn lapse(&mut self, id: i64, error: &str, from: Timestamp, lane: Option<Lane>) {
-        let setback = (
-            id,
-            1,
-            0,
-            1,
-            Some(error.to_owned()),
-            Some(from.as_micros()),
-            lane,
-        );
-        self.setbacks.push(setback);
-        self.back.push(id);
+    pub(super) fn lapse(&mut self, id: i64, from: Timestamp, lane: Option<Lane>, back: Back) {
+        let error = Some(LapsePolicy::ERROR.to_owned());
+        let setback = (id, 1, 0, 1, error, Some(from.as_micros()), lane);
+        self.give_back(setback, back);
     }
 
     /// Its lease lapsed once too often.
-    pub(super) fn crash(&mut self, id: i64, error: &str, reason: &str) {
-        let setback = (id, 1, 0, 1, Some(error.to_owned()), None, None);
-        self.setbacks.push(setback);
-        self.dead.push((id, reason.to_owned()));
+    pub(super) fn crash(&mut self, id: i64) {
+        let error = Some(LapsePolicy::DEAD_ERROR.to_owned());
+        self.setbacks.push((id, 1, 0, 1, error, None, None));
+        self.dead.push((id, reason::CRASH_LOOP.to_owned()));
     }
 
     /// An operator settled it dead.
@@ -153,6 +175,14 @@ impl Ends {
         let setback = (id, 1, 0, 0, Some(error_text(error)), None, None);
         self.setbacks.push(setback);
         self.dead.push((id, reason.to_owned()));
+    }
+
+    fn give_back(&mut self, setback: Setback, back: Back) {
+        match back {
+            Back::Ready => self.back.push(setback.0),
+            Back::Behind => self.behind.push(setback.0),
+        }
+        self.setbacks.push(setback);
     }
 
     /// Writes all of it.
@@ -164,6 +194,9 @@ impl Ends {
         }
         if !self.back.is_empty() {
             make_ready(connection, &self.back)?;
+        }
+        if !self.behind.is_empty() {
+            put_behind(connection, &self.behind)?;
         }
         if !self.dead.is_empty() {
             connection
@@ -185,6 +218,19 @@ pub(super) fn make_ready(connection: &Connection, ids: &[i64]) -> rusqlite::Resu
     Ok(())
 }
 
+/// Puts items into the backlogs of their domains, each at its turn.
+pub(super) fn put_behind(connection: &Connection, ids: &[i64]) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(sql::SETTLE_BEHIND)?
+        .execute(named_params! {":behind": json(ids)})?;
+    Ok(())
+}
+
+/// What is held of domains, as it is stored.
+pub(super) fn domains(runs: &Runs) -> Option<String> {
+    (!runs.is_empty()).then(|| json(runs))
+}
+
 /// Ids by the word that was said of them.
 pub(super) type Said = BTreeMap<Word, Vec<i64>>;
 
@@ -196,9 +242,11 @@ pub(super) fn ids(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<ItemId>>
 
 /// Ids in the text of a column.
 pub(super) fn parse(text: &str, column: usize) -> rusqlite::Result<Vec<i64>> {
-    serde_json::from_str(text).map_err(|cause| {
-        rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(cause))
-    })
+    serde_json::from_str(text).map_err(|cause| unreadable(column, cause))
+}
+
+fn unreadable(column: usize, cause: serde_json::Error) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(cause))
 }
 
 /// A list as JSON, as the statements take it.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, named_params};
+use rusqlite::{Connection, ToSql, named_params};
 use tenure_core::store::{Answer, Enqueued, Intake, StoreError};
 use tenure_core::{Encoding, Event, ItemId, Timestamp};
 use uuid::Uuid;
@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::error::failed;
 use super::holds::json;
 use super::{SqliteStore, moment_of, row, statements as sql};
-use crate::complaint::{check_order, unknown_queue};
+use crate::complaint::unknown_queue;
 use crate::headers::stored_headers;
 use crate::lane::{Lane, lane};
 use crate::memory::SystemClock;
@@ -84,7 +84,6 @@ fn queues(connection: &Connection) -> rusqlite::Result<HashMap<String, i32>> {
 
 /// The lane of an event, if the event can be taken.
 fn lane_of(event: &Event, queues: &HashMap<String, i32>) -> Result<Lane, StoreError> {
-    check_order(VERB, event)?;
     let queue = event.queue_name();
     match queues.get(queue.as_str()) {
         Some(number) => Ok(lane(*number, event.urgency())),
@@ -115,7 +114,8 @@ fn write(
         }
         answers.push(answer);
     }
-    make_ready(connection, &answers)?;
+    let has_keys = events.iter().any(|event| event.ordering_key().is_some());
+    place(connection, &answers, has_keys, now)?;
     if !won.is_empty() {
         connection
             .prepare_cached(sql::ENQUEUE_UNIQUE_WON)?
@@ -152,6 +152,7 @@ fn write_event(
             ":available_at": now.after(event.held_back()).as_micros(),
             ":event_id": event_id.as_bytes(),
             ":topic": event.topic(),
+            ":ordering_key": event.ordering_key(),
             ":encoding": event.encoding().map(Encoding::as_str),
             ":headers": stored_headers(event),
             ":payload": event.payload(),
@@ -161,17 +162,33 @@ fn write_event(
 }
 
 /// Gives the fresh ones their places. Their ids follow each other: nobody else writes meanwhile.
-fn make_ready(connection: &Connection, answers: &[Enqueued]) -> rusqlite::Result<()> {
+fn place(
+    connection: &Connection,
+    answers: &[Enqueued],
+    has_keys: bool,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
     let mut fresh = answers.iter().filter(|answer| answer.is_fresh());
     let Some(first) = fresh.next() else {
         return Ok(());
     };
     let last = fresh.next_back().unwrap_or(first);
-    connection
-        .prepare_cached(sql::ENQUEUE_READY)?
-        .execute(named_params! {
-            ":first": first.id().number(),
-            ":last": last.id().number(),
-        })?;
+    let (first, last) = (first.id().number(), last.id().number());
+    let change = |text: &str, ask: &[(&str, &dyn ToSql)]| {
+        let mut statement = connection.prepare_cached(text)?;
+        statement.execute(ask).map(drop)
+    };
+    if has_keys {
+        let ask = named_params! {":first": first, ":last": last, ":now": now.as_micros()};
+        change(sql::ENQUEUE_HEADS, ask)?;
+    }
+    change(
+        sql::ENQUEUE_READY,
+        named_params! {":first": first, ":last": last},
+    )?;
+    if has_keys {
+        let ask = named_params! {":first": first, ":last": last};
+        change(sql::ENQUEUE_BEHIND, ask)?;
+    }
     Ok(())
 }

@@ -5,6 +5,8 @@
 //! machine judges leases, read when a verb's turn has come. Fences of both layouts are drawn from
 //! `tenure_fence`.
 
+mod bury;
+mod claim;
 mod cluster;
 mod connect;
 mod domains;
@@ -19,12 +21,14 @@ mod operate;
 mod prune;
 mod queue;
 mod reap;
+mod replay;
 mod row;
 mod rows;
 mod settle;
 mod statements;
 #[cfg(test)]
 mod tests;
+mod turns;
 pub mod writer;
 
 use std::fmt;

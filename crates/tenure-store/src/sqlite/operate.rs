@@ -1,21 +1,19 @@
 //! Find, list, count, replay, bury; and the queues.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
-use rusqlite::{CachedStatement, Connection, OptionalExtension, named_params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, ToSql, named_params};
 use tenure_core::store::{
     Answer, Bury, Counts, Filter, Operate, Page, Pause, Queue, QueueCounts, Queues, Replay,
-    Replayed, StoreError,
+    Replayed,
 };
-use tenure_core::{
-    EndedHold, Guarded, ItemId, QueueName, Record, Refusal, State, Term, Timestamp, Word, reason,
-    refusal_of,
-};
+use tenure_core::{EndedHold, Guarded, ItemId, QueueName, Record, Refusal, State, Term, Timestamp};
 
+use super::bury::bury;
 use super::error::failed;
-use super::holds::{Ends, Leased, json, make_ready};
-use super::look::states;
-use super::queue::{draw_fence, queues_named};
+use super::holds::json;
+use super::queue::queues_named;
+use super::replay::replay;
 use super::{SqliteStore, row, statements as sql};
 use crate::complaint::unknown_queue;
 use crate::lane::lanes;
@@ -101,7 +99,7 @@ impl Queues for SqliteStore {
     }
 }
 
-fn find(connection: &Connection, ids: &[ItemId]) -> rusqlite::Result<Vec<Record>> {
+pub(super) fn find(connection: &Connection, ids: &[ItemId]) -> rusqlite::Result<Vec<Record>> {
     let numbers: Vec<i64> = ids.iter().map(|id| id.number()).collect();
     let mut statement = connection.prepare_cached(sql::FIND)?;
     let found = statement
@@ -119,6 +117,7 @@ fn timeline(connection: &Connection, id: ItemId) -> rusqlite::Result<Vec<EndedHo
 
 fn page(connection: &Connection, filter: &Filter, limit: u32) -> rusqlite::Result<Page> {
     let statement = match filter.state {
+        _ if filter.key.is_some() => sql::PAGE_OF_KEY,
         None => sql::PAGE_ALL,
         Some(State::Pending) => sql::PAGE_PENDING,
         Some(State::Claimed) => sql::PAGE_CLAIMED,
@@ -139,29 +138,40 @@ fn page_ids(
     filter: &Filter,
     limit: u32,
 ) -> rusqlite::Result<Vec<ItemId>> {
+    let before = filter.before.map_or(i64::MAX, ItemId::number);
+    let since = filter.since.map(Timestamp::as_micros);
+    let queue = filter.queue.as_ref().map(QueueName::as_str);
+    let mut ask: Vec<(&str, &dyn ToSql)> = vec![
+        (":before", &before),
+        (":since", &since),
+        (":topic", &filter.topic),
+        (":queue", &queue),
+        (":limit", &limit),
+    ];
+    let state = filter.state.map(State::as_str);
+    if filter.key.is_some() {
+        ask.extend([(":key", &filter.key as &dyn ToSql), (":state", &state)]);
+    }
     statement
-        .query_map(
-            named_params! {
-                ":before": filter.before.map_or(i64::MAX, ItemId::number),
-                ":since": filter.since.map(Timestamp::as_micros),
-                ":topic": filter.topic,
-                ":queue": filter.queue.as_ref().map(QueueName::as_str),
-                ":limit": limit,
-            },
-            |found| row::id(found, 0),
-        )?
+        .query_map(ask.as_slice(), |found| row::id(found, 0))?
         .collect()
 }
 
 fn count(connection: &Connection, now: Timestamp) -> rusqlite::Result<Counts> {
     let mut counts = Counts::default();
+    let behind: HashMap<i32, u64> = connection
+        .prepare_cached(sql::COUNT_BEHIND)?
+        .query_map([], |found| Ok((found.get(0)?, row::count(found, 1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
     let mut statement = connection.prepare_cached(sql::COUNT_QUEUES)?;
     let mut rows = statement.query([])?;
     while let Some(found) = rows.next()? {
-        let name = row::queue_name(found, 0)?;
-        counts
-            .queues
-            .push((name, waiting(connection, found.get(1)?, now)?));
+        let (name, number) = (row::queue_name(found, 0)?, found.get(1)?);
+        let of_queue = QueueCounts {
+            behind: behind.get(&number).copied().unwrap_or_default(),
+            ..waiting(connection, number, now)?
+        };
+        counts.queues.push((name, of_queue));
     }
     (counts.claimed, counts.lapsed) = connection
         .prepare_cached(sql::COUNT_HELD)?
@@ -185,104 +195,13 @@ fn waiting(connection: &Connection, queue: i32, now: Timestamp) -> rusqlite::Res
         |row| {
             let oldest: Option<i64> = row.get(2)?;
             Ok(QueueCounts {
-                behind: 0,
                 due: row::count(row, 0)?,
                 delayed: row::count(row, 1)?,
                 oldest_due: oldest.map(|from| now.since(Timestamp::from_micros(from))),
+                ..QueueCounts::default()
             })
         },
     )
-}
-
-fn replay(connection: &Connection, ask: &Replay, now: Timestamp) -> rusqlite::Result<Replayed> {
-    let ids: Vec<i64> = ask.ids.iter().map(|id| id.number()).collect();
-    let states = states(connection, &ids)?;
-    let mut opened = Vec::new();
-    let mut seen = HashSet::new();
-    let answers = ids
-        .iter()
-        .map(|id| {
-            let answer = match states.get(id) {
-                None => Guarded::Refused(Refusal::NotFound),
-                // Named twice: after the first it is no longer settled.
-                Some(state) if state.is_terminal() && seen.insert(*id) => {
-                    opened.push(*id);
-                    Guarded::Kept(())
-                }
-                Some(_) => Guarded::Refused(Refusal::NotSettled),
-            };
-            (ItemId::new(*id), answer)
-        })
-        .collect();
-    if !opened.is_empty() {
-        let named = json(&opened);
-        connection
-            .prepare_cached(sql::REPLAY_OPENED)?
-            .execute(named_params! {":ids": named, ":now": now.as_micros()})?;
-        connection
-            .prepare_cached(sql::REPLAY_RAISED)?
-            .execute(named_params! {":ids": named})?;
-        make_ready(connection, &opened)?;
-    }
-    Ok(answers)
-}
-
-fn bury(connection: &Connection, ask: &Bury, now: Timestamp) -> Result<Guarded, StoreError> {
-    let id = ask.id.number();
-    let states = states(connection, &[id]).map_err(failed("bury"))?;
-    let state = states.get(&id).copied();
-    let (lease, left) = match state {
-        None | Some(State::Done | State::Dead) => return Ok(Guarded::Refused(refusal_of(state))),
-        Some(State::Pending) => (claim_to_bury(connection, ask, now)?, None),
-        Some(State::Claimed) => {
-            let (lease, left) = lease_without(connection, id).map_err(failed("bury"))?;
-            (lease, Some(left))
-        }
-    };
-    let end = || {
-        if let Some(left) = left {
-            lease.keep(connection, &left)?;
-        }
-        lease.note(connection, Word::Buried, vec![id], now)?;
-        let mut ends = Ends::default();
-        ends.bury(id, &ask.reason, reason::BURIED);
-        ends.write(connection, now)
-    };
-    end().map_err(failed("bury"))?;
-    Ok(Guarded::Kept(()))
-}
-
-/// Gives a pending item to the operator, for no longer than this transaction: there is no way from
-/// pending to dead but through claimed.
-fn claim_to_bury(
-    connection: &Connection,
-    ask: &Bury,
-    now: Timestamp,
-) -> Result<Leased, StoreError> {
-    connection
-        .prepare_cached(sql::BURY_TAKEN)
-        .and_then(|mut statement| statement.execute(named_params! {":id": ask.id.number()}))
-        .map_err(failed("bury"))?;
-    Ok(Leased {
-        token: ask.token.expose().to_owned(),
-        fence: draw_fence(connection, "bury")?.number(),
-        holder: ask.token.holder().to_owned(),
-        claimed_at: now,
-        until: now,
-        ids: json(&[ask.id.number()]),
-    })
-}
-
-/// The lease that holds an item, and what else it holds.
-fn lease_without(connection: &Connection, id: i64) -> rusqlite::Result<(Leased, Vec<i64>)> {
-    let lease = connection
-        .prepare_cached(sql::BURY_LEASE)?
-        .query_row(named_params! {":id": id}, |row| {
-            Leased::read(row.get(0)?, row, 1)
-        })?;
-    let mut left = lease.held()?;
-    left.retain(|held| *held != id);
-    Ok((lease, left))
 }
 
 fn queues(connection: &Connection) -> rusqlite::Result<Vec<Queue>> {

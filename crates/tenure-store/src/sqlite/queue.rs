@@ -1,4 +1,5 @@
-//! The four verbs on the queue layout, each one transaction; and what claim and renew do in theirs.
+//! The four verbs on the queue layout, each one transaction; what renew does in its own, and what a
+//! claim asks first.
 
 use std::collections::HashMap;
 
@@ -7,8 +8,9 @@ use tenure_core::store::{
     Answer, Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Settle, Settlement,
     StoreError,
 };
-use tenure_core::{Fence, Guarded, Held, Item, Lease, QueueName, Refusal, Timestamp, Token};
+use tenure_core::{Fence, Guarded, Held, QueueName, Refusal, Timestamp, Token};
 
+use super::claim::claim;
 use super::error::failed;
 use super::holds::{self, json};
 use super::reap::reap;
@@ -16,7 +18,6 @@ use super::settle::settle;
 use super::{SqliteStore, row, statements as sql};
 use crate::complaint::{unknown_queue, used_before};
 use crate::lane::{Lane, alone_lane, lanes};
-use crate::limits::INLINE_REAP_LIMIT;
 
 impl LeaseStore for SqliteStore {
     fn claim<'a>(&'a self, ask: &'a Claim) -> Answer<'a, Option<Held>> {
@@ -70,35 +71,6 @@ impl LeaseStore for SqliteStore {
     }
 }
 
-fn claim(connection: &Connection, ask: &Claim, now: Timestamp) -> Result<Option<Held>, StoreError> {
-    let lanes = lanes_of(connection, ask)?;
-    let limit = usize::try_from(ask.most()).unwrap_or(usize::MAX);
-    if limit == 0 {
-        return Ok(None);
-    }
-    let mut items = take(connection, &lanes, limit, now)?;
-    if let (true, Some(policy)) = (items.len() < limit, &ask.recovery) {
-        let lapsed = Reap::new(INLINE_REAP_LIMIT, policy.clone()).inline();
-        reap(connection, &lapsed, now)?;
-        // What was just put back joins an empty claim only: one that has items is in order already.
-        if items.is_empty() {
-            items = take(connection, &lanes, limit, now)?;
-        }
-    }
-    if items.is_empty() {
-        return Ok(None);
-    }
-    check_fresh(connection, &ask.token)?;
-    let lease = Lease {
-        token: ask.token.clone(),
-        fence: draw_fence(connection, "claim")?,
-        claimed_at: now,
-        until: now.after(ask.term.length()),
-    };
-    write_lease(connection, &lease, &items).map_err(failed("claim"))?;
-    Ok(Some(Held::new(lease, items, ask.most())))
-}
-
 /// Draws the number of a claim.
 pub(super) fn draw_fence(connection: &Connection, verb: &'static str) -> Result<Fence, StoreError> {
     connection
@@ -109,7 +81,7 @@ pub(super) fn draw_fence(connection: &Connection, verb: &'static str) -> Result<
 }
 
 /// A token is issued once: one that has a lease is that of a claim whose answer was lost.
-fn check_fresh(connection: &Connection, token: &Token) -> Result<(), StoreError> {
+pub(super) fn check_fresh(connection: &Connection, token: &Token) -> Result<(), StoreError> {
     let is_used: bool = connection
         .prepare_cached(sql::CLAIM_USED)
         .and_then(|mut statement| {
@@ -123,7 +95,10 @@ fn check_fresh(connection: &Connection, token: &Token) -> Result<(), StoreError>
 }
 
 /// The lanes that a claim looks into, in order, each with the name of its queue.
-fn lanes_of(connection: &Connection, ask: &Claim) -> Result<Vec<(Lane, QueueName)>, StoreError> {
+pub(super) fn lanes_of(
+    connection: &Connection,
+    ask: &Claim,
+) -> Result<Vec<(Lane, QueueName)>, StoreError> {
     let queues = queues_named(connection, &ask.queues).map_err(failed("claim"))?;
     let mut all: Vec<(Lane, QueueName)> = Vec::new();
     for name in &ask.queues {
@@ -154,71 +129,6 @@ pub(super) fn queues_named(
             Ok((row.get(0)?, (row.get(1)?, row.get(2)?)))
         })?
         .collect()
-}
-
-/// Moves up to `limit` items that are due out of ready, lane by lane.
-fn take(
-    connection: &Connection,
-    lanes: &[(Lane, QueueName)],
-    limit: usize,
-    now: Timestamp,
-) -> Result<Vec<Item>, StoreError> {
-    let mut items = Vec::new();
-    for (lane, queue) in lanes {
-        if items.len() >= limit {
-            break;
-        }
-        take_from(connection, (*lane, queue), limit, now, &mut items).map_err(failed("claim"))?;
-    }
-    Ok(items)
-}
-
-fn take_from(
-    connection: &Connection,
-    (lane, queue): (Lane, &QueueName),
-    limit: usize,
-    now: Timestamp,
-    items: &mut Vec<Item>,
-) -> rusqlite::Result<()> {
-    let before = items.len();
-    let mut statement = connection.prepare_cached(sql::CLAIM_DUE)?;
-    let mut due = statement.query(named_params! {
-        ":lane": lane,
-        ":now": now.as_micros(),
-        ":limit": i64::try_from(limit - before).unwrap_or(i64::MAX),
-    })?;
-    while let Some(found) = due.next()? {
-        items.push(row::item(found, queue.clone())?);
-    }
-    if items.len() == before {
-        return Ok(());
-    }
-    if let Some(last) = items.last() {
-        connection
-            .prepare_cached(sql::CLAIM_TAKEN)?
-            .execute(named_params! {
-                ":lane": lane,
-                ":last_at": last.available_at.as_micros(),
-                ":last_id": last.id.number(),
-            })?;
-    }
-    Ok(())
-}
-
-fn write_lease(connection: &Connection, lease: &Lease, items: &[Item]) -> rusqlite::Result<()> {
-    let mut ids: Vec<i64> = items.iter().map(|item| item.id.number()).collect();
-    ids.sort_unstable();
-    connection
-        .prepare_cached(sql::CLAIM_LEASE)?
-        .execute(named_params! {
-            ":token": lease.token.expose(),
-            ":fence": lease.fence.number(),
-            ":holder": lease.token.holder(),
-            ":now": lease.claimed_at.as_micros(),
-            ":until": lease.until.as_micros(),
-            ":ids": json(&ids),
-        })?;
-    Ok(())
 }
 
 fn renew(

@@ -1,13 +1,18 @@
 //! What a settle does in its transaction.
 
+use std::collections::{HashMap, HashSet};
+
 use rusqlite::{Connection, OptionalExtension, named_params};
 use tenure_core::store::{Rest, Settle, Settlement, StoreError};
-use tenure_core::{Guarded, ItemId, Lateness, Outcome, Refusal, Timestamp, Word};
+use tenure_core::{
+    Fate, Guarded, ItemId, Lateness, OnDead, Outcome, Refusal, Timestamp, Word, settle_run,
+};
 
 use super::error::failed;
-use super::holds::{Ends, Leased, Said, json};
+use super::holds::{Back, Ends, Leased, Runs, Said, json};
 use super::look::look;
 use super::statements as sql;
+use super::turns::Turns;
 
 /// The caller has checked that no item is named twice.
 pub(super) fn settle(
@@ -33,12 +38,20 @@ fn try_settle(
         let lapsed = Guarded::Refused(Refusal::Lapsed);
         return answer(connection, ask, &share.is_held, lapsed);
     }
-    let rest = end(connection, ask, &lease, &share, now)?;
-    let has_ended = rest > 0 || share.is_held.contains(&true);
+    let mut settling = Settling::new(&lease, ask.on_dead, now)?;
+    let rest = settling.hear(ask, &share);
+    settling.write(connection)?;
+    let early = settling.early;
+    let mut settlement = answer(connection, ask, &share.is_held, Guarded::Kept(()))?;
+    for (id, answer) in &mut settlement.items {
+        if early.contains(&id.number()) {
+            *answer = Guarded::Refused(Refusal::OutOfTurn);
+        }
+    }
     Ok(Settlement {
         rest,
-        late: is_over && has_ended,
-        ..answer(connection, ask, &share.is_held, Guarded::Kept(()))?
+        late: is_over && settling.has_ended,
+        ..settlement
     })
 }
 
@@ -79,47 +92,128 @@ impl Share {
     }
 }
 
-/// Ends the holds; answers how many that were not named.
-fn end(
-    connection: &Connection,
-    ask: &Settle,
-    lease: &Leased,
-    share: &Share,
+/// What a settle makes of a lease.
+struct Settling<'a> {
+    lease: &'a Leased,
+    on_dead: OnDead,
     now: Timestamp,
-) -> rusqlite::Result<u32> {
-    let (mut said, mut ends) = (Said::new(), Ends::default());
-    let mut say = |id: i64, outcome: &Outcome| {
-        said.entry(outcome.word()).or_default().push(id);
-        ends.say(id, outcome, now);
-    };
-    for ((id, outcome), is_held) in ask.items.iter().zip(&share.is_held) {
-        if *is_held {
-            say(id.number(), outcome);
+    runs: Runs,
+    /// What the settle says of items that have a key, until all is heard; and whether it names them.
+    words: HashMap<i64, (Outcome, bool)>,
+    said: Said,
+    ends: Ends,
+    turns: Turns,
+    /// What stays held.
+    left: Vec<i64>,
+    /// What was named although an item before it in its domain is not settled.
+    early: HashSet<i64>,
+    has_ended: bool,
+}
+
+impl<'a> Settling<'a> {
+    fn new(lease: &'a Leased, on_dead: OnDead, now: Timestamp) -> rusqlite::Result<Self> {
+        Ok(Self {
+            lease,
+            on_dead,
+            now,
+            runs: lease.runs()?,
+            words: HashMap::new(),
+            said: Said::new(),
+            ends: Ends::default(),
+            turns: Turns::default(),
+            left: Vec::new(),
+            early: HashSet::new(),
+            has_ended: false,
+        })
+    }
+
+    /// Decides what becomes of every item; answers how many that were not named were ended.
+    fn hear(&mut self, ask: &Settle, share: &Share) -> u32 {
+        let for_rest = match ask.rest {
+            Rest::Keep => None,
+            Rest::Done => Some(Outcome::Done),
+            Rest::Release => Some(Outcome::RELEASE),
+        };
+        let keyed: HashSet<i64> = self.runs.values().flatten().copied().collect();
+        for ((id, outcome), is_held) in ask.items.iter().zip(&share.is_held) {
+            let id = id.number();
+            match is_held {
+                false => {}
+                true if keyed.contains(&id) => {
+                    self.words.insert(id, (outcome.clone(), true));
+                }
+                true => self.say(id, outcome, Back::Ready),
+            }
         }
-    }
-    let for_rest = match ask.rest {
-        Rest::Keep => None,
-        Rest::Done => Some(Outcome::Done),
-        Rest::Release => Some(Outcome::RELEASE),
-    };
-    let mut left = share.unnamed.as_slice();
-    let mut rest = 0;
-    if let Some(outcome) = for_rest {
-        for id in left {
-            say(*id, &outcome);
+        let mut rest = 0;
+        for id in &share.unnamed {
+            match &for_rest {
+                Some(outcome) if keyed.contains(id) => {
+                    self.words.insert(*id, (outcome.clone(), false));
+                }
+                Some(outcome) => {
+                    self.say(*id, outcome, Back::Ready);
+                    rest += 1;
+                }
+                None if keyed.contains(id) => {}
+                None => self.left.push(*id),
+            }
         }
-        rest = u32::try_from(left.len()).unwrap_or(u32::MAX);
-        left = &[];
+        for (key, run) in std::mem::take(&mut self.runs) {
+            rest += self.settle_run(key, &run);
+        }
+        self.left.sort_unstable();
+        rest
     }
-    if said.is_empty() {
-        return Ok(0);
+
+    /// Decides what becomes of the items of a domain; answers how many that were not named were
+    /// ended.
+    fn settle_run(&mut self, key: String, run: &[i64]) -> u32 {
+        let words: Vec<Option<Word>> = run
+            .iter()
+            .map(|id| self.words.get(id).map(|(outcome, _)| outcome.word()))
+            .collect();
+        let (fates, _) = settle_run(&words, self.on_dead);
+        let mut rest = 0;
+        for (id, fate) in run.iter().zip(&fates) {
+            let word = self.words.remove(id);
+            let is_named = word.as_ref().is_none_or(|(_, is_named)| *is_named);
+            if fate.is_refused() && is_named {
+                self.early.insert(*id);
+            }
+            match (fate, word) {
+                (Fate::Held | Fate::OutOfTurn, _) => self.left.push(*id),
+                (Fate::OutOfTurnBehind, _) | (_, None) => {
+                    self.say(*id, &Outcome::RELEASE, Back::Behind);
+                }
+                (_, Some((outcome, _))) => {
+                    self.say(*id, &outcome, Back::Behind);
+                    rest += u32::from(!is_named);
+                }
+            }
+        }
+        self.turns.note(key, run.iter().copied().zip(fates));
+        rest
     }
-    lease.keep(connection, left)?;
-    for (word, ids) in said {
-        lease.note(connection, word, ids, now)?;
+
+    fn say(&mut self, id: i64, outcome: &Outcome, back: Back) {
+        self.has_ended = true;
+        self.said.entry(outcome.word()).or_default().push(id);
+        self.ends.say(id, outcome, back, self.now);
     }
-    ends.write(connection, now)?;
-    Ok(rest)
+
+    /// Writes all of it, if there is anything.
+    fn write(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        if !self.has_ended {
+            return Ok(());
+        }
+        self.lease.keep(connection, &self.left)?;
+        for (word, ids) in std::mem::take(&mut self.said) {
+            self.lease.note(connection, word, ids, self.now)?;
+        }
+        std::mem::take(&mut self.ends).write(connection, self.now)?;
+        std::mem::take(&mut self.turns).write(connection, self.now)
+    }
 }
 
 /// Answers for each named item: `for_held` if it was held under the token; else as the token was

@@ -1,9 +1,9 @@
 -- bury: settles one item dead, now. Where it is is asked of look.sql before; the end is written by
 --   the statements of settle.
 -- Parameters: :id.
--- Returns: lease: the lease that holds the item.
+-- Returns: lease: the lease that holds the item; key: its ordering key.
 -- Keeps: laws 5, 6: a pending item is claimed first (its ready row goes, a fence is drawn as in
---   claim.sql), then ended.
+--   claim.sql), then ended; one that waits behind the head of its domain just leaves.
 -- Relies on: the primary keys; all leases are looked at, they are few.
 
 -- statement: taken
@@ -19,7 +19,22 @@ where (lane, available_at, id) = (
     where event.id = :id
 );
 
+-- statement: left
+delete from tenure_backlog
+where (ordering_key, turn) = (
+    select event.ordering_key, coalesce(setback.turn, event.id)
+    from tenure_events as event
+    left join tenure_setbacks as setback
+        on setback.id = event.id
+    where event.id = :id
+);
+
+-- statement: key
+select ordering_key
+from tenure_events
+where id = :id;
+
 -- statement: lease
-select token, fence, holder, claimed_at, locked_until, ids
+select token, fence, holder, claimed_at, locked_until, ids, domains
 from tenure_leases
 where instr(',' || trim(ids, '[]') || ',', ',' || :id || ',') > 0;

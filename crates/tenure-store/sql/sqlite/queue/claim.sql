@@ -1,13 +1,16 @@
--- claim: gives up to a limit of due items one lease and returns them whole, in order.
+-- claim: gives up to a limit of due items one lease and returns them whole, in order; a head brings
+--   a run of its domain along.
 -- Parameters: :now, :lane, :limit (due, taken: run lane by lane, the most urgent first, until the
---   limit is reached); :last_at and :last_id, the last item of the lane that was due; :token,
---   :holder, :until, :fence, and :ids as a JSON array, ascending; :names, queue names as a JSON
---   array.
+--   limit is reached); :last_at and :last_id, the last item of the lane that was due; :some, a JSON
+--   array of [available_at, id]; :keys, of domains, as a JSON array; :most, how many may follow a
+--   head; :run, a JSON array of [ordering key, turn]; :token, :holder, :until, :fence, :ids as a JSON
+--   array, ascending, and :domains; :names, queue names as a JSON array.
 -- Returns: used: whether the token has a lease already; due: the items with their counters, in
---   order; fence: the number of this claim; queues: name, number and whether it is paused.
--- Keeps: laws 1, 2, 6. What is due is chosen once, so the limit holds; taken removes exactly that
---   from ready, since it is the front of its lane; a fence is drawn only if there is something to
---   claim.
+--   order; followers: the same of the first ones of each backlog, and lane and turn, in any order;
+--   fence: the number of this claim; queues: name, number and whether it is paused.
+-- Keeps: laws 1, 2, 6, 7. What is due is chosen once, so the limit holds; taken removes exactly that
+--   from ready, since it is the front of its lane, and taken_some what of it is named; a fence is
+--   drawn only if there is something to claim.
 -- Relies on: the primary key of tenure_ready, in which what is due lies before what is not; those
 --   of the other tables.
 
@@ -50,11 +53,60 @@ delete from tenure_ready
 where lane = :lane
     and (available_at, id) <= (:last_at, :last_id);
 
+-- statement: taken_some
+delete from tenure_ready
+where (lane, available_at, id) in (
+    select :lane, value ->> 0, value ->> 1
+    from json_each(:some)
+);
+
+-- statement: followers
+select
+    behind.id,
+    coalesce(setback.available_at, event.available_at) as available_at,
+    event.lane,
+    event.event_id,
+    event.topic,
+    event.ordering_key,
+    event.encoding,
+    event.headers,
+    event.payload,
+    coalesce(setback.generation, 0) as generation,
+    coalesce(setback.attempts, 0) as attempts,
+    coalesce(setback.failures, 0) as failures,
+    coalesce(setback.crashes, 0) as crashes,
+    behind.lane as own_lane,
+    behind.turn
+from json_each(:keys) as named
+cross join tenure_backlog as behind
+    on behind.ordering_key = named.value
+    and behind.turn <= coalesce(
+        (
+            select last.turn
+            from tenure_backlog as last
+            where last.ordering_key = named.value
+            order by last.turn
+            limit 1 offset :most - 1
+        ),
+        9223372036854775807
+    )
+cross join tenure_events as event
+    on event.id = behind.id
+left join tenure_setbacks as setback
+    on setback.id = behind.id;
+
+-- statement: followed
+delete from tenure_backlog
+where (ordering_key, turn) in (
+    select value ->> 0, value ->> 1
+    from json_each(:run)
+);
+
 -- statement: fence
 update tenure_fence
 set fence = fence + 1
 returning fence;
 
 -- statement: lease
-insert into tenure_leases (token, fence, holder, claimed_at, locked_until, ids)
-values (:token, :fence, :holder, :now, :until, :ids);
+insert into tenure_leases (token, fence, holder, claimed_at, locked_until, ids, domains)
+values (:token, :fence, :holder, :now, :until, :ids, :domains);

@@ -1,12 +1,14 @@
 -- count: how many items stand where.
 -- Parameters: :now; :lane and :next_lane, where the lanes of a queue begin and end.
 -- Returns: queues: name and number; waiting, for one queue: due, delayed, and the moment from which
---   the first due item may be claimed; held: claimed and lapsed; settled: dead, and all items, of
---   which those that are in no place are done.
+--   the first due item may be claimed; behind: number of a queue and how many of it wait behind the
+--   head of their domain; held: claimed and lapsed; settled: dead, and all items, of which those that
+--   are in no place are done.
 -- Keeps: nothing; it only reads, all of it in one snapshot.
--- Relies on: the primary key of tenure_ready, read once; that of tenure_dead, read once.
---   tenure_events is not read: its last id, less what was pruned, is their number. Ids have no gaps,
---   since there is one writer and a rollback takes them back; to count would read every payload.
+-- Relies on: the primary keys of tenure_ready, tenure_backlog and tenure_dead, each read once.
+--   tenure_events is not read: its last id, less what was pruned or drawn for a turn, is their number.
+--   Ids have no other gaps, since there is one writer and a rollback takes them back; to count would
+--   read every payload.
 
 -- statement: queues
 select name, number
@@ -21,6 +23,11 @@ select
 from tenure_ready
 where lane >= :lane
     and lane < :next_lane;
+
+-- statement: behind
+select lane / 16 as queue, count(*) as behind
+from tenure_backlog
+group by lane / 16;
 
 -- statement: held
 select

@@ -1,11 +1,11 @@
 -- enqueue: writes events and their places in the queue.
--- Parameters: :lane, :now, :available_at, :event_id, :topic, :encoding, :headers, :payload of one
---   event (run for each: a payload wrapped into a JSON array of all would be parsed three times
---   over); :first and :last, the ids that were given.
+-- Parameters: :lane, :now, :available_at, :event_id, :topic, :ordering_key, :encoding, :headers,
+--   :payload of one event (run for each: a payload wrapped into a JSON array of all would be parsed
+--   three times over); :first and :last, the ids that were given.
 -- Returns: queues: name and number of every queue.
--- Keeps: law 8: all of it is in one transaction, the caller's or one of its own.
--- Relies on: the primary key of tenure_events; ids of one transaction follow each other, since
---   there is one writer.
+-- Keeps: laws 7, 8: all of it is in one transaction, the caller's or one of its own. The first of a
+--   domain of which nothing is known is its head; whatever else has a key waits behind.
+-- Relies on: the primary keys; ids of one transaction follow each other, since there is one writer.
 
 -- statement: queues
 select name, number
@@ -13,12 +13,33 @@ from tenure_queues;
 
 -- statement: event
 insert into tenure_events
-    (lane, created_at, available_at, event_id, topic, encoding, headers, payload)
+    (lane, created_at, available_at, event_id, topic, ordering_key, encoding, headers, payload)
 values
-    (:lane, :now, :available_at, :event_id, :topic, :encoding, :headers, :payload);
+    (:lane, :now, :available_at, :event_id, :topic, :ordering_key, :encoding, :headers, :payload);
+
+-- statement: heads
+insert into tenure_domains (ordering_key, head, since)
+select ordering_key, min(id), :now
+from tenure_events not indexed
+where id between :first and :last
+    and ordering_key is not null
+group by ordering_key
+on conflict (ordering_key) do nothing;
 
 -- statement: ready
 insert into tenure_ready (lane, available_at, id)
-select lane, available_at, id
-from tenure_events
-where id between :first and :last;
+select event.lane, event.available_at, event.id
+from tenure_events as event
+left join tenure_domains as domain
+    on domain.ordering_key = event.ordering_key
+where event.id between :first and :last
+    and (event.ordering_key is null or domain.head = event.id);
+
+-- statement: behind
+insert into tenure_backlog (ordering_key, turn, id, lane)
+select event.ordering_key, event.id, event.id, event.lane
+from tenure_events as event not indexed
+cross join tenure_domains as domain
+    on domain.ordering_key = event.ordering_key
+where event.id between :first and :last
+    and domain.head is not event.id;

@@ -34,7 +34,7 @@ select
     queue.name as queue,
     event.created_at,
     case
-        when ready.id is not null then 'pending'
+        when ready.id is not null or behind.id is not null then 'pending'
         when dead.id is not null then 'dead'
         when held.id is not null then 'claimed'
         else 'done'
@@ -45,7 +45,7 @@ select
     held.claimed_at,
     held.locked_until,
     case
-        when ready.id is null and dead.id is null and held.id is null then (
+        when ready.id is null and behind.id is null and dead.id is null and held.id is null then (
             select settled.settled_at
             from tenure_settled as settled indexed by tenure_settled_span
             where settled.hi between event.id and event.id | 1023
@@ -69,6 +69,9 @@ left join tenure_ready as ready
     on ready.lane = coalesce(setback.lane, event.lane)
     and ready.available_at = coalesce(setback.available_at, event.available_at)
     and ready.id = event.id
+left join tenure_backlog as behind
+    on behind.ordering_key = event.ordering_key
+    and behind.turn = coalesce(setback.turn, event.id)
 left join tenure_dead as dead
     on dead.id = named.value
 left join held

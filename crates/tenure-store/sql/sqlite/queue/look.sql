@@ -10,7 +10,7 @@
 select
     event.id,
     case
-        when ready.id is not null then 'pending'
+        when ready.id is not null or behind.id is not null then 'pending'
         when dead.id is not null then 'dead'
         when event.id in (
             select held.value
@@ -27,6 +27,9 @@ left join tenure_ready as ready
     on ready.lane = coalesce(setback.lane, event.lane)
     and ready.available_at = coalesce(setback.available_at, event.available_at)
     and ready.id = event.id
+left join tenure_backlog as behind
+    on behind.ordering_key = event.ordering_key
+    and behind.turn = coalesce(setback.turn, event.id)
 left join tenure_dead as dead
     on dead.id = named.value;
 

@@ -15,6 +15,9 @@ left join tenure_ready as ready
     on ready.lane = coalesce(setback.lane, event.lane)
     and ready.available_at = coalesce(setback.available_at, event.available_at)
     and ready.id = event.id
+left join tenure_backlog as behind
+    on behind.ordering_key = event.ordering_key
+    and behind.turn = coalesce(setback.turn, event.id)
 left join tenure_dead as dead
     on dead.id = event.id
 where event.id < :before
@@ -25,6 +28,7 @@ where event.id < :before
         or event.lane / 16 = (select number from tenure_queues where name = :queue)
     )
     and ready.id is null
+    and behind.id is null
     and dead.id is null
     and event.id not in (
         select held.value

@@ -3,19 +3,23 @@
 --   null: all), :limit.
 -- Returns: id.
 -- Keeps: nothing; it only reads.
--- Relies on: no index: tenure_ready is read once. It is narrow, and its length is what waits; to
---   walk the events instead would read all that is done.
+-- Relies on: no index: tenure_ready and tenure_backlog are read once. They are narrow, and their
+--   length is what waits; to walk the events instead would read all that is done.
 
 -- statement: page_pending
-select ready.id
-from tenure_ready as ready
-where ready.id < :before
+select waiting.id
+from (
+    select id from tenure_ready
+    union all
+    select id from tenure_backlog
+) as waiting
+where waiting.id < :before
     and (
         (:since is null and :topic is null and :queue is null)
         or exists (
             select 1
             from tenure_events as event
-            where event.id = ready.id
+            where event.id = waiting.id
                 and (:since is null or event.created_at >= :since)
                 and (:topic is null or event.topic = :topic)
                 and (
@@ -24,5 +28,5 @@ where ready.id < :before
                 )
         )
     )
-order by ready.id desc
+order by waiting.id desc
 limit :limit;

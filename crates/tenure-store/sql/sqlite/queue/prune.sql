@@ -8,7 +8,8 @@
 --   dead; kept: of the named items those that exist; others: the oldest journal rows of all other
 --   words, and those that prune is through with.
 -- Keeps: laws 4, 6: only what stands in no place, or in tenure_dead, and for long enough: the last
---   done row of an item that was replayed counts. A journal row stays for the timeline of an item
+--   done row of an item that was replayed counts. A dead item that blocks its domain is kept: the
+--   others wait for an operator to decide about it. A journal row stays for the timeline of an item
 --   that is kept, up to the longer retention.
 -- Relies on: tenure_settled_done, tenure_settled_other and tenure_dead_at, from the oldest; the
 --   primary keys; tenure_dedupe_id; tenure_settled_span for items that were replayed. The ids of
@@ -27,6 +28,15 @@ limit :limit;
 select id
 from tenure_dead indexed by tenure_dead_at
 where dead_at < :dead
+    and not exists (
+        select 1
+        from tenure_events as event
+        cross join tenure_domains as domain
+            on domain.ordering_key = event.ordering_key
+        where event.id = tenure_dead.id
+            and domain.head = event.id
+            and domain.blocked
+    )
 order by dead_at
 limit :limit;
 
@@ -41,9 +51,13 @@ left join tenure_ready as ready
     on ready.lane = coalesce(setback.lane, event.lane)
     and ready.available_at = coalesce(setback.available_at, event.available_at)
     and ready.id = event.id
+left join tenure_backlog as behind
+    on behind.ordering_key = event.ordering_key
+    and behind.turn = coalesce(setback.turn, event.id)
 left join tenure_dead as dead
     on dead.id = named.value
 where ready.id is null
+    and behind.id is null
     and event.id not in (
         select held.value
         from tenure_leases as lease, json_each(lease.ids) as held

@@ -2,13 +2,13 @@
 -- Parameters: :now, :reached whether a term that ends this very moment is over, :limit (leases);
 --   :tokens and :ids as JSON arrays.
 -- Returns: lapsed: the leases that are over, the oldest first; counters: lane as enqueued and
---   lapses so far of each item.
+--   lapses so far of each item, and from when it could be claimed.
 -- Keeps: laws 5, 6: a lease that is live at :now is not among the lapsed.
 -- Relies on: no index for lapsed: leases are few, and an index on locked_until would cost every
 --   renewal more; the primary keys.
 
 -- statement: lapsed
-select token, fence, holder, claimed_at, locked_until, ids
+select token, fence, holder, claimed_at, locked_until, ids, domains
 from tenure_leases
 where locked_until < :now
     or (:reached and locked_until = :now)
@@ -20,7 +20,11 @@ delete from tenure_leases
 where token in (select value from json_each(:tokens));
 
 -- statement: counters
-select event.id, event.lane, coalesce(setback.crashes, 0) as crashes
+select
+    event.id,
+    event.lane,
+    coalesce(setback.crashes, 0) as crashes,
+    coalesce(setback.available_at, event.available_at) as available_at
 from json_each(:ids) as named
 cross join tenure_events as event
     on event.id = named.value

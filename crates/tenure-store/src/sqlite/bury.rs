@@ -1,0 +1,105 @@
+//! What a bury does in its transaction.
+
+use rusqlite::{Connection, named_params};
+use tenure_core::store::{Bury, StoreError};
+use tenure_core::{Guarded, State, Timestamp, Word, reason, refusal_of};
+
+use super::error::failed;
+use super::holds::{Ends, Leased, json};
+use super::look::states;
+use super::queue::draw_fence;
+use super::statements as sql;
+use super::turns::Turns;
+
+/// Settles an item dead. Its domain goes on with the next, if it was the head.
+pub(super) fn bury(
+    connection: &Connection,
+    ask: &Bury,
+    now: Timestamp,
+) -> Result<Guarded, StoreError> {
+    let id = ask.id.number();
+    let states = states(connection, &[id]).map_err(failed("bury"))?;
+    let state = states.get(&id).copied();
+    let (lease, left, turns) = match state {
+        None | Some(State::Done | State::Dead) => return Ok(Guarded::Refused(refusal_of(state))),
+        Some(State::Pending) => {
+            let turns = take(connection, id).map_err(failed("bury"))?;
+            (claim_to_bury(connection, ask, now)?, None, turns)
+        }
+        Some(State::Claimed) => {
+            let (lease, left) = lease_without(connection, id).map_err(failed("bury"))?;
+            let turns = without(&lease, id).map_err(failed("bury"))?;
+            (lease, Some(left), turns)
+        }
+    };
+    let end = || {
+        if let Some(left) = left {
+            lease.keep(connection, &left)?;
+        }
+        lease.note(connection, Word::Buried, vec![id], now)?;
+        let mut ends = Ends::default();
+        ends.bury(id, &ask.reason, reason::BURIED);
+        ends.write(connection, now)?;
+        turns.write(connection, now)
+    };
+    end().map_err(failed("bury"))?;
+    Ok(Guarded::Kept(()))
+}
+
+/// Takes a pending item out of its place. What is in ready and has a key is the head of its domain.
+fn take(connection: &Connection, id: i64) -> rusqlite::Result<Turns> {
+    let ask = named_params! {":id": id};
+    if !leave_ready(connection, id)? {
+        connection.prepare_cached(sql::BURY_LEFT)?.execute(ask)?;
+        return Ok(Turns::default());
+    }
+    let key: Option<String> = connection
+        .prepare_cached(sql::BURY_KEY)?
+        .query_row(ask, |row| row.get(0))?;
+    Ok(Turns::open_all(key))
+}
+
+/// Takes an item out of ready; whether it was there.
+pub(super) fn leave_ready(connection: &Connection, id: i64) -> rusqlite::Result<bool> {
+    let mut statement = connection.prepare_cached(sql::BURY_TAKEN)?;
+    Ok(statement.execute(named_params! {":id": id})? > 0)
+}
+
+/// Gives a pending item to the operator, for no longer than this transaction: there is no way from
+/// pending to dead but through claimed.
+fn claim_to_bury(
+    connection: &Connection,
+    ask: &Bury,
+    now: Timestamp,
+) -> Result<Leased, StoreError> {
+    Ok(Leased {
+        token: ask.token.expose().to_owned(),
+        fence: draw_fence(connection, "bury")?.number(),
+        holder: ask.token.holder().to_owned(),
+        claimed_at: now,
+        until: now,
+        ids: json(&[ask.id.number()]),
+        domains: None,
+    })
+}
+
+/// The lease that holds an item, and what else it holds.
+fn lease_without(connection: &Connection, id: i64) -> rusqlite::Result<(Leased, Vec<i64>)> {
+    let lease = connection
+        .prepare_cached(sql::BURY_LEASE)?
+        .query_row(named_params! {":id": id}, |row| {
+            Leased::read(row.get(0)?, row, 1)
+        })?;
+    let mut left = lease.held()?;
+    left.retain(|held| *held != id);
+    Ok((lease, left))
+}
+
+/// What becomes of the domain of a held item: the rest of its run goes on; without any, the next.
+fn without(lease: &Leased, id: i64) -> rusqlite::Result<Turns> {
+    let mut runs = lease.runs()?.into_iter();
+    Ok(match runs.find(|(_, run)| run.contains(&id)) {
+        Some((key, run)) if run.len() == 1 => Turns::open(key),
+        _ => Turns::default(),
+    })
+}

@@ -1,0 +1,116 @@
+//! What a replay does in its transaction.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use rusqlite::{Connection, named_params};
+use tenure_core::store::{Replay, Replayed};
+use tenure_core::{Guarded, ItemId, Refusal, Timestamp};
+
+use super::holds::{json, make_ready, put_behind};
+use super::look::states;
+use super::statements as sql;
+use super::turns::Turns;
+
+/// Puts settled items back. One that has a key goes to the tail of its domain, except the one that
+/// is dead and blocks it.
+pub(super) fn replay(
+    connection: &Connection,
+    ask: &Replay,
+    now: Timestamp,
+) -> rusqlite::Result<Replayed> {
+    let ids: Vec<i64> = ask.ids.iter().map(|id| id.number()).collect();
+    let states = states(connection, &ids)?;
+    let mut opened = Vec::new();
+    let mut seen = HashSet::new();
+    let answers = ids
+        .iter()
+        .map(|id| {
+            let answer = match states.get(id) {
+                None => Guarded::Refused(Refusal::NotFound),
+                // Named twice: after the first it is no longer settled.
+                Some(state) if state.is_terminal() && seen.insert(*id) => {
+                    opened.push(*id);
+                    Guarded::Kept(())
+                }
+                Some(_) => Guarded::Refused(Refusal::NotSettled),
+            };
+            (ItemId::new(*id), answer)
+        })
+        .collect();
+    if !opened.is_empty() {
+        open(connection, &opened, now)?;
+    }
+    Ok(answers)
+}
+
+/// What is known of the domain of an item that is put back.
+struct Standing {
+    key: String,
+    has_head: bool,
+    /// Its head is this item, dead.
+    is_blocking: bool,
+}
+
+fn open(connection: &Connection, opened: &[i64], now: Timestamp) -> rusqlite::Result<()> {
+    let named = json(opened);
+    let standings = standings(connection, &named)?;
+    connection
+        .prepare_cached(sql::REPLAY_OPENED)?
+        .execute(named_params! {":ids": named, ":now": now.as_micros()})?;
+    connection
+        .prepare_cached(sql::REPLAY_RAISED)?
+        .execute(named_params! {":ids": named})?;
+    let (keyed, unkeyed): (Vec<i64>, Vec<i64>) =
+        opened.iter().partition(|id| standings.contains_key(id));
+    make_ready(connection, &unkeyed)?;
+    if keyed.is_empty() {
+        return Ok(());
+    }
+    let is_blocking = |id: &i64| standings.get(id).is_some_and(|of| of.is_blocking);
+    let last: Vec<i64> = keyed
+        .iter()
+        .copied()
+        .filter(|id| !is_blocking(id))
+        .collect();
+    draw_turns(connection, &last)?;
+    put_behind(connection, &keyed)?;
+    let headless: BTreeSet<String> = standings
+        .into_values()
+        .filter(|of| !of.has_head || of.is_blocking)
+        .map(|of| of.key)
+        .collect();
+    Turns::open_all(headless).write(connection, now)
+}
+
+fn standings(connection: &Connection, ids: &str) -> rusqlite::Result<HashMap<i64, Standing>> {
+    connection
+        .prepare_cached(sql::REPLAY_DOMAINS)?
+        .query_map(named_params! {":ids": ids}, |row| {
+            let standing = Standing {
+                key: row.get(1)?,
+                has_head: row.get(2)?,
+                is_blocking: row.get(3)?,
+            };
+            Ok((row.get(0)?, standing))
+        })?
+        .collect()
+}
+
+/// Gives items the last turns of all so far, in this order.
+fn draw_turns(connection: &Connection, ids: &[i64]) -> rusqlite::Result<()> {
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let numbers = i64::try_from(ids.len()).unwrap_or(i64::MAX);
+    let last: i64 = connection
+        .prepare_cached(sql::REPLAY_DRAWN)?
+        .query_row(named_params! {":numbers": numbers}, |row| row.get(0))?;
+    connection
+        .prepare_cached(sql::REPLAY_COUNTED)?
+        .execute(named_params! {":numbers": numbers})?;
+    let turns: Vec<(i64, i64)> = ids.iter().copied().zip(last - numbers + 1..).collect();
+    connection
+        .prepare_cached(sql::REPLAY_TURNS)?
+        .execute(named_params! {":turns": json(&turns)})?;
+    Ok(())
+}
