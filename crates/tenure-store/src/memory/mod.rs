@@ -18,6 +18,7 @@ mod reap;
 mod rules;
 mod settle;
 mod turns;
+mod work_lease;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -30,6 +31,9 @@ use tenure_core::{
 pub use clock::SystemClock;
 #[cfg(feature = "testing")]
 pub use planted::Fault;
+pub use work_lease::WorkLease;
+#[cfg(feature = "testing")]
+pub use work_lease::WorkLeaseFault;
 
 use crate::error_text::error_text;
 use crate::lane::{Lane, alone_lane, lane};
