@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use clap::builder::{NonEmptyStringValueParser, StyledStr};
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
-use tenure::{Filter, Invalid, ItemId, QueueName, State, Timestamp};
+use tenure::{Event, Filter, Invalid, ItemId, QueueName, State, Timestamp};
 
 use crate::commands::{
-    Bench, Completions, Demo, Enqueue, Man, Prune, Queues, Replay, Serve, SettingsArgs, Why, Work,
-    Workers,
+    Bench, Completions, Demo, Domains, Enqueue, Man, Prune, Queues, Replay, Serve, SettingsArgs,
+    Why, Work, Workers,
 };
 use crate::database::{Database, hide_addresses};
 use crate::exit::Exit;
@@ -120,14 +120,15 @@ Examples:
     /// Write an event, or one per line of the input
     #[command(after_help = "\
 With --lines, each line is the payload of an event of TOPIC; without TOPIC, each line is an \
-object with topic and payload, and, if it likes, queue, priority, delay, dedupe, headers and \
-event_id. The options hold for every line that does not say otherwise. Up to 500 events are \
-written at a time, all or none; a line that is no event stops the reading once all events before \
-it are written.
+object with topic and payload, and, if it likes, queue, key, strict, priority, delay, dedupe, \
+headers and event_id. The options hold for every line that does not say otherwise. Up to 500 \
+events are written at a time, all or none; a line that is no event stops the reading once all \
+events before it are written.
 
 Examples:
   tenure enqueue order.paid '{\"order\": 7}'
   tenure enqueue mail.send --queue mail --delay 5m --dedupe order-7 < mail.json
+  tenure enqueue order.shipped '{\"order\": 7}' --key customer-7
   echo '[1, 2]' | tenure enqueue numbers - --header trace=abc --priority 7
   tenure enqueue --lines order.paid < orders.ndjson")]
     Enqueue(Enqueue),
@@ -136,6 +137,7 @@ Examples:
 Examples:
   tenure events
   tenure events --state dead --topic order.paid --since 1h
+  tenure events --key customer-7
   tenure events --limit 1000 --json | jq .topic")]
     Events(Events),
     /// Show all that is known of an event: its facts, its payload and its timeline
@@ -158,8 +160,9 @@ Examples:
     Stats,
     /// Put events that are done or dead back, to be worked again
     #[command(after_help = "\
-Name events by id, or choose them by --state, --topic, --queue, --since or --until; what is \
-chosen is counted and asked about first.
+Name events by id, or choose them by --state, --topic, --queue, --key, --since or --until; what \
+is chosen is counted and asked about first. An event with a key goes to the tail of its key; one \
+that is dead and blocks its key is tried again in its place.
 
 Examples:
   tenure replay 17 18
@@ -193,6 +196,18 @@ Examples:
   tenure queues add mail --term 90s
   tenure queues pause mail")]
     Queues(Queues),
+    /// List ordering keys and where they stand; show, skip, pause and resume one
+    #[command(after_help = "\
+Events of one key are worked one at a time, in order. The first of them that is neither done nor \
+dead is the head of the key; the others wait behind it.
+
+Examples:
+  tenure domains
+  tenure domains list --stuck
+  tenure domains show customer-7
+  tenure domains skip customer-7 --reason 'the order was a test'
+  tenure domains pause customer-7")]
+    Domains(Domains),
     /// Show what is set, or change it for all workers while they run
     #[command(after_help = "\
 Examples:
@@ -264,6 +279,10 @@ pub(crate) struct Choice {
     #[arg(long, value_parser = QueueName::new)]
     pub(crate) queue: Option<QueueName>,
 
+    /// Only those of this ordering key
+    #[arg(long, allow_hyphen_values = true)]
+    pub(crate) key: Option<String>,
+
     /// Only those written since: 1h (ago), 2026-11-15, 2026-11-15T10:00:00Z
     #[arg(long, value_name = "WHEN", value_parser = time::moment)]
     pub(crate) since: Option<Timestamp>,
@@ -271,19 +290,22 @@ pub(crate) struct Choice {
 
 impl Choice {
     /// As a filter, for items in this state.
-    pub(crate) fn filter(&self, state: Option<State>) -> Filter {
-        Filter {
+    pub(crate) fn filter(&self, state: Option<State>) -> Result<Filter, Invalid> {
+        if let Some(key) = &self.key {
+            check_key(key)?;
+        }
+        Ok(Filter {
             state,
             topic: self.topic.clone(),
             queue: self.queue.clone(),
-            key: None,
+            key: self.key.clone(),
             since: self.since,
             before: None,
-        }
+        })
     }
 
     pub(crate) fn is_given(&self) -> bool {
-        self.topic.is_some() || self.queue.is_some() || self.since.is_some()
+        self.topic.is_some() || self.queue.is_some() || self.key.is_some() || self.since.is_some()
     }
 }
 
@@ -341,6 +363,12 @@ impl From<StateWord> for State {
             StateWord::Dead => Self::Dead,
         }
     }
+}
+
+/// Refuses what no event can have as its key. The command line is not checked by its reader, which
+/// would show the whole of a long one.
+pub(crate) fn check_key(key: &str) -> Result<(), Invalid> {
+    Event::from_json("any", "null")?.key(key).map(drop)
 }
 
 /// Reads an id.

@@ -4,6 +4,7 @@ mod args;
 mod assemble;
 mod commands;
 mod config;
+mod confirm;
 mod database;
 mod env;
 mod exit;

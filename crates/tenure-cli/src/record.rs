@@ -19,6 +19,7 @@ pub(crate) struct Shown<'a> {
     state: &'static str,
     topic: Option<&'a str>,
     queue: Option<&'a str>,
+    key: Option<&'a str>,
     priority: Option<u8>,
     attempts: u32,
     failures: u32,
@@ -37,8 +38,16 @@ pub(crate) struct Shown<'a> {
     headers: Option<&'a BTreeMap<String, String>>,
     encoding: Option<&'static str>,
     payload: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    timeline: Option<Vec<ShownHold<'a>>>,
+    #[serde(flatten)]
+    surroundings: Option<Surroundings<'a>>,
+}
+
+/// What is known of an event beside its own facts, in JSON.
+#[derive(Serialize)]
+struct Surroundings<'a> {
+    timeline: Vec<ShownHold<'a>>,
+    /// The event of its key that comes first; null: none does.
+    behind: Option<i64>,
 }
 
 /// A hold that ended, in JSON.
@@ -61,6 +70,7 @@ impl<'a> Shown<'a> {
             state: record.state.as_str(),
             topic: event.map(Event::topic),
             queue: event.map(|event| event.queue_name().as_str()),
+            key: event.and_then(Event::ordering_key),
             priority: event.map(|event| event.urgency().level()),
             attempts: record.counters.attempts,
             failures: record.counters.failures,
@@ -79,13 +89,16 @@ impl<'a> Shown<'a> {
             headers: event.map(Event::headers),
             encoding: event.and_then(Event::encoding).map(Encoding::as_str),
             payload: RawValue::from_string(on_one_line(payload(&record.content))).ok(),
-            timeline: None,
+            surroundings: None,
         }
     }
 
-    /// With the holds that ended.
-    pub(crate) fn timeline(mut self, holds: &'a [EndedHold]) -> Self {
-        self.timeline = Some(holds.iter().map(ShownHold::new).collect());
+    /// With the holds that ended, and the event of its key that comes first.
+    pub(crate) fn whole(mut self, holds: &'a [EndedHold], first: Option<&Record>) -> Self {
+        self.surroundings = Some(Surroundings {
+            timeline: holds.iter().map(ShownHold::new).collect(),
+            behind: first.map(|record| record.id.number()),
+        });
         self
     }
 }
@@ -102,11 +115,27 @@ impl<'a> ShownHold<'a> {
     }
 }
 
-/// The heading of a table of events.
-pub(crate) const HEADING: [&str; 7] = ["ID", "STATE", "TOPIC", "QUEUE", "AGE", " ATTEMPTS", "NOTE"];
+/// The heading and the rows of a table of events; their keys stand there if any has one.
+pub(crate) fn table(records: &[Record], now: Timestamp) -> (Vec<&'static str>, Vec<Vec<Cell>>) {
+    let has_keys = records.iter().any(|record| key(record).is_some());
+    let mut heading = vec!["ID", "STATE", "TOPIC", "QUEUE", "AGE", " ATTEMPTS", "NOTE"];
+    let mut rows: Vec<_> = records.iter().map(|record| row(record, now)).collect();
+    if has_keys {
+        heading.insert(KEY_COLUMN, "KEY");
+        for (row, record) in rows.iter_mut().zip(records) {
+            row.insert(
+                KEY_COLUMN,
+                Cell::new(plain(key(record).unwrap_or_default())),
+            );
+        }
+    }
+    (heading, rows)
+}
 
-/// The row of an event.
-pub(crate) fn row(record: &Record, now: Timestamp) -> Vec<Cell> {
+/// Where the key of an event stands in its row: after its queue.
+const KEY_COLUMN: usize = 4;
+
+fn row(record: &Record, now: Timestamp) -> Vec<Cell> {
     let event = record.content.event();
     vec![
         Cell::new(record.id),
@@ -119,8 +148,12 @@ pub(crate) fn row(record: &Record, now: Timestamp) -> Vec<Cell> {
     ]
 }
 
+fn key(record: &Record) -> Option<&str> {
+    record.content.event().and_then(Event::ordering_key)
+}
+
 /// What is worth knowing of an event in this state, in a few words.
-fn note(record: &Record, now: Timestamp) -> String {
+pub(crate) fn note(record: &Record, now: Timestamp) -> String {
     let error = record.last_error.as_deref().map(plain);
     match record.state {
         State::Pending => {

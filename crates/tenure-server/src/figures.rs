@@ -73,7 +73,11 @@ fn gauges(counts: &Counts) -> String {
     page.value(&[], counts.lapsed);
     page.gauge("tenure_queue_items", "Items that wait in a queue.");
     for (queue, waits) in &counts.queues {
-        for (when, number) in [("due", waits.due), ("delayed", waits.delayed)] {
+        for (when, number) in [
+            ("due", waits.due),
+            ("delayed", waits.delayed),
+            ("behind", waits.behind),
+        ] {
             page.value(&[("queue", queue.as_str()), ("when", when)], number);
         }
     }
@@ -143,6 +147,7 @@ mod tests {
         let waits = QueueCounts {
             due: 3,
             delayed: 2,
+            behind: 8,
             oldest_due: Some(Duration::from_millis(1_500)),
         };
         let counts = Counts {
@@ -155,13 +160,14 @@ mod tests {
         let text = gauges(&counts);
         for line in [
             "# TYPE tenure_items gauge",
-            "tenure_items{state=\"pending\"} 5",
+            "tenure_items{state=\"pending\"} 13",
             "tenure_items{state=\"claimed\"} 4",
             "tenure_items{state=\"done\"} 7",
             "tenure_items{state=\"dead\"} 6",
             "tenure_items_lapsed 1",
             "tenure_queue_items{queue=\"mail\",when=\"due\"} 3",
             "tenure_queue_items{queue=\"mail\",when=\"delayed\"} 2",
+            "tenure_queue_items{queue=\"mail\",when=\"behind\"} 8",
             "tenure_queue_oldest_due_seconds{queue=\"mail\"} 1.5",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in {text}");

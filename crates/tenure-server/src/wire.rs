@@ -10,7 +10,7 @@ use tenure_core::store::{Counts, Queue};
 /// How many items stand where: `GET /v1/stats`, `tenure stats --json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Stats {
-    /// Waiting, due or delayed.
+    /// Waiting: due, delayed, or behind another one of their key.
     pub pending: u64,
     /// Held under a lease.
     pub claimed: u64,
@@ -33,6 +33,8 @@ pub struct QueueStats {
     pub due: u64,
     /// May be claimed later.
     pub delayed: u64,
+    /// Wait behind another one of their key.
+    pub behind: u64,
     /// How long the first that may be claimed has waited.
     pub oldest_due_ms: Option<u64>,
     /// Claims pass it by.
@@ -60,6 +62,7 @@ impl Stats {
                     queue: queue.as_str().to_owned(),
                     due: waits.due,
                     delayed: waits.delayed,
+                    behind: waits.behind,
                     oldest_due_ms: waits.oldest_due.map(millis),
                     paused: is_paused(queue),
                 })

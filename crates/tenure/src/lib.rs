@@ -172,8 +172,8 @@ pub use tenure_core::domain;
 pub use tenure_core::store::{
     Bury, ChangeSettings, Claim, ClusterSettings, Company, Counts, DomainFilter, DomainRecord,
     DomainState, Enqueued, Filter, Finding, Page, Pause, Presence, Prune, Pruned, Queue,
-    QueueCounts, Reap, Reaped, Renew, Renewed, Replay, Replayed, Rest, Settle, Settlement, Store,
-    StoreError, StoreErrorKind, Verdict, WorkerRecord, WorkerReport,
+    QueueCounts, Reap, Reaped, Renew, Renewed, Replay, Replayed, Rest, Settle, Settlement, Skip,
+    Store, StoreError, StoreErrorKind, Verdict, WorkerRecord, WorkerReport,
 };
 pub use tenure_core::{
     AcquireResult, Again, Boundary, Clock, Content, Counters, DELAY_MAX, DomainName, DomainRules,

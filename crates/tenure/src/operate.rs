@@ -72,15 +72,16 @@ impl Tenure {
         let Some(record) = self.find(&[id]).await?.pop() else {
             return Ok(None);
         };
-        let queue = record.content.event().map(Event::queue_name).cloned();
-        let queue = queue.unwrap_or_default();
-        let paused = |other: &Queue| other.name == queue && other.paused;
-        let counts = self.count().await?.queues.into_iter();
         let key = record.content.event().and_then(Event::ordering_key);
         let domain = match key {
             Some(key) => self.domain(key).await?,
             None => None,
         };
+        // Whose turn it is decides: an event behind another one of its key waits for that one.
+        let first = domain.as_ref().and_then(|domain| domain.head.as_ref());
+        let queue = queue_of(first.unwrap_or(&record));
+        let paused = |other: &Queue| other.name == queue && other.paused;
+        let counts = self.count().await?.queues.into_iter();
         let facts = Facts {
             is_paused: self.queues().await?.iter().any(paused),
             counts: counts
@@ -112,6 +113,25 @@ impl Tenure {
 
     /// Up to `limit` ordering keys, those first that have had their head for longest.
     ///
+    /// ```
+    /// use tenure::{DomainFilter, DomainState, Event, Tenure};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let tenure = Tenure::open("memory:").await?;
+    /// for order in [7, 8] {
+    ///     tenure.enqueue_now(Event::new("order.paid", &order)?.key("customer-7")?).await?;
+    /// }
+    /// let domains = tenure.domains(DomainFilter::Open, 10).await?;
+    /// assert_eq!((domains[0].key.as_str(), domains[0].state), ("customer-7", DomainState::Due));
+    /// // The second one stands behind the first, and only the first can be claimed.
+    /// assert_eq!(domains[0].waiting, 1);
+    /// let held = tenure.claim(10).await?.expect("the head is due");
+    /// assert_eq!(held.items.len(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// The database is away.
     pub async fn domains(
@@ -141,6 +161,21 @@ impl Tenure {
 
     /// Goes on without the head of an ordering key: one that is dead and blocks is left behind, any
     /// other one is buried. Answers with the event; refused when there is none.
+    ///
+    /// ```
+    /// use tenure::{Event, Guarded, Tenure};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let tenure = Tenure::open("memory:").await?;
+    /// assert!(!tenure.skip("customer-7", "a test").await?.is_kept());
+    ///
+    /// let event = Event::new("order.paid", &7)?.key("customer-7")?;
+    /// let id = tenure.enqueue_now(event).await?.id();
+    /// assert_eq!(tenure.skip("customer-7", "a test").await?, Guarded::Kept(id));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// The database is away.
@@ -258,6 +293,11 @@ impl Tenure {
     ) -> Result<Option<u64>, StoreError> {
         self.store().change_settings(change).await
     }
+}
+
+fn queue_of(record: &Record) -> QueueName {
+    let event = record.content.event().map(Event::queue_name);
+    event.cloned().unwrap_or_default()
 }
 
 /// The store's moment, unless that is before the item was written: a clock that says so is no judge

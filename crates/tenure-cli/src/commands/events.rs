@@ -5,12 +5,12 @@ use crate::args::Events;
 use crate::database::Absent;
 use crate::exit::Exit;
 use crate::problem::Stop;
-use crate::record::{HEADING, Shown, row};
+use crate::record::{Shown, table};
 
 pub(super) async fn run(cx: &Context, args: &Events) -> Result<Exit, Stop> {
-    let tenure = cx.database.open(Absent::Report).await?;
-    let mut filter = args.choice.filter(args.state.map(Into::into));
+    let mut filter = args.choice.filter(args.state.map(Into::into))?;
     filter.before = args.before;
+    let tenure = cx.database.open(Absent::Report).await?;
     let page = tenure.list(&filter, args.limit).await?;
     if page.records.is_empty() {
         cx.output.note("no events match");
@@ -22,9 +22,8 @@ pub(super) async fn run(cx: &Context, args: &Events) -> Result<Exit, Stop> {
         }
         return Ok(Exit::Done);
     }
-    let now = cx.output.now;
-    let rows = page.records.iter().map(|record| row(record, now)).collect();
-    cx.output.table(&HEADING, rows)?;
+    let (heading, rows) = table(&page.records, cx.output.now);
+    cx.output.table(&heading, rows)?;
     if let Some(next) = page.next {
         cx.output
             .note(format_args!("there are more: --before {next}"));

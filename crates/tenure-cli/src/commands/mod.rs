@@ -5,6 +5,7 @@ mod bury;
 mod completions;
 mod demo;
 mod doctor;
+mod domains;
 mod enqueue;
 mod events;
 mod man;
@@ -30,6 +31,7 @@ use tenure::{Guarded, ItemId, Refusal, Settings, Tenure};
 pub(crate) use self::bench::Bench;
 pub(crate) use self::completions::Completions;
 pub(crate) use self::demo::Demo;
+pub(crate) use self::domains::Domains;
 pub(crate) use self::enqueue::Enqueue;
 pub(crate) use self::man::Man;
 pub(crate) use self::prune::Prune;
@@ -159,6 +161,7 @@ async fn dispatch(cx: &Context, command: Command) -> Result<Exit, Stop> {
         Command::Reap => reap::run(cx).await,
         Command::Prune(args) => prune::run(cx, &args).await,
         Command::Queues(args) => queues::run(cx, args.command).await,
+        Command::Domains(args) => domains::run(cx, args.command).await,
         Command::Serve(args) => serve::run(cx, &args).await,
         Command::Work(args) => work::run(cx, &args).await,
         Command::Settings(args) => settings::run(cx, args).await,

@@ -1,7 +1,7 @@
 //! `tenure show`: all that is known of one event.
 
 use comfy_table::Cell;
-use tenure::{EndedHold, Record, Timestamp};
+use tenure::{DomainRecord, EndedHold, Event, Record, Tenure, Timestamp};
 
 use super::{Context, no_such_event};
 use crate::args::Show;
@@ -9,7 +9,7 @@ use crate::database::Absent;
 use crate::exit::Exit;
 use crate::output::{plain, state};
 use crate::problem::Stop;
-use crate::record::{Shown, payload};
+use crate::record::{Shown, note, payload};
 use crate::time::{brief, relative};
 
 pub(super) async fn run(cx: &Context, args: &Show) -> Result<Exit, Stop> {
@@ -19,12 +19,15 @@ pub(super) async fn run(cx: &Context, args: &Show) -> Result<Exit, Stop> {
         return Err(no_such_event(args.id).into());
     };
     let holds = tenure.timeline(args.id).await?;
+    let domain = domain_of(&tenure, &record).await?;
+    let first = domain.as_ref().and_then(|domain| before(&record, domain));
     if cx.output.is_json() {
-        cx.output.json(&Shown::new(&record).timeline(&holds))?;
+        cx.output.json(&Shown::new(&record).whole(&holds, first))?;
         return Ok(Exit::Done);
     }
-    cx.output
-        .table(&["EVENT", ""], facts(&record, cx.output.now))?;
+    let mut rows = facts(&record, cx.output.now);
+    rows.extend(first.map(|first| behind(first, cx.output.now)));
+    cx.output.table(&["EVENT", ""], rows)?;
     cx.output
         .line(format_args!("\n{}", payload(&record.content)))?;
     if !holds.is_empty() {
@@ -37,6 +40,30 @@ pub(super) async fn run(cx: &Context, args: &Show) -> Result<Exit, Stop> {
         cx.output.table(&heading, rows)?;
     }
     Ok(Exit::Done)
+}
+
+/// Where the key of an event stands that is not settled.
+async fn domain_of(tenure: &Tenure, record: &Record) -> Result<Option<DomainRecord>, Stop> {
+    let key = record.content.event().and_then(Event::ordering_key);
+    match key {
+        Some(key) if !record.state.is_terminal() => Ok(tenure.domain(key).await?),
+        _ => Ok(None),
+    }
+}
+
+/// The event of the same key that comes first.
+fn before<'a>(record: &Record, domain: &'a DomainRecord) -> Option<&'a Record> {
+    let head = domain.head.as_ref();
+    head.filter(|head| head.id != record.id)
+}
+
+fn behind(first: &Record, now: Timestamp) -> Vec<Cell> {
+    let note = match note(first, now) {
+        note if note.is_empty() => String::new(),
+        note => format!(": {note}"),
+    };
+    let text = format!("event {} ({}{note})", first.id, first.state);
+    vec![Cell::new("behind"), Cell::new(text)]
 }
 
 /// The facts that have something to say, by name.
@@ -79,6 +106,7 @@ fn event_facts(record: &Record) -> Vec<Vec<Cell>> {
         fact("event id", event.event_id().map(|id| id.to_string())),
         fact("topic", Some(event.topic().to_owned())),
         fact("queue", Some(event.queue_name().to_string())),
+        fact("key", event.ordering_key().map(str::to_owned)),
         fact("priority", Some(event.urgency().level().to_string())),
     ];
     for (name, value) in event.headers() {

@@ -41,12 +41,13 @@ pub(super) async fn run(cx: &Context) -> Result<Exit, Stop> {
             Cell::new(queue),
             Cell::new(waits.due),
             Cell::new(waits.delayed),
+            Cell::new(waits.behind),
             Cell::new(waits.oldest_due.map_or_else(String::new, brief)),
             paused_cell(is_paused(queue)),
         ]
     });
     cx.output.table(
-        &["QUEUE", " DUE", " DELAYED", "OLDEST DUE", ""],
+        &["QUEUE", " DUE", " DELAYED", " BEHIND", "OLDEST DUE", ""],
         rows.collect(),
     )?;
     if counts.lapsed > 0 {

@@ -242,7 +242,7 @@ of kind `exec` tells its command of an event: that command may run `tenure`, too
 fn the_page_of_the_configuration_is_in_step() {
     assert_eq!(
         described().len(),
-        22,
+        23,
         "the embedded file was not understood"
     );
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))

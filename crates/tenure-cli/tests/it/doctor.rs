@@ -1,5 +1,7 @@
 //! `tenure doctor`: tells what is bad, and says so to scripts by its exit code.
 
+use tenure::Outcome;
+
 use crate::program::{Place, everywhere, sqlite};
 
 /// The verdict on a subject. What is not good has a hint, and one bad thing makes the exit code 1.
@@ -55,6 +57,26 @@ async fn a_lapsed_lease_that_nobody_reaps_is_bad() {
         assert_eq!(verdict(&place, "leases"), "bad");
         place.run(&["reap"]).succeeded();
         assert_eq!(verdict(&place, "leases"), "good");
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_a_dead_event_blocks_is_bad() {
+    for place in everywhere().await {
+        assert_eq!(verdict(&place, "keys"), "good");
+        place.enqueue_keyed("customer-7");
+        let dead = Outcome::Dead {
+            reason: "rejected".to_owned(),
+            error: "no such customer".to_owned(),
+        };
+        place.settled(dead).await;
+        assert_eq!(verdict(&place, "keys"), "bad");
+        let said = place.run(&["doctor"]);
+        let expected = "a dead event blocks \"customer-7\" (0 behind)";
+        assert!(said.out.contains(expected), "{said:?}");
+        let args = ["domains", "skip", "customer-7", "--reason", "test", "--yes"];
+        place.run(&args).succeeded();
+        assert_eq!(verdict(&place, "keys"), "good");
     }
 }
 

@@ -80,11 +80,32 @@ async fn an_unknown_queue_is_refused_with_a_hint_how_to_add_it() {
     }
 }
 
+#[tokio::test]
+async fn a_key_is_kept_with_the_event() {
+    for place in everywhere().await {
+        for (key, options) in [
+            ("customer-7", &[][..]),
+            ("customer-7", &["--strict"]),
+            ("-7 straße/\"x\" 'y'", &[]),
+        ] {
+            let args = ["enqueue", "order.paid", "1", "--json", "--key", key];
+            let said = place.run(&[&args[..], options].concat()).succeeded();
+            let shown = place.run(&["show", &said.field("id"), "--json"]);
+            assert_eq!(shown.succeeded().objects()[0]["key"], key);
+        }
+        let longest = "k".repeat(255);
+        place
+            .run(&["enqueue", "order.paid", "1", "--key", &longest])
+            .succeeded();
+    }
+}
+
 /// Goal: bad input is told before a database is touched. Method: none is there, and none is made.
 #[test]
 fn bad_input_is_told_and_nothing_is_written() {
     let place = sqlite();
-    let cases: [(&[&str], &str); 12] = [
+    let long = "k".repeat(10 << 10);
+    let cases: [(&[&str], &str); 17] = [
         (&["", "1"], "topic is empty; expected 1 to 255 bytes"),
         (&["a\nb", "1"], "with a control character"),
         (&["t", "{"], "payload is not JSON"),
@@ -97,11 +118,20 @@ fn bad_input_is_told_and_nothing_is_written() {
         (&["t", "1", "--priority", "8"], "0 to 7"),
         (&["t", "1", "--priority", "-1"], "0 to 7"),
         (&["t", "1", "--header", "trace"], "expected NAME=VALUE"),
+        (&["t", "1", "--key", ""], "ordering key is empty"),
+        (
+            &["t", "1", "--key", &long],
+            "ordering key is 10240 bytes long",
+        ),
+        (&["t", "1", "--key", "a\nb"], "with a control character"),
+        (&["t", "1", "--strict"], "strict is said without a key"),
+        (&["t", "--strict"], "strict is said without a key"),
     ];
     for (args, message) in cases {
         let said = place.run(&[&["enqueue"], args].concat()).ended(2);
         assert!(said.err.starts_with("error: "), "{args:?}: {said:?}");
         assert!(said.err.contains(message), "{args:?}: {said:?}");
+        assert!(said.err.len() < 1000, "{} bytes", said.err.len());
         assert_eq!(said.out, "");
     }
     assert!(!place.file().exists());

@@ -37,6 +37,32 @@ async fn a_filter_chooses_by_state_topic_queue_and_time() {
 }
 
 #[tokio::test]
+async fn a_filter_chooses_by_key() {
+    for place in everywhere().await {
+        let first = place.enqueue_keyed("customer-7");
+        place.enqueue("a");
+        place.enqueue_keyed("customer-8");
+        let last = place.enqueue_keyed("customer-7");
+        let args = ["events", "--key", "customer-7"];
+        let said = place.run(&[&args[..], &["--json"]].concat()).succeeded();
+        assert_eq!(said.column("id"), [&last[..], &first]);
+        assert_eq!(said.column("key"), ["\"customer-7\"", "\"customer-7\""]);
+        let said = place.run(&["events"]).succeeded();
+        let heading = said.out.lines().next().unwrap();
+        assert!(heading.contains("QUEUE    KEY         AGE"), "{said:?}");
+        let said = place.run(&["events", "--topic", "a"]).succeeded();
+        assert!(!said.out.contains("KEY"), "{said:?}");
+        place.run(&["events", "--key", "customer-9"]).ended(3);
+        place
+            .run(&["events", "--key", "customer-7", "--state", "done"])
+            .ended(3);
+        place
+            .run(&["events", "--key", ""])
+            .failed(2, "ordering key is empty", "");
+    }
+}
+
+#[tokio::test]
 async fn when_nothing_matches_the_exit_code_is_3() {
     for place in everywhere().await {
         let said = place.run(&["events"]).ended(3);

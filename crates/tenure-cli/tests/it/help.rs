@@ -5,7 +5,7 @@ use crate::program::sqlite;
 #[test]
 fn every_command_has_its_help() {
     let place = sqlite();
-    let commands: [&[&str]; 26] = [
+    let commands: [&[&str]; 32] = [
         &[],
         &["serve"],
         &["work"],
@@ -29,6 +29,12 @@ fn every_command_has_its_help() {
         &["queues", "add"],
         &["queues", "pause"],
         &["queues", "resume"],
+        &["domains"],
+        &["domains", "list"],
+        &["domains", "show"],
+        &["domains", "skip"],
+        &["domains", "pause"],
+        &["domains", "resume"],
         &["settings"],
         &["settings", "get"],
         &["settings", "set"],
@@ -75,6 +81,14 @@ fn a_wrong_command_line_is_told_and_ends_with_2() {
         &["enqueue", "t", "1", "--from-line", "2"],
         &["enqueue", "--lines", "--from-line", "0"],
         &["queues", "add", "mail", "--term", "25h"],
+        &["domains", "list", "--limit", "0"],
+        &["domains", "list", "--limit", "1001"],
+        &["domains", "show"],
+        &["domains", "show", ""],
+        &["domains", "pause", "a\nb"],
+        &["domains", "skip", "customer-7"],
+        &["domains", "skip", "customer-7", "--reason", ""],
+        &["domains", "skip", "--reason", "test"],
     ] {
         let said = place.run(args).ended(2);
         assert_eq!(said.out, "", "{args:?}");

@@ -68,6 +68,44 @@ async fn each_line_is_an_event_with_all_that_it_says() {
 }
 
 #[tokio::test]
+async fn a_line_may_have_a_key_of_its_own() {
+    for place in everywhere().await {
+        let input = b"{\"topic\":\"a\",\"payload\":1,\"key\":\"mine\",\"strict\":true}\n\
+                      {\"topic\":\"a\",\"payload\":1}\n\
+                      {\"topic\":\"a\",\"payload\":1,\"key\":null}\n";
+        let args = ["enqueue", "--lines", "--key", "all"];
+        let said = place.run_with(&args, input).succeeded();
+        assert_eq!(said.out, "enqueued 3 events\n");
+        let said = place.run(&["events", "--json"]).succeeded();
+        assert_eq!(said.column("key"), ["\"all\"", "\"all\"", "\"mine\""]);
+        // Strict for all: a line without a key is a bad one.
+        let said = place.run_with(&["enqueue", "--lines", "--strict"], input);
+        said.failed(
+            2,
+            "line 2: strict is said without a key",
+            "line 1 is written",
+        );
+    }
+}
+
+#[test]
+fn a_line_whose_key_is_wrong_is_told() {
+    let place = sqlite();
+    for (key, message) in [
+        ("\"key\":[\"canary\"]", "key is of another kind"),
+        ("\"key\":\"\"", "ordering key is empty"),
+        ("\"strict\":true", "strict is said without a key"),
+        ("\"key\":\"k\",\"strict\":1", "strict is of another kind"),
+    ] {
+        let input = format!("{{\"topic\":\"a\",\"payload\":1,{key}}}");
+        let said = place.run_with(&["enqueue", "--lines"], input.as_bytes());
+        let said = said.failed(2, message, "nothing is written");
+        assert!(!said.err.contains("canary"), "{said:?}");
+    }
+    assert!(!place.file().exists());
+}
+
+#[tokio::test]
 async fn with_a_topic_each_line_is_the_payload() {
     for place in everywhere().await {
         let input = b"1\n{\"topic\": \"mine\"}\n\n[3]\n";
@@ -171,8 +209,8 @@ fn what_is_no_event_is_told_and_makes_no_database() {
         (b"{\"topic\":\"a\"}", "missing field `payload`"),
         (b"{\"payload\":\"canary\"}", "missing field `topic`"),
         (
-            b"{\"topic\":\"a\",\"payload\":1,\"key\":2}",
-            "unknown field `key`",
+            b"{\"topic\":\"a\",\"payload\":1,\"kye\":2}",
+            "unknown field `kye`",
         ),
         (
             b"{\"topic\":\"a\",\"topic\":\"b\",\"payload\":1}",

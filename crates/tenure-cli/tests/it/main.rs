@@ -8,6 +8,7 @@ mod crash;
 mod database;
 mod demo;
 mod doctor;
+mod domains;
 mod enqueue;
 mod events;
 mod help;

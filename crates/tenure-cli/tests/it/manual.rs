@@ -35,7 +35,7 @@ fn every_shell_is_told_of_every_command() {
     let place = sqlite();
     for shell in ["bash", "zsh", "fish"] {
         let script = place.run(&["completions", shell]).succeeded().out;
-        for command in ["enqueue", "why", "doctor", "replay", "resume"] {
+        for command in ["enqueue", "why", "doctor", "replay", "resume", "domains"] {
             assert!(script.contains(command), "no {command} for {shell}");
         }
     }
@@ -51,6 +51,12 @@ fn every_command_has_its_page() {
         "tenure-bury",
         "tenure-completions",
         "tenure-doctor",
+        "tenure-domains",
+        "tenure-domains-list",
+        "tenure-domains-pause",
+        "tenure-domains-resume",
+        "tenure-domains-show",
+        "tenure-domains-skip",
         "tenure-enqueue",
         "tenure-events",
         "tenure-man",

@@ -15,7 +15,7 @@ use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tenure::{Claim, Event, Held, Settle, Tenure, Term};
+use tenure::{Claim, Event, Held, OnDead, Outcome, Settle, Tenure, Term};
 use tenure_store::testing;
 
 /// A user that owns nothing, for tests that a superuser runs.
@@ -150,6 +150,12 @@ impl Place {
         said.field("id")
     }
 
+    /// The id of a fresh event with this ordering key.
+    pub(crate) fn enqueue_keyed(&self, key: &str) -> String {
+        let args = ["enqueue", "keyed", "1", "--key", key, "--json"];
+        self.run(&args).succeeded().field("id")
+    }
+
     /// This many fresh events of a thousand bytes each.
     pub(crate) async fn enqueue_many(&self, number: usize) {
         let payload = "x".repeat(1000);
@@ -174,6 +180,16 @@ impl Place {
     pub(crate) async fn done(&self) {
         let (tenure, held) = self.held().await;
         let settle = Settle::new(held.lease.token.clone()).done(held.ids());
+        assert_eq!(tenure.settle(&settle).await.unwrap().refused().count(), 0);
+    }
+
+    /// What is due, settled with this outcome; a dead event blocks its key.
+    pub(crate) async fn settled(&self, outcome: Outcome) {
+        let (tenure, held) = self.held().await;
+        let mut settle = Settle::new(held.lease.token.clone()).on_dead(OnDead::Block);
+        for id in held.ids() {
+            settle = settle.item(id, outcome.clone());
+        }
         assert_eq!(tenure.settle(&settle).await.unwrap().refused().count(), 0);
     }
 

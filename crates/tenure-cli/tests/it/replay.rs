@@ -75,6 +75,27 @@ async fn a_choice_replays_the_dead_and_leaves_the_rest() {
 }
 
 #[tokio::test]
+async fn a_key_chooses_too() {
+    for place in everywhere().await {
+        let ids = ["customer-7", "customer-8"].map(|key| place.enqueue_keyed(key));
+        place.done().await;
+        let args = [
+            "replay",
+            "--state",
+            "done",
+            "--key",
+            "customer-7",
+            "--yes",
+            "--json",
+        ];
+        let said = place.run(&args).succeeded();
+        assert_eq!(said.column("id"), [&ids[0][..]]);
+        assert_eq!(state(&place, &ids[0]), "\"pending\"");
+        assert_eq!(state(&place, &ids[1]), "\"done\"");
+    }
+}
+
+#[tokio::test]
 async fn a_choice_larger_than_a_page_is_replayed_whole() {
     for place in everywhere().await {
         place.enqueue_many(1_200).await;

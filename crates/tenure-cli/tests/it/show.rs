@@ -56,10 +56,30 @@ async fn the_field_names_are_stable() {
         let names: Vec<_> = shown.as_object().unwrap().keys().cloned().collect();
         assert_eq!(
             names.join(" "),
-            "attempts available_at claimed_at crashes created_at dead_at dead_reason done_at \
-             encoding event_id failures fence generation headers holder id last_error payload \
-             priority queue state timeline topic until"
+            "attempts available_at behind claimed_at crashes created_at dead_at dead_reason \
+             done_at encoding event_id failures fence generation headers holder id key last_error \
+             payload priority queue state timeline topic until"
         );
+    }
+}
+
+#[tokio::test]
+async fn an_event_behind_another_of_its_key_says_which() {
+    for place in everywhere().await {
+        let first = place.enqueue_keyed("customer-7");
+        let (_, held) = place.held().await;
+        let second = place.enqueue_keyed("customer-7");
+        let said = place.run(&["show", &second]).succeeded();
+        let holder = held.lease.token.holder();
+        let behind = format!("behind      event {first} (claimed: {holder}; lapses in ");
+        for expected in ["key         customer-7\n", &behind] {
+            assert!(said.out.contains(expected), "no {expected:?} in {said:?}");
+        }
+        let shown = place.run(&["show", &second, "--json"]).succeeded();
+        assert_eq!(shown.field("key"), "\"customer-7\"");
+        assert_eq!(shown.field("behind"), first);
+        let shown = place.run(&["show", &first, "--json"]).succeeded();
+        assert_eq!(shown.field("behind"), "null");
     }
 }
 

@@ -46,6 +46,25 @@ async fn every_event_is_counted_once() {
 }
 
 #[tokio::test]
+async fn what_waits_behind_another_of_its_key_is_counted_apart() {
+    for place in everywhere().await {
+        place.enqueue_keyed("customer-7");
+        let (tenure, _held) = place.held().await;
+        place.enqueue_keyed("customer-7");
+        place.enqueue_keyed("customer-7");
+        // A claim finds them their places.
+        assert!(tenure.claim(1).await.unwrap().is_none());
+        let said = place.run(&["stats", "--json"]).succeeded();
+        assert_eq!(said.field("pending"), "2");
+        let queue = &said.objects()[0]["queues"][0];
+        assert_eq!((&queue["due"], &queue["behind"]), (&0.into(), &2.into()));
+        let said = place.run(&["stats"]).succeeded();
+        let expected = "\ndefault    0        0       2";
+        assert!(said.out.contains(expected), "{said:?}");
+    }
+}
+
+#[tokio::test]
 async fn what_keeps_events_waiting_is_said() {
     for place in everywhere().await {
         place.enqueue("a");
@@ -55,7 +74,7 @@ async fn what_keeps_events_waiting_is_said() {
         let said = place.run(&["stats"]).succeeded();
         assert!(
             said.out
-                .ends_with("\ndefault    0        0              paused\n"),
+                .ends_with("\ndefault    0        0       0              paused\n"),
             "{said:?}"
         );
         assert_eq!(

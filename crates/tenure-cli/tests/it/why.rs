@@ -105,6 +105,81 @@ async fn what_is_settled_says_how_it_comes_back() {
     }
 }
 
+/// Goal: an event that waits for another of its key names it, whatever keeps that one. Method: the
+/// head is held, fails, is paused, dies and blocks.
+#[tokio::test]
+async fn what_is_behind_another_of_its_key_says_why_that_one_is_not_done() {
+    for place in everywhere().await {
+        let first = place.enqueue_keyed("customer-7");
+        let (tenure, held) = place.held().await;
+        let second = place.enqueue_keyed("customer-7");
+        let before = format!("it comes after event {first} of its key \"customer-7\"");
+        let (code, said) = why(&place, &second);
+        assert_eq!(code, "behind");
+        let holder = held.lease.token.holder();
+        let expected =
+            format!("{before}, which is not done, because {holder} has been at work on it for ");
+        assert!(said.out.starts_with(&expected), "{said:?}");
+
+        let again = Outcome::Retry {
+            after: Duration::from_hours(1),
+            error: "503".to_owned(),
+        };
+        let settle = Settle::new(held.lease.token.clone()).item(held.ids()[0], again);
+        assert_eq!(tenure.settle(&settle).await.unwrap().refused().count(), 0);
+        let (code, said) = why(&place, &second);
+        assert_eq!(code, "behind");
+        let expected = format!(
+            "{before}, which is not done, because it failed once (10 are allowed), last with \
+             \"503\"; it is tried again in "
+        );
+        assert!(said.out.starts_with(&expected), "{said:?}");
+        let hint = format!("`tenure domains skip customer-7` goes on without event {first}\n");
+        assert!(said.err.ends_with(&hint), "{said:?}");
+
+        place.run(&["domains", "pause", "customer-7"]).succeeded();
+        for id in [&first, &second] {
+            let (code, said) = why(&place, id);
+            assert_eq!(code, "key_paused");
+            assert!(
+                said.out
+                    .starts_with("its key \"customer-7\" is paused, for ")
+            );
+            assert_eq!(said.err, "hint: `tenure domains resume customer-7`\n");
+        }
+        place.run(&["domains", "resume", "customer-7"]).succeeded();
+        assert_eq!(why(&place, &first).0, "backoff");
+        assert_eq!(why(&place, &second).0, "behind");
+    }
+}
+
+#[tokio::test]
+async fn a_dead_event_that_blocks_its_key_says_so_and_those_behind_it_too() {
+    for place in everywhere().await {
+        let first = place.enqueue_keyed("customer-7");
+        let dead = Outcome::Dead {
+            reason: "rejected".to_owned(),
+            error: "no such customer".to_owned(),
+        };
+        place.settled(dead).await;
+        let second = place.enqueue_keyed("customer-7");
+        // A claim finds it its place.
+        assert!(place.tenure().await.claim(1).await.unwrap().is_none());
+        let (code, said) = why(&place, &second);
+        assert_eq!(code, "key_blocked");
+        let expected = format!("event {first} of its key \"customer-7\" is dead and blocks it: ");
+        assert!(said.out.starts_with(&expected), "{said:?}");
+        let (code, said) = why(&place, &first);
+        assert_eq!(code, "dead");
+        let expected = "; it blocks its key \"customer-7\", and 1 waits behind it\n";
+        assert!(said.out.ends_with(expected), "{said:?}");
+        assert!(
+            said.err.contains(&format!("`tenure replay {first}`")),
+            "{said:?}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn an_unknown_id_ends_with_3() {
     for place in everywhere().await {

@@ -15,6 +15,7 @@ mod companion;
 mod conformance;
 mod durable;
 mod examine;
+mod keys;
 mod odd;
 mod plans;
 mod planted;

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tenure::{Counts, Finding, Presence, Queue, QueueName, Timestamp, WorkerRecord};
+use tenure::{
+    Counts, DomainRecord, DomainState, Finding, Presence, Queue, QueueName, Timestamp, WorkerRecord,
+};
 
 use crate::output::events;
 use crate::time::brief;
@@ -11,11 +13,19 @@ use crate::time::brief;
 /// An event that has been due for longer waits too long.
 const DUE_MAX: Duration = Duration::from_mins(1);
 
+/// A key whose head has failed or lapsed stands still for too long after this.
+const STUCK_MAX: Duration = Duration::from_mins(10);
+
+/// So many keys are named; the others are counted.
+const NAMED_MAX: usize = 3;
+
 /// What is looked at.
 #[derive(Debug)]
 pub(super) struct Scene {
     pub(super) counts: Counts,
     pub(super) queues: Vec<Queue>,
+    /// The keys that stand still.
+    pub(super) domains: Vec<DomainRecord>,
     pub(super) workers: Vec<WorkerRecord>,
     /// The version of the cluster's settings.
     pub(super) settings_version: u64,
@@ -33,6 +43,7 @@ pub(super) fn judge(scene: &Scene) -> Vec<Finding> {
     findings.push(due(scene));
     findings.extend(unserved(scene));
     findings.extend(paused(scene));
+    findings.extend(keys(scene));
     findings.push(dead(scene));
     findings
 }
@@ -130,7 +141,7 @@ fn due(scene: &Scene) -> Finding {
         .filter(|(name, _)| !scene.is_paused(name))
         .filter_map(|(name, counts)| Some((counts.oldest_due?, name)));
     let Some((age, name)) = waits.max() else {
-        return Finding::good("due", "nothing waits that is due");
+        return behind(scene);
     };
     let found = format!("the first has waited for {}, in {name}", brief(age));
     if age <= DUE_MAX {
@@ -142,6 +153,21 @@ fn due(scene: &Scene) -> Finding {
     }
     let hint = "`tenure workers` shows how busy they are: start more, or raise the concurrency";
     Finding::warning("due", found, hint)
+}
+
+/// Nothing is due; but what has a key may wait for a claim to find it its place.
+fn behind(scene: &Scene) -> Finding {
+    let queues = scene.counts.queues.iter();
+    let number: u64 = queues.map(|(_, counts)| counts.behind).sum();
+    if number == 0 || !scene.those(Presence::Here).is_empty() {
+        return Finding::good("due", "nothing waits that is due");
+    }
+    let number = events(usize::try_from(number).unwrap_or(usize::MAX));
+    Finding::warning(
+        "due",
+        format!("{number} with a key wait for their turn, and no worker is here to give it"),
+        "`tenure serve` or `tenure work` starts one",
+    )
 }
 
 /// Queues with due events that no worker serves, where there are workers.
@@ -169,7 +195,7 @@ fn unserved(scene: &Scene) -> Option<Finding> {
 fn paused(scene: &Scene) -> Option<Finding> {
     let mut names = Vec::new();
     for (name, counts) in &scene.counts.queues {
-        let waiting = counts.due + counts.delayed;
+        let waiting = counts.due + counts.delayed + counts.behind;
         if waiting > 0 && scene.is_paused(name) {
             names.push(format!("{name} ({waiting} wait)"));
         }
@@ -181,6 +207,72 @@ fn paused(scene: &Scene) -> Option<Finding> {
             "`tenure queues resume NAME` lets claims take from it again",
         )
     })
+}
+
+/// The keys that stand still: blocked, paused, or for long at an event that fails.
+fn keys(scene: &Scene) -> Vec<Finding> {
+    let age = |domain: &DomainRecord| domain.since.map(|moment| scene.now.since(moment));
+    let is_long = |domain: &DomainRecord| age(domain).is_some_and(|age| age > STUCK_MAX);
+    let (mut blocked, mut paused, mut stuck) = (Vec::new(), Vec::new(), Vec::new());
+    for domain in &scene.domains {
+        match domain.state {
+            DomainState::Blocked => blocked.push(domain),
+            DomainState::Paused if domain.waiting > 0 => paused.push(domain),
+            DomainState::Due | DomainState::Delayed | DomainState::Held if is_long(domain) => {
+                stuck.push(domain);
+            }
+            DomainState::Paused
+            | DomainState::Idle
+            | DomainState::Due
+            | DomainState::Delayed
+            | DomainState::Held => {}
+        }
+    }
+    let mut findings = Vec::new();
+    if !blocked.is_empty() {
+        findings.push(Finding::bad(
+            "keys",
+            format!("a dead event blocks {}", key_names(&blocked)),
+            "`tenure domains show KEY` says of what it died; `tenure replay ID` tries it again, \
+             `tenure domains skip KEY` goes on without it",
+        ));
+    }
+    if !stuck.is_empty() {
+        let most = brief(STUCK_MAX);
+        findings.push(Finding::warning(
+            "keys",
+            format!(
+                "at one failing event for over {most}: {}",
+                key_names(&stuck)
+            ),
+            "`tenure domains list --stuck` lists them, `tenure domains show KEY` says why; \
+             `tenure domains skip KEY` goes on without the event",
+        ));
+    }
+    if !paused.is_empty() {
+        findings.push(Finding::warning(
+            "keys",
+            format!("paused, with events that wait: {}", key_names(&paused)),
+            "`tenure domains resume KEY` lets claims take from it again",
+        ));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::good("keys", "none stands still"));
+    }
+    findings
+}
+
+/// The first keys by name, and how many more there are.
+fn key_names(domains: &[&DomainRecord]) -> String {
+    let named = domains.iter().take(NAMED_MAX);
+    let mut all: Vec<String> = named
+        .map(|domain| format!("{:?} ({} behind)", domain.key, domain.waiting))
+        .collect();
+    match domains.len().saturating_sub(NAMED_MAX) {
+        0 => {}
+        more => all.push(format!("{more} more")),
+    }
+    all.join(", ")
 }
 
 fn dead(scene: &Scene) -> Finding {
@@ -218,6 +310,7 @@ mod tests {
         Scene {
             counts: Counts::default(),
             queues: Vec::new(),
+            domains: Vec::new(),
             workers: vec![worker("a")],
             settings_version: 3,
             now: now(),
@@ -269,7 +362,7 @@ mod tests {
         let is_good = |finding: &Finding| finding.verdict == Verdict::Good;
         assert!(findings.iter().all(is_good), "{findings:?}");
         let subjects: Vec<_> = findings.iter().map(|finding| finding.subject).collect();
-        assert_eq!(subjects, ["workers", "leases", "due", "dead"]);
+        assert_eq!(subjects, ["workers", "leases", "due", "keys", "dead"]);
     }
 
     #[test]
@@ -312,6 +405,16 @@ mod tests {
     }
 
     #[test]
+    fn what_waits_for_its_turn_needs_a_worker_too() {
+        let mut scene = scene();
+        scene.counts.queues = vec![waiting("default", 0, Duration::ZERO)];
+        scene.counts.queues[0].1.behind = 4;
+        assert_eq!(verdict(&scene, "due"), Some(Verdict::Good));
+        scene.workers.clear();
+        assert_eq!(verdict(&scene, "due"), Some(Verdict::Warning));
+    }
+
+    #[test]
     fn a_paused_queue_is_a_warning_while_something_waits_in_it() {
         let mut scene = scene();
         scene.queues = vec![Queue {
@@ -340,6 +443,52 @@ mod tests {
         scene.workers[0].report.queues = "default".to_owned();
         scene.counts.queues = vec![waiting("mail", 0, Duration::ZERO)];
         assert_eq!(verdict(&scene, "queues"), None);
+    }
+
+    fn domain(key: &str, state: DomainState, age: Duration) -> DomainRecord {
+        DomainRecord {
+            key: key.to_owned(),
+            state,
+            since: Some(now().before(age)),
+            head: None,
+            waiting: 2,
+        }
+    }
+
+    #[test]
+    fn a_key_that_stands_still_is_told_by_what_holds_it_up() {
+        let ten = Duration::from_mins(10);
+        let late = ten + Duration::from_secs(1);
+        for (state, age, verdict) in [
+            (DomainState::Blocked, Duration::ZERO, Verdict::Bad),
+            (DomainState::Paused, Duration::ZERO, Verdict::Warning),
+            (DomainState::Delayed, ten, Verdict::Good),
+            (DomainState::Delayed, late, Verdict::Warning),
+            (DomainState::Held, late, Verdict::Warning),
+            (DomainState::Due, late, Verdict::Warning),
+        ] {
+            let mut scene = scene();
+            scene.domains = vec![domain("customer-7", state, age)];
+            assert_eq!(self::verdict(&scene, "keys"), Some(verdict), "{state}");
+        }
+        // Nothing waits for it: an operator may prepare a pause.
+        let mut scene = scene();
+        scene.domains = vec![domain("customer-7", DomainState::Paused, late)];
+        scene.domains[0].waiting = 0;
+        assert_eq!(verdict(&scene, "keys"), Some(Verdict::Good));
+    }
+
+    #[test]
+    fn only_the_first_keys_are_named() {
+        let mut scene = scene();
+        let blocked = |key| domain(key, DomainState::Blocked, Duration::ZERO);
+        scene.domains = ["a", "b", "c", "d", "e"].map(blocked).into();
+        let findings = judge(&scene);
+        let found = findings.iter().find(|finding| finding.subject == "keys");
+        assert_eq!(
+            found.unwrap().found,
+            "a dead event blocks \"a\" (2 behind), \"b\" (2 behind), \"c\" (2 behind), 2 more"
+        );
     }
 
     #[test]

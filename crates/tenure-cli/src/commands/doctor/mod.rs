@@ -4,7 +4,7 @@ mod judge;
 
 use comfy_table::{Cell, Color};
 use serde::Serialize;
-use tenure::{Finding, Tenure, Verdict};
+use tenure::{DomainFilter, Finding, Tenure, Verdict};
 
 use self::judge::{Scene, judge};
 use super::Context;
@@ -15,6 +15,9 @@ use crate::problem::{Problem, Stop};
 
 /// Workers that are looked at, those seen last first.
 const WORKERS: u32 = 1_000;
+
+/// Keys that stand still and are looked at, those first that have stood longest.
+const KEYS: u32 = 1_000;
 
 /// A finding, in JSON.
 #[derive(Serialize)]
@@ -65,6 +68,7 @@ async fn scene(tenure: &Tenure) -> Result<Scene, Stop> {
     Ok(Scene {
         counts: tenure.count().await?,
         queues: tenure.queues().await?,
+        domains: tenure.domains(DomainFilter::Stuck, KEYS).await?,
         workers,
         settings_version: tenure.store().settings().await?.version,
         now,

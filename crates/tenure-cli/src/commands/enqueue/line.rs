@@ -96,6 +96,10 @@ struct Fields<'a> {
     #[serde(borrow)]
     queue: Option<&'a RawValue>,
     #[serde(borrow)]
+    key: Option<&'a RawValue>,
+    #[serde(borrow)]
+    strict: Option<&'a RawValue>,
+    #[serde(borrow)]
     priority: Option<&'a RawValue>,
     #[serde(borrow)]
     delay: Option<&'a RawValue>,
@@ -118,7 +122,10 @@ pub(super) fn event(line: &[u8], args: &Enqueue) -> Result<Option<Event>, Invali
         return Ok(None);
     }
     match &args.topic {
-        Some(topic) => args.dress(Event::from_json(topic, text)?).map(Some),
+        Some(topic) => {
+            let event = args.dress(Event::from_json(topic, text)?)?;
+            args.ordered(event, None, None).map(Some)
+        }
         None => of_fields(text, args).map(Some),
     }
 }
@@ -140,6 +147,15 @@ fn of_fields(text: &str, args: &Enqueue) -> Result<Event, Invalid> {
     if let Some(raw) = fields.queue {
         event = event.queue(&value::<String>("queue", raw, "text")?)?;
     }
+    let key: Option<String> = match fields.key {
+        Some(raw) => Some(value("key", raw, "text")?),
+        None => None,
+    };
+    let strict = match fields.strict {
+        Some(raw) => Some(value("strict", raw, "true or false")?),
+        None => None,
+    };
+    event = args.ordered(event, key.as_deref(), strict)?;
     if let Some(raw) = fields.priority {
         event = event.priority(Priority::new(value(
             "priority",

@@ -9,6 +9,7 @@ use tenure::{Event, Invalid, QueueName, Tenure};
 
 use super::line::{self, Piece};
 use super::{Enqueue, unreadable};
+use crate::args::check_key;
 use crate::commands::Context;
 use crate::database::Absent;
 use crate::exit::Exit;
@@ -72,7 +73,10 @@ struct Intake<'a> {
 
 pub(super) async fn run(cx: &Context, args: &Enqueue) -> Result<Exit, Stop> {
     if let Some(topic) = &args.topic {
-        Event::from_json(topic, "null")?;
+        args.ordered(Event::from_json(topic, "null")?, None, None)?;
+    }
+    if let Some(key) = &args.key {
+        check_key(key)?;
     }
     let input = io::stdin();
     if input.is_terminal() {

@@ -39,6 +39,14 @@ pub(crate) struct Enqueue {
     )]
     queue: QueueName,
 
+    /// Keep the order of the events with this key: one at a time, each after those before it
+    #[arg(long, allow_hyphen_values = true)]
+    key: Option<String>,
+
+    /// Keep the order even among transactions that overlap: wait for other strict ones of this key
+    #[arg(long)]
+    strict: bool,
+
     /// Hold it back for this long: 30s, 5m, 1h 30m
     #[arg(
         long,
@@ -58,7 +66,7 @@ pub(crate) struct Enqueue {
     )]
     priority: Priority,
 
-    /// Write it only if no event with this key is kept
+    /// Write it only if no event with this dedupe key is kept
     #[arg(long, value_name = "KEY", conflicts_with = "lines")]
     dedupe: Option<String>,
 
@@ -127,13 +135,14 @@ pub(super) async fn run(cx: &Context, args: Enqueue) -> Result<Exit, Stop> {
 
 fn event(cx: &Context, args: &Enqueue) -> Result<Event, Stop> {
     let topic = args.topic.as_deref().unwrap_or_default();
-    // An empty topic is told before the input is waited for.
-    Event::from_json(topic, "null")?;
+    // An empty topic or a wrong key is told before the input is waited for.
+    args.ordered(Event::from_json(topic, "null")?, None, None)?;
     let payload = match args.payload.as_deref() {
         None | Some("-") => read_payload(cx)?,
         Some(json) => json.to_owned(),
     };
     let event = args.dress(Event::from_json(topic, payload)?)?;
+    let event = args.ordered(event, None, None)?;
     Ok(match &args.dedupe {
         Some(key) => event.dedupe(key)?,
         None => event,
@@ -151,6 +160,26 @@ impl Enqueue {
             event = event.header(name, value)?;
         }
         Ok(event)
+    }
+
+    /// The event in the order of its key: its own, or that of the options.
+    fn ordered(
+        &self,
+        event: Event,
+        key: Option<&str>,
+        strict: Option<bool>,
+    ) -> Result<Event, Invalid> {
+        let is_strict = strict.unwrap_or(self.strict);
+        match (key.or(self.key.as_deref()), is_strict) {
+            (Some(key), true) => event.key(key).map(Event::strict),
+            (Some(key), false) => event.key(key),
+            (None, false) => Ok(event),
+            (None, true) => Err(Invalid::new(
+                "strict",
+                "said without a key",
+                "a key, too: only events of one key wait for each other",
+            )),
+        }
     }
 }
 

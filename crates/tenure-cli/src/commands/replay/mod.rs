@@ -3,8 +3,6 @@
 
 mod pace;
 
-use std::io::{self, BufRead, IsTerminal, Write};
-
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use tenure::{Filter, ItemId, Replayed, State, Tenure, Timestamp};
@@ -12,6 +10,7 @@ use tenure::{Filter, ItemId, Replayed, State, Tenure, Timestamp};
 use self::pace::{Pace, Rate, Step};
 use super::{Context, answers, exit_of, once_each};
 use crate::args::{Choice, item_id};
+use crate::confirm::{Question, confirm};
 use crate::database::Absent;
 use crate::exit::Exit;
 use crate::output::events;
@@ -79,11 +78,14 @@ pub(super) async fn run(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
     match (args.ids.is_empty(), is_chosen) {
         (true, false) => Err(
             Problem::new(Exit::Usage, "nothing says which events to replay")
-                .hint("name ids, or choose by --state dead, --topic, --queue, --since or --until")
+                .hint(
+                    "name ids, or choose by --state dead, --topic, --queue, --key, --since or \
+                     --until",
+                )
                 .into(),
         ),
         (false, true) => Err(Problem::new(Exit::Usage, "both ids and a choice are given")
-            .hint("name ids, or choose by --state, --topic, --queue, --since and --until")
+            .hint("name ids, or choose by --state, --topic, --queue, --key, --since and --until")
             .into()),
         (false, false) => by_id(cx, args).await,
         (true, true) => by_choice(cx, args).await,
@@ -105,8 +107,8 @@ async fn by_id(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
 
 async fn by_choice(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
     let state = args.state.unwrap_or(SettledWord::Dead);
+    let filter = args.choice.filter(Some(State::from(state)))?;
     let tenure = cx.database.open(Absent::Report).await?;
-    let filter = args.choice.filter(Some(State::from(state)));
     let ids = choose(&tenure, filter, args.until).await?;
     if ids.is_empty() {
         cx.output.note("no events match");
@@ -204,50 +206,13 @@ fn planned(cx: &Context, number: usize) -> Result<Exit, Stop> {
     })
 }
 
-/// Asks on a terminal; elsewhere there is nobody to ask.
+/// Asks whether so many are to be replayed.
 fn ask(number: usize) -> Result<(), Stop> {
-    let input = io::stdin();
-    if !input.is_terminal() {
-        let message = format!(
-            "{} would be replayed, and nobody is there to ask",
-            events(number)
-        );
-        return Err(Problem::new(Exit::Usage, message)
-            .hint("--yes replays them, --dry-run only counts them")
-            .into());
-    }
-    confirm(number, &mut input.lock(), &mut anstream::stderr())
-}
-
-fn confirm(number: usize, input: &mut impl BufRead, screen: &mut impl Write) -> Result<(), Stop> {
-    write!(screen, "replay {}? [y/N] ", events(number))?;
-    screen.flush()?;
-    let mut answer = String::new();
-    input.read_line(&mut answer)?;
-    if matches!(answer.trim(), "y" | "Y" | "yes") {
-        return Ok(());
-    }
-    Err(Problem::new(Exit::Failed, "not confirmed: nothing was replayed").into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_yes_is_a_yes() {
-        for (answer, is_yes) in [
-            ("y\n", true),
-            ("yes\n", true),
-            ("n\n", false),
-            ("\n", false),
-            ("", false),
-            ("yellow\n", false),
-        ] {
-            let mut screen = Vec::new();
-            let said = confirm(3, &mut answer.as_bytes(), &mut screen);
-            assert_eq!(said.is_ok(), is_yes, "{answer:?}");
-            assert_eq!(screen, b"replay 3 events? [y/N] ");
-        }
-    }
+    let number = events(number);
+    confirm(&Question {
+        text: format!("replay {number}?"),
+        unasked: format!("{number} would be replayed"),
+        hint: "--yes replays them, --dry-run only counts them",
+        refused: "nothing was replayed",
+    })
 }

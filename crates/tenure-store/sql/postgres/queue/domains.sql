@@ -21,7 +21,7 @@ with held as materialized (
     ) s on true
     where (d.domain = tenure_domain($3::text) or ($3::text is null and (d.head is not null or d.paused)))
       and (not $1::boolean or d.blocked or d.paused or s.setbacks > 0)
-    order by d.since
+    order by d.since, d.ordering_key
     limit $2
 )
 select d.ordering_key, coalesce(h.id, d.head) as head, d.since, d.blocked, d.paused,
@@ -35,3 +35,4 @@ select $3::text, null, null, false, false,
        (select count(*)
         from (select from tenure_backlog b where b.domain = tenure_domain($3::text) limit $4) as b), now()
 where $3::text is not null and not exists (select from domain)
+order by since, ordering_key

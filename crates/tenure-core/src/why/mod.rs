@@ -1,6 +1,8 @@
 //! Why an item is not being worked on, in one sentence, and what to do about it.
 //!
-//! A pure function of what a store knows: the item, its queue, who is there to work.
+//! A pure function of what a store knows: the item, its queue, its key, who is there to work.
+
+mod key;
 
 use std::fmt;
 
@@ -14,11 +16,14 @@ use crate::store::{DomainRecord, Presence, QueueCounts, WorkerRecord};
 use crate::time::{Timestamp, brief_duration};
 
 /// What is known around an item.
+///
+/// Its queue is that of the event whose turn it is: an event behind another one of its key waits
+/// for that one, which may be in another queue.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Whether claims pass its queue by.
+    /// Whether claims pass the queue by.
     pub is_paused: bool,
-    /// What waits in its queue.
+    /// What waits in the queue.
     pub counts: QueueCounts,
     /// The workers, and where each one stands by the store's clock.
     pub workers: Vec<(WorkerRecord, Presence)>,
@@ -64,7 +69,8 @@ impl fmt::Display for Why {
 ///
 /// The words: `published`, `dead`; `claimed`, `silent` (its holder no longer reports), `lapsed`;
 /// `paused`, `delayed`, `backoff`; `no_worker`, `unserved` (none for its queue), `alone`,
-/// `waiting`.
+/// `waiting`; and of an event with a key `behind` (another one comes first), `key_paused`,
+/// `key_blocked` (by a dead one), `unplaced` (its key has no head yet).
 ///
 /// ```
 /// use std::time::Duration;
@@ -94,8 +100,8 @@ impl fmt::Display for Why {
 pub fn why(record: &Record, facts: &Facts, now: Timestamp) -> Why {
     match (record.state, &record.hold) {
         (State::Done, _) => published(record, now),
-        (State::Dead, _) => dead(record, now),
-        (State::Claimed, Some(hold)) if hold.until > now => claimed(hold, facts, now),
+        (State::Dead, _) => dead(record, facts, now),
+        (State::Claimed, Some(hold)) if hold.until > now => claimed(record, hold, facts, now),
         (State::Claimed, Some(hold)) => lapsed(hold, facts, now),
         // Holds are kept with the items that they are on; this is only for tables of strangers.
         (State::Claimed, None) => Why::new("claimed", "it is claimed; by whom is not written down"),
@@ -113,7 +119,18 @@ fn published(record: &Record, now: Timestamp) -> Why {
     ))
 }
 
-fn dead(record: &Record, now: Timestamp) -> Why {
+fn dead(record: &Record, facts: &Facts, now: Timestamp) -> Why {
+    if let Some(why) = key::blocking(record, facts, now) {
+        return why;
+    }
+    Why::new("dead", died(record, now)).hint(format!(
+        "mend the cause, then `tenure replay {}` puts it back with its counters at zero",
+        record.id
+    ))
+}
+
+/// When something died, and of what.
+fn died(record: &Record, now: Timestamp) -> String {
     let when = record.dead_at.map_or_else(String::new, |moment| {
         format!(" {} ago", brief_duration(now.since(moment)))
     });
@@ -137,19 +154,25 @@ fn dead(record: &Record, now: Timestamp) -> Why {
         Some(other) => format!(" ({other})"),
         None => String::new(),
     };
-    Why::new("dead", format!("it died{when}{cause}{error}")).hint(format!(
-        "mend the cause, then `tenure replay {}` puts it back with its counters at zero",
-        record.id
-    ))
+    format!("it died{when}{cause}{error}")
 }
 
-fn claimed(hold: &Hold, facts: &Facts, now: Timestamp) -> Why {
+fn claimed(record: &Record, hold: &Hold, facts: &Facts, now: Timestamp) -> Why {
     let Hold { holder, .. } = hold;
-    let held = format!(
-        "{holder} has been at work on it for {}, under a lease for another {}",
-        brief_duration(now.since(hold.claimed_at)),
-        brief_duration(hold.until.since(now))
-    );
+    let length = brief_duration(now.since(hold.claimed_at));
+    let rest = brief_duration(hold.until.since(now));
+    let held = match key::held_before(record, facts) {
+        None => {
+            format!(
+                "{holder} has been at work on it for {length}, under a lease for another {rest}"
+            )
+        }
+        Some(first) => format!(
+            "{holder} has held it for {length}, under a lease for another {rest}, and works on \
+             event {} of the same key first",
+            first.id
+        ),
+    };
     match facts.holder(hold) {
         Some((worker, Presence::Silent)) => Why::new(
             "silent",
@@ -194,6 +217,9 @@ fn lapsed(hold: &Hold, facts: &Facts, now: Timestamp) -> Why {
 }
 
 fn pending(record: &Record, facts: &Facts, now: Timestamp) -> Why {
+    if let Some(why) = key::pending(record, facts, now) {
+        return why;
+    }
     let queue = queue_of(record);
     let wait = record.available_at.filter(|moment| *moment > now);
     if facts.is_paused {
@@ -237,6 +263,12 @@ fn pending(record: &Record, facts: &Facts, now: Timestamp) -> Why {
             "see with `tenure show {}` who held it: something in it may kill its worker",
             record.id
         ));
+    }
+    if key::is_unplaced(record, facts) {
+        return Why::new(
+            "unplaced",
+            "it is due, and its key has no event before it: the next claim finds it its place",
+        );
     }
     waiting(record, &queue, facts)
 }

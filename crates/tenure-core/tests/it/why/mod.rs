@@ -1,5 +1,7 @@
 //! Why an item is not being worked on: one sentence, one word, for every standing it can have.
 
+mod key;
+
 use std::time::Duration;
 
 use tenure_core::store::{Presence, QueueCounts, WorkerRecord, WorkerReport};

@@ -1,0 +1,135 @@
+//! Producers of events with a key on PostgreSQL: who waits for whom, and in which order what they
+//! wrote is claimed.
+
+use std::time::Duration;
+
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
+use tenure_core::store::{Claim, Intake, LeaseStore, Settle};
+use tenure_core::testing::token;
+use tenure_core::{Event, ItemId};
+use tenure_store::config::StoreConfig;
+use tenure_store::postgres::PostgresStore;
+use tenure_store::testing::{self, Database};
+
+async fn store() -> (Database, PostgresStore) {
+    let database = testing::postgres().await;
+    let config = StoreConfig::default();
+    PostgresStore::migrate(&database.url, &config)
+        .await
+        .unwrap();
+    let store = PostgresStore::open(&database.url, &config).await.unwrap();
+    (database, store)
+}
+
+async fn connected(database: &Database) -> PgConnection {
+    PgConnection::connect(&database.url).await.unwrap()
+}
+
+async fn number(conn: &mut PgConnection, text: &str) -> i64 {
+    let row = sqlx::query(AssertSqlSafe(text)).fetch_one(conn).await;
+    row.unwrap().get(0)
+}
+
+/// Enqueues by the function and answers with the id.
+async fn enqueue(conn: &mut PgConnection, key: &str, is_strict: bool) -> ItemId {
+    let options = format!("{{\"strict\": {is_strict}}}");
+    let call = format!("select tenure_enqueue('a', '1', '{key}', '{options}')");
+    ItemId::new(number(conn, &call).await)
+}
+
+/// Works all that there is, one claim after the other, and says in which order it came.
+async fn worked(store: &PostgresStore) -> Vec<ItemId> {
+    let mut order = Vec::new();
+    // A claim that finds nothing has given what was rung for its place.
+    let mut empty = 0;
+    for nth in 1.. {
+        let held = store.claim(&Claim::new(token("w", nth), 10)).await.unwrap();
+        let Some(held) = held else {
+            empty += 1;
+            if empty == 2 {
+                break;
+            }
+            continue;
+        };
+        empty = 0;
+        order.extend(held.ids());
+        let settle = Settle::new(held.lease.token.clone()).done(held.ids());
+        assert_eq!(store.settle(&settle).await.unwrap().refused().count(), 0);
+    }
+    order
+}
+
+/// Waits until somebody waits for a lock.
+async fn until_one_waits(conn: &mut PgConnection) {
+    let waiting = "select count(*) from pg_stat_activity \
+                   where datname = current_database() and wait_event_type = 'Lock'";
+    let wait = async { while number(conn, waiting).await == 0 {} };
+    tokio::time::timeout(Duration::from_secs(30), wait)
+        .await
+        .expect("somebody waits within half a minute");
+}
+
+#[tokio::test]
+async fn the_function_and_the_view_take_a_key() {
+    let (database, store) = store().await;
+    let mut conn = connected(&database).await;
+    let first = enqueue(&mut conn, "k", false).await;
+    let insert = "insert into tenure_outbox (topic, payload, ordering_key) values ('a', '1', 'k') \
+                  returning id";
+    let second = ItemId::new(number(&mut conn, insert).await);
+    let third = enqueue(&mut conn, "k", true).await;
+    let event = Event::new("a", &1).unwrap().key("k").unwrap().strict();
+    let fourth = store.enqueue(&[event]).await.unwrap()[0].id();
+    assert_eq!(worked(&store).await, [first, second, third, fourth]);
+}
+
+/// Goal: the order of strict enqueues of one key is theirs, whoever commits when. Method: the second
+/// one has to wait for the first one's transaction, and others do not.
+#[tokio::test]
+async fn strict_producers_of_one_key_wait_for_each_other_and_for_nobody_else() {
+    let (database, store) = store().await;
+    let mut first = connected(&database).await;
+    let mut second = connected(&database).await;
+    let mut other = connected(&database).await;
+    let mut open = first.begin().await.unwrap();
+    let early = enqueue(&mut open, "k", true).await;
+
+    let loose = enqueue(&mut other, "k", false).await;
+    let elsewhere = enqueue(&mut other, "l", true).await;
+
+    let late = tokio::spawn(async move { enqueue(&mut second, "k", true).await });
+    until_one_waits(&mut other).await;
+    assert!(!late.is_finished());
+    // Neither does a claim wait.
+    let held = store.claim(&Claim::new(token("c", 1), 10)).await.unwrap();
+    let held = match held {
+        Some(held) => held,
+        None => {
+            let again = store.claim(&Claim::new(token("c", 2), 10)).await.unwrap();
+            again.expect("what was committed has its place by now")
+        }
+    };
+    assert_eq!(held.ids(), [loose, elsewhere]);
+    let settle = Settle::new(held.lease.token.clone()).done(held.ids());
+    assert_eq!(store.settle(&settle).await.unwrap().refused().count(), 0);
+
+    open.commit().await.unwrap();
+    let late = late.await.unwrap();
+    assert!(late > early);
+    assert_eq!(worked(&store).await, [early, late]);
+}
+
+/// Goal: a transaction that stays open stops nobody. Method: it has the lowest id of its key.
+#[tokio::test]
+async fn a_late_commit_is_not_waited_for() {
+    let (database, store) = store().await;
+    let mut slow = connected(&database).await;
+    let mut quick = connected(&database).await;
+    let mut open = slow.begin().await.unwrap();
+    let early = enqueue(&mut open, "k", false).await;
+    let late = enqueue(&mut quick, "k", false).await;
+    assert!(early < late);
+    assert_eq!(worked(&store).await, [late]);
+    open.commit().await.unwrap();
+    assert_eq!(worked(&store).await, [early]);
+}
