@@ -92,7 +92,7 @@ async fn law_7_in_a_domain_items_are_settled_in_order(world: &dyn World) {
         }
         for (id, answer) in world.settle(settle).await.items {
             let state = world.state(id).await;
-            assert_eq!(state.is_terminal() || state == State::Pending, true);
+            assert_ne!(state, State::Claimed, "nothing stays held");
             if answer.is_kept() && state.is_terminal() {
                 ended.entry(ids[&id]).or_default().push(id);
             }

@@ -21,7 +21,7 @@ use tenure_core::{
     Counters, Guarded, Held, ItemId, LapsePolicy, Outcome, Record, State, Term, Timestamp, Token,
 };
 
-pub(crate) use memory::{memory, planted};
+pub(crate) use memory::{memory, planted, ranked_events};
 pub(crate) use postgres::{
     postgres_on, postgres_outbox, postgres_planted, postgres_processing, postgres_queue,
 };
