@@ -418,7 +418,7 @@ impl Priority {
 }
 
 /// A name that both databases, logs and headers can carry.
-fn name(field: &'static str, text: &str, example: &str) -> Result<String, Invalid> {
+pub(crate) fn name(field: &'static str, text: &str, example: &str) -> Result<String, Invalid> {
     let expected = || format!("1 to {NAME_BYTES_MAX} bytes, such as `{example}`");
     if text.is_empty() {
         return Err(Invalid::new(field, "empty", expected()));

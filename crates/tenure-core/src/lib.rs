@@ -12,9 +12,12 @@
 //! | [`settle`](store::LeaseStore::settle) | ends the hold on an item with an [`Outcome`] |
 //! | [`reap`](store::LeaseStore::reap) | ends lapsed leases |
 //!
+//! The work lease, which keeps the order of a domain's offsets, is in [`domain`].
+//!
 //! The laws are listed at [`store::LeaseStore`]. *Refused* is an answer, not an error: see
 //! [`Guarded`].
 
+pub mod domain;
 mod event;
 mod guard;
 mod invalid;
@@ -36,6 +39,10 @@ mod topic;
 mod turn;
 mod why;
 
+pub use domain::{
+    AcquireResult, DomainName, DomainRules, FailResult, ReplayResult, Reservation, SucceedResult,
+    WorkLeaseError,
+};
 pub use event::{
     DELAY_MAX, Encoding, Event, HEADERS_BYTES_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX,
     PAYLOAD_DEPTH_MAX, Priority, QueueName, StoredEvent,

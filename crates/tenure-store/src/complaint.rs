@@ -1,7 +1,7 @@
 //! What every store complains of, in the same words.
 
 use tenure_core::store::{StoreError, StoreErrorKind};
-use tenure_core::{Event, Invalid, QueueName};
+use tenure_core::QueueName;
 
 /// A queue was named that nobody declared.
 pub(crate) fn unknown_queue(verb: &'static str, queue: &QueueName) -> StoreError {
@@ -16,14 +16,4 @@ pub(crate) fn used_before(verb: &'static str) -> StoreError {
     let problem = "the token was used before";
     StoreError::new(verb, StoreErrorKind::Conflict, problem)
         .hint("release by it, then claim with a new one")
-}
-
-/// Refuses an event that asks for what no store can do yet.
-pub(crate) fn check_order(verb: &'static str, event: &Event) -> Result<(), StoreError> {
-    if event.ordering_key().is_none() {
-        return Ok(());
-    }
-    let expected = "none: ordering by key is not available yet";
-    let problem = Invalid::new("ordering key", "set", expected);
-    Err(StoreError::invalid(verb, &problem))
 }

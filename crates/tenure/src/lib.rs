@@ -119,6 +119,34 @@
 //! # }
 //! ```
 //!
+//! # Offsets in order
+//!
+//! [`WorkLease`] keeps the order of what a log brings, in process and without a database: of each
+//! domain one offset is in flight, the others wait for their turn, and none is worked twice. It
+//! hands nothing off by itself: the next offset is told as a hint.
+//!
+//! ```
+//! use tenure::{AcquireResult, DomainRules, FailResult, SucceedResult, WorkLease};
+//!
+//! let lease = WorkLease::new(DomainRules { max_retries: 0, ..DomainRules::default() });
+//! let AcquireResult::Acquired(token) = lease.submit("customer-7", 1)? else {
+//!     panic!("nothing was ahead of it");
+//! };
+//! assert_eq!(lease.submit("customer-7", 2)?, AcquireResult::Enqueued);
+//! assert_eq!(lease.succeed("customer-7", &token)?, SucceedResult::NextHint(2));
+//! assert_eq!(lease.submit("customer-7", 1)?, AcquireResult::AlreadyProcessed);
+//!
+//! let AcquireResult::Acquired(token) = lease.try_acquire("customer-7", 2)? else {
+//!     panic!("it was at the head");
+//! };
+//! assert_eq!(lease.fail("customer-7", &token)?, FailResult::GiveUpNoBacklog);
+//! let refused = lease.succeed("customer-7", &token).unwrap_err();
+//! assert!(refused.is_illegal_state(), "it was ended already");
+//! # Ok::<(), tenure::WorkLeaseError>(())
+//! ```
+//!
+//! The example `partitioned_log` is a whole consumer with several threads.
+//!
 //! # Looking and repairing
 //!
 //! [`Tenure::list`], [`find`](Tenure::find), [`timeline`](Tenure::timeline) and
@@ -136,6 +164,7 @@ mod sqlite;
 mod tenure;
 mod worker;
 
+pub use tenure_core::domain;
 pub use tenure_core::store::{
     Bury, ChangeSettings, Claim, ClusterSettings, Company, Counts, Enqueued, Filter, Finding, Page,
     Pause, Presence, Prune, Pruned, Queue, QueueCounts, Reap, Reaped, Renew, Renewed, Replay,
@@ -143,13 +172,14 @@ pub use tenure_core::store::{
     WorkerReport,
 };
 pub use tenure_core::{
-    Again, Boundary, Clock, Content, Counters, DELAY_MAX, Encoding, EndedHold, Event, Facts,
-    Failure, Fence, Guarded, HEADERS_BYTES_MAX, Held, Hold, Identifier, Invalid, Item, ItemId,
-    LapsePolicy, Lateness, Lease, LeaseTable, NAME_BYTES_MAX, Outcome, PAYLOAD_BYTES_MAX,
-    PAYLOAD_DEPTH_MAX, Priority, Publication, PublishError, PublishErrorKind, Publisher,
-    Publishing, QueueName, Record, Refusal, RetryPolicy, Setting, Settings, State, Term, Timestamp,
-    Token, TopicPattern, Why, Word, WorkerId, brief_duration, duration_text, parse_duration,
-    reason, why,
+    AcquireResult, Again, Boundary, Clock, Content, Counters, DELAY_MAX, DomainName, DomainRules,
+    Encoding, EndedHold, Event, Facts, FailResult, Failure, Fence, Guarded, HEADERS_BYTES_MAX,
+    Held, Hold, Identifier, Invalid, Item, ItemId, LapsePolicy, Lateness, Lease, LeaseTable,
+    NAME_BYTES_MAX, Outcome, PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX, Priority, Publication,
+    PublishError, PublishErrorKind, Publisher, Publishing, QueueName, Record, Refusal,
+    ReplayResult, Reservation, RetryPolicy, Setting, Settings, State, SucceedResult, Term,
+    Timestamp, Token, TopicPattern, Why, Word, WorkLeaseError, WorkerId, brief_duration,
+    duration_text, parse_duration, reason, why,
 };
 pub use tenure_engine::metrics as engine_metrics;
 pub use tenure_engine::{
@@ -161,7 +191,7 @@ pub use tenure_server as server;
 #[cfg(feature = "bench")]
 pub use tenure_store::bench;
 pub use tenure_store::config::{Planner, StoreConfig, Synchronous};
-pub use tenure_store::memory::SystemClock;
+pub use tenure_store::memory::{SystemClock, WorkLease};
 pub use tenure_store::{Migrated, migrate, migration_sql};
 
 pub use crate::signal::Signals;

@@ -6,6 +6,7 @@ use super::Answer;
 use super::operate::Pause;
 use crate::guard::Guarded;
 use crate::item::{ItemId, Record};
+use crate::state::State;
 use crate::time::Timestamp;
 use crate::token::Token;
 
@@ -65,6 +66,45 @@ pub struct DomainRecord {
 impl DomainRecord {
     /// More are not counted one by one.
     pub const WAITING_MAX: u64 = 10_000;
+}
+
+/// What a store has written down of a domain.
+#[derive(Clone, Debug)]
+pub struct DomainFacts {
+    /// The ordering key.
+    pub key: String,
+    /// Since when it has had this head, or has been paused.
+    pub since: Option<Timestamp>,
+    /// The first that is held of it, or the one in line, or the dead one that blocks.
+    pub head: Option<Record>,
+    /// Whether the head is dead and blocks it.
+    pub is_blocked: bool,
+    /// Whether an operator holds it back.
+    pub is_paused: bool,
+    /// How many wait behind the head.
+    pub waiting: u64,
+}
+
+impl DomainFacts {
+    /// The domain as people see it at this moment.
+    pub fn record(self, now: Timestamp) -> DomainRecord {
+        let is_held = |head: &Record| head.state == State::Claimed;
+        let state = match &self.head {
+            _ if self.is_paused => DomainState::Paused,
+            _ if self.is_blocked => DomainState::Blocked,
+            None => DomainState::Idle,
+            Some(head) if is_held(head) => DomainState::Held,
+            Some(head) if head.available_at.is_some_and(|from| from > now) => DomainState::Delayed,
+            Some(_) => DomainState::Due,
+        };
+        DomainRecord {
+            key: self.key,
+            state,
+            since: self.since,
+            head: self.head.filter(|head| !self.is_paused || is_held(head)),
+            waiting: self.waiting.min(DomainRecord::WAITING_MAX),
+        }
+    }
 }
 
 /// Which domains to list.

@@ -17,7 +17,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 pub use cluster::{ChangeSettings, Cluster, ClusterSettings, Presence, WorkerRecord, WorkerReport};
-pub use domains::{DomainFilter, DomainRecord, DomainState, Domains, Skip};
+pub use domains::{DomainFacts, DomainFilter, DomainRecord, DomainState, Domains, Skip};
 pub use error::{StoreError, StoreErrorKind};
 pub use examine::{Examine, Finding, Verdict};
 pub use intake::{Enqueued, Intake};

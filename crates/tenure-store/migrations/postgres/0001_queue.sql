@@ -1,5 +1,5 @@
--- The outbox in the queue layout. An item is in exactly one place: ready, one lease, dead, or none of
--- them, and then it is published. Nothing wide is ever updated; a lease is a row per claim.
+-- The outbox in the queue layout. An item is in exactly one place: ready, backlog, one lease, dead, or
+-- none of them, and then it is published. Nothing wide is ever updated; a lease is a row per claim.
 -- Old and new programs side by side: this is the first version.
 
 create sequence tenure_fence;
@@ -31,12 +31,14 @@ create table tenure_events (
 );
 alter sequence tenure_event_id owned by tenure_events.id;
 
--- What may be claimed at available_at. Inserted and deleted, never updated. Lane and available_at are
--- always coalesce(setbacks, events) of the same id: so one index is enough to find a row by id too.
+-- What may be claimed at available_at: items without a key, and the head of each domain. Inserted and
+-- deleted, never updated. Lane and available_at are always coalesce(setbacks, events) of the same id: so
+-- one index is enough to find a row by id too.
 create table tenure_ready (
     lane         int         not null,
     available_at timestamptz not null,
     id           bigint      not null,
+    domain       bigint,                                -- of a head
     primary key (lane, available_at, id)
 ) with (
     autovacuum_vacuum_scale_factor = 0,
@@ -51,7 +53,8 @@ create table tenure_leases (
     claimed_at   timestamptz not null,
     locked_until timestamptz not null,
     holder       text        not null,
-    ids          bigint[]    not null check (cardinality(ids) > 0)      -- ascending
+    ids          bigint[]    not null check (cardinality(ids) > 0),     -- ascending
+    domains      bigint[]    check (cardinality(domains) = cardinality(ids))    -- null: no item has one
 ) with (
     fillfactor = 50,
     autovacuum_vacuum_scale_factor = 0,
@@ -100,8 +103,62 @@ create table tenure_setbacks (
     failures     int         not null default 0,
     crashes      int         not null default 0,
     lane         int,
+    turn         bigint,                                -- its place in its domain, once it was replayed
     last_error   text
 ) with (fillfactor = 70);
+
+-- The domain of an ordering key, within this database. Two keys with the same number share their order,
+-- and nothing else goes wrong; with ten million keys the odds of any such pair are three in a million.
+create function tenure_domain(ordering_key text) returns bigint
+language sql immutable strict parallel safe as $$select hashtextextended(ordering_key, 0)$$;
+
+-- Who has the turn in each domain. Written by whoever makes or ends a head, under the lock of the row;
+-- never in a producer's transaction. Room on the page, and no index on what changes.
+create table tenure_domains (
+    domain       bigint      primary key,
+    head         bigint,                                -- in ready or in a lease, or dead and blocking
+    since        timestamptz not null,                  -- of the head, the pause or the idleness
+    blocked      boolean     not null default false,    -- its head is dead and blocks it
+    paused       boolean     not null default false,    -- then only what is held is its head
+    ordering_key text        not null
+) with (
+    fillfactor = 60,
+    autovacuum_vacuum_scale_factor = 0.05
+);
+
+-- What waits for its turn. Inserted and deleted, never updated. Turn is always coalesce(setbacks.turn, id),
+-- lane and available_at as in tenure_ready.
+create table tenure_backlog (
+    domain       bigint      not null,
+    turn         bigint      not null,
+    id           bigint      not null,
+    available_at timestamptz not null,
+    lane         int         not null,
+    primary key (domain, turn)
+) with (
+    autovacuum_vacuum_scale_factor = 0.02,
+    autovacuum_vacuum_threshold = 20000,
+    autovacuum_vacuum_cost_delay = 0
+);
+
+-- Domains that may need a head: rung by whoever puts something into a backlog without making it head, and
+-- by whoever leaves a domain without one. The next claim answers (place.sql). Its order says nothing.
+create sequence tenure_arrival cache 50;
+create table tenure_arrivals (
+    arrival      bigint      primary key default nextval('tenure_arrival'),
+    domain       bigint      not null,
+    ordering_key text        not null
+) with (
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_threshold = 20000,
+    autovacuum_vacuum_cost_delay = 0
+);
+alter sequence tenure_arrival owned by tenure_arrivals.arrival;
+
+-- What strict producers of one key wait at, for each other and for nobody else.
+create table tenure_strict (
+    domain bigint primary key
+);
 
 -- Keys that make an event unique, and the event that won.
 create table tenure_dedupe (
@@ -153,6 +210,7 @@ with event as not materialized (
     select e.id, e.event_id, e.topic, e.ordering_key, q.name as queue,
            (7 - (e.lane & 15))::smallint as priority, e.payload, e.headers, e.encoding, e.created_at,
            coalesce(s.lane, e.lane) as lane, coalesce(s.available_at, e.available_at) as available_at,
+           tenure_domain(e.ordering_key) as domain, coalesce(s.turn, e.id) as turn,
            coalesce(s.attempts, 0) as attempts, coalesce(s.failures, 0) as failures,
            coalesce(s.crashes, 0) as crashes, s.last_error, coalesce(s.generation, 0) as generation
     from tenure_events e
@@ -166,6 +224,11 @@ select e.id, e.event_id, e.topic, e.ordering_key, e.queue, e.priority, e.payload
        null::timestamptz as dead_at, null::text as dead_reason, e.generation
 from event e
 join tenure_ready r on r.lane = e.lane and r.available_at = e.available_at and r.id = e.id
+union all
+select e.id, e.event_id, e.topic, e.ordering_key, e.queue, e.priority, e.payload, e.headers, e.encoding,
+       'PENDING', e.created_at, e.available_at, null, null, null, null, e.attempts, e.failures, e.crashes,
+       e.last_error, null, null, null, e.generation
+from event e join tenure_backlog b on b.domain = e.domain and b.turn = e.turn and b.id = e.id
 union all
 select e.id, e.event_id, e.topic, e.ordering_key, e.queue, e.priority, e.payload, e.headers, e.encoding,
        'CLAIMED', e.created_at, e.available_at, l.claimed_at, l.holder, l.locked_until, l.fence,
@@ -187,7 +250,9 @@ from event e
 where not exists (select from tenure_ready r
                   where r.lane = e.lane and r.available_at = e.available_at and r.id = e.id)
   and not exists (select from tenure_leases l cross join unnest(l.ids) as i(id) where i.id = e.id)
-  and not exists (select from tenure_dead d where d.id = e.id);
+  and not exists (select from tenure_dead d where d.id = e.id)
+  and not exists (select from tenure_backlog b
+                  where b.domain = e.domain and b.turn = e.turn and b.id = e.id);
 alter view tenure_outbox alter column queue set default 'default';
 alter view tenure_outbox alter column priority set default 0;
 
@@ -211,9 +276,14 @@ begin
             coalesce(octet_length(event.payload::text) || ' bytes long', 'null')
             using errcode = 'check_violation';
     end if;
-    if event.ordering_key is not null then
-        raise exception 'ordering key is set; expected none: ordering by key is not available yet'
-            using errcode = 'feature_not_supported';
+    if octet_length(event.ordering_key) not between 1 and 255 then
+        raise exception 'ordering key is %; expected 1 to 255 bytes, such as customer-7',
+            case when event.ordering_key = '' then 'empty' else octet_length(event.ordering_key) || ' bytes long' end
+            using errcode = 'check_violation';
+    end if;
+    if event.ordering_key ~ '[[:cntrl:]]' then
+        raise exception 'ordering key has a control character; expected 1 to 255 bytes, such as customer-7'
+            using errcode = 'check_violation';
     end if;
     if coalesce(event.priority, 0) not between 0 and 7 then
         raise exception 'priority is %; expected 0 to 7, high first', event.priority
@@ -241,11 +311,20 @@ begin
     event.available_at := coalesce(event.available_at, now());
     event.created_at := now();
     insert into tenure_events
-        (id, event_id, topic, lane, payload, headers, encoding, created_at, available_at)
-    values (event.id, event.event_id, event.topic, queue_number * 16 + 7 - coalesce(event.priority, 0),
-            event.payload, event.headers, event.encoding, event.created_at, event.available_at);
-    insert into tenure_ready (lane, available_at, id)
-    values (queue_number * 16 + 7 - coalesce(event.priority, 0), event.available_at, event.id);
+        (id, event_id, topic, ordering_key, lane, payload, headers, encoding, created_at, available_at)
+    values (event.id, event.event_id, event.topic, event.ordering_key,
+            queue_number * 16 + 7 - coalesce(event.priority, 0), event.payload, event.headers,
+            event.encoding, event.created_at, event.available_at);
+    if event.ordering_key is null then
+        insert into tenure_ready (lane, available_at, id)
+        values (queue_number * 16 + 7 - coalesce(event.priority, 0), event.available_at, event.id);
+    else
+        insert into tenure_backlog (domain, turn, id, lane, available_at)
+        values (tenure_domain(event.ordering_key), event.id, event.id,
+                queue_number * 16 + 7 - coalesce(event.priority, 0), event.available_at);
+        insert into tenure_arrivals (domain, ordering_key)
+        values (tenure_domain(event.ordering_key), event.ordering_key);
+    end if;
     event.status := 'PENDING';
     return event;
 end $$;
@@ -260,7 +339,7 @@ create trigger tenure_outbox_insert instead of insert on tenure_outbox
 for each row execute function tenure_outbox_insert();
 
 -- The producer's door for any language. Options: queue, priority, delay (an interval), dedupe, headers,
--- event_id. Answers with the id of the event that counts: the new one, or the one that had its dedupe key.
+-- event_id, strict. Answers with the id of the event that counts: the new one, or the one that had its dedupe key.
 create function tenure_enqueue(topic text, payload json, key text default null, options json default '{}')
 returns bigint
 language plpgsql set search_path from current as $$
@@ -270,11 +349,11 @@ declare
     stray  text;
 begin
     select k into stray from json_object_keys(coalesce(options, '{}')) as k
-    where k not in ('queue', 'priority', 'delay', 'dedupe', 'headers', 'event_id') limit 1;
+    where k not in ('queue', 'priority', 'delay', 'dedupe', 'headers', 'event_id', 'strict') limit 1;
     if stray is not null then
         raise exception 'there is no option %', quote_literal(stray)
             using errcode = 'invalid_parameter_value',
-                  hint = 'options are queue, priority, delay, dedupe, headers, event_id';
+                  hint = 'options are queue, priority, delay, dedupe, headers, event_id, strict';
     end if;
     if (options ->> 'delay')::interval not between interval '0' and interval '3660 days' then
         raise exception 'delay is %; expected zero to ten years', options ->> 'delay'
@@ -284,6 +363,11 @@ begin
         raise exception 'dedupe key is % bytes long; expected 1 to 255',
             octet_length(options ->> 'dedupe')
             using errcode = 'check_violation';
+    end if;
+    if (options ->> 'strict')::boolean and key is not null then
+        -- Before the id is drawn: whoever waits here draws a higher one.
+        insert into tenure_strict as s (domain) values (tenure_domain(key))
+        on conflict on constraint tenure_strict_pkey do update set domain = excluded.domain;
     end if;
     event.id := nextval('tenure_event_id');
     event.topic := topic;

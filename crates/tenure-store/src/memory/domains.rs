@@ -1,9 +1,9 @@
 //! The ordering keys of the outbox.
 
 use tenure_core::store::{
-    Answer, Bury, DomainFilter, DomainRecord, DomainState, Domains, Pause, Skip,
+    Answer, Bury, DomainFacts, DomainFilter, DomainRecord, Domains, Pause, Skip,
 };
-use tenure_core::{Guarded, ItemId, Refusal, State, Timestamp};
+use tenure_core::{Guarded, ItemId, Refusal, Timestamp};
 
 use super::rules::Rules;
 use super::turns::Domain;
@@ -69,24 +69,15 @@ impl Shelf {
     }
 
     fn domain_record(&self, key: &str, domain: &Domain, now: Timestamp) -> DomainRecord {
-        let head = domain.head.and_then(|id| self.record(id));
-        let state = match &head {
-            _ if domain.is_paused => DomainState::Paused,
-            _ if domain.is_blocked => DomainState::Blocked,
-            None => DomainState::Idle,
-            Some(head) if head.state == State::Claimed => DomainState::Held,
-            Some(head) if head.available_at.is_some_and(|from| from > now) => DomainState::Delayed,
-            Some(_) => DomainState::Due,
-        };
-        let is_shown = |state: State| !domain.is_paused || state == State::Claimed;
-        let waiting = u64::try_from(domain.backlog.len()).unwrap_or(u64::MAX);
-        DomainRecord {
+        let facts = DomainFacts {
             key: key.to_owned(),
-            state,
             since: Some(domain.since),
-            head: head.filter(|head| is_shown(head.state)),
-            waiting: waiting.min(DomainRecord::WAITING_MAX),
-        }
+            head: domain.head.and_then(|id| self.record(id)),
+            is_blocked: domain.is_blocked,
+            is_paused: domain.is_paused,
+            waiting: u64::try_from(domain.backlog.len()).unwrap_or(u64::MAX),
+        };
+        facts.record(now)
     }
 
     fn pause_domain(&mut self, key: &str, now: Timestamp) {

@@ -20,6 +20,7 @@ mod reap;
 mod rules;
 mod settle;
 mod turns;
+mod work_lease;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -34,6 +35,9 @@ pub use clock::SystemClock;
 pub use misplaced::TurnFault;
 #[cfg(feature = "testing")]
 pub use planted::Fault;
+pub use work_lease::WorkLease;
+#[cfg(feature = "testing")]
+pub use work_lease::WorkLeaseFault;
 
 use crate::error_text::error_text;
 use crate::lane::{Lane, alone_lane, lane};

@@ -32,11 +32,12 @@ impl PostgresStore {
                 Company::Alone => wanted.push(alone_lane(number)),
             }
         }
+        let rows = self.rows_for(claim);
         let is_moved = claim.now.is_some();
         Ok(if is_moved {
-            Start::front(wanted)
+            Start::front(wanted, rows)
         } else {
-            self.cursors().start(wanted)
+            self.cursors().start(wanted, rows)
         })
     }
 
@@ -48,15 +49,15 @@ impl PostgresStore {
         start: Start,
         held: Option<Held>,
     ) -> Result<Option<Held>, StoreError> {
-        let count = held.as_ref().map_or(0, |held| held.items.len());
-        if count >= limit(claim) {
+        if limit(claim) == 0 || held.as_ref().is_some_and(|held| held.is_full) {
             return Ok(held);
         }
         self.cursors().drop_lanes(&start.lanes);
         let was_ahead = start.is_ahead;
-        let start = Start::front(start.lanes);
+        let start = Start::front(start.lanes, start.rows);
         let mut held = held;
-        if held.is_none() && was_ahead {
+        let has_placed = self.place_if_rung(claim.now).await?;
+        if held.is_none() && (was_ahead || has_placed) {
             held = self.claim_from(claim, &start).await?;
         }
         let Some(policy) = claim.recovery.clone() else {
@@ -76,10 +77,16 @@ impl PostgresStore {
         Ok(held)
     }
 
-    async fn claim_from(&self, claim: &Claim, start: &Start) -> Result<Option<Held>, StoreError> {
+    pub(crate) async fn claim_from(
+        &self,
+        claim: &Claim,
+        start: &Start,
+    ) -> Result<Option<Held>, StoreError> {
         let query = self.statements().claim.query().bind(moment(claim.now));
-        let rows = self.fetch("claim", bind_claim(query, claim, start)).await?;
-        self.held(claim, start, &rows, 0).await
+        let query = bind_claim(query, claim, start);
+        let rows = self.fetch("claim", query).await?;
+        self.heed(&rows, 0)?;
+        self.held(claim, start, &rows, 1).await
     }
 
     /// The rows of a claim, whose columns begin at `first`, as a lease in hand.
@@ -92,10 +99,16 @@ impl PostgresStore {
     ) -> Result<Option<Held>, StoreError> {
         let directory = self.directory_for(rows, first).await?;
         let held = read_held(claim, start, rows, first, &directory);
-        let (held, taken) = held.map_err(|error| store_error("claim", error))?;
-        if taken.len() >= limit(claim) {
-            self.cursors().advance(start, taken.into_iter());
+        let Taken {
+            held,
+            rows: taken,
+            seen,
+        } = held.map_err(|error| store_error("claim", error))?;
+        let items = held.as_ref().map_or(0, |held| held.items.len());
+        if held.as_ref().is_some_and(|held| held.is_full) && taken.len() == seen {
+            self.cursors().advance(start, taken.iter().copied());
         }
+        self.bells().took(taken.len(), items);
         Ok(held)
     }
 }
@@ -109,11 +122,13 @@ pub(crate) fn bind_claim<'q>(query: Sql<'q>, claim: &'q Claim, start: &Start) ->
         .bind(start.lanes.clone())
         .bind(start.at.clone())
         .bind(start.ids.clone())
+        .bind(i64::from(start.rows))
+        .bind(i64::from(claim.run_length()))
 }
 
 /// The fast form with no lanes claims nothing.
 pub(crate) fn bind_no_claim(query: Sql<'_>) -> Sql<'_> {
-    let start = Start::front(Vec::new());
+    let start = Start::front(Vec::new(), 0);
     query
         .bind("")
         .bind("")
@@ -122,25 +137,36 @@ pub(crate) fn bind_no_claim(query: Sql<'_>) -> Sql<'_> {
         .bind(start.lanes)
         .bind(start.at)
         .bind(start.ids)
+        .bind(0_i64)
+        .bind(1_i64)
 }
 
 fn limit(claim: &Claim) -> usize {
     usize::try_from(claim.most()).unwrap_or(0)
 }
 
-type Taken = Vec<(Lane, Timestamp, i64)>;
+/// What a claim's statement did.
+struct Taken {
+    held: Option<Held>,
+    /// The rows of `ready` that were taken.
+    rows: Vec<(Lane, Timestamp, i64)>,
+    /// How many were looked at.
+    seen: usize,
+}
 
-/// The rows of a claim as a lease in hand, in the order of the lanes that were asked, and what was
-/// taken from which lane.
+/// The rows of a claim as a lease in hand, in the order of the lanes that were asked; what follows a
+/// head stands behind all that was in `ready`, in the order of its domain.
 fn read_held(
     claim: &Claim,
     start: &Start,
     rows: &[PgRow],
     first: usize,
     directory: &Directory,
-) -> Result<(Option<Held>, Taken), sqlx::Error> {
+) -> Result<Taken, sqlx::Error> {
     let mut lease = None;
-    let mut taken: Taken = Vec::with_capacity(rows.len());
+    let mut taken = Vec::with_capacity(rows.len());
+    let mut seen = 0;
+    let mut followers: Vec<Item> = Vec::new();
     let mut items: Vec<(usize, Item)> = Vec::with_capacity(rows.len());
     for row in rows {
         let Some(id) = get::<Option<i64>>(row, first)? else {
@@ -156,14 +182,32 @@ fn read_held(
         }
         let lane: Lane = get(row, first + 1)?;
         let item = read_item(row, first, id, directory)?;
+        seen = usize::try_from(get::<i64>(row, first + 18)?).unwrap_or(0);
+        if get(row, first + 17)? {
+            followers.push(item);
+            continue;
+        }
         taken.push((lane, item.available_at, id));
         let rank = start.lanes.iter().position(|asked| *asked == lane);
         items.push((rank.unwrap_or(usize::MAX), item));
     }
     items.sort_by_key(|(rank, item)| (*rank, item.available_at, item.id));
-    let items: Vec<Item> = items.into_iter().map(|(_, item)| item).collect();
-    let held = lease.map(|lease| Held::new(lease, items, claim.most()));
-    Ok((held, taken))
+    followers.sort_by_key(|item| item.id);
+    let items = items.into_iter().map(|(_, item)| item);
+    let items: Vec<Item> = items.chain(followers).collect();
+    // It may have stopped at the rows that it was to look at, before its limit.
+    let is_full =
+        items.len() >= limit(claim) || seen >= usize::try_from(start.rows).unwrap_or(usize::MAX);
+    let held = lease.map(|lease| Held {
+        lease,
+        items,
+        is_full,
+    });
+    Ok(Taken {
+        held,
+        rows: taken,
+        seen,
+    })
 }
 
 fn read_item(

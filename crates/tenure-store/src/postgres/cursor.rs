@@ -42,6 +42,8 @@ pub(crate) struct Start {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) at: Vec<Moment>,
     pub(crate) ids: Vec<i64>,
+    /// How many rows of `ready` it looks at.
+    pub(crate) rows: u32,
     /// Whether anything was passed over.
     pub(crate) is_ahead: bool,
     /// When it was asked for; `None`: it looks at everything and moves no cursor.
@@ -50,12 +52,13 @@ pub(crate) struct Start {
 
 impl Start {
     /// At the front of every lane.
-    pub(crate) fn front(lanes: Vec<Lane>) -> Self {
+    pub(crate) fn front(lanes: Vec<Lane>, rows: u32) -> Self {
         let count = lanes.len();
         Self {
             lanes,
             at: vec![Moment::START; count],
             ids: vec![0; count],
+            rows,
             is_ahead: false,
             epoch: None,
         }
@@ -64,7 +67,7 @@ impl Start {
 
 impl Cursors {
     /// Where a claim from these lanes starts.
-    pub(crate) fn start(&self, lanes: Vec<Lane>) -> Start {
+    pub(crate) fn start(&self, lanes: Vec<Lane>, rows: u32) -> Start {
         let now = monotonic_now();
         let mut kept = self.lock();
         let before = kept.cursors.len();
@@ -73,7 +76,7 @@ impl Cursors {
         if kept.cursors.len() < before {
             kept.epoch += 1;
         }
-        let mut start = Start::front(lanes);
+        let mut start = Start::front(lanes, rows);
         start.epoch = Some(kept.epoch);
         for ((lane, at), id) in start.lanes.iter().zip(&mut start.at).zip(&mut start.ids) {
             if let Some(cursor) = kept.cursors.get(lane) {
@@ -102,6 +105,13 @@ impl Cursors {
                 (cursor.at, cursor.id) = (at, id);
             }
         }
+    }
+
+    /// Something was put into `ready` that may lie anywhere: look from the front next time.
+    pub(crate) fn drop_all(&self) {
+        let mut kept = self.lock();
+        kept.cursors.clear();
+        kept.epoch += 1;
     }
 
     /// A claim came back short: look from the front next time.
@@ -137,14 +147,14 @@ mod tests {
     #[test]
     fn a_claim_starts_behind_what_was_taken_until_one_comes_back_short() {
         let cursors = Cursors::default();
-        let first = cursors.start(vec![7]);
+        let first = cursors.start(vec![7], 9);
         assert!(!first.is_ahead);
         cursors.advance(&first, taken(5));
-        let second = cursors.start(vec![7]);
+        let second = cursors.start(vec![7], 9);
         assert!(second.is_ahead);
         assert_eq!(second.ids, [5]);
         cursors.drop_lanes(&[7]);
-        assert!(!cursors.start(vec![7]).is_ahead);
+        assert!(!cursors.start(vec![7], 9).is_ahead);
     }
 
     /// A late commit below the cursor is found when the cursor is dropped; a claim that was under
@@ -152,9 +162,9 @@ mod tests {
     #[test]
     fn a_claim_that_started_before_a_drop_moves_no_cursor() {
         let cursors = Cursors::default();
-        let before = cursors.start(vec![7]);
+        let before = cursors.start(vec![7], 9);
         cursors.drop_lanes(&[7]);
         cursors.advance(&before, taken(900));
-        assert!(!cursors.start(vec![7]).is_ahead);
+        assert!(!cursors.start(vec![7], 9).is_ahead);
     }
 }

@@ -1,30 +1,165 @@
 //! The ordering keys of the outbox.
 
+use std::collections::HashMap;
+
+use sqlx::postgres::PgRow;
 use tenure_core::store::{
-    Answer, DomainFilter, DomainRecord, Domains, Pause, Skip, StoreError, StoreErrorKind,
+    Answer, Bury, DomainFacts, DomainFilter, DomainRecord, Domains, Operate as _, Pause, Skip,
+    StoreError, StoreErrorKind,
 };
-use tenure_core::{Guarded, ItemId};
+use tenure_core::{Guarded, ItemId, Record, Refusal, Timestamp};
 
 use super::PostgresStore;
+use super::error::store_error;
+use super::row::{get, get_moment, get_timestamp, get_total, moment};
+use crate::page::page_limit;
+
+/// A skip looks this often for a head that others are changing at the same time.
+const SKIP_TRIES: u32 = 5;
 
 impl Domains for PostgresStore {
-    fn domains(&self, _filter: DomainFilter, _limit: u32) -> Answer<'_, Vec<DomainRecord>> {
-        Box::pin(async move { Err(not_yet()) })
+    fn domains(&self, filter: DomainFilter, limit: u32) -> Answer<'_, Vec<DomainRecord>> {
+        Box::pin(async move { self.read_domains(filter, limit, None).await })
     }
 
-    fn domain<'a>(&'a self, _key: &'a str) -> Answer<'a, Option<DomainRecord>> {
-        Box::pin(async move { Err(not_yet()) })
+    fn domain<'a>(&'a self, key: &'a str) -> Answer<'a, Option<DomainRecord>> {
+        Box::pin(async move {
+            let found = self.read_domains(DomainFilter::Open, 1, Some(key)).await?;
+            // Nothing is known of a key without a row and without anything that waits.
+            Ok(found
+                .into_iter()
+                .find(|domain| domain.since.is_some() || domain.waiting > 0))
+        })
     }
 
-    fn pause_domain<'a>(&'a self, _key: &'a str, _pause: Pause) -> Answer<'a, ()> {
-        Box::pin(async move { Err(not_yet()) })
+    fn pause_domain<'a>(&'a self, key: &'a str, pause: Pause) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let statements = self.statements();
+            if pause == Pause::End {
+                let query = statements.resume_domain.query();
+                let query = query.bind(moment(None)).bind(key);
+                self.fetch("resume domain", query).await?;
+                self.cursors().drop_all();
+                return Ok(());
+            }
+            // A domain that was not known may have got a head in the moment in which it was noted.
+            for _ in 0..2 {
+                let query = statements.pause_domain.query();
+                let query = query.bind(moment(None)).bind(key);
+                let rows = self.fetch("pause domain", query).await?;
+                let is_known = rows.first().map(|row| get::<bool>(row, 0)).transpose();
+                let is_known = is_known.map_err(|error| store_error("pause domain", error))?;
+                if is_known.unwrap_or_default() {
+                    break;
+                }
+            }
+            Ok(())
+        })
     }
 
-    fn skip<'a>(&'a self, _skip: &'a Skip) -> Answer<'a, Guarded<ItemId>> {
-        Box::pin(async move { Err(not_yet()) })
+    fn skip<'a>(&'a self, skip: &'a Skip) -> Answer<'a, Guarded<ItemId>> {
+        Box::pin(async move {
+            for _ in 0..SKIP_TRIES {
+                // A bell that nobody has answered may be that of the head.
+                self.place_all(skip.now).await?;
+                if let Some(answer) = self.try_skip(skip).await? {
+                    return Ok(answer);
+                }
+            }
+            let problem = "the head of the domain was changed at the same time";
+            Err(StoreError::new("skip", StoreErrorKind::Conflict, problem).hint("ask again"))
+        })
     }
 }
 
-fn not_yet() -> StoreError {
-    StoreError::new("domains", StoreErrorKind::Conflict, "not available yet")
+impl PostgresStore {
+    /// Goes on without the head; `None`: it has changed since it was looked at.
+    async fn try_skip(&self, skip: &Skip) -> Result<Option<Guarded<ItemId>>, StoreError> {
+        let rows = self.domain_rows(false, 1, Some(&skip.key)).await?;
+        let row = rows.first().map(DomainRow::read).transpose();
+        let row = row.map_err(|error| store_error("skip", error))?;
+        let Some((head, is_blocked)) = row.and_then(|row| Some((row.head?, row.facts.is_blocked)))
+        else {
+            return Ok(Some(Guarded::Refused(Refusal::NotFound)));
+        };
+        if is_blocked {
+            let query = self.statements().skip_blocked.query();
+            let query = query.bind(moment(skip.now)).bind(&skip.key);
+            let rows = self.fetch("skip", query.bind(head.number())).await?;
+            self.cursors().drop_all();
+            return Ok((!rows.is_empty()).then_some(Guarded::Kept(head)));
+        }
+        let mut bury = Bury::new(head, skip.token.clone(), skip.reason.clone());
+        bury.now = skip.now;
+        Ok(self
+            .bury(&bury)
+            .await?
+            .is_kept()
+            .then_some(Guarded::Kept(head)))
+    }
+
+    async fn domain_rows(
+        &self,
+        is_stuck: bool,
+        limit: u32,
+        key: Option<&str>,
+    ) -> Result<Vec<PgRow>, StoreError> {
+        let query = self.statements().domains.query();
+        let query = query
+            .bind(is_stuck)
+            .bind(i64::from(page_limit(limit)))
+            .bind(key)
+            .bind(i64::try_from(DomainRecord::WAITING_MAX).unwrap_or(i64::MAX));
+        self.fetch("domains", query).await
+    }
+
+    async fn read_domains(
+        &self,
+        filter: DomainFilter,
+        limit: u32,
+        key: Option<&str>,
+    ) -> Result<Vec<DomainRecord>, StoreError> {
+        let rows = self
+            .domain_rows(filter == DomainFilter::Stuck, limit, key)
+            .await?;
+        let rows: Result<Vec<_>, _> = rows.iter().map(DomainRow::read).collect();
+        let rows = rows.map_err(|error| store_error("domains", error))?;
+        let heads: Vec<ItemId> = rows.iter().filter_map(|row| row.head).collect();
+        let records = self.find(&heads).await?;
+        let mut records: HashMap<ItemId, Record> = records
+            .into_iter()
+            .map(|record| (record.id, record))
+            .collect();
+        Ok(rows
+            .into_iter()
+            .map(|row| {
+                let head = row.head.and_then(|id| records.remove(&id));
+                DomainFacts { head, ..row.facts }.record(row.now)
+            })
+            .collect())
+    }
+}
+
+/// A domain as its statement tells it: the head by its id, and the moment.
+struct DomainRow {
+    head: Option<ItemId>,
+    now: Timestamp,
+    facts: DomainFacts,
+}
+
+impl DomainRow {
+    fn read(row: &PgRow) -> Result<Self, sqlx::Error> {
+        Ok(Self {
+            head: get::<Option<i64>>(row, 1)?.map(ItemId::new),
+            now: get_timestamp(row, 6)?,
+            facts: DomainFacts {
+                key: get(row, 0)?,
+                since: get_moment(row, 2)?,
+                head: None,
+                is_blocked: get(row, 3)?,
+                is_paused: get(row, 4)?,
+                waiting: get_total(row, 5)?,
+            },
+        })
+    }
 }

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
+use sqlx::{Connection as _, PgConnection};
 use tenure_core::store::{Answer, Enqueued, Intake, StoreError};
 use tenure_core::{Encoding, Event, ItemId};
 use uuid::Uuid;
@@ -12,7 +12,6 @@ use super::PostgresStore;
 use super::error::store_error;
 use super::lend::Lent;
 use super::row::{Moment, get};
-use crate::complaint::check_order;
 use crate::headers::stored_headers;
 use crate::lane::{Lane, lane};
 use crate::limits::micros;
@@ -23,7 +22,11 @@ impl Intake for PostgresStore {
             let batch = self.batch(events).await?;
             let lent = Lent::from(self.pool()).await;
             let mut lent = lent.map_err(|error| store_error("enqueue", error))?;
-            let answer = self.write(lent.connection(), batch).await;
+            let answer = if batch.strict.is_empty() {
+                self.write(lent.connection(), batch).await
+            } else {
+                self.write_strict(lent.connection(), batch).await
+            };
             lent.give_back();
             answer
         })
@@ -62,7 +65,6 @@ impl PostgresStore {
         let mut batch = Batch::default();
         let mut keys = BTreeSet::new();
         for event in events {
-            check_order("enqueue", event)?;
             let number = self.queue_number("enqueue", event.queue_name()).await?;
             let key = event.dedupe_key().map(str::to_owned);
             if key.as_ref().is_some_and(|key| !keys.insert(key.clone())) {
@@ -74,11 +76,30 @@ impl PostgresStore {
         Ok(batch)
     }
 
+    /// Writes in a transaction of its own: what is waited for must be held until the commit.
+    async fn write_strict(
+        &self,
+        conn: &mut PgConnection,
+        batch: Batch,
+    ) -> Result<Vec<Enqueued>, StoreError> {
+        let failed = |error| store_error("enqueue", error);
+        let mut tx = conn.begin().await.map_err(failed)?;
+        let answers = self.write(&mut tx, batch).await?;
+        tx.commit().await.map_err(failed)?;
+        Ok(answers)
+    }
+
     async fn write(
         &self,
         conn: &mut PgConnection,
         batch: Batch,
     ) -> Result<Vec<Enqueued>, StoreError> {
+        if !batch.strict.is_empty() {
+            // A statement of its own, before the ids are drawn: whoever waits draws higher ones.
+            let query = self.statements().enqueue_strict.query();
+            let waited = query.bind(&batch.strict).execute(&mut *conn).await;
+            waited.map_err(|error| store_error("enqueue", error))?;
+        }
         let is_unique = batch.keys.iter().any(Option::is_some);
         let statement = if is_unique {
             &self.statements().enqueue_unique
@@ -94,7 +115,8 @@ impl PostgresStore {
             .bind(&batch.payloads)
             .bind(&batch.headers)
             .bind(&batch.encodings)
-            .bind(&batch.delays);
+            .bind(&batch.delays)
+            .bind(&batch.ordering_keys);
         let query = if is_unique {
             query.bind(&batch.keys)
         } else {
@@ -128,6 +150,9 @@ struct Batch {
     headers: Vec<Option<String>>,
     encodings: Vec<Option<&'static str>>,
     delays: Vec<i64>,
+    ordering_keys: Vec<Option<String>>,
+    /// The ordering keys whose producers wait for each other.
+    strict: Vec<String>,
     keys: Vec<Option<String>>,
 }
 
@@ -145,6 +170,11 @@ impl Batch {
         self.headers.push(stored_headers(event));
         self.encodings.push(event.encoding().map(Encoding::as_str));
         self.delays.push(micros(event.held_back()));
+        let ordering_key = event.ordering_key().map(str::to_owned);
+        if event.is_strict() {
+            self.strict.extend(ordering_key.clone());
+        }
+        self.ordering_keys.push(ordering_key);
         self.keys.push(key);
     }
 

@@ -16,6 +16,7 @@ mod intake;
 mod lend;
 mod migrate;
 mod operate;
+mod place;
 mod prune;
 mod queue;
 pub(crate) mod row;
@@ -39,6 +40,7 @@ use self::cursor::Cursors;
 use self::directory::Directory;
 use self::error::store_error;
 use self::lend::Borrow as _;
+use self::place::Bells;
 use self::statements::QueueStatements;
 use crate::complaint::unknown_queue;
 use crate::config::{Planner, StoreConfig};
@@ -83,6 +85,7 @@ pub struct PostgresStore {
     statements: QueueStatements,
     directory: RwLock<Directory>,
     cursors: Cursors,
+    bells: Bells,
 }
 
 impl PostgresStore {
@@ -105,6 +108,7 @@ impl PostgresStore {
             statements: QueueStatements::new(config.schema.as_ref()),
             directory: RwLock::default(),
             cursors: Cursors::default(),
+            bells: Bells::default(),
         };
         store.reload_directory("open").await?;
         Ok(store)
@@ -125,6 +129,7 @@ impl PostgresStore {
             statements: QueueStatements::new(self.schema.as_ref()),
             directory: RwLock::default(),
             cursors: Cursors::default(),
+            bells: Bells::default(),
         }
     }
 
@@ -166,6 +171,10 @@ impl PostgresStore {
 
     fn cursors(&self) -> &Cursors {
         &self.cursors
+    }
+
+    fn bells(&self) -> &Bells {
+        &self.bells
     }
 
     fn directory(&self) -> Directory {

@@ -1,6 +1,6 @@
 //! The operator's verbs and the queues.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::time::Duration;
 
 use sqlx::postgres::PgRow;
@@ -72,7 +72,8 @@ impl Operate for PostgresStore {
                 .bind(i64::from(limit) + 1)
                 .bind(filter.topic.as_deref())
                 .bind(queue)
-                .bind(moment(filter.since));
+                .bind(moment(filter.since))
+                .bind(filter.key.as_deref());
             let rows = query.all_from(self.pool()).await;
             let ids = rows.and_then(|rows| rows.iter().map(item_id).collect());
             let (ids, next) = cut(ids.map_err(|error| store_error("list", error))?, limit);
@@ -95,7 +96,9 @@ impl Operate for PostgresStore {
     fn replay<'a>(&'a self, replay: &'a Replay) -> Answer<'a, Replayed> {
         Box::pin(async move {
             // The statement cannot put one item back twice.
-            let asked: BTreeSet<ItemId> = replay.ids.iter().copied().collect();
+            let mut seen = HashSet::new();
+            let first = |id: &ItemId| seen.insert(*id);
+            let asked: Vec<ItemId> = replay.ids.iter().copied().filter(first).collect();
             let numbers: Vec<i64> = asked.iter().map(|id| id.number()).collect();
             let query = self.statements().replay.query();
             let query = query.bind(moment(replay.now)).bind(numbers);
@@ -265,7 +268,7 @@ fn counts(rows: &[PgRow]) -> Result<Counts, sqlx::Error> {
     for row in rows {
         let now = get_timestamp(row, 8)?;
         let queue = QueueCounts {
-            behind: 0,
+            behind: get_total(row, 9)?,
             due: get_total(row, 1)?,
             delayed: get_total(row, 2)?,
             oldest_due: get_moment(row, 3)?.map(|first| now.since(first)),

@@ -1,6 +1,8 @@
 //! Prune on the queue layout: two statements in one transaction. The first chooses and locks; the
 //! second, in a younger snapshot, looks again and deletes.
 
+use std::time::Duration;
+
 use sqlx::{Connection as _, PgConnection};
 use tenure_core::store::{Answer, Prune, Pruned, Pruner};
 
@@ -15,6 +17,9 @@ use crate::limits::micros;
 /// The second statement must see what was committed before the locks of the first: whatever the
 /// database's default is.
 const BEGIN: &str = "begin isolation level read committed";
+
+/// How long an idle domain is remembered: long enough that a busy key is not made anew all the time.
+const DOMAINS_KEPT: Duration = Duration::from_hours(1);
 
 impl Pruner for PostgresStore {
     fn prune<'a>(&'a self, prune: &'a Prune) -> Answer<'a, Pruned> {
@@ -42,6 +47,12 @@ impl PostgresStore {
             .bind(get::<Option<Vec<i64>>>(&chosen, 0)?)
             .bind(get::<Option<Vec<String>>>(&chosen, 1)?);
         let deleted = delete.fetch_one(&mut *tx).await?;
+        let domains = self.statements().prune_domains.query();
+        let domains = domains
+            .bind(moment(prune.now))
+            .bind(micros(DOMAINS_KEPT))
+            .bind(i64::from(prune.limit));
+        domains.execute(&mut *tx).await?;
         let workers = self.statements().prune_workers.query();
         let workers = workers.bind(moment(prune.now)).bind(micros(WORKERS_KEPT));
         workers.execute(&mut *tx).await?;

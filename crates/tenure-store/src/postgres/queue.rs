@@ -9,7 +9,9 @@ use sqlx::query::Query;
 use tenure_core::store::{
     Answer, Claim, LeaseStore, Reap, Reaped, Renew, Renewed, Settle, Settlement, StoreError,
 };
-use tenure_core::{Boundary, Fence, Guarded, Held, ItemId, LapsePolicy, Refusal, State, Token};
+use tenure_core::{
+    Boundary, Fence, Guarded, Held, ItemId, LapsePolicy, OnDead, Refusal, State, Token,
+};
 
 use super::PostgresStore;
 use super::claim::{bind_claim, bind_no_claim};
@@ -26,12 +28,9 @@ pub(crate) type Sql<'q> = Query<'q, Postgres, PgArguments>;
 impl LeaseStore for PostgresStore {
     fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Option<Held>> {
         Box::pin(async move {
+            self.place_first(claim.now).await?;
             let start = self.start(claim).await?;
-            let query = self.statements().claim.query().bind(moment(claim.now));
-            let rows = self
-                .fetch("claim", bind_claim(query, claim, &start))
-                .await?;
-            let held = self.held(claim, &start, &rows, 0).await?;
+            let held = self.claim_from(claim, &start).await?;
             self.finish_claim(claim, start, held).await
         })
     }
@@ -76,7 +75,7 @@ impl LeaseStore for PostgresStore {
                     .bind(settle.token.expose())
                     .bind(ids);
                 let rows = self.fetch("settle", bind_no_claim(query)).await?;
-                if let Some(settlement) = Self::settled_whole(settle, &rows)? {
+                if let Some(settlement) = self.settled_whole(settle, &rows)? {
                     return Ok(settlement);
                 }
             }
@@ -91,6 +90,7 @@ impl LeaseStore for PostgresStore {
     ) -> Answer<'a, (Settlement, Option<Held>)> {
         Box::pin(async move {
             settle.check()?;
+            self.place_first(claim.now).await?;
             let start = self.start(claim).await?;
             let Some(ids) = whole_and_done(settle) else {
                 return self.settle_each_and_claim(settle, claim, start).await;
@@ -100,11 +100,11 @@ impl LeaseStore for PostgresStore {
                 .bind(moment(settle.now))
                 .bind(settle.token.expose())
                 .bind(ids);
-            let rows = self
-                .fetch("settle", bind_claim(query, claim, &start))
-                .await?;
-            let held = self.held(claim, &start, &rows, 2).await?;
-            let settlement = match Self::settled_whole(settle, &rows)? {
+            let query = bind_claim(query, claim, &start);
+            let rows = self.fetch("settle", query).await?;
+            self.heed(&rows, 2)?;
+            let held = self.held(claim, &start, &rows, 4).await?;
+            let settlement = match self.settled_whole(settle, &rows)? {
                 Some(settlement) => settlement,
                 None => self.settle_each(settle).await?,
             };
@@ -124,7 +124,8 @@ impl LeaseStore for PostgresStore {
                 .bind(reap.boundary == Boundary::Reached)
                 .bind(count_param(reap.policy.max_crashes()))
                 .bind(delays)
-                .bind(count_param(LapsePolicy::ALONE_AFTER));
+                .bind(count_param(LapsePolicy::ALONE_AFTER))
+                .bind(reap.policy.on_dead() == OnDead::Block);
             let rows = self.fetch("reap", query).await?;
             let reaped = rows.iter().map(reaped).collect::<Result<_, _>>();
             reaped.map_err(|error| store_error("reap", error))

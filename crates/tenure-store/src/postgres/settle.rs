@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use sqlx::postgres::PgRow;
 use tenure_core::store::{Claim, Rest, Settle, Settlement, StoreError};
-use tenure_core::{Guarded, Held, ItemId, Lateness, Outcome, State, Word};
+use tenure_core::{Guarded, Held, ItemId, Lateness, OnDead, Outcome, Refusal, State, Word};
 
 use super::PostgresStore;
 use super::claim::bind_claim;
@@ -36,25 +36,29 @@ impl PostgresStore {
     ) -> Result<(Settlement, Option<Held>), StoreError> {
         let words = Words::of(settle);
         let query = words.bind(self.statements().settle_and_claim.query(), settle);
-        let rows = self
-            .fetch("settle", bind_claim(query, claim, &start))
-            .await?;
-        let held = self.held(claim, &start, &rows, 3).await?;
+        let query = bind_claim(query, claim, &start);
+        let rows = self.fetch("settle", query).await?;
+        self.heed(&rows, 5)?;
+        let held = self.held(claim, &start, &rows, 6).await?;
         let settlement = self.settlement(settle, &rows).await?;
         Ok((settlement, self.finish_claim(claim, start, held).await?))
     }
 
     /// The answer of the fast form; `None` when the lease was not exactly what was named.
     pub(crate) fn settled_whole(
+        &self,
         settle: &Settle,
         rows: &[PgRow],
     ) -> Result<Option<Settlement>, StoreError> {
-        let read = |row: &PgRow| Ok((get::<i64>(row, 0)? == 1, get::<bool>(row, 1)?));
+        let read = |row: &PgRow| Ok((get::<i64>(row, 0)? == 1, get::<bool>(row, 1)?, get(row, 3)?));
         let answer = rows.first().map(read).transpose();
-        let answer: Option<(bool, bool)> = answer.map_err(|error| store_error("settle", error))?;
+        let answer = answer.map_err(|error| store_error("settle", error))?;
+        if answer.is_some_and(|(_, _, has_promoted)| has_promoted) {
+            self.cursors().drop_all();
+        }
         Ok(answer
-            .filter(|(is_settled, _)| *is_settled)
-            .map(|(_, late)| Settlement {
+            .filter(|(is_settled, ..)| *is_settled)
+            .map(|(_, late, _)| Settlement {
                 items: settle
                     .items
                     .iter()
@@ -72,20 +76,32 @@ impl PostgresStore {
                 get::<bool>(row, 0)?,
                 get::<i64>(row, 1)?,
                 get::<Option<Vec<i64>>>(row, 2)?,
+                get::<Option<Vec<i64>>>(row, 3)?,
+                get::<bool>(row, 4)?,
             ))
         };
         let answer = rows.first().map(read).transpose();
         let answer = answer.map_err(|error| store_error("settle", error))?;
-        let (late, rest, refused) = answer.unwrap_or_default();
+        let (late, rest, refused, early, has_promoted) = answer.unwrap_or_default();
+        if has_promoted {
+            self.cursors().drop_all();
+        }
         let refused = refused.unwrap_or_default();
+        let early: HashSet<ItemId> = early.into_iter().flatten().map(ItemId::new).collect();
         let named = settle.items.iter().map(|(id, _)| *id);
         let mut ended: HashSet<ItemId> = named.collect();
         for id in &refused {
             ended.remove(&ItemId::new(*id));
         }
         let looks = self.look("settle", settle.token.expose(), refused).await?;
+        let mut items = settle_answers(settle, &ended, &looks);
+        for (id, answer) in &mut items {
+            if early.contains(id) {
+                *answer = Guarded::Refused(Refusal::OutOfTurn);
+            }
+        }
         Ok(Settlement {
-            items: settle_answers(settle, &ended, &looks),
+            items,
             rest: u32::try_from(rest).unwrap_or(u32::MAX),
             late,
         })
@@ -198,5 +214,6 @@ impl Words {
             .bind(self.release.1)
             .bind(rest)
             .bind(settle.lateness == Lateness::Refuse)
+            .bind(settle.on_dead == OnDead::Block)
     }
 }

@@ -110,6 +110,9 @@ macro_rules! queue_statements {
 queue_statements!(
     enqueue,
     enqueue_unique,
+    enqueue_strict,
+    place_new,
+    place,
     claim,
     renew,
     settle,
@@ -130,12 +133,17 @@ queue_statements!(
     page_dead,
     count,
     queues,
+    domains,
+    pause_domain,
+    resume_domain,
+    skip_blocked,
     add_queue,
     pause_queue,
     settings,
     change_settings,
     report,
     leave,
+    prune_domains,
     prune_workers,
     workers,
     examine,
@@ -177,7 +185,7 @@ mod tests {
             text[..cut].trim_start_matches("with ").trim().to_owned()
         };
         let settle = steps(&all.settle, "select is_late, rest, refused");
-        let claim = steps(&all.claim, "select d.id");
+        let claim = steps(&all.claim, "select a.is_rung");
         let fused = body(&all.settle_and_claim);
         assert!(
             fused.contains(&settle),

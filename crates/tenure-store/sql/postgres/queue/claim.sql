@@ -1,45 +1,107 @@
--- claim: moves due items from ready into one new lease and returns them with their payloads.
+-- claim: moves due items from ready into one new lease and returns them with their payloads; a head brings
+-- a run of its domain along.
 -- Parameters: $1 now, $2 token, $3 holder, $4 term in us, $5 limit, $6 lanes in the order of their
---   urgency, $7 and $8 the cursor of each lane: nothing before (time, id) is looked at.
--- Returns: per item: id, lane, available_at, the lease's fence, claimed_at, locked_until, the event
---   and its counters. The caller sorts.
--- Keeps: laws 1, 2, 6. The probe locks row by row and stops at the limit (no order by outside of it: a
---   sort would lock `limit` rows in every lane). Rows go by ctid: they are locked and never updated.
--- Relies on: tenure_ready_pkey, tenure_events_pkey, tenure_setbacks_pkey. `offset 0` leaves the planner
---   one plan only; without it a plan made for `limit $5` hashes all events.
+--   urgency, $7 and $8 the cursor of each lane: nothing before (time, id) is looked at, $9 how many rows of
+--   ready are looked at, $10 how many items of one domain are taken.
+-- Returns: whether a domain is rung for (place.sql); beside it per item (or one row of nulls): id, lane,
+--   available_at, the lease's fence, claimed_at, locked_until, the event and its counters; whether it
+--   follows a head; how many rows of ready were looked at. The caller sorts.
+-- Keeps: laws 1, 2, 6, 7. The probe locks row by row and stops at its limit (no order by outside of it: a
+--   sort would lock as many rows in every lane). Rows go by ctid: they are locked and never updated. A run
+--   follows its head only, which is locked; of the backlog that counts which is really deleted.
+-- Relies on: tenure_ready_pkey, tenure_events_pkey, tenure_setbacks_pkey, tenure_backlog_pkey,
+--   tenure_arrivals_pkey. `offset 0` leaves the planner one plan only; without it a plan made for `limit $9`
+--   hashes all events.
 with lane as materialized (
     select c.lane, c.at, c.id
     from unnest($6::int[], $7::timestamptz[], $8::bigint[]) as c(lane, at, id)
     where (select q.paused from tenure_queues q where q.number = c.lane >> 4) is not true
 ), due as materialized (
-    select r.place, r.lane, r.available_at, r.id
+    select r.place, r.lane, r.available_at, r.id, r.domain
     from lane c
     cross join lateral (
-        select ctid as place, lane, available_at, id
+        select ctid as place, lane, available_at, id, domain
         from tenure_ready
         where lane = c.lane
           and available_at <= coalesce($1::timestamptz, now())
           and (available_at, id) >= (c.at, c.id)
         order by available_at, id
-        limit $5
+        limit $9
         for update skip locked
     ) as r
-    limit $5
+    limit $9
+), leader as materialized (
+    select row_number() over () as nth, place, lane, available_at, id, domain
+    from due
+    where domain is not null
+), chosen as materialized (
+    select place, lane, available_at, id, domain, is_follower
+    from (
+        select f.*, row_number() over (order by nth, turn) as pos
+        from (
+            select nth, 0::bigint as turn, place, lane, available_at, id, domain, false as is_follower
+            from leader
+            union all
+            select l.nth, b.turn, b.place, b.lane, b.available_at, b.id, l.domain, true
+            from leader l
+            cross join lateral (
+                select b.place, b.turn, b.lane, b.available_at, b.id,
+                       bool_and(b.lane = l.lane and b.id = b.turn and b.id > l.id
+                                and b.available_at <= coalesce($1::timestamptz, now()))
+                           over (order by b.turn) as is_next
+                from (
+                    select ctid as place, turn, lane, available_at, id
+                    from tenure_backlog
+                    where domain = l.domain
+                    order by turn
+                    limit $10::bigint - 1
+                ) as b
+            ) as b
+            where $10::bigint > 1
+              and b.is_next
+              and (select s.id from tenure_setbacks s where s.id = l.id) is null
+        ) as f
+    ) as f
+    where pos <= $5::bigint - (select count(*) from due where domain is null)
 ), taken as (
     delete from tenure_ready
-    where ctid = any (array(select place from due))
-), lease as (
-    insert into tenure_leases (token, holder, claimed_at, locked_until, ids)
-    select $2, $3, coalesce($1::timestamptz, now()),
-           coalesce($1::timestamptz, now()) + $4::bigint * interval '1 us', array_agg(id order by id)
+    where ctid = any (array(
+        select place from due where domain is null
+        union all
+        select place from chosen where not is_follower))
+), followed as (
+    delete from tenure_backlog
+    where ctid = any (array(select place from chosen where is_follower))
+    returning id, lane, available_at, domain
+), got as materialized (
+    select id, lane, available_at, domain, false as is_follower
     from due
+    where domain is null
+    union all
+    select id, lane, available_at, domain, false
+    from chosen
+    where not is_follower
+    union all
+    select id, lane, available_at, domain, true
+    from followed
+), lease as (
+    insert into tenure_leases (token, holder, claimed_at, locked_until, ids, domains)
+    select $2, $3, coalesce($1::timestamptz, now()),
+           coalesce($1::timestamptz, now()) + $4::bigint * interval '1 us', array_agg(id order by id),
+           case when bool_or(domain is not null) then array_agg(domain order by id) end
+    from got
     having count(*) > 0
     returning fence, claimed_at, locked_until
 )
-select d.id, d.lane, d.available_at, l.fence, l.claimed_at, l.locked_until,
-       e.event_id, e.topic, e.ordering_key, e.lane as own_lane, e.payload, e.headers, e.encoding,
-       s.attempts, s.failures, s.crashes, s.generation
-from due d
-cross join lease l
-cross join lateral (select * from tenure_events e where e.id = d.id offset 0) e
-left join lateral (select * from tenure_setbacks s where s.id = d.id offset 0) s on true
+select a.is_rung, c.*
+from (select exists (select from tenure_arrivals) as is_rung) a
+left join (
+    select d.id, d.lane, d.available_at, l.fence, l.claimed_at, l.locked_until,
+           e.event_id, e.topic, e.ordering_key, e.lane as own_lane, e.payload, e.headers, e.encoding,
+           s.attempts, s.failures, s.crashes, s.generation, d.is_follower,
+           (select count(*) from due) as seen
+    from got d
+    cross join lease l
+    cross join lateral (select * from tenure_events e where e.id = d.id offset 0) e
+    left join lateral (select * from tenure_setbacks s where s.id = d.id offset 0) s on true
+) c on true

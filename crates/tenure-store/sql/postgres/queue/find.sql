@@ -21,7 +21,7 @@ select e.id, e.event_id, e.topic, e.ordering_key, q.name as queue,
        (7 - (e.lane & 15))::smallint as priority, e.payload, e.headers, e.encoding,
        case
            when p.holder is not null then 'CLAIMED'
-           when r.id is not null then 'PENDING'
+           when r.id is not null or b.id is not null then 'PENDING'
            when d.id is not null then 'DEAD'
            else 'PUBLISHED'
        end as status,
@@ -41,10 +41,16 @@ left join lateral (
       and r.id = p.id
     offset 0
 ) r on true
+left join lateral (
+    select b.id
+    from tenure_backlog b
+    where b.domain = tenure_domain(e.ordering_key) and b.turn = coalesce(s.turn, e.id) and b.id = p.id
+    offset 0
+) b on true
 left join lateral (select * from tenure_dead d where d.id = p.id offset 0) d on true
 left join lateral (
     select max(j.settled_at) as published_at
     from tenure_settled j
-    where p.holder is null and r.id is null and d.id is null
+    where p.holder is null and r.id is null and b.id is null and d.id is null
       and j.outcome = 'done' and int8range(j.lo, j.hi, '[]') @> p.id and p.id = any (j.ids)
 ) j on true

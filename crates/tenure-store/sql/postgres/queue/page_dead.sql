@@ -1,17 +1,18 @@
 -- page_dead: the ids of the newest dead events.
--- Parameters: $1 before this id (null: from the newest), $2 limit, $3 topic, $4 queue number, $5 since
---   (null: any).
+-- Parameters: $1 before this id (null: from the newest), $2 limit, $3 topic, $4 queue number, $5 since,
+--   $6 ordering key (null: any).
 -- Returns: ids, newest first.
 -- Keeps: nothing; it only reads.
 -- Relies on: tenure_dead_pkey, backwards; tenure_events_pkey.
 select d.id
 from tenure_dead d
 cross join lateral (
-    select e.topic, e.lane, e.created_at from tenure_events e where e.id = d.id offset 0
+    select e.topic, e.lane, e.created_at, e.ordering_key from tenure_events e where e.id = d.id offset 0
 ) e
 where d.id < coalesce($1::bigint, 9223372036854775807)
   and ($3::text is null or e.topic = $3)
   and ($4::int is null or e.lane >> 4 = $4)
   and ($5::timestamptz is null or e.created_at >= $5)
+  and ($6::text is null or e.ordering_key = $6)
 order by d.id desc
 limit $2

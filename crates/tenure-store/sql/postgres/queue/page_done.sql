@@ -1,6 +1,6 @@
 -- page_done: the ids of the newest published events.
--- Parameters: $1 before this id (null: from the newest), $2 limit, $3 topic, $4 queue number, $5 since
---   (null: any).
+-- Parameters: $1 before this id (null: from the newest), $2 limit, $3 topic, $4 queue number, $5 since,
+--   $6 ordering key (null: any).
 -- Returns: ids, newest first.
 -- Keeps: nothing; it only reads.
 -- Relies on: tenure_events_pkey, backwards, with a probe into each other place; a filter that matches
@@ -8,17 +8,23 @@
 select e.id
 from tenure_events e
 left join lateral (
-    select s.lane, s.available_at from tenure_setbacks s where s.id = e.id offset 0
+    select s.lane, s.available_at, s.turn from tenure_setbacks s where s.id = e.id offset 0
 ) s on true
 where e.id < coalesce($1::bigint, 9223372036854775807)
   and ($3::text is null or e.topic = $3)
   and ($4::int is null or e.lane >> 4 = $4)
   and ($5::timestamptz is null or e.created_at >= $5)
+  and ($6::text is null or e.ordering_key = $6)
   and (select r.id
        from tenure_ready r
        where r.lane = coalesce(s.lane, e.lane)
          and r.available_at = coalesce(s.available_at, e.available_at)
          and r.id = e.id) is null
+  and (select b.id
+       from tenure_backlog b
+       where b.domain = tenure_domain(e.ordering_key)
+         and b.turn = coalesce(s.turn, e.id)
+         and b.id = e.id) is null
   and (select d.id from tenure_dead d where d.id = e.id) is null
   and e.id not in (select i.id from tenure_leases l cross join unnest(l.ids) as i(id))
 order by e.id desc

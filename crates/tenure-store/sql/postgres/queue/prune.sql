@@ -13,10 +13,13 @@ with item as materialized (
     select a.id, d.id is not null as is_dead
     from unnest($5::bigint[]) as a(id)
     cross join lateral (
-        select e.lane, e.available_at from tenure_events e where e.id = a.id offset 0
+        select e.lane, e.available_at, e.ordering_key from tenure_events e where e.id = a.id offset 0
     ) e
     left join lateral (
-        select s.lane, s.available_at, s.replayed_at from tenure_setbacks s where s.id = a.id offset 0
+        select s.lane, s.available_at, s.replayed_at, s.turn
+        from tenure_setbacks s
+        where s.id = a.id
+        offset 0
     ) s on true
     left join lateral (select d.id, d.dead_at from tenure_dead d where d.id = a.id offset 0) d on true
     where (select r.id
@@ -24,6 +27,11 @@ with item as materialized (
            where r.lane = coalesce(s.lane, e.lane)
              and r.available_at = coalesce(s.available_at, e.available_at)
              and r.id = a.id) is null
+      and (select b.id
+           from tenure_backlog b
+           where b.domain = tenure_domain(e.ordering_key)
+             and b.turn = coalesce(s.turn, a.id)
+             and b.id = a.id) is null
       and a.id not in (select i.id from tenure_leases l cross join unnest(l.ids) as i(id))
       and case
               when d.id is not null then

@@ -5,9 +5,9 @@
 --   whether a limit cut something off.
 -- Keeps: laws 4, 6. A replay locks the event first, so none can begin until prune.sql has looked again.
 --   It waits for nobody, so it can be in no deadlock: what a replay, a producer with the same dedupe key
---   or another prune has in hand is left for the next round.
+--   or another prune has in hand is left for the next round. A dead item that blocks its domain is kept.
 -- Relies on: tenure_settled_done and tenure_dead_at, from the oldest; tenure_events_pkey,
---   tenure_dedupe_id.
+--   tenure_domains_pkey, tenure_dedupe_id.
 with old as materialized (
     select ctid as place, settled_at, ids
     from tenure_settled
@@ -28,6 +28,11 @@ with old as materialized (
     select id
     from tenure_dead
     where dead_at < coalesce($1::timestamptz, now()) - $3::bigint * interval '1 us'
+      and (select d.blocked
+           from tenure_domains d
+           where d.domain = (
+                     select tenure_domain(e.ordering_key) from tenure_events e where e.id = tenure_dead.id)
+             and d.head = tenure_dead.id) is not true
     order by dead_at
     limit $4
 ), named as materialized (

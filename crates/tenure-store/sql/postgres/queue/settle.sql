@@ -1,15 +1,19 @@
--- settle: takes named ids out of a lease, each with its outcome; the rest stay held or follow one word.
+-- settle: takes named ids out of a lease, each with its outcome; the rest stay held or follow one word. The
+-- items of a domain are settled in order: see settle_run in tenure-core, which this repeats.
 -- Parameters: $1 now, $2 token, $3 done ids, $4 retry ids, $5 their delays in us, $6 their errors,
 --   $7 dead ids, $8 their reasons, $9 their errors, $10 release ids, $11 their delays in us,
 --   $12 the word for the ids of the lease that are not named (null keeps them held), $13 whether a
---   lapsed lease is refused. No id is named twice.
--- Returns: one row: is_late, how many of the rest were ended, the named ids that were not held.
--- Keeps: laws 3, 4, 6: nothing but the lease with this token is touched, and it is locked first.
+--   lapsed lease is refused, $14 whether a dead item blocks its domain. No id is named twice.
+-- Returns: one row: is_late, how many of the rest were ended, the named ids that were not held, those of
+--   which an earlier one of their domain is not settled, whether a domain has a new head.
+-- Keeps: laws 3, 4, 6, 7: nothing but the lease with this token is touched, and it is locked first.
 --   Ids are brought together by grouping, never by joining two lists: the planner expects one row of each
---   and would compare every id with every other.
--- Relies on: tenure_leases_pkey, tenure_setbacks_pkey, tenure_events_pkey.
+--   and would compare every id with every other. Whoever leaves a domain without a head rings: something
+--   may have come into its backlog that this snapshot cannot see. A paused domain gets no head.
+-- Relies on: tenure_leases_pkey, tenure_setbacks_pkey, tenure_events_pkey, tenure_domains_pkey,
+--   tenure_backlog_pkey.
 with held as materialized (
-    select token, holder, fence, claimed_at, ids,
+    select token, holder, fence, claimed_at, ids, domains,
            locked_until <= coalesce($1::timestamptz, now()) as is_late
     from tenure_leases
     where token = $2
@@ -19,32 +23,78 @@ with held as materialized (
     from held
     where not (is_late and $13::boolean)
 ), said as materialized (
-    select id, bool_or(is_held) as is_held, max(outcome) as outcome, max(delay) as delay,
-           max(reason) as reason, max(error) as error
+    select id, bool_or(is_held) as is_held, max(domain) as domain, max(outcome) as outcome,
+           max(delay) as delay, max(reason) as reason, max(error) as error
     from (
-        select i.id, true as is_held, null::text as outcome, null::bigint as delay,
+        select i.id, true as is_held, i.domain, null::text as outcome, null::bigint as delay,
                null::text as reason, null::text as error
-        from open cross join unnest(open.ids) as i(id)
+        from open cross join unnest(open.ids, open.domains) as i(id, domain)
         union all
-        select id, false, 'done', null, null, null
+        select id, false, null, 'done', null, null, null
         from unnest($3::bigint[]) as u(id)
         union all
-        select id, false, 'retry', delay, null, error
+        select id, false, null, 'retry', delay, null, error
         from unnest($4::bigint[], $5::bigint[], $6::text[]) as u(id, delay, error)
         union all
-        select id, false, 'dead', null, reason, error
+        select id, false, null, 'dead', null, reason, error
         from unnest($7::bigint[], $8::text[], $9::text[]) as u(id, reason, error)
         union all
-        select id, false, 'release', nullif(delay, 0), null, null
+        select id, false, null, 'release', nullif(delay, 0), null, null
         from unnest($10::bigint[], $11::bigint[]) as u(id, delay)
     ) as word
     group by id
+), draft as materialized (
+    select r.*,
+           bool_or(id = stop and outcome is null) over (partition by domain) as is_stop_held
+    from (
+        select id, domain, coalesce(outcome, $12::text) as outcome, delay, reason, error,
+               outcome is null as is_unnamed,
+               min(id) filter (
+                   where coalesce(outcome, $12::text) is null
+                      or coalesce(outcome, $12::text) in ('retry', 'release')
+                      or ($14::boolean and outcome = 'dead')) over (partition by domain) as stop
+        from said
+        where is_held and domain is not null
+    ) as r
+), own as materialized (
+    select d.domain, d.paused, d.ordering_key, r.is_open
+    from (
+        select domain, bool_or(stop is null) as is_open
+        from draft
+        where stop is null or (id = stop and outcome is not null)
+        group by domain
+        order by domain
+    ) as r
+    cross join lateral (
+        select d.domain, d.paused, d.ordering_key
+        from tenure_domains d
+        where d.domain = r.domain
+        for update
+    ) d
+), run as materialized (
+    select draft.*,
+           id = stop and outcome in ('retry', 'release')
+               and (domain in (select domain from own where paused)) is true as is_held_back
+    from draft
 ), item as materialized (
-    select id, coalesce(outcome, $12::text) as outcome, delay, reason, error, outcome is null as is_rest
+    select id, domain, coalesce(outcome, $12::text) as outcome, delay, reason, error,
+           outcome is null as is_unnamed, false as is_behind, false as is_early
     from said
-    where is_held
+    where is_held and domain is null
+    union all
+    select id, domain, outcome, delay, reason, error, is_unnamed, coalesce(is_held_back, false), false
+    from run
+    where stop is null or id <= stop
+    union all
+    select id, domain, case when outcome = 'release' or not is_stop_held then 'release' end,
+           case when outcome = 'release' then delay end, null, null,
+           is_unnamed and outcome = 'release', outcome = 'release' or not is_stop_held,
+           coalesce(outcome <> 'release', false) and not is_unnamed
+    from run
+    where id > stop
 ), rest as materialized (
-    select count(*) as n, array_agg(id order by id) as ids
+    select count(*) as n, array_agg(id order by id) as ids,
+           case when bool_or(domain is not null) then array_agg(domain order by id) end as domains
     from item
     where outcome is null
 ), emptied as (
@@ -53,7 +103,7 @@ with held as materialized (
     where l.token = open.token and rest.n = 0
 ), kept as (
     update tenure_leases l
-    set ids = rest.ids
+    set ids = rest.ids, domains = rest.domains
     from open, rest
     where l.token = open.token and rest.n > 0 and rest.n < cardinality(open.ids)
 ), journal as (
@@ -69,7 +119,7 @@ with held as materialized (
     select id, 1, (outcome = 'retry')::int, error,
            coalesce($1::timestamptz, now()) + delay * interval '1 us'
     from item
-    where outcome in ('retry', 'release')
+    where outcome in ('retry', 'release') and not is_behind
     on conflict (id) do update set
         attempts = s.attempts + 1,
         failures = s.failures + excluded.failures,
@@ -77,11 +127,32 @@ with held as materialized (
         available_at = coalesce(excluded.available_at, s.available_at)
     returning id, lane, available_at
 ), back as (
-    insert into tenure_ready (lane, available_at, id)
-    select coalesce(s.lane, e.lane), coalesce(s.available_at, e.available_at), e.id
+    insert into tenure_ready (lane, available_at, id, domain)
+    select coalesce(s.lane, e.lane), coalesce(s.available_at, e.available_at), e.id,
+           tenure_domain(e.ordering_key)
     from setback s
     cross join lateral (
-        select id, lane, available_at from tenure_events e where e.id = s.id offset 0
+        select id, lane, available_at, ordering_key from tenure_events e where e.id = s.id offset 0
+    ) e
+), setback_behind as (
+    insert into tenure_setbacks as s (id, attempts, failures, last_error, available_at)
+    select id, 1, (outcome = 'retry')::int, error,
+           coalesce($1::timestamptz, now()) + delay * interval '1 us'
+    from item
+    where is_behind
+    on conflict (id) do update set
+        attempts = s.attempts + 1,
+        failures = s.failures + excluded.failures,
+        last_error = coalesce(excluded.last_error, s.last_error),
+        available_at = coalesce(excluded.available_at, s.available_at)
+    returning id, lane, available_at, turn
+), behind as (
+    insert into tenure_backlog (domain, turn, id, lane, available_at)
+    select tenure_domain(e.ordering_key), coalesce(s.turn, e.id), e.id, coalesce(s.lane, e.lane),
+           coalesce(s.available_at, e.available_at)
+    from setback_behind s
+    cross join lateral (
+        select id, lane, available_at, ordering_key from tenure_events e where e.id = s.id offset 0
     ) e
 ), last_setback as (
     insert into tenure_setbacks as s (id, attempts, failures, last_error)
@@ -97,11 +168,53 @@ with held as materialized (
     select id, coalesce($1::timestamptz, now()), reason, error
     from item
     where outcome = 'dead'
+), promoted as (
+    delete from tenure_backlog
+    where ctid = any (array(
+        select b.place
+        from own o
+        cross join lateral (
+            select ctid as place
+            from tenure_backlog b
+            where b.domain = o.domain and o.is_open and not o.paused
+            order by b.turn
+            limit 1
+        ) b))
+    returning domain, id, lane, available_at
+), head as (
+    insert into tenure_ready (lane, available_at, id, domain)
+    select lane, available_at, id, domain
+    from promoted
+), standing as (
+    update tenure_domains d
+    set head = n.head, blocked = n.is_blocked,
+        since = case when d.paused then d.since else coalesce($1::timestamptz, now()) end
+    from (
+        select domain, max(head) as head, bool_or(is_blocked) as is_blocked
+        from (
+            select domain, null::bigint as head, false as is_blocked from own
+            union all
+            select domain, id, false from promoted
+            union all
+            select domain, id, outcome = 'dead'
+            from run
+            where id = stop and outcome is not null and not is_held_back
+        ) as s
+        group by domain
+    ) as n
+    where d.domain = n.domain and (d.head is distinct from n.head or n.is_blocked)
+), rang as (
+    insert into tenure_arrivals (domain, ordering_key)
+    select domain, ordering_key
+    from own
+    where is_open and not paused and (domain in (select domain from promoted)) is not true
 ), answer as materialized (
     select coalesce((select is_late from open), false)
                and exists (select from item where outcome is not null) as is_late,
-           (select count(*) from item where is_rest and outcome is not null) as rest,
-           (select array_agg(id) from said where not is_held) as refused
+           (select count(*) from item where is_unnamed and outcome = $12::text) as rest,
+           (select array_agg(id) from said where not is_held) as refused,
+           (select array_agg(id) from item where is_early) as early,
+           exists (select from promoted) as has_promoted
 )
-select is_late, rest, refused
+select is_late, rest, refused, early, has_promoted
 from answer

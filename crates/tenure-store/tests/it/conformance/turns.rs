@@ -10,7 +10,7 @@ use tenure_core::{Counters, Guarded, ItemId, OnDead, Outcome, Priority, Refusal,
 use super::domains::{add_keyed, add_run, enqueue, keyed, ranked};
 use crate::world::{T0, World, ask, at, at_once, dead, fresh, retry, token};
 
-on_every_ordered_queue!(
+on_every_queue!(
     law_1_whatever_is_held_of_a_domain_is_held_by_one_lease,
     law_7_in_a_domain_items_are_settled_in_order,
     only_the_head_of_a_domain_is_claimed,

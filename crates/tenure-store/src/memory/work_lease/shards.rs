@@ -1,0 +1,156 @@
+//! The domains of a work lease by name: found and made under the lock of a shard, worked on under
+//! their own.
+//!
+//! A record is never replaced while anybody may hold it: it is handed out, made and evicted under
+//! one lock, and evicted only when nobody else refers to it. So all callers of a domain meet at
+//! one lock. No lock is taken while another one is held: a domain that is busy keeps nobody from
+//! another.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tenure_core::domain::Domain;
+use tenure_core::{DomainName, WorkLeaseError};
+
+use super::decisions::MayEvict;
+
+/// As many that threads seldom meet in one.
+const SHARDS: usize = 64;
+
+/// A shard with fewer domains is not looked through for what can be evicted.
+const SWEEP_MIN: usize = 64;
+
+/// All domains.
+pub(super) struct Shards {
+    all: Box<[Mutex<Shard>]>,
+    hasher: RandomState,
+    may_evict: MayEvict,
+}
+
+/// Some of them.
+#[derive(Default)]
+struct Shard {
+    records: HashMap<DomainName, Arc<Mutex<Domain>>>,
+    /// With this many, what can be evicted is, before one more is made.
+    sweep_at: usize,
+}
+
+impl Shards {
+    pub(super) fn new(may_evict: MayEvict) -> Self {
+        let shards = (0..SHARDS).map(|_| Mutex::new(Shard::default()));
+        Self {
+            all: shards.collect(),
+            hasher: RandomState::new(),
+            may_evict,
+        }
+    }
+
+    /// The record of a domain, if there is one.
+    pub(super) fn find(&self, domain: &str) -> Option<Arc<Mutex<Domain>>> {
+        lock(self.shard(domain)).records.get(domain).cloned()
+    }
+
+    /// The record of a domain; made, if there is none. Others are pruned and evicted for it.
+    pub(super) fn create(
+        &self,
+        domain: &str,
+        prune: &dyn Fn(&mut Domain),
+    ) -> Result<Arc<Mutex<Domain>>, WorkLeaseError> {
+        let mut shard = lock(self.shard(domain));
+        if let Some(record) = shard.records.get(domain) {
+            return Ok(Arc::clone(record));
+        }
+        let name = DomainName::new(domain)?;
+        if shard.records.len() >= shard.sweep_at.max(SWEEP_MIN) {
+            // Twice as many as were left may come before the next look, so that the looks cost
+            // each newcomer no more than a constant.
+            shard.sweep(prune, self.may_evict);
+        }
+        let record = Arc::new(Mutex::new(Domain::new(name.clone())));
+        shard.records.insert(name, Arc::clone(&record));
+        Ok(record)
+    }
+
+    /// What `look` finds, with the domains it was found in.
+    pub(super) fn collect(&self, look: impl Fn(&Domain) -> Option<i64>) -> Vec<(DomainName, i64)> {
+        let mut found = Vec::new();
+        self.visit(|kept| {
+            if let Some(offset) = look(kept) {
+                found.push((kept.name().clone(), offset));
+            }
+        });
+        found
+    }
+
+    /// Prunes every domain and evicts those of which nothing is left; how many.
+    pub(super) fn evict(&self, prune: &dyn Fn(&mut Domain)) -> usize {
+        let mut evicted = 0;
+        for shard in &self.all {
+            evicted += lock(shard).sweep(prune, self.may_evict);
+        }
+        evicted
+    }
+
+    pub(super) fn len(&self) -> usize {
+        let lengths = self.all.iter().map(|shard| lock(shard).records.len());
+        lengths.sum()
+    }
+
+    /// The bytes that everything takes, about.
+    pub(super) fn footprint(&self) -> usize {
+        let shards = self.all.iter().map(|shard| lock(shard).footprint());
+        let mut bytes = size_of::<Mutex<Shard>>() * SHARDS + shards.sum::<usize>();
+        self.visit(|kept| {
+            let counts = 2 * size_of::<usize>();
+            bytes += counts + size_of::<Mutex<Domain>>() + kept.footprint();
+            bytes += counts + kept.name().as_str().len();
+        });
+        bytes
+    }
+
+    /// Looks at every domain, each under its own lock and no other.
+    fn visit(&self, mut look: impl FnMut(&Domain)) {
+        for shard in &self.all {
+            let records: Vec<_> = lock(shard).records.values().cloned().collect();
+            for record in records {
+                look(&lock(&record));
+            }
+        }
+    }
+
+    fn shard(&self, domain: &str) -> &Mutex<Shard> {
+        let shards = u64::try_from(self.all.len()).unwrap_or(1);
+        let number = usize::try_from(self.hasher.hash_one(domain) % shards).unwrap_or(0);
+        let shard = self.all.get(number);
+        shard.expect("a remainder is smaller than what it was divided by")
+    }
+}
+
+impl Shard {
+    /// Prunes and evicts what may be evicted; how many those were.
+    fn sweep(&mut self, prune: &dyn Fn(&mut Domain), may_evict: MayEvict) -> usize {
+        let before = self.records.len();
+        self.records.retain(|_, record| !may_evict(record, prune));
+        let left = self.records.len();
+        self.sweep_at = left.saturating_mul(2);
+        // What is soon needed again is not given back.
+        if self.records.capacity() / 4 > left {
+            self.records.shrink_to(left.saturating_mul(2));
+        }
+        before - left
+    }
+
+    /// The bytes of its places, about, without what the records take.
+    fn footprint(&self) -> usize {
+        // A hash map keeps an eighth of its places free and a byte beside each.
+        let place = size_of::<(DomainName, Arc<Mutex<Domain>>)>() + 1;
+        self.records.capacity() * place * 8 / 7
+    }
+}
+
+/// A decision is made before anything is written, so a panic under a lock leaves nothing half
+/// done.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
