@@ -10,6 +10,8 @@ mod domains;
 mod examine;
 mod intake;
 mod lease;
+#[cfg(feature = "testing")]
+mod misplaced;
 mod operate;
 #[cfg(feature = "testing")]
 mod planted;
@@ -31,6 +33,8 @@ use tenure_core::{
 };
 
 pub use clock::SystemClock;
+#[cfg(feature = "testing")]
+pub use misplaced::TurnFault;
 #[cfg(feature = "testing")]
 pub use planted::Fault;
 pub use work_lease::WorkLease;

@@ -6,6 +6,7 @@ use tenure_core::store::Rest;
 use tenure_core::{Clock, Guarded, Lateness, Refusal, State, Word, may_renew, may_settle};
 
 use super::MemoryStore;
+use super::misplaced::TurnFault;
 use super::rules::Rules;
 use super::spaces::Space;
 
@@ -54,11 +55,13 @@ pub enum Fault {
     PruneReplayed,
     /// Prune deletes an item at the very end of its retention, and not only after it.
     PruneTooSoon,
+    /// The order of a domain is broken.
+    Turn(TurnFault),
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 33] = [
         Self::SettleById,
         Self::SettleByHolder,
         Self::SettleLate,
@@ -80,6 +83,18 @@ impl Fault {
         Self::NeverAlone,
         Self::PruneReplayed,
         Self::PruneTooSoon,
+        Self::Turn(TurnFault::OnDeadIgnored),
+        Self::Turn(TurnFault::OutOfTurnAccepted),
+        Self::Turn(TurnFault::RunNotPutBack),
+        Self::Turn(TurnFault::TwoHeads),
+        Self::Turn(TurnFault::PromotionForgotten),
+        Self::Turn(TurnFault::LastPromoted),
+        Self::Turn(TurnFault::RunAcrossGap),
+        Self::Turn(TurnFault::RunUnasked),
+        Self::Turn(TurnFault::RunBehindSetback),
+        Self::Turn(TurnFault::LapseChargedToAll),
+        Self::Turn(TurnFault::ReplayedToFront),
+        Self::Turn(TurnFault::PauseIgnored),
     ];
 
     fn rules(self) -> Rules {
@@ -150,6 +165,7 @@ impl Fault {
                 };
             }
             Self::PruneTooSoon => rules.is_past = |settled_at, before| settled_at <= before,
+            Self::Turn(fault) => fault.plant(&mut rules),
         }
         rules
     }

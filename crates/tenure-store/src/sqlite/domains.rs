@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 use tenure_core::store::{
-    Answer, Bury, DomainFilter, DomainRecord, DomainState, Domains, Pause, Skip, StoreError,
+    Answer, Bury, DomainFacts, DomainFilter, DomainRecord, Domains, Pause, Skip, StoreError,
 };
-use tenure_core::{Guarded, ItemId, Record, Refusal, State, Timestamp};
+use tenure_core::{Guarded, ItemId, Record, Refusal, Timestamp};
 
 use super::bury::{bury, leave_ready};
 use super::error::failed;
@@ -53,14 +53,10 @@ impl Domains for SqliteStore {
     }
 }
 
-/// A domain as it is stored.
+/// A domain as it is stored: its facts, and the id of its head.
 struct Standing {
-    key: String,
+    facts: DomainFacts,
     head: Option<ItemId>,
-    since: Timestamp,
-    is_blocked: bool,
-    is_paused: bool,
-    waiting: u64,
 }
 
 impl Standing {
@@ -68,32 +64,16 @@ impl Standing {
     fn read(found: &Row<'_>) -> rusqlite::Result<Self> {
         let head: Option<i64> = found.get(1)?;
         Ok(Self {
-            key: found.get(0)?,
+            facts: DomainFacts {
+                key: found.get(0)?,
+                since: Some(row::moment(found, 2)?),
+                head: None,
+                is_blocked: found.get(3)?,
+                is_paused: found.get(4)?,
+                waiting: row::count(found, 5)?,
+            },
             head: head.map(ItemId::new),
-            since: row::moment(found, 2)?,
-            is_blocked: found.get(3)?,
-            is_paused: found.get(4)?,
-            waiting: row::count(found, 5)?,
         })
-    }
-
-    fn with(self, head: Option<Record>, now: Timestamp) -> DomainRecord {
-        let state = match &head {
-            _ if self.is_paused => DomainState::Paused,
-            _ if self.is_blocked => DomainState::Blocked,
-            None => DomainState::Idle,
-            Some(head) if head.state == State::Claimed => DomainState::Held,
-            Some(head) if head.available_at.is_some_and(|from| from > now) => DomainState::Delayed,
-            Some(_) => DomainState::Due,
-        };
-        let is_shown = |head: &Record| !self.is_paused || head.state == State::Claimed;
-        DomainRecord {
-            state,
-            since: Some(self.since),
-            head: head.filter(is_shown),
-            waiting: self.waiting,
-            key: self.key,
-        }
     }
 }
 
@@ -138,7 +118,7 @@ fn records(
         .into_iter()
         .map(|of| {
             let head = of.head.and_then(|id| heads.remove(&id));
-            of.with(head, now)
+            DomainFacts { head, ..of.facts }.record(now)
         })
         .collect())
 }
@@ -186,7 +166,8 @@ fn skip(
     now: Timestamp,
 ) -> Result<Guarded<ItemId>, StoreError> {
     let standing = standing(connection, &ask.key).map_err(failed("skip"))?;
-    let Some((head, is_blocked)) = standing.and_then(|of| Some((of.head?, of.is_blocked))) else {
+    let Some((head, is_blocked)) = standing.and_then(|of| Some((of.head?, of.facts.is_blocked)))
+    else {
         return Ok(Guarded::Refused(Refusal::NotFound));
     };
     if is_blocked {

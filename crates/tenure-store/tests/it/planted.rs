@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 
 use tenure_store::Planted;
-use tenure_store::memory::Fault;
+use tenure_store::memory::{Fault, TurnFault};
 
 use crate::conformance;
 use crate::world;
@@ -98,6 +98,54 @@ const EXPECTED: [(Fault, &str); Fault::ALL.len()] = [
     (
         Fault::PruneTooSoon,
         "an_item_goes_when_its_retention_is_past_and_not_at_its_end",
+    ),
+    (
+        Fault::Turn(TurnFault::OnDeadIgnored),
+        "a_dead_head_blocks_its_domain_if_that_is_asked_for",
+    ),
+    (
+        Fault::Turn(TurnFault::OutOfTurnAccepted),
+        "what_is_said_out_of_turn_is_refused",
+    ),
+    (
+        Fault::Turn(TurnFault::RunNotPutBack),
+        "what_is_left_of_a_run_goes_back_behind_its_head",
+    ),
+    (
+        Fault::Turn(TurnFault::TwoHeads),
+        "law_1_whatever_is_held_of_a_domain_is_held_by_one_lease",
+    ),
+    (
+        Fault::Turn(TurnFault::PromotionForgotten),
+        "law_7_in_a_domain_items_are_settled_in_order",
+    ),
+    (
+        Fault::Turn(TurnFault::LastPromoted),
+        "law_7_in_a_domain_items_are_settled_in_order",
+    ),
+    (
+        Fault::Turn(TurnFault::RunAcrossGap),
+        "a_run_stops_before_what_is_not_due",
+    ),
+    (
+        Fault::Turn(TurnFault::RunUnasked),
+        "only_the_head_of_a_domain_is_claimed",
+    ),
+    (
+        Fault::Turn(TurnFault::RunBehindSetback),
+        "a_head_that_was_tried_before_leads_nobody",
+    ),
+    (
+        Fault::Turn(TurnFault::LapseChargedToAll),
+        "a_lapse_is_charged_to_the_first_of_a_run",
+    ),
+    (
+        Fault::Turn(TurnFault::ReplayedToFront),
+        "a_replay_goes_to_the_tail_of_its_domain",
+    ),
+    (
+        Fault::Turn(TurnFault::PauseIgnored),
+        "what_is_held_of_a_paused_domain_goes_on",
     ),
 ];
 

@@ -1,6 +1,7 @@
 //! Tests of what only this store has: its file, its view, the caller's own connection, its plans.
 //! What every store promises is in the conformance suite.
 
+mod domains;
 mod file;
 mod plans;
 mod producer;

@@ -53,13 +53,6 @@ async fn a_refused_enqueue_leaves_the_callers_transaction_as_it_was() {
             .unwrap()
             .contains("tenure queues add nowhere")
     );
-    let keyed = [event("a").key("customer-7").unwrap()];
-    let error = SqliteStore::enqueue_on(&connection, &keyed).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("ordering by key is not available yet")
-    );
     SqliteStore::enqueue_on(&connection, &[event("b")]).unwrap();
     connection.execute_batch("commit").unwrap();
     assert_eq!(number(&connection, "select count(*) from orders"), 1);
@@ -167,7 +160,7 @@ async fn a_plain_insert_enqueues() {
 }
 
 /// Inserts that cannot be accepted, and what is said of them.
-const REFUSED: [(&str, &str); 21] = [
+const REFUSED: [(&str, &str); 23] = [
     ("(topic, payload) values ('', '1')", "topic is not"),
     ("(topic, payload) values (null, '1')", "topic is not"),
     (
@@ -237,8 +230,16 @@ const REFUSED: [(&str, &str); 21] = [
         "encoding is neither",
     ),
     (
-        "(topic, payload, ordering_key) values ('a', '1', 'k')",
-        "not available yet",
+        "(topic, payload, ordering_key) values ('a', '1', '')",
+        "ordering key is not 1 to 255 bytes",
+    ),
+    (
+        "(topic, payload, ordering_key) values ('a', '1', 'k' || char(9))",
+        "ordering key is not 1 to 255 bytes",
+    ),
+    (
+        "(topic, payload, ordering_key) values ('a', '1', 7)",
+        "ordering key is not 1 to 255 bytes",
     ),
 ];
 

@@ -9,7 +9,7 @@ use tenure_core::{Event, Guarded, ItemId, OnDead, Outcome, Refusal, State, Times
 
 use crate::world::{T0, World, ask, at, dead, fresh, retry, token};
 
-on_every_ordered_queue!(
+on_every_queue!(
     a_key_comes_back_as_it_was_given,
     the_next_has_its_turn_when_the_head_is_buried,
     the_next_has_its_turn_when_the_last_that_is_held_is_buried,

@@ -1,5 +1,5 @@
-//! The laws of the lease core: one canonical test each, named after it. (The seventh is about
-//! domains, which come later.)
+//! The laws of the lease core: one canonical test each, named after it. (What the first says of
+//! domains, and the seventh, are in `turns`.)
 
 use std::collections::BTreeSet;
 

@@ -39,14 +39,6 @@ macro_rules! on_every_queue {
     };
 }
 
-/// Makes a test of each check for each store that keeps order by key.
-macro_rules! on_every_ordered_queue {
-    ($($check:ident),* $(,)?) => {
-        on_stores!([memory, sqlite_queue, postgres_queue]; $($check),*);
-        list!($($check),*);
-    };
-}
-
 macro_rules! on_stores {
     ([$($store:ident),*]; $($check:ident),*) => {
         on_stores!(@each [$($store),*] ($($check),*));

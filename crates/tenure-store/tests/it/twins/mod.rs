@@ -124,7 +124,7 @@ fn a_planted_fault_is_no_twin() {
             let config = Config {
                 rng_seed: RngSeed::Fixed(1),
                 max_shrink_iters: 0,
-                ..Config::with_cases(1000)
+                ..Config::with_cases(4000)
             };
             compare_with(&config, memory, planted, Way::Queue);
         });

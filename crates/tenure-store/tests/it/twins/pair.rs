@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use tenure_core::store::{Bury, Claim, Prune, Reap, Renew, Replay, Rest};
+use tenure_core::store::{Bury, Claim, Pause, Prune, Reap, Renew, Replay, Rest, Skip};
 use tenure_core::testing::token;
 use tenure_core::{Guarded, Held, LapsePolicy, Record, State, Term, Timestamp, Token};
 
-use super::script::{Say, Step, Take, Verb, Word};
-use super::side::{Claimed, Resolved, Twin, Way};
+use super::script::{Lapse, New, Say, Step, Take, Verb, Word};
+use super::side::{Claimed, Resolved, Twin, Way, key_name, since_start};
 use crate::world::{T0, World};
 
 /// Two worlds in step.
@@ -21,7 +21,8 @@ pub(super) struct Pair {
     /// All claims, oldest first.
     claims: Vec<Claimed>,
     settles: Vec<Resolved>,
-    items: usize,
+    /// The ordering key of each item.
+    keys: Vec<Option<u8>>,
     buries: u64,
 }
 
@@ -34,7 +35,7 @@ impl Pair {
             other: Twin::new(other),
             claims: Vec::new(),
             settles: Vec::new(),
-            items: 0,
+            keys: Vec::new(),
             buries: 0,
         }
     }
@@ -54,7 +55,7 @@ impl Pair {
 
     async fn take(&mut self, verb: &Verb) -> (String, String) {
         match verb {
-            Verb::Add(n) => self.add(usize::from(*n)).await,
+            Verb::Add(new) => self.add(new).await,
             Verb::Claim(take) => self.claim(take).await,
             Verb::ClaimAgain(nth) => self.claim_again(*nth).await,
             Verb::Renew { tokens, seconds } => self.renew(tokens, *seconds).await,
@@ -67,26 +68,33 @@ impl Pair {
                 Some(settle) => self.settle(settle).await,
             },
             Verb::SettleAndClaim(say, take) => self.settle_and_claim(say, take).await,
-            Verb::Reap {
-                inline,
-                delay_seconds,
-            } => self.reap(*inline, *delay_seconds).await,
+            Verb::Reap { inline, lapse } => self.reap(*inline, *lapse).await,
             Verb::Replay(items) => self.replay(items).await,
             Verb::Bury(item) => self.bury(*item).await,
+            Verb::Pause(key) => self.pause(*key, Pause::Begin).await,
+            Verb::Resume(key) => self.pause(*key, Pause::End).await,
+            Verb::Skip(key) => self.skip(*key).await,
             Verb::Prune { done, dead } => self.prune(*done, *dead).await,
         }
     }
 
-    /// Ranks rise over the whole script, so that the order does not depend on the clock.
-    async fn add(&mut self, n: usize) -> (String, String) {
-        let first = u32::try_from(self.items).expect("a script is short");
-        let ranks: Vec<u32> = (first..).take(n).collect();
-        self.items += n;
-        for twin in [&mut self.one, &mut self.other] {
-            let ids = twin.world.add_ranked(&ranks).await;
-            twin.ids.extend(ids);
+    /// Ranks rise over the whole script, so that the order does not depend on the clock. A lease
+    /// table knows no keys.
+    async fn add(&mut self, new: &[New]) -> (String, String) {
+        let first = u32::try_from(self.keys.len()).expect("a script is short");
+        let mut new = new.to_vec();
+        if !self.has_keys() {
+            new.iter_mut().for_each(|item| item.key = None);
         }
+        for twin in [&mut self.one, &mut self.other] {
+            twin.add(first, &new).await;
+        }
+        self.keys.extend(new.iter().map(|item| item.key));
         Default::default()
+    }
+
+    fn has_keys(&self) -> bool {
+        self.way == Way::Queue
     }
 
     async fn claim(&mut self, take: &Take) -> (String, String) {
@@ -98,8 +106,8 @@ impl Pair {
         let other = self.other.world.lease().claim(&claim).await;
         self.note_claim(&claim.token, one.as_ref().ok().and_then(Option::as_ref));
         (
-            self.one.held(one, self.way),
-            self.other.held(other, self.way),
+            self.one.held(one, self.way, &self.keys),
+            self.other.held(other, self.way, &self.keys),
         )
     }
 
@@ -115,8 +123,8 @@ impl Pair {
         let one = self.one.world.lease().claim(&claim).await;
         let other = self.other.world.lease().claim(&claim).await;
         (
-            self.one.held(one, self.way),
-            self.other.held(other, self.way),
+            self.one.held(one, self.way, &self.keys),
+            self.other.held(other, self.way, &self.keys),
         )
     }
 
@@ -168,7 +176,11 @@ impl Pair {
             Word::Retry(seconds) | Word::Release(seconds) => *seconds > 0,
         };
         settle.items.retain(|(_, word)| waits(word));
-        if settle.rest == Rest::Release {
+        // Whoever gets the turn by the settle, likewise.
+        settle.items.retain(|(item, _)| self.keys[*item].is_none());
+        let given = &self.claims[settle.claim].items;
+        let has_key = given.iter().any(|item| self.keys[*item].is_some());
+        if settle.rest == Rest::Release || has_key {
             settle.rest = Rest::Keep;
         }
         if self.is_ambiguous(take).await {
@@ -189,14 +201,14 @@ impl Pair {
             let settled = twin.settlement(&settlement, &skipped);
             // Where a refused item is, is looked up before the claim or after it.
             let settled = settled.replace("(NotClaimed)", "(Lost)");
-            answers.push(settled + &twin.held(Ok(held), self.way));
+            answers.push(settled + &twin.held(Ok(held), self.way, &self.keys));
         }
         self.note_claim(&claim.token, given.as_ref());
         pair(answers)
     }
 
-    async fn reap(&mut self, inline: bool, delay_seconds: u64) -> (String, String) {
-        let mut reap = Reap::new(10_000, policy(delay_seconds)).at(self.now);
+    async fn reap(&mut self, inline: bool, lapse: Lapse) -> (String, String) {
+        let mut reap = Reap::new(10_000, policy(lapse)).at(self.now);
         if inline {
             reap = reap.inline();
         }
@@ -205,7 +217,7 @@ impl Pair {
             let mut text = String::new();
             for item in twin.world.lease().reap(&reap).await.expect("reap") {
                 let (number, fence) = (twin.number(item.id), twin.fence(item.fence));
-                let state = (item.state, item.available_at);
+                let state = (item.state, item.available_at.and_then(since_start));
                 let line = (number, &item.holder, fence, item.stale, state);
                 writeln!(text, "reaped {line:?}").expect("text");
             }
@@ -215,10 +227,15 @@ impl Pair {
     }
 
     async fn replay(&mut self, items: &[usize]) -> (String, String) {
-        if self.items == 0 {
+        if self.keys.is_empty() {
             return Default::default();
         }
-        let named: BTreeSet<usize> = items.iter().map(|nth| nth % self.items).collect();
+        let mut named: Vec<usize> = Vec::new();
+        for nth in items.iter().map(|nth| nth % self.keys.len()) {
+            if !named.contains(&nth) {
+                named.push(nth);
+            }
+        }
         let mut answers = Vec::new();
         for twin in [&self.one, &self.other] {
             let replay = Replay {
@@ -235,20 +252,50 @@ impl Pair {
     }
 
     async fn bury(&mut self, nth: usize) -> (String, String) {
-        if self.items == 0 {
+        if self.keys.is_empty() {
             return Default::default();
         }
         self.buries += 1;
         let mut answers = Vec::new();
         for twin in [&self.one, &self.other] {
             let bury = Bury {
-                id: twin.ids[nth % self.items],
+                id: twin.ids[nth % self.keys.len()],
                 token: token("operator", self.buries),
                 reason: "gone".into(),
                 now: Some(self.now),
             };
             let answer = twin.world.operate().bury(&bury).await.expect("bury");
             answers.push(format!("buried {answer:?}\n"));
+        }
+        pair(answers)
+    }
+
+    /// A lease table has no domains.
+    async fn pause(&mut self, key: u8, pause: Pause) -> (String, String) {
+        for twin in [&self.one, &self.other] {
+            if let Some(outbox) = twin.world.outbox().filter(|_| self.has_keys()) {
+                let answer = outbox.pause_domain(&key_name(key), pause).await;
+                answer.expect("pause");
+            }
+        }
+        Default::default()
+    }
+
+    async fn skip(&mut self, key: u8) -> (String, String) {
+        if !self.has_keys() {
+            return Default::default();
+        }
+        self.buries += 1;
+        let token = token("operator", self.buries);
+        let skip = Skip::new(key_name(key), token, "gone").at(self.now);
+        let mut answers = Vec::new();
+        for twin in [&self.one, &self.other] {
+            let outbox = twin.world.outbox().expect("the queue layout");
+            let answer = match outbox.skip(&skip).await.expect("skip") {
+                Guarded::Kept(id) => Ok(twin.number(id)),
+                Guarded::Refused(why) => Err(why),
+            };
+            answers.push(format!("skipped {answer:?}\n"));
         }
         pair(answers)
     }
@@ -294,6 +341,9 @@ impl Pair {
             .term(term(take.seconds))
             .recovery(take.recovery.map(policy))
             .at(self.now);
+        if self.has_keys() {
+            claim = claim.abreast(take.abreast);
+        }
         if take.alone {
             claim = claim.alone();
         }
@@ -329,8 +379,8 @@ impl Pair {
             let item = given.get(at % given.len().max(1))?;
             Some((*item, *word))
         });
-        let stranger = say.stranger.filter(|_| self.items > 0);
-        let stranger = stranger.map(|(at, word)| (at % self.items, word));
+        let stranger = say.stranger.filter(|_| !self.keys.is_empty());
+        let stranger = stranger.map(|(at, word)| (at % self.keys.len(), word));
         for (item, word) in held.chain(stranger) {
             if items.iter().all(|(known, _)| *known != item) {
                 items.push((item, word));
@@ -341,6 +391,7 @@ impl Pair {
             items,
             rest: say.rest,
             strict: say.strict,
+            on_dead: say.on_dead,
         })
     }
 
@@ -370,8 +421,10 @@ impl Pair {
     }
 }
 
-fn policy(seconds: u64) -> LapsePolicy {
-    LapsePolicy::new(3, vec![Duration::from_secs(seconds)]).expect("the policy is well formed")
+fn policy(lapse: Lapse) -> LapsePolicy {
+    LapsePolicy::new(3, vec![Duration::from_secs(lapse.seconds)])
+        .expect("the policy is well formed")
+        .with_on_dead(lapse.on_dead)
 }
 
 fn term(seconds: u64) -> Term {

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use tenure_core::store::{Rest, Settle, Settlement, StoreError};
-use tenure_core::{Fence, Held, ItemId, Outcome, Record, State, Timestamp, Token};
+use tenure_core::store::{Claim, DomainState, Filter, Rest, Settle, Settlement, StoreError};
+use tenure_core::{
+    Event, Fence, Held, Item, ItemId, OnDead, Outcome, Priority, Record, State, Timestamp, Token,
+};
 
-use super::script::Word;
-use crate::world::{T0, World};
+use super::script::{KEYS, New, Word};
+use crate::world::{T0, World, fresh, ranked_events};
 
 /// What the two have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +45,7 @@ pub(super) struct Resolved {
     pub(super) items: Vec<(usize, Word)>,
     pub(super) rest: Rest,
     pub(super) strict: bool,
+    pub(super) on_dead: OnDead,
 }
 
 impl Twin {
@@ -76,7 +79,34 @@ impl Twin {
         self.fences.len() - 1
     }
 
-    pub(super) fn held(&mut self, answer: Result<Option<Held>, StoreError>, way: Way) -> String {
+    pub(super) async fn add(&mut self, first: u32, new: &[New]) {
+        let ranks: Vec<u32> = (first..).take(new.len()).collect();
+        if new.iter().all(|item| item.key.is_none()) {
+            self.ids.extend(self.world.add_ranked(&ranks).await);
+            return;
+        }
+        let events = ranked_events(&ranks).into_iter().zip(new);
+        let events: Vec<Event> = events
+            .map(|(event, item)| match item.key.map(key_name) {
+                None => event,
+                Some(key) if item.is_urgent => {
+                    let keyed = event.key(&key).expect("a key");
+                    keyed.priority(Priority::MAX)
+                }
+                Some(key) => event.key(&key).expect("a key"),
+            })
+            .collect();
+        let outbox = self.world.outbox().expect("the queue layout");
+        let answers = outbox.enqueue(&events).await.expect("enqueue");
+        self.ids.extend(answers.iter().map(|answer| answer.id()));
+    }
+
+    pub(super) fn held(
+        &mut self,
+        answer: Result<Option<Held>, StoreError>,
+        way: Way,
+        keys: &[Option<u8>],
+    ) -> String {
         match answer {
             Err(error) => format!("{:?}\n", error.kind()),
             Ok(None) => "nothing\n".into(),
@@ -88,6 +118,18 @@ impl Twin {
                 if way == Way::Mixed {
                     items.sort_by_key(|item| item.id);
                 }
+                // Where followers stand is open, as long as they are in order behind their head.
+                let mut seen: BTreeMap<u8, ItemId> = BTreeMap::new();
+                let mut follows = |item: &Item| {
+                    let key = keys[self.number(item.id)]?;
+                    let before = seen.insert(key, item.id)?;
+                    assert!(before < item.id, "a run is out of order");
+                    Some(item.id)
+                };
+                let ranks: Vec<Option<ItemId>> = items.iter().map(&mut follows).collect();
+                let mut items: Vec<_> = ranks.into_iter().zip(items).collect();
+                items.sort_by_key(|(follows, _)| *follows);
+                let items = items.into_iter().map(|(_, item)| item);
                 for item in items {
                     let number = self.number(item.id);
                     let line = (number, since_start(item.available_at), item.counters);
@@ -99,7 +141,8 @@ impl Twin {
     }
 
     pub(super) fn settle(&self, token: &Token, settle: &Resolved, now: Timestamp) -> Settle {
-        let mut ask = Settle::new(token.clone()).rest(settle.rest).at(now);
+        let ask = Settle::new(token.clone()).rest(settle.rest).at(now);
+        let mut ask = ask.on_dead(settle.on_dead);
         for (nth, word) in &settle.items {
             ask = ask.item(self.ids[*nth], outcome(*word));
         }
@@ -156,12 +199,56 @@ impl Twin {
         for (number, line) in lines {
             writeln!(text, "{number}: {line}").expect("text");
         }
+        if way == Way::Queue {
+            text += &self.domains().await;
+        }
+        text
+    }
+
+    /// How every domain stands, and what is counted and listed of it. Whoever lets claims decide who
+    /// is head is given one that takes nothing.
+    async fn domains(&self) -> String {
+        let claim = Claim::new(fresh("placer"), 1).recovery(None);
+        let claim = claim.at(Timestamp::from_micros(0));
+        assert_eq!(self.world.lease().claim(&claim).await.expect("claim"), None);
+        let outbox = self.world.outbox().expect("the queue layout");
+        let counts = outbox.count(Some(T0)).await.expect("count");
+        let places = (counts.pending(), counts.claimed, counts.done, counts.dead);
+        let behind: u64 = counts.queues.iter().map(|(_, queue)| queue.behind).sum();
+        let mut text = format!("{places:?} {behind}\n");
+        for key in 0..KEYS {
+            let filter = Filter {
+                key: Some(key_name(key)),
+                state: Some(State::Pending),
+                ..Filter::default()
+            };
+            let page = outbox.list(&filter, 1000).await.expect("list");
+            let ids: Vec<ItemId> = page.records.iter().map(|record| record.id).collect();
+            let domain = outbox.domain(&key_name(key)).await.expect("domain");
+            // By their clocks a head may be due in one and not yet in the other.
+            let standing = domain.map(|domain| {
+                let state = match domain.state {
+                    DomainState::Delayed => DomainState::Due,
+                    state => state,
+                };
+                let head = domain.head.map(|head| self.number(head.id));
+                (state, head, domain.waiting)
+            });
+            let standing = standing.filter(|(state, _, _)| *state != DomainState::Idle);
+            let line = (key, self.numbers(&ids), standing);
+            writeln!(text, "domain {line:?}").expect("text");
+        }
         text
     }
 }
 
+/// The ordering key with this number.
+pub(super) fn key_name(key: u8) -> String {
+    format!("customer-{key}")
+}
+
 /// A moment of the script; what lies before it is the clock's.
-fn since_start(moment: Timestamp) -> Option<Timestamp> {
+pub(super) fn since_start(moment: Timestamp) -> Option<Timestamp> {
     (moment >= T0).then_some(moment)
 }
 

@@ -23,7 +23,7 @@ use tenure_core::{
 };
 
 pub(crate) use desk::{Desk, desk, mismatch, no_lease, out_of_order};
-pub(crate) use memory::{memory, planted};
+pub(crate) use memory::{memory, planted, ranked_events};
 pub(crate) use postgres::{
     postgres_on, postgres_outbox, postgres_planted, postgres_processing, postgres_queue,
 };
