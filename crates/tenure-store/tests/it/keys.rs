@@ -101,14 +101,11 @@ async fn strict_producers_of_one_key_wait_for_each_other_and_for_nobody_else() {
     until_one_waits(&mut other).await;
     assert!(!late.is_finished());
     // Neither does a claim wait.
-    let held = store.claim(&Claim::new(token("c", 1), 10)).await.unwrap();
-    let held = match held {
-        Some(held) => held,
-        None => {
-            let again = store.claim(&Claim::new(token("c", 2), 10)).await.unwrap();
-            again.expect("what was committed has its place by now")
-        }
-    };
+    let mut held = store.claim(&Claim::new(token("c", 1), 10)).await.unwrap();
+    if held.is_none() {
+        held = store.claim(&Claim::new(token("c", 2), 10)).await.unwrap();
+    }
+    let held = held.expect("what was committed has its place by now");
     assert_eq!(held.ids(), [loose, elsewhere]);
     let settle = Settle::new(held.lease.token.clone()).done(held.ids());
     assert_eq!(store.settle(&settle).await.unwrap().refused().count(), 0);
