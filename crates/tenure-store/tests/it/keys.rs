@@ -130,3 +130,65 @@ async fn a_late_commit_is_not_waited_for() {
     open.commit().await.unwrap();
     assert_eq!(worked(&store).await, [early]);
 }
+
+/// The rights that the page for operators gives to this role, as SQL for another one.
+fn documented_rights(role: &str, other: &str) -> String {
+    let page = include_str!("../../../../docs/OPERATIONS.md");
+    let end = format!(" to {role};");
+    let granted = page.split(';').filter_map(|text| {
+        let start = text.rfind("\ngrant ")?;
+        let whole = format!("{};", text.get(start..)?);
+        whole
+            .ends_with(&end)
+            .then(|| whole.replace(&end, &format!(" to {other};")))
+    });
+    granted.collect()
+}
+
+/// Goal: the rights in the documents are enough to enqueue, and to look. Method: roles that have no
+/// others do it, with and without a key.
+#[tokio::test]
+async fn the_documented_rights_are_enough() {
+    let (database, _store) = store().await;
+    let mut conn = connected(&database).await;
+    let name = number(
+        &mut conn,
+        "select oid::bigint from pg_database where datname = current_database()",
+    );
+    let name = name.await;
+    for (role, verbs) in [
+        (
+            "shop",
+            &[
+                "select tenure_enqueue('a', '1')",
+                "select tenure_enqueue('a', '1', 'k', '{\"strict\": true, \"dedupe\": \"d\"}')",
+                "insert into tenure_outbox (topic, payload, ordering_key) values ('a', '1', 'k')",
+            ][..],
+        ),
+        ("tenure", &["select count(*) from tenure_outbox"]),
+    ] {
+        let other = format!("{role}_{name}");
+        let rights = documented_rights(role, &other);
+        assert!(rights.contains("tenure_backlog"), "{rights}");
+        let make = format!("create role {other}; {rights}");
+        sqlx::raw_sql(AssertSqlSafe(make))
+            .execute(&mut conn)
+            .await
+            .unwrap();
+        let mut tx = conn.begin().await.unwrap();
+        let take = format!("set local role {other}");
+        sqlx::query(AssertSqlSafe(take))
+            .execute(&mut *tx)
+            .await
+            .unwrap();
+        for verb in verbs {
+            sqlx::query(*verb).execute(&mut *tx).await.unwrap();
+        }
+        tx.rollback().await.unwrap();
+        let end = format!("drop owned by {other}; drop role {other}");
+        sqlx::raw_sql(AssertSqlSafe(end))
+            .execute(&mut conn)
+            .await
+            .unwrap();
+    }
+}
