@@ -83,8 +83,8 @@ async fn the_function_and_the_view_take_a_key() {
     assert_eq!(worked(&store).await, [first, second, third, fourth]);
 }
 
-/// Goal: the order of strict enqueues of one key is theirs, whoever commits when. Method: the second
-/// one has to wait for the first one's transaction, and others do not.
+/// Goal: the order of strict enqueues of one key is theirs, whoever commits when. Method: the
+/// second one has to wait for the first one's transaction, and others do not.
 #[tokio::test]
 async fn strict_producers_of_one_key_wait_for_each_other_and_for_nobody_else() {
     let (database, store) = store().await;
