@@ -83,8 +83,8 @@ async fn the_function_and_the_view_take_a_key() {
     assert_eq!(worked(&store).await, [first, second, third, fourth]);
 }
 
-/// Goal: the order of strict enqueues of one key is theirs, whoever commits when. Method: the second
-/// one has to wait for the first one's transaction, and others do not.
+/// Goal: the order of strict enqueues of one key is theirs, whoever commits when. Method: the
+/// second one has to wait for the first one's transaction, and others do not.
 #[tokio::test]
 async fn strict_producers_of_one_key_wait_for_each_other_and_for_nobody_else() {
     let (database, store) = store().await;
@@ -101,14 +101,11 @@ async fn strict_producers_of_one_key_wait_for_each_other_and_for_nobody_else() {
     until_one_waits(&mut other).await;
     assert!(!late.is_finished());
     // Neither does a claim wait.
-    let held = store.claim(&Claim::new(token("c", 1), 10)).await.unwrap();
-    let held = match held {
-        Some(held) => held,
-        None => {
-            let again = store.claim(&Claim::new(token("c", 2), 10)).await.unwrap();
-            again.expect("what was committed has its place by now")
-        }
-    };
+    let mut held = store.claim(&Claim::new(token("c", 1), 10)).await.unwrap();
+    if held.is_none() {
+        held = store.claim(&Claim::new(token("c", 2), 10)).await.unwrap();
+    }
+    let held = held.expect("what was committed has its place by now");
     assert_eq!(held.ids(), [loose, elsewhere]);
     let settle = Settle::new(held.lease.token.clone()).done(held.ids());
     assert_eq!(store.settle(&settle).await.unwrap().refused().count(), 0);
@@ -132,4 +129,66 @@ async fn a_late_commit_is_not_waited_for() {
     assert_eq!(worked(&store).await, [late]);
     open.commit().await.unwrap();
     assert_eq!(worked(&store).await, [early]);
+}
+
+/// The rights that the page for operators gives to this role, as SQL for another one.
+fn documented_rights(role: &str, other: &str) -> String {
+    let page = include_str!("../../../../docs/OPERATIONS.md");
+    let end = format!(" to {role};");
+    let granted = page.split(';').filter_map(|text| {
+        let start = text.rfind("\ngrant ")?;
+        let whole = format!("{};", text.get(start..)?);
+        whole
+            .ends_with(&end)
+            .then(|| whole.replace(&end, &format!(" to {other};")))
+    });
+    granted.collect()
+}
+
+/// Goal: the rights in the documents are enough to enqueue, and to look. Method: roles that have no
+/// others do it, with and without a key.
+#[tokio::test]
+async fn the_documented_rights_are_enough() {
+    let (database, _store) = store().await;
+    let mut conn = connected(&database).await;
+    let name = number(
+        &mut conn,
+        "select oid::bigint from pg_database where datname = current_database()",
+    );
+    let name = name.await;
+    for (role, verbs) in [
+        (
+            "shop",
+            &[
+                "select tenure_enqueue('a', '1')",
+                "select tenure_enqueue('a', '1', 'k', '{\"strict\": true, \"dedupe\": \"d\"}')",
+                "insert into tenure_outbox (topic, payload, ordering_key) values ('a', '1', 'k')",
+            ][..],
+        ),
+        ("tenure", &["select count(*) from tenure_outbox"]),
+    ] {
+        let other = format!("{role}_{name}");
+        let rights = documented_rights(role, &other);
+        assert!(rights.contains("tenure_backlog"), "{rights}");
+        let make = format!("create role {other}; {rights}");
+        sqlx::raw_sql(AssertSqlSafe(make))
+            .execute(&mut conn)
+            .await
+            .unwrap();
+        let mut tx = conn.begin().await.unwrap();
+        let take = format!("set local role {other}");
+        sqlx::query(AssertSqlSafe(take))
+            .execute(&mut *tx)
+            .await
+            .unwrap();
+        for verb in verbs {
+            sqlx::query(*verb).execute(&mut *tx).await.unwrap();
+        }
+        tx.rollback().await.unwrap();
+        let end = format!("drop owned by {other}; drop role {other}");
+        sqlx::raw_sql(AssertSqlSafe(end))
+            .execute(&mut conn)
+            .await
+            .unwrap();
+    }
 }
