@@ -116,11 +116,10 @@ pub fn settle_run(said: &[Option<Word>], on_dead: OnDead) -> (Vec<Fate>, Standin
     let mut stop: Option<Fate> = None;
     for word in said {
         let fate = match (stop, word) {
-            (None, None) => Fate::Held,
+            (None | Some(Fate::Held), None) => Fate::Held,
             (None, Some(Word::Dead)) if on_dead == OnDead::Block => Fate::Blocking,
             (None, Some(Word::Done | Word::Dead)) => Fate::Ended,
             (None, Some(_)) => Fate::Head,
-            (Some(Fate::Held), None) => Fate::Held,
             (Some(_), None | Some(Word::Release)) => Fate::Behind,
             (Some(Fate::Held), Some(_)) => Fate::OutOfTurn,
             (Some(_), Some(_)) => Fate::OutOfTurnBehind,
@@ -160,10 +159,10 @@ pub fn lapse_run(length: usize, is_dead: bool, on_dead: OnDead) -> (Vec<Fate>, S
             _ => Fate::Behind,
         })
         .collect();
-    let standing = match first {
-        Fate::Blocking => Standing::Blocked,
-        Fate::Ended if length < 2 => Standing::Open,
-        _ => Standing::Headed,
+    let standing = match (is_dead, on_dead) {
+        (true, OnDead::Block) => Standing::Blocked,
+        (true, OnDead::Skip) if length < 2 => Standing::Open,
+        (true | false, _) => Standing::Headed,
     };
     (fates, standing)
 }
