@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -10,6 +9,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use uuid::Uuid;
 
 use crate::invalid::Invalid;
+use crate::queue::{Priority, QueueName};
 
 /// A payload may have this many bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
@@ -351,69 +351,6 @@ impl Encoding {
     /// Reads a stored word.
     pub fn parse(text: &str) -> Option<Self> {
         (text == Self::Base64.as_str()).then_some(Self::Base64)
-    }
-}
-
-/// The name of a queue.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct QueueName(Arc<str>);
-
-impl QueueName {
-    /// The queue that is always there.
-    pub const DEFAULT: &'static str = "default";
-
-    /// A queue of this name.
-    ///
-    /// # Errors
-    /// The name is empty, too long or has control characters.
-    pub fn new(queue: &str) -> Result<Self, Invalid> {
-        Ok(Self(name("queue", queue, "mail")?.into()))
-    }
-
-    /// The name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl Default for QueueName {
-    fn default() -> Self {
-        Self(Self::DEFAULT.into())
-    }
-}
-
-impl fmt::Display for QueueName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// How urgent an event is within its queue: 0 (the default) to 7, high first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Priority(u8);
-
-impl Priority {
-    /// The most urgent.
-    pub const MAX: Self = Self(7);
-
-    /// This priority.
-    ///
-    /// # Errors
-    /// It is above 7.
-    pub fn new(level: u8) -> Result<Self, Invalid> {
-        if level <= Self::MAX.0 {
-            return Ok(Self(level));
-        }
-        Err(Invalid::new(
-            "priority",
-            level.to_string(),
-            "0 to 7, high first",
-        ))
-    }
-
-    /// Its level, 0 to 7.
-    pub const fn level(self) -> u8 {
-        self.0
     }
 }
 

@@ -25,6 +25,7 @@ mod item;
 mod lease;
 mod outcome;
 mod publisher;
+mod queue;
 pub mod reason;
 mod retry;
 mod settings;
@@ -45,7 +46,7 @@ pub use domain::{
 };
 pub use event::{
     DELAY_MAX, Encoding, Event, HEADERS_BYTES_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX,
-    PAYLOAD_DEPTH_MAX, Priority, QueueName, StoredEvent,
+    PAYLOAD_DEPTH_MAX, StoredEvent,
 };
 pub use guard::{
     Boundary, Guarded, Lateness, Refusal, may_reap, may_renew, may_settle, refusal_of,
@@ -55,6 +56,7 @@ pub use item::{Content, Counters, EndedHold, Held, Hold, Item, ItemId, Record};
 pub use lease::{Lease, Term, WorkerId};
 pub use outcome::{Outcome, Word};
 pub use publisher::{Publication, PublishError, PublishErrorKind, Publisher, Publishing};
+pub use queue::{Priority, QueueName};
 pub use retry::{Again, DELAY_MIN, Failure, LapsePolicy, RetryPolicy};
 pub use settings::{Rhythm, Setting, Settings};
 pub use state::{Cause, State, TRANSITIONS};

@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use super::Answer;
-use crate::event::QueueName;
 use crate::lease::WorkerId;
+use crate::queue::QueueName;
 use crate::time::Timestamp;
 
 /// What is set for all processes, by name; it stands over each one's own configuration.

@@ -5,12 +5,12 @@ use std::fmt;
 use std::time::Duration;
 
 use super::{Answer, StoreError};
-use crate::event::QueueName;
 use crate::guard::{Boundary, Guarded, Lateness, Refusal};
 use crate::invalid::Invalid;
 use crate::item::{Held, ItemId};
 use crate::lease::Term;
 use crate::outcome::Outcome;
+use crate::queue::QueueName;
 use crate::retry::LapsePolicy;
 use crate::state::State;
 use crate::time::Timestamp;

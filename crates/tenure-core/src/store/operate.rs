@@ -4,10 +4,10 @@ use std::fmt;
 use std::time::Duration;
 
 use super::Answer;
-use crate::event::QueueName;
 use crate::guard::Guarded;
 use crate::item::{EndedHold, ItemId, Record};
 use crate::lease::Term;
+use crate::queue::QueueName;
 use crate::state::State;
 use crate::time::Timestamp;
 use crate::token::Token;

@@ -6,8 +6,9 @@ mod key;
 
 use std::fmt;
 
-use crate::event::{Event, QueueName};
+use crate::event::Event;
 use crate::item::{Hold, Record};
+use crate::queue::QueueName;
 use crate::reason;
 use crate::retry::LapsePolicy;
 use crate::settings::Settings;

@@ -1,0 +1,70 @@
+//! Where an event stands in line: the queue it belongs to, and how urgent it is there.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::event::name;
+use crate::invalid::Invalid;
+
+/// The name of a queue.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueName(Arc<str>);
+
+impl QueueName {
+    /// The queue that is always there.
+    pub const DEFAULT: &'static str = "default";
+
+    /// A queue of this name.
+    ///
+    /// # Errors
+    /// The name is empty, too long or has control characters.
+    pub fn new(queue: &str) -> Result<Self, Invalid> {
+        Ok(Self(name("queue", queue, "mail")?.into()))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for QueueName {
+    fn default() -> Self {
+        Self(Self::DEFAULT.into())
+    }
+}
+
+impl fmt::Display for QueueName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// How urgent an event is within its queue: 0 (the default) to 7, high first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Priority(u8);
+
+impl Priority {
+    /// The most urgent.
+    pub const MAX: Self = Self(7);
+
+    /// This priority.
+    ///
+    /// # Errors
+    /// It is above 7.
+    pub fn new(level: u8) -> Result<Self, Invalid> {
+        if level <= Self::MAX.0 {
+            return Ok(Self(level));
+        }
+        Err(Invalid::new(
+            "priority",
+            level.to_string(),
+            "0 to 7, high first",
+        ))
+    }
+
+    /// Its level, 0 to 7.
+    pub const fn level(self) -> u8 {
+        self.0
+    }
+}
