@@ -30,8 +30,24 @@ pub struct Token(Box<str>);
 impl Token {
     /// The token of a worker's `claim`-th claim. `random` must be fresh for each claim.
     pub fn new(worker: &WorkerId, claim: u64, random: u128) -> Self {
-        Self(format!("{worker}.{claim}.{random:032x}").into())
+        // By hand, in one piece of memory: `format!` takes several times as long, and a work lease
+        // in process draws a million tokens in a second.
+        let digits = usize::try_from(claim.checked_ilog10().unwrap_or(0)).unwrap_or(19) + 1;
+        let worker = worker.as_str();
+        let mut text = String::with_capacity(worker.len() + digits + Self::RANDOM_DIGITS + 2);
+        text.push_str(worker);
+        text.push('.');
+        push_decimal(&mut text, claim);
+        text.push('.');
+        for byte in random.to_be_bytes() {
+            text.push(hex_digit(byte >> 4));
+            text.push(hex_digit(byte & 0xf));
+        }
+        Self(text.into())
     }
+
+    /// The random part as text.
+    const RANDOM_DIGITS: usize = 32;
 
     /// Reads a token that was given out earlier, or `None` if the text cannot be one.
     pub fn parse(text: &str) -> Option<Self> {
@@ -61,6 +77,18 @@ impl Token {
     fn front(&self) -> &str {
         self.0.rsplit_once('.').map_or("", |(front, _)| front)
     }
+}
+
+fn push_decimal(text: &mut String, number: u64) {
+    if number >= 10 {
+        push_decimal(text, number / 10);
+    }
+    let digit = u32::try_from(number % 10).unwrap_or(0);
+    text.push(char::from_digit(digit, 10).unwrap_or('0'));
+}
+
+fn hex_digit(nibble: u8) -> char {
+    char::from_digit(u32::from(nibble), 16).unwrap_or('0')
 }
 
 impl fmt::Display for Token {
@@ -108,6 +136,21 @@ mod tests {
         let again = Token::parse(token.expose()).unwrap();
         assert_eq!(again, token);
         assert_eq!(again.holder(), worker.as_str());
+    }
+
+    #[test]
+    fn a_token_is_written_as_format_would() {
+        let worker = WorkerId::new("mailer", 7).unwrap();
+        for (claim, random) in [
+            (0, 0),
+            (9, 1),
+            (10, 0xfeed),
+            (u64::MAX, u128::MAX),
+            (1, 1 << 127),
+        ] {
+            let token = Token::new(&worker, claim, random);
+            assert_eq!(token.expose(), format!("{worker}.{claim}.{random:032x}"));
+        }
     }
 
     #[test]

@@ -119,10 +119,36 @@
 //! # }
 //! ```
 //!
-//! # The offsets of a log, in order
+//! # Offsets in order
 //!
-//! [`Tenure::work_lease`] keeps the order of a domain's offsets, one at a time and none twice, for
-//! all processes that share a store. See [`StoredWorkLease`].
+//! [`WorkLease`] keeps the order of what a log brings, in process and without a database: of each
+//! domain one offset is in flight, the others wait for their turn, and none is worked twice. It
+//! hands nothing off by itself: the next offset is told as a hint.
+//!
+//! ```
+//! use tenure::{AcquireResult, DomainRules, FailResult, SucceedResult, WorkLease};
+//!
+//! let lease = WorkLease::new(DomainRules { max_retries: 0, ..DomainRules::default() });
+//! let AcquireResult::Acquired(token) = lease.submit("customer-7", 1)? else {
+//!     panic!("nothing was ahead of it");
+//! };
+//! assert_eq!(lease.submit("customer-7", 2)?, AcquireResult::Enqueued);
+//! assert_eq!(lease.succeed("customer-7", &token)?, SucceedResult::NextHint(2));
+//! assert_eq!(lease.submit("customer-7", 1)?, AcquireResult::AlreadyProcessed);
+//!
+//! let AcquireResult::Acquired(token) = lease.try_acquire("customer-7", 2)? else {
+//!     panic!("it was at the head");
+//! };
+//! assert_eq!(lease.fail("customer-7", &token)?, FailResult::GiveUpNoBacklog);
+//! let refused = lease.succeed("customer-7", &token).unwrap_err();
+//! assert!(refused.is_illegal_state(), "it was ended already");
+//! # Ok::<(), tenure::WorkLeaseError>(())
+//! ```
+//!
+//! The example `partitioned_log` is a whole consumer with several threads.
+//!
+//! [`Tenure::work_lease`] keeps the same contract in the store, for all processes that share it:
+//! see [`StoredWorkLease`].
 //!
 //! # Looking and repairing
 //!
@@ -142,6 +168,7 @@ mod tenure;
 mod work_lease;
 mod worker;
 
+pub use tenure_core::domain;
 pub use tenure_core::store::{
     Bury, ChangeSettings, Claim, ClusterSettings, Company, Counts, Enqueued, Filter, Finding, Page,
     Pause, Presence, Prune, Pruned, Queue, QueueCounts, Reap, Reaped, Renew, Renewed, Replay,
@@ -168,7 +195,7 @@ pub use tenure_server as server;
 #[cfg(feature = "bench")]
 pub use tenure_store::bench;
 pub use tenure_store::config::{Planner, StoreConfig, Synchronous};
-pub use tenure_store::memory::SystemClock;
+pub use tenure_store::memory::{SystemClock, WorkLease};
 pub use tenure_store::{Migrated, migrate, migration_sql};
 
 pub use crate::signal::Signals;

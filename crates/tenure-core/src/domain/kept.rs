@@ -44,6 +44,11 @@ impl Domain {
         }
     }
 
+    /// Which one it is.
+    pub fn name(&self) -> &DomainName {
+        &self.name
+    }
+
     /// The domain as the decisions see it.
     pub fn view(&self, watermark: i64) -> DomainView<'_> {
         DomainView {

@@ -1,6 +1,8 @@
 //! The pure rules of the core under random input: what they accept, refuse and never do.
 
 #[cfg(test)]
+mod domain;
+#[cfg(test)]
 mod event;
 #[cfg(test)]
 mod guard;

@@ -6,6 +6,7 @@
 
 mod postgres;
 mod sqlite;
+mod work_lease;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -15,6 +16,7 @@ use tenure_core::{Event, Identifier, Token, WorkerId};
 
 pub use postgres::{OldSnapshot, PostgresYardstick};
 pub use sqlite::SqliteYardstick;
+pub use work_lease::work_lease_pairs;
 
 use crate::config::StoreConfig;
 

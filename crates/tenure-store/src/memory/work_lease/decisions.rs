@@ -1,7 +1,7 @@
 //! The decisions of the work lease, each a function: those of the core, unless a test planted a
 //! wrong one to see whether the suite notices.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tenure_core::domain::{
     Decided, Domain, DomainView, OffsetView, fail, renew, replay, submit, succeed, try_acquire,
@@ -20,7 +20,8 @@ pub(super) type Ask = fn(
 ) -> Decided<AcquireResult>;
 
 /// Whether a domain may be evicted. Asked under the lock under which domains are found and made.
-pub(super) type MayEvict = fn(&mut Arc<Mutex<Domain>>) -> bool;
+/// What can be forgotten of it is, before.
+pub(super) type MayEvict = fn(&mut Arc<Mutex<Domain>>, &dyn Fn(&mut Domain)) -> bool;
 
 /// What a work lease asks before it changes anything.
 pub(super) struct Decisions {
@@ -50,10 +51,11 @@ impl Default for Decisions {
 
 /// Only what is blank and referenced by nobody else. Whoever has found the record but not yet
 /// locked it would go on with one that nobody finds any more, beside a new one.
-fn may_evict(record: &mut Arc<Mutex<Domain>>) -> bool {
-    let alone = Arc::get_mut(record).map(|record| match record.get_mut() {
-        Ok(kept) => kept.is_blank(),
-        Err(poisoned) => poisoned.into_inner().is_blank(),
-    });
-    alone.unwrap_or(false)
+fn may_evict(record: &mut Arc<Mutex<Domain>>, prune: &dyn Fn(&mut Domain)) -> bool {
+    let Some(alone) = Arc::get_mut(record) else {
+        return false;
+    };
+    let kept = alone.get_mut().unwrap_or_else(PoisonError::into_inner);
+    prune(kept);
+    kept.is_blank()
 }

@@ -234,7 +234,7 @@ impl WorkLease {
     /// Forgets everything that the watermark says too, and evicts the domains of which nothing is
     /// left and that nobody is asking about just now. How many those were.
     pub fn evict(&self) -> usize {
-        self.shards.evict(|kept| self.prune(kept))
+        self.shards.evict(&|kept| self.prune(kept))
     }
 
     /// How many domains are kept.
@@ -249,7 +249,7 @@ impl WorkLease {
 
     /// The record of a domain; made, if there is none.
     fn record(&self, domain: &str) -> Result<Arc<Mutex<Domain>>, WorkLeaseError> {
-        self.shards.create(domain, |kept| self.prune(kept))
+        self.shards.create(domain, &|kept| self.prune(kept))
     }
 
     /// The record of a domain that something should be in flight of. It is not made for that.
@@ -269,19 +269,18 @@ impl WorkLease {
         decide: impl FnOnce(&Domain, i64) -> Decided<T>,
     ) -> Result<T, WorkLeaseError> {
         let mut kept = lock(record);
-        let watermark = self.prune(&mut kept);
-        let (answer, change) = decide(&kept, watermark)?;
+        self.prune(&mut kept);
+        let (answer, change) = decide(&kept, self.watermark())?;
         kept.apply(change);
         Ok(answer)
     }
 
     /// Forgets what the watermark says too. It is read under the domain's lock, and so never seen
     /// lower than by whoever pruned before: what was forgotten stays terminal.
-    fn prune(&self, kept: &mut Domain) -> i64 {
+    fn prune(&self, kept: &mut Domain) {
         let watermark = self.watermark();
         kept.prune(watermark);
         kept.forget_failed_below(self.forgiven.load(Ordering::Acquire), watermark);
-        watermark
     }
 }
 

@@ -141,7 +141,7 @@ impl WorkLeaseFault {
                     Ok((renew(view, token, rules, now)?.0, Change::default()))
                 };
             }
-            Self::EvictReferenced => decisions.may_evict = |record| lock(record).is_blank(),
+            Self::EvictReferenced => decisions.may_evict = evict_referenced,
             Self::EvictRemembered => decisions.may_evict = evict_remembered,
         }
         decisions
@@ -155,7 +155,13 @@ impl WorkLease {
     }
 }
 
-fn evict_remembered(record: &mut Arc<Mutex<Domain>>) -> bool {
+fn evict_referenced(record: &mut Arc<Mutex<Domain>>, prune: &dyn Fn(&mut Domain)) -> bool {
+    let mut kept = lock(record);
+    prune(&mut kept);
+    kept.is_blank()
+}
+
+fn evict_remembered(record: &mut Arc<Mutex<Domain>>, _: &dyn Fn(&mut Domain)) -> bool {
     let is_alone = Arc::strong_count(record) == 1;
     let kept = lock(record);
     is_alone && kept.reservation().is_none() && kept.backlog().is_empty()

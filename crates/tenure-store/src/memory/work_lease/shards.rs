@@ -3,7 +3,8 @@
 //!
 //! A record is never replaced while anybody may hold it: it is handed out, made and evicted under
 //! one lock, and evicted only when nobody else refers to it. So all callers of a domain meet at
-//! one lock. A shard's lock may be held while a domain's is taken, never the other way round.
+//! one lock. No lock is taken while another one is held: a domain that is busy keeps nobody from
+//! another.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -54,7 +55,7 @@ impl Shards {
     pub(super) fn create(
         &self,
         domain: &str,
-        prune: impl Fn(&mut Domain) -> i64,
+        prune: &dyn Fn(&mut Domain),
     ) -> Result<Arc<Mutex<Domain>>, WorkLeaseError> {
         let mut shard = lock(self.shard(domain));
         if let Some(record) = shard.records.get(domain) {
@@ -74,21 +75,19 @@ impl Shards {
     /// What `look` finds, with the domains it was found in.
     pub(super) fn collect(&self, look: impl Fn(&Domain) -> Option<i64>) -> Vec<(DomainName, i64)> {
         let mut found = Vec::new();
-        for shard in &self.all {
-            for (name, record) in &lock(shard).records {
-                if let Some(offset) = look(&lock(record)) {
-                    found.push((name.clone(), offset));
-                }
+        self.visit(|kept| {
+            if let Some(offset) = look(kept) {
+                found.push((kept.name().clone(), offset));
             }
-        }
+        });
         found
     }
 
     /// Prunes every domain and evicts those of which nothing is left; how many.
-    pub(super) fn evict(&self, prune: impl Fn(&mut Domain) -> i64) -> usize {
+    pub(super) fn evict(&self, prune: &dyn Fn(&mut Domain)) -> usize {
         let mut evicted = 0;
         for shard in &self.all {
-            evicted += lock(shard).sweep(&prune, self.may_evict);
+            evicted += lock(shard).sweep(prune, self.may_evict);
         }
         evicted
     }
@@ -101,7 +100,23 @@ impl Shards {
     /// The bytes that everything takes, about.
     pub(super) fn footprint(&self) -> usize {
         let shards = self.all.iter().map(|shard| lock(shard).footprint());
-        size_of::<Mutex<Shard>>() * SHARDS + shards.sum::<usize>()
+        let mut bytes = size_of::<Mutex<Shard>>() * SHARDS + shards.sum::<usize>();
+        self.visit(|kept| {
+            let counts = 2 * size_of::<usize>();
+            bytes += counts + size_of::<Mutex<Domain>>() + kept.footprint();
+            bytes += counts + kept.name().as_str().len();
+        });
+        bytes
+    }
+
+    /// Looks at every domain, each under its own lock and no other.
+    fn visit(&self, mut look: impl FnMut(&Domain)) {
+        for shard in &self.all {
+            let records: Vec<_> = lock(shard).records.values().cloned().collect();
+            for record in records {
+                look(&lock(&record));
+            }
+        }
     }
 
     fn shard(&self, domain: &str) -> &Mutex<Shard> {
@@ -113,13 +128,10 @@ impl Shards {
 }
 
 impl Shard {
-    /// Prunes all and evicts what may be; how many those were.
-    fn sweep(&mut self, prune: impl Fn(&mut Domain) -> i64, may_evict: MayEvict) -> usize {
+    /// Prunes and evicts what may be evicted; how many those were.
+    fn sweep(&mut self, prune: &dyn Fn(&mut Domain), may_evict: MayEvict) -> usize {
         let before = self.records.len();
-        self.records.retain(|_, record| {
-            prune(&mut lock(record));
-            !may_evict(record)
-        });
+        self.records.retain(|_, record| !may_evict(record, prune));
         let left = self.records.len();
         self.sweep_at = left.saturating_mul(2);
         // What is soon needed again is not given back.
@@ -129,16 +141,11 @@ impl Shard {
         before - left
     }
 
+    /// The bytes of its places, about, without what the records take.
     fn footprint(&self) -> usize {
         // A hash map keeps an eighth of its places free and a byte beside each.
         let place = size_of::<(DomainName, Arc<Mutex<Domain>>)>() + 1;
-        let places = self.records.capacity() * place * 8 / 7;
-        let counts = 2 * size_of::<usize>();
-        let records = self.records.iter().map(|(name, record)| {
-            let own = counts + size_of::<Mutex<Domain>>() + lock(record).footprint();
-            own + counts + name.as_str().len()
-        });
-        places + records.sum::<usize>()
+        self.records.capacity() * place * 8 / 7
     }
 }
 

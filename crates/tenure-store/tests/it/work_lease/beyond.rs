@@ -1,0 +1,212 @@
+//! What the work lease adds to its contract: submit, replay, a term, a limit of the backlog, and
+//! the search for domains that wait for somebody.
+
+use std::time::Duration;
+
+use tenure_core::{
+    AcquireResult, DomainRules, FailResult, ReplayResult, SucceedResult, Term, WorkLeaseError,
+};
+
+use super::{T0, World, acquire, acquired, backlog, current, kept};
+
+fn with_term() -> DomainRules {
+    DomainRules {
+        term: Some(Term::STANDARD),
+        ..DomainRules::default()
+    }
+}
+
+fn with_limit(limit: u64) -> DomainRules {
+    DomainRules {
+        backlog_limit: Some(limit),
+        ..DomainRules::default()
+    }
+}
+
+/// Where acquiring is out of order, submitting is not: the newcomer waits at the tail.
+fn a_newcomer_between_hint_and_acquisition_is_queued(world: &World) {
+    let lease = world.retrying(3);
+    let token = acquired(lease.submit("A", 1).unwrap());
+    assert_eq!(lease.submit("A", 2), Ok(AcquireResult::Enqueued));
+    let answer = lease.submit("A", 1);
+    assert_eq!(answer, Ok(AcquireResult::AlreadyAcquired(token.clone())));
+    assert!(lease.succeed("A", &token).is_ok());
+    assert_eq!(lease.submit("A", 3), Ok(AcquireResult::Enqueued));
+    assert_eq!(lease.submit("A", 3), Ok(AcquireResult::Enqueued));
+    assert_eq!(backlog(&lease), [2, 3]);
+    // Nothing is ahead of the head: to submit it is to acquire it.
+    let token = acquired(lease.submit("A", 2).unwrap());
+    assert_eq!(backlog(&lease), [3]);
+    assert_eq!(lease.succeed("A", &token), Ok(SucceedResult::NextHint(3)));
+}
+
+fn a_lost_hint_is_found_by_looking(world: &World) {
+    let lease = world.retrying(3);
+    for domain in ["A", "B", "C"] {
+        let token = acquired(lease.submit(domain, 1).unwrap());
+        assert_eq!(lease.submit(domain, 2), Ok(AcquireResult::Enqueued));
+        if domain != "C" {
+            // The hint is lost here.
+            assert!(lease.succeed(domain, &token).is_ok());
+        }
+    }
+    assert!(acquired(lease.submit("D", 1).unwrap()).expose().len() > 1);
+    let mut idle = lease.idle_with_backlog();
+    idle.sort();
+    let idle: Vec<_> = idle
+        .iter()
+        .map(|(name, head)| (name.as_str(), *head))
+        .collect();
+    assert_eq!(idle, [("A", 2), ("B", 2)]);
+    for (domain, head) in idle {
+        let token = acquired(lease.try_acquire(domain, head).unwrap());
+        assert_eq!(lease.succeed(domain, &token), Ok(SucceedResult::NoBacklog));
+    }
+    assert_eq!(lease.idle_with_backlog(), []);
+}
+
+fn a_replay_opens_a_terminal_offset_at_the_tail(world: &World) {
+    let lease = world.retrying(0);
+    let done = acquire(&lease, 1);
+    assert!(lease.succeed("A", &done).is_ok());
+    let given_up = acquire(&lease, 2);
+    assert!(lease.fail("A", &given_up).is_ok());
+    acquire(&lease, 3);
+    assert_eq!(lease.try_acquire("A", 4), Ok(AcquireResult::Enqueued));
+    let before = kept(&lease);
+    for open in [3, 4, 5] {
+        assert_eq!(lease.replay("A", open), Ok(ReplayResult::NotTerminal));
+    }
+    assert_eq!(kept(&lease), before);
+
+    assert_eq!(lease.replay("A", 2), Ok(ReplayResult::Enqueued));
+    assert_eq!(lease.replay("A", 1), Ok(ReplayResult::Enqueued));
+    assert_eq!(lease.replay("A", 1), Ok(ReplayResult::NotTerminal));
+    assert_eq!(backlog(&lease), [4, 2, 1]);
+    assert!(kept(&lease).failed().is_empty() && kept(&lease).processed().is_empty());
+
+    // It starts anew, and the old tokens stay dead.
+    let token = current(&lease).token;
+    assert_eq!(lease.succeed("A", &token), Ok(SucceedResult::NextHint(4)));
+    let token = acquire(&lease, 4);
+    assert_eq!(lease.succeed("A", &token), Ok(SucceedResult::NextHint(2)));
+    acquire(&lease, 2);
+    for old in [done, given_up] {
+        let error = lease.succeed("A", &old).unwrap_err();
+        assert!(matches!(error, WorkLeaseError::TokenMismatch { .. }));
+    }
+}
+
+/// A holder that dies is found: from the end of its term on, its offset is acquired anew, with the
+/// history that it has, and the old token is nothing any more.
+fn a_lapsed_reservation_is_taken_over(world: &World) {
+    let lease = world.lease(with_term());
+    let old = acquire(&lease, 1);
+    assert_eq!(lease.try_acquire("A", 2), Ok(AcquireResult::Enqueued));
+    assert_eq!(lease.fail("A", &old), Ok(FailResult::RetryScheduled(1)));
+    let before = current(&lease);
+    assert_eq!(before.until, Some(T0.after(Term::STANDARD.length())));
+
+    world.pass(
+        Term::STANDARD
+            .length()
+            .saturating_sub(Duration::from_micros(1)),
+    );
+    let answer = lease.try_acquire("A", 1);
+    assert_eq!(answer, Ok(AcquireResult::AlreadyAcquired(old.clone())));
+    assert_eq!(lease.lapsed(), []);
+
+    world.pass(Duration::from_micros(1));
+    let lapsed = lease.lapsed();
+    let lapsed: Vec<_> = lapsed
+        .iter()
+        .map(|(name, at)| (name.as_str(), *at))
+        .collect();
+    assert_eq!(lapsed, [("A", 1)]);
+    let new = acquire(&lease, 1);
+    assert_ne!(new, old);
+    let taken = current(&lease);
+    assert_eq!(taken.acquired_at, before.acquired_at);
+    assert_eq!(taken.retry_count, before.retry_count);
+    assert_eq!(lease.lapsed(), []);
+    let error = lease.succeed("A", &old).unwrap_err();
+    assert!(matches!(error, WorkLeaseError::TokenMismatch { .. }));
+    assert_eq!(lease.succeed("A", &new), Ok(SucceedResult::NextHint(2)));
+}
+
+/// A lapse ends nothing by itself: what nobody took over is its holder's.
+fn a_late_holder_that_nobody_replaced_succeeds(world: &World) {
+    let lease = world.lease(with_term());
+    let token = acquire(&lease, 1);
+    world.pass(Duration::from_hours(1));
+    assert_eq!(lease.try_acquire("A", 2), Ok(AcquireResult::Enqueued));
+    assert_eq!(lease.succeed("A", &token), Ok(SucceedResult::NextHint(2)));
+}
+
+fn a_renewal_prolongs_the_term_and_never_shortens_it(world: &World) {
+    let lease = world.lease(with_term());
+    let term = Term::STANDARD.length();
+    let token = acquire(&lease, 1);
+    world.pass(Duration::from_secs(20));
+    let until = T0.after(Duration::from_secs(20)).after(term);
+    assert_eq!(lease.renew("A", &token), Ok(Some(until)));
+    assert_eq!(lease.renew("A", &token), Ok(Some(until)));
+    world.pass(Duration::from_secs(20));
+    let answer = lease.try_acquire("A", 1);
+    assert_eq!(answer, Ok(AcquireResult::AlreadyAcquired(token.clone())));
+    assert_eq!(current(&lease).acquired_at, T0);
+
+    // A failure is a sign of life, too.
+    assert_eq!(lease.fail("A", &token), Ok(FailResult::RetryScheduled(1)));
+    let until = T0.after(Duration::from_secs(40)).after(term);
+    assert_eq!(current(&lease).until, Some(until));
+
+    let lease = world.lease(DomainRules::default());
+    let token = acquire(&lease, 1);
+    assert_eq!(lease.renew("A", &token), Ok(None), "it stands for ever");
+}
+
+fn a_full_backlog_says_so_and_takes_nothing(world: &World) {
+    let lease = world.lease(with_limit(2));
+    let token = acquire(&lease, 1);
+    for offset in [2, 3] {
+        assert_eq!(lease.try_acquire("A", offset), Ok(AcquireResult::Enqueued));
+    }
+    let before = kept(&lease);
+    for error in [
+        lease.try_acquire("A", 4).unwrap_err(),
+        lease.submit("A", 4).unwrap_err(),
+    ] {
+        assert!(matches!(
+            error,
+            WorkLeaseError::BacklogFull {
+                limit: 2,
+                got: 4,
+                ..
+            }
+        ));
+        assert!(error.to_string().contains("2 wait already"), "{error}");
+    }
+    // What is in flight or waits already needs no place.
+    assert_eq!(lease.try_acquire("A", 3), Ok(AcquireResult::Enqueued));
+    assert!(lease.try_acquire("A", 1).is_ok());
+    assert_eq!(kept(&lease), before);
+
+    assert!(lease.succeed("A", &token).is_ok());
+    let error = lease.replay("A", 1).unwrap_err();
+    assert!(matches!(error, WorkLeaseError::BacklogFull { .. }));
+    let answer = lease.try_acquire("A", 1);
+    assert_eq!(answer, Ok(AcquireResult::AlreadyProcessed), "it stays so");
+    acquire(&lease, 2);
+    assert_eq!(lease.try_acquire("A", 4), Ok(AcquireResult::Enqueued));
+}
+
+checks!(
+    a_newcomer_between_hint_and_acquisition_is_queued,
+    a_lost_hint_is_found_by_looking,
+    a_replay_opens_a_terminal_offset_at_the_tail,
+    a_lapsed_reservation_is_taken_over,
+    a_late_holder_that_nobody_replaced_succeeds,
+    a_renewal_prolongs_the_term_and_never_shortens_it,
+    a_full_backlog_says_so_and_takes_nothing,
+);

@@ -1,0 +1,111 @@
+//! The contract of the work lease in process. A check is a function of a [`World`]; `checks!` makes
+//! a test of each and lists it for the planted faults.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::domain::Domain;
+use tenure_core::testing::ManualClock;
+use tenure_core::{AcquireResult, DomainRules, Reservation, Timestamp, Token};
+use tenure_store::memory::{WorkLease, WorkLeaseFault};
+
+/// A check, as the planted faults run it.
+#[derive(Clone, Copy)]
+struct Check {
+    name: &'static str,
+    run: fn(&World),
+}
+
+/// Makes a test of each check.
+macro_rules! checks {
+    ($($check:ident),* $(,)?) => {
+        mod as_it_is {
+            $(
+                #[test]
+                fn $check() {
+                    super::$check(&crate::work_lease::World::new(None));
+                }
+            )*
+        }
+
+        pub(super) const CHECKS: &[crate::work_lease::Check] = &[
+            $(crate::work_lease::Check { name: stringify!($check), run: $check }),*
+        ];
+    };
+}
+
+mod beyond;
+mod crowd;
+mod ending;
+mod eviction;
+mod invariants;
+mod memory;
+mod order;
+mod planted;
+mod scenarios;
+mod watermark;
+
+/// When the world begins.
+const T0: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
+
+/// Where a check happens: a clock that is moved by hand, and what is wrong with the work lease.
+struct World {
+    clock: Arc<ManualClock>,
+    fault: Option<WorkLeaseFault>,
+}
+
+impl World {
+    fn new(fault: Option<WorkLeaseFault>) -> Self {
+        let clock = Arc::new(ManualClock::new(T0));
+        Self { clock, fault }
+    }
+
+    /// A work lease by these rules.
+    fn lease(&self, rules: DomainRules) -> WorkLease {
+        let lease = match self.fault {
+            None => WorkLease::new(rules),
+            Some(fault) => WorkLease::planted(rules, fault),
+        };
+        let clock: Arc<ManualClock> = Arc::clone(&self.clock);
+        lease.clock(clock)
+    }
+
+    /// A work lease that allows this many retries.
+    fn retrying(&self, max_retries: u32) -> WorkLease {
+        self.lease(DomainRules {
+            max_retries,
+            ..DomainRules::default()
+        })
+    }
+
+    fn pass(&self, span: Duration) {
+        self.clock.advance(span);
+    }
+}
+
+/// The token of an acquisition that must succeed.
+fn acquired(answer: AcquireResult) -> Token {
+    let is_acquired = matches!(answer, AcquireResult::Acquired(_));
+    assert!(is_acquired, "{answer:?} instead of Acquired");
+    answer.token().cloned().unwrap()
+}
+
+/// Acquires an offset of the domain A, which must succeed.
+fn acquire(lease: &WorkLease, offset: i64) -> Token {
+    acquired(lease.try_acquire("A", offset).unwrap())
+}
+
+/// What is in flight in the domain A, which something must be.
+fn current(lease: &WorkLease) -> Reservation {
+    lease.reservation("A").expect("something is in flight")
+}
+
+/// All that is kept of the domain A, which something must be.
+fn kept(lease: &WorkLease) -> Domain {
+    lease.domain("A").expect("the domain is known")
+}
+
+/// The backlog of the domain A.
+fn backlog(lease: &WorkLease) -> Vec<i64> {
+    kept(lease).backlog().iter().collect()
+}

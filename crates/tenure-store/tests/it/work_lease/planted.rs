@@ -1,0 +1,106 @@
+//! A checker that never failed proves nothing: each planted fault must be caught by the checks.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use tenure_store::memory::WorkLeaseFault as Fault;
+
+use super::{Check, World, beyond, ending, eviction, order, scenarios, watermark};
+
+fn all() -> impl Iterator<Item = Check> {
+    [
+        scenarios::CHECKS,
+        order::CHECKS,
+        ending::CHECKS,
+        beyond::CHECKS,
+        watermark::CHECKS,
+        eviction::CHECKS,
+    ]
+    .into_iter()
+    .flatten()
+    .copied()
+}
+
+/// Which check is made for which fault; others may notice it, too.
+const EXPECTED: [(Fault, &str); Fault::ALL.len() - 1] = [
+    (
+        Fault::PopOnHint,
+        "scenario_2_queue_then_orchestrated_hand_off",
+    ),
+    (Fault::RetryTooFew, "the_number_of_retries_is_exact"),
+    (Fault::RetryTooMany, "the_number_of_retries_is_exact"),
+    (
+        Fault::LeaseBeforeTerminal,
+        "a_terminal_offset_is_told_before_the_reservation_is_looked_at",
+    ),
+    (
+        Fault::SucceedByDomain,
+        "another_token_is_an_error_and_changes_nothing",
+    ),
+    (
+        Fault::FailByDomain,
+        "another_token_is_an_error_and_changes_nothing",
+    ),
+    (Fault::RetryNewToken, "scenario_4_retry"),
+    (Fault::RetryNewTime, "scenario_4_retry"),
+    (Fault::FailedAsProcessed, "scenario_6_idempotence"),
+    (Fault::FailedForgotten, "scenario_6_idempotence"),
+    (
+        Fault::LeaseNotCleared,
+        "a_success_ends_the_reservation_and_leaves_the_backlog",
+    ),
+    (Fault::OrderingSilent, "scenario_3_out_of_order_acquire"),
+    (Fault::OrderingIgnored, "scenario_3_out_of_order_acquire"),
+    (
+        Fault::HeadNotPopped,
+        "scenario_2_queue_then_orchestrated_hand_off",
+    ),
+    (
+        Fault::AcquiredTwice,
+        "an_offset_in_flight_is_told_with_its_token",
+    ),
+    (
+        Fault::SubmitRefuses,
+        "a_newcomer_between_hint_and_acquisition_is_queued",
+    ),
+    (Fault::LapseTooLate, "a_lapsed_reservation_is_taken_over"),
+    (Fault::TakenOverAnew, "a_lapsed_reservation_is_taken_over"),
+    (
+        Fault::WatermarkEnds,
+        "what_is_in_flight_or_queued_stays_as_it_is",
+    ),
+    (
+        Fault::WatermarkTooHigh,
+        "everything_below_is_terminal_and_nothing_at_it",
+    ),
+    (
+        Fault::BacklogUnlimited,
+        "a_full_backlog_says_so_and_takes_nothing",
+    ),
+    (
+        Fault::ReplayStaysTerminal,
+        "a_replay_opens_a_terminal_offset_at_the_tail",
+    ),
+    (
+        Fault::RenewIdle,
+        "a_renewal_prolongs_the_term_and_never_shortens_it",
+    ),
+    (Fault::EvictRemembered, "only_what_is_blank_is_evicted"),
+];
+
+/// The naive eviction is a race, and has its own test beside the one that it breaks.
+#[test]
+fn the_checks_catch_every_planted_fault() {
+    for fault in Fault::ALL {
+        if fault == Fault::EvictReferenced {
+            continue;
+        }
+        let check = EXPECTED.iter().find(|(of, _)| *of == fault);
+        let (_, name) = check.unwrap_or_else(|| panic!("no check is made for {fault:?}"));
+        let check = all().find(|check| check.name == *name);
+        let run = check
+            .unwrap_or_else(|| panic!("no check is called {name}"))
+            .run;
+        let attempt = catch_unwind(AssertUnwindSafe(|| run(&World::new(Some(fault)))));
+        assert!(attempt.is_err(), "{name} does not notice {fault:?}");
+    }
+}
