@@ -1,4 +1,5 @@
-//! What a decision of the work lease sees, and the core's decisions on it: as every store runs them.
+//! What a decision of the work lease sees, and the core's decisions on it: as every store runs
+//! them.
 
 use tenure_core::domain::{self, Decided, DomainView, OffsetView};
 use tenure_core::{

@@ -147,8 +147,8 @@
 //!
 //! The example `partitioned_log` is a whole consumer with several threads.
 //!
-//! [`Tenure::work_lease`] keeps the order of a domain's offsets, one at a time and none twice, for
-//! all processes that share a store. See [`StoredWorkLease`].
+//! [`Tenure::work_lease`] keeps the same contract in the store, for all processes that share it:
+//! see [`StoredWorkLease`].
 //!
 //! # Looking and repairing
 //!

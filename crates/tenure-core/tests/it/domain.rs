@@ -103,7 +103,8 @@ proptest! {
             }
             prop_assert!(backlog.iter().eq(plain.iter().copied()));
             prop_assert_eq!(backlog.head(), plain.front().copied());
-            prop_assert!((-5..40).all(|offset| backlog.contains(offset) == plain.contains(&offset)));
+            let is_same = |offset| backlog.contains(offset) == plain.contains(&offset);
+            prop_assert!((-5..40).all(is_same));
         }
     }
 }

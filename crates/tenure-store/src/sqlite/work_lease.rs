@@ -376,7 +376,8 @@ fn prune(
         .prepare_cached(sql::PRUNE_RANGES_DUE)?
         .query_map(
             named_params! {
-                ":space": space.as_str(), ":kind": terminal.as_str(), ":bound": bound, ":limit": PRUNE_LIMIT,
+                ":space": space.as_str(), ":kind": terminal.as_str(), ":bound": bound,
+                ":limit": PRUNE_LIMIT,
             },
             |found| Ok((found.get(0)?, found.get(1)?)),
         )?

@@ -1,7 +1,7 @@
 //! The tests of the stores. `conformance` says what every store promises and runs on all of them;
 //! `planted` proves that it would notice a broken one; `twins`, `stress`, `races` and `odd` try
-//! what nobody thought of. `work_lease` is the contract of the work lease in process, `durable` the
-//! same in the stores.
+//! what nobody thought of. `work_lease` is the contract of the work lease in process, `durable`
+//! holds the stores to it.
 
 #![expect(
     clippy::unwrap_used,

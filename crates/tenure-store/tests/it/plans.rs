@@ -1,5 +1,6 @@
-//! The plan of every PostgreSQL statement of the outbox and the work lease, looked at: planned on empty tables
-//! and run on full ones it goes by index, and it reads about as many rows as it works on.
+//! The plan of every PostgreSQL statement of the outbox and the work lease, looked at: planned on
+//! empty tables and run on full ones it goes by index, and it reads about as many rows as it works
+//! on.
 
 use std::fmt::Write as _;
 

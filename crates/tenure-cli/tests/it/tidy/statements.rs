@@ -212,7 +212,7 @@ fn waiting_locks(files: &[File]) -> Vec<String> {
 fn headers_in_another_form(files: &[File]) -> Vec<String> {
     let mut violations = Vec::new();
     let verbs = |file: &&File| {
-        ["/queue/", "/rows/"]
+        ["/queue/", "/rows/", "/work_lease/"]
             .iter()
             .any(|layout| file.path.contains(layout))
     };

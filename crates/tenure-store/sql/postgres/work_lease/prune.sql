@@ -16,18 +16,17 @@ with due as materialized (
     limit $4
 ),
 seen as materialized (
-    select r.number, r.version
-    from (select distinct reservation from due) as d
+    select r.number, r.version, d.his
+    from (select reservation, array_agg(hi) as his from due group by reservation) as d
     join tenure_reservations r on r.number = d.reservation
 ),
 held as materialized (
     select r.number,
+           seen.his,
            r.current_offset is null and r.queued = 0 and not exists (
                select 1
                from tenure_offsets o
-               where o.reservation = r.number
-                 and not (o.kind = $2::text and o.hi < $3::bigint
-                          and o.hi in (select due.hi from due where due.reservation = o.reservation))
+               where o.reservation = r.number and o.hi <> all(seen.his)
            ) as is_empty
     from seen
     join tenure_reservations r on r.number = seen.number and r.version = seen.version
@@ -35,8 +34,8 @@ held as materialized (
 ),
 gone as (
     delete from tenure_offsets o
-    using due, held
-    where due.reservation = held.number and o.reservation = due.reservation and o.hi = due.hi
+    using held
+    where o.reservation = held.number and o.hi = any(held.his)
     returning o.hi
 ),
 evicted as (

@@ -176,7 +176,8 @@ type Row = (String, String, Option<i64>, Option<i64>);
 const ROWS: &str = "
     select domain, word, one, two
     from (
-        select r.domain, 'current' as word, r.current_offset as one, cast(null as bigint) as two, 0 as place
+        select r.domain, 'current' as word, r.current_offset as one,
+               cast(null as bigint) as two, 0 as place
         from tenure_watermarks s join tenure_reservations r on r.space = s.number
         where s.space = $1
         union all

@@ -85,9 +85,13 @@ impl World {
 
 /// The token of an acquisition that must succeed.
 fn acquired(answer: AcquireResult) -> Token {
-    let is_acquired = matches!(answer, AcquireResult::Acquired(_));
-    assert!(is_acquired, "{answer:?} instead of Acquired");
-    answer.token().cloned().unwrap()
+    match answer {
+        AcquireResult::Acquired(token) => token,
+        AcquireResult::AlreadyAcquired(_)
+        | AcquireResult::Enqueued
+        | AcquireResult::AlreadyProcessed
+        | AcquireResult::AlreadyFailed => panic!("{answer:?} instead of Acquired"),
+    }
 }
 
 /// Acquires an offset of the domain A, which must succeed.
