@@ -1,7 +1,7 @@
 //! What every store complains of, in the same words.
 
-use tenure_core::store::{StoreError, StoreErrorKind};
 use tenure_core::QueueName;
+use tenure_core::store::{StoreError, StoreErrorKind};
 
 /// A queue was named that nobody declared.
 pub(crate) fn unknown_queue(verb: &'static str, queue: &QueueName) -> StoreError {
