@@ -205,8 +205,8 @@ impl Twin {
         text
     }
 
-    /// How every domain stands, and what is counted and listed of it. Whoever lets claims decide who
-    /// is head is given one that takes nothing.
+    /// How every domain stands, and what is counted and listed of it. Whoever lets claims decide
+    /// who is head is given one that takes nothing.
     async fn domains(&self) -> String {
         let claim = Claim::new(fresh("placer"), 1).recovery(None);
         let claim = claim.at(Timestamp::from_micros(0));
