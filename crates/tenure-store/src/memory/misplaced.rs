@@ -1,8 +1,8 @@
 //! Planted faults in the order of a domain.
 
-use tenure_core::{Fate, OnDead, Standing, Word, lapse_run, settle_run};
+use tenure_core::{Fate, OnDead, Word, lapse_run, settle_run};
 
-use super::rules::Rules;
+use super::rules::{Fates, Rules};
 
 /// A rule about domains that a planted store breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ impl TurnFault {
     }
 }
 
-fn accept_all(said: &[Option<Word>], on_dead: OnDead) -> (Vec<Fate>, Standing) {
+fn accept_all(said: &[Option<Word>], on_dead: OnDead) -> Fates {
     let (mut fates, standing) = settle_run(said, on_dead);
     for (fate, word) in fates.iter_mut().zip(said) {
         if fate.is_refused() {

@@ -47,8 +47,8 @@ impl Shelf {
         pruned
     }
 
-    /// Items that were settled so before a moment, the oldest first; but none that blocks its domain:
-    /// the others wait for an operator to decide about it.
+    /// Items that were settled so before a moment, the oldest first; but none that blocks its
+    /// domain: the others wait for an operator to decide about it.
     fn settled_before(&self, state: State, before: Timestamp, rules: &Rules) -> Vec<ItemId> {
         let mut found: Vec<(Timestamp, ItemId)> = self
             .items

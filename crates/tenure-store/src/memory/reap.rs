@@ -46,7 +46,7 @@ impl Shelf {
 
     fn end_lapsed(&mut self, token: &Token, policy: &LapsePolicy, rules: &Rules, now: Timestamp) {
         for (key, run) in self.runs(token) {
-            self.lapse_run(&key, run, policy, rules, now);
+            self.lapse_run((&key, run), policy, rules, now);
         }
         let left = self.leases.get(token).map(|leased| leased.ids.clone());
         for id in left.unwrap_or_default() {
@@ -59,8 +59,7 @@ impl Shelf {
     /// others go back as they were.
     fn lapse_run(
         &mut self,
-        key: &str,
-        run: Vec<ItemId>,
+        (key, run): (&str, Vec<ItemId>),
         policy: &LapsePolicy,
         rules: &Rules,
         now: Timestamp,

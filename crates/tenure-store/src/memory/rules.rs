@@ -1,16 +1,17 @@
 //! The decisions of the memory store, each a function: those of the core, unless a test planted a
 //! wrong one to see whether the suite notices.
 
-use std::collections::BTreeSet;
-
 use tenure_core::store::{Claim, Rest};
 use tenure_core::{
     Boundary, Counters, Fate, Guarded, ItemId, LapsePolicy, Lateness, Lease, OnDead, Standing,
     State, Timestamp, Token, Word, lapse_run, may_reap, may_renew, may_settle, settle_run,
 };
 
-use super::turns::Domain;
+use super::turns::{Backlog, Domain};
 use super::{Kept, Place};
+
+/// What becomes of a run, and of its domain.
+pub(super) type Fates = (Vec<Fate>, Standing);
 
 /// What the store asks before it changes anything.
 #[derive(Clone)]
@@ -41,8 +42,8 @@ pub(super) struct Rules {
     /// second.
     pub(super) is_past: fn(Timestamp, Timestamp) -> bool,
     pub(super) next_fence: fn(i64) -> i64,
-    pub(super) settle_run: fn(&[Option<Word>], OnDead) -> (Vec<Fate>, Standing),
-    pub(super) lapse_run: fn(usize, bool, OnDead) -> (Vec<Fate>, Standing),
+    pub(super) settle_run: fn(&[Option<Word>], OnDead) -> Fates,
+    pub(super) lapse_run: fn(usize, bool, OnDead) -> Fates,
     /// The word by which the counters of the n-th of a run move when its lease lapses.
     pub(super) lapse_counts: fn(usize) -> Word,
     /// How many items of one domain a claim may take.
@@ -56,7 +57,7 @@ pub(super) struct Rules {
     pub(super) is_idle: fn(Option<&Domain>) -> bool,
     pub(super) is_held_back: fn(&Domain) -> bool,
     /// Whose turn is next, of a backlog.
-    pub(super) next: fn(&BTreeSet<(i64, ItemId)>) -> Option<(i64, ItemId)>,
+    pub(super) next: fn(&Backlog) -> Option<(i64, ItemId)>,
     /// The turn of what is replayed when this was the last number drawn.
     pub(super) replay_turn: fn(i64) -> i64,
 }

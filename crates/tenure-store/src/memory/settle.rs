@@ -97,7 +97,7 @@ impl Shelf {
                 let (fates, standing) = (rules.settle_run)(&words, settle.on_dead);
                 let fates: Vec<(ItemId, Fate)> = run.into_iter().zip(fates).collect();
                 for (id, fate) in &fates {
-                    self.meet(&key, (*id, *fate), said.get(id), rules, now);
+                    self.meet(&key, (*id, *fate, said.get(id)), rules, now);
                     if fate.is_refused() {
                         refused.insert(*id);
                     }
@@ -114,8 +114,7 @@ impl Shelf {
     fn meet(
         &mut self,
         key: &str,
-        (id, fate): (ItemId, Fate),
-        said: Option<&Outcome>,
+        (id, fate, said): (ItemId, Fate, Option<&Outcome>),
         rules: &Rules,
         now: Timestamp,
     ) {

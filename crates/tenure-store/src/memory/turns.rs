@@ -11,6 +11,9 @@ use tenure_core::{Fate, ItemId, RUN_MAX, Standing, Timestamp, Token};
 use super::rules::Rules;
 use super::{Kept, Place, Shelf, To};
 
+/// What waits in a domain: turns and ids.
+pub(super) type Backlog = BTreeSet<(i64, ItemId)>;
+
 /// An ordering key of which something is open, or which is paused.
 #[derive(Debug)]
 pub(super) struct Domain {
@@ -22,7 +25,7 @@ pub(super) struct Domain {
     /// When it got this head, or was paused.
     pub(super) since: Timestamp,
     /// What waits, by turn.
-    pub(super) backlog: BTreeSet<(i64, ItemId)>,
+    pub(super) backlog: Backlog,
 }
 
 impl Domain {
@@ -32,7 +35,7 @@ impl Domain {
             is_blocked: false,
             is_paused: false,
             since: now,
-            backlog: BTreeSet::new(),
+            backlog: Backlog::new(),
         }
     }
 
@@ -89,11 +92,10 @@ impl Shelf {
         if let Place::Ready(lane) = kept.place {
             self.ready.remove(&(lane, kept.available_at, id));
         }
-        if let (Place::Backlog, Some(key)) = (&kept.place, kept.key()) {
-            if let Some(domain) = self.domains.get_mut(key) {
-                let turn = kept.turn.unwrap_or(id.number());
-                domain.backlog.remove(&(turn, id));
-            }
+        let domain = kept.key().and_then(|key| self.domains.get_mut(key));
+        if let (Place::Backlog, Some(domain)) = (&kept.place, domain) {
+            let turn = kept.turn.unwrap_or(id.number());
+            domain.backlog.remove(&(turn, id));
         }
     }
 

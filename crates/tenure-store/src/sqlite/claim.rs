@@ -75,8 +75,8 @@ struct Due<'a> {
 type Follower = (Item, Lane, i64);
 
 impl Taking<'_> {
-    /// Moves up to the limit of items that are due out of ready, lane by lane, and their runs out of
-    /// the backlog.
+    /// Moves up to the limit of items that are due out of ready, lane by lane, and their runs out
+    /// of the backlog.
     fn take(&self, lanes: &[(Lane, QueueName)]) -> rusqlite::Result<Vec<Item>> {
         let mut all: Vec<Due<'_>> = Vec::new();
         let mut left = self.limit;

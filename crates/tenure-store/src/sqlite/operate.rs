@@ -150,7 +150,8 @@ fn page_ids(
     ];
     let state = filter.state.map(State::as_str);
     if filter.key.is_some() {
-        ask.extend([(":key", &filter.key as &dyn ToSql), (":state", &state)]);
+        ask.push((":key", &filter.key));
+        ask.push((":state", &state));
     }
     statement
         .query_map(ask.as_slice(), |found| row::id(found, 0))?

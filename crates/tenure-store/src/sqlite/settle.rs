@@ -98,7 +98,7 @@ struct Settling<'a> {
     on_dead: OnDead,
     now: Timestamp,
     runs: Runs,
-    /// What the settle says of items that have a key, until all is heard; and whether it names them.
+    /// What the settle says of items that have a key, until all is heard; whether it names them.
     words: HashMap<i64, (Outcome, bool)>,
     said: Said,
     ends: Ends,

@@ -72,7 +72,7 @@ pub(super) async fn add_run(world: &dyn World, n: u32) -> Vec<ItemId> {
     add_keyed(world, &vec!["a"; n]).await
 }
 
-/// A claim for which nothing is due yet: where a producer must not decide who is head, a claim does.
+/// A claim for which nothing is due yet: where producers do not decide who is head, claims do.
 async fn place(world: &dyn World) {
     let claim = ask(&fresh("placer"), 1, Timestamp::from_micros(0));
     assert_eq!(world.try_claim(claim).await, None);

@@ -84,7 +84,9 @@ impl Pair {
         let first = u32::try_from(self.keys.len()).expect("a script is short");
         let mut new = new.to_vec();
         if !self.has_keys() {
-            new.iter_mut().for_each(|item| item.key = None);
+            for item in &mut new {
+                item.key = None;
+            }
         }
         for twin in [&mut self.one, &mut self.other] {
             twin.add(first, &new).await;

@@ -205,8 +205,8 @@ impl Twin {
         text
     }
 
-    /// How every domain stands, and what is counted and listed of it. Whoever lets claims decide who
-    /// is head is given one that takes nothing.
+    /// How every domain stands, and what is counted and listed of it. Whoever lets claims decide
+    /// who is head is given one that takes nothing.
     async fn domains(&self) -> String {
         let claim = Claim::new(fresh("placer"), 1).recovery(None);
         let claim = claim.at(Timestamp::from_micros(0));
@@ -227,9 +227,11 @@ impl Twin {
             let domain = outbox.domain(&key_name(key)).await.expect("domain");
             // By their clocks a head may be due in one and not yet in the other.
             let standing = domain.map(|domain| {
-                let state = match domain.state {
-                    DomainState::Delayed => DomainState::Due,
-                    state => state,
+                let is_delayed = domain.state == DomainState::Delayed;
+                let state = if is_delayed {
+                    DomainState::Due
+                } else {
+                    domain.state
                 };
                 let head = domain.head.map(|head| self.number(head.id));
                 (state, head, domain.waiting)
