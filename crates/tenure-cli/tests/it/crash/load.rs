@@ -11,6 +11,7 @@ use std::time::Duration;
 use tenure::{Enqueued, Event, Filter, State, Tenure, Timestamp};
 use tokio::time::sleep;
 
+use super::TERM;
 use super::history::{Id, Receipt, Serial};
 use super::nemesis::Dice;
 use super::world::World;
@@ -36,6 +37,15 @@ pub(super) enum Load {
 pub(super) type Piece = (&'static str, Option<String>);
 
 impl Load {
+    /// The term of leases under it. A claim takes runs as far as they are started within a tenth of
+    /// the term, also on a busy machine.
+    pub(super) fn term(self) -> Duration {
+        match self {
+            Self::Mixed => TERM,
+            Self::Runs => 2 * TERM,
+        }
+    }
+
     fn draw(self, dice: &mut Dice) -> Vec<Piece> {
         let key = |number: usize| Some(format!("key-{number}"));
         match self {

