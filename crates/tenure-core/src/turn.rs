@@ -98,8 +98,8 @@ pub enum Standing {
     Open,
 }
 
-/// What becomes of the items of one domain under one lease, in their order, when a settle says these
-/// words of them; `None`: it does not name the item.
+/// What becomes of the items of one domain under one lease, in their order, when a settle says
+/// these words of them; `None`: it does not name the item.
 ///
 /// ```
 /// use tenure_core::{Fate, OnDead, Standing, Word, settle_run};

@@ -378,8 +378,8 @@ pub struct Reaped {
 ///
 /// The laws, which every implementation keeps and the conformance suite checks:
 ///
-/// 1. An item has at most one live lease; of a domain at most one item is being worked, and whatever
-///    is held of it is held by one lease.
+/// 1. An item has at most one live lease; of a domain at most one item is being worked, and
+///    whatever is held of it is held by one lease.
 /// 2. A token is never issued twice; a fence only rises.
 /// 3. Renew and settle with any token but the current one change nothing and say refused.
 /// 4. Done and dead are final; only a replay opens a new generation, and old tokens stay dead.
@@ -407,8 +407,8 @@ pub trait LeaseStore: Send + Sync + fmt::Debug {
 
     /// Ends holds, each with its outcome.
     ///
-    /// Laws: 3, 4, 6, 7, 9. What is not named stays held, unless [`Rest`] says otherwise, or an item
-    /// before it in its domain goes back ([`settle_run`](crate::settle_run)). May be
+    /// Laws: 3, 4, 6, 7, 9. What is not named stays held, unless [`Rest`] says otherwise, or an
+    /// item before it in its domain goes back ([`settle_run`](crate::settle_run)). May be
     /// repeated: what had taken effect is answered as it was.
     ///
     /// # Errors

@@ -154,8 +154,8 @@ struct Taken {
     seen: usize,
 }
 
-/// The rows of a claim as a lease in hand, in the order of the lanes that were asked; what follows a
-/// head stands behind all that was in `ready`, in the order of its domain.
+/// The rows of a claim as a lease in hand, in the order of the lanes that were asked; what follows
+/// a head stands behind all that was in `ready`, in the order of its domain.
 fn read_held(
     claim: &Claim,
     start: &Start,

@@ -18,7 +18,7 @@ use crate::limits::micros;
 /// database's default is.
 const BEGIN: &str = "begin isolation level read committed";
 
-/// How long an idle domain is remembered: long enough that a busy key is not made anew all the time.
+/// How long an idle domain is remembered: so long that a busy key is not made anew all the time.
 const DOMAINS_KEPT: Duration = Duration::from_hours(1);
 
 impl Pruner for PostgresStore {

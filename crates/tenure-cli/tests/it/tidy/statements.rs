@@ -167,12 +167,13 @@ fn unchecked_text(files: &[File]) -> Vec<String> {
     violations
 }
 
-/// What may be waited for: the lease of one's own token, and the row of a domain by its number, which
-/// whoever ends a head holds for a moment.
+/// What may be waited for: the lease of one's own token, and the row of a domain by its number,
+/// which whoever ends a head holds for a moment.
 const OWN: [&str; 2] = ["token", "d.domain = "];
 
 /// Statements that choose work skip rows that others have locked. One that is addressed by its own
-/// token may wait for that lease's row, or for those of the domains under it; nothing else may wait.
+/// token may wait for that lease's row, or for those of the domains under it; nothing else may
+/// wait.
 fn waiting_locks(files: &[File]) -> Vec<String> {
     let mut violations = Vec::new();
     for file in files
