@@ -160,7 +160,8 @@ impl Tenure {
     }
 
     /// Goes on without the head of an ordering key: one that is dead and blocks is left behind, any
-    /// other one is buried. Answers with the event; refused when there is none.
+    /// other one is buried; if `only` is given, only that one. Answers with the event; refused when
+    /// there is none, or another one.
     ///
     /// ```
     /// use tenure::{Event, Guarded, Tenure};
@@ -168,19 +169,25 @@ impl Tenure {
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let tenure = Tenure::open("memory:").await?;
-    /// assert!(!tenure.skip("customer-7", "a test").await?.is_kept());
+    /// assert!(!tenure.skip("customer-7", None, "a test").await?.is_kept());
     ///
     /// let event = Event::new("order.paid", &7)?.key("customer-7")?;
     /// let id = tenure.enqueue_now(event).await?.id();
-    /// assert_eq!(tenure.skip("customer-7", "a test").await?, Guarded::Kept(id));
+    /// assert_eq!(tenure.skip("customer-7", Some(id), "a test").await?, Guarded::Kept(id));
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
     /// The database is away.
-    pub async fn skip(&self, key: &str, reason: &str) -> Result<Guarded<ItemId>, StoreError> {
-        let skip = Skip::new(key, self.token(), reason);
+    pub async fn skip(
+        &self,
+        key: &str,
+        only: Option<ItemId>,
+        reason: &str,
+    ) -> Result<Guarded<ItemId>, StoreError> {
+        let mut skip = Skip::new(key, self.token(), reason);
+        skip.only = only;
         self.store().skip(&skip).await
     }
 

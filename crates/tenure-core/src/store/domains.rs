@@ -122,6 +122,8 @@ pub enum DomainFilter {
 pub struct Skip {
     /// The ordering key.
     pub key: String,
+    /// Only if this is the head: the one that the operator has seen; `None`: whichever is.
+    pub only: Option<ItemId>,
     /// The operator's token, as for a bury.
     pub token: Token,
     /// Why, for people.
@@ -135,10 +137,23 @@ impl Skip {
     pub fn new(key: impl Into<String>, token: Token, reason: impl Into<String>) -> Self {
         Self {
             key: key.into(),
+            only: None,
             token,
             reason: reason.into(),
             now: None,
         }
+    }
+
+    /// Only if this is the head.
+    #[must_use]
+    pub fn only(mut self, head: ItemId) -> Self {
+        self.only = Some(head);
+        self
+    }
+
+    /// Whether this head is the one that is meant.
+    pub fn is_meant(&self, head: ItemId) -> bool {
+        self.only.is_none_or(|only| only == head)
     }
 
     /// At this moment.
@@ -163,7 +178,7 @@ pub trait Domains: Send + Sync + fmt::Debug {
     fn pause_domain<'a>(&'a self, key: &'a str, pause: Pause) -> Answer<'a, ()>;
 
     /// Goes on without the head: one that is dead and blocks is left behind, any other one is
-    /// buried. Answers with the item. Refused when there is no head.
+    /// buried. Answers with the item. Refused when there is no head, or another one than was meant.
     ///
     /// Laws: 5, 6, 7.
     fn skip<'a>(&'a self, skip: &'a Skip) -> Answer<'a, Guarded<ItemId>>;

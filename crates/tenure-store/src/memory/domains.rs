@@ -115,6 +115,9 @@ impl Shelf {
         let Some(id) = head else {
             return Guarded::Refused(Refusal::NotFound);
         };
+        if !skip.is_meant(id) {
+            return Guarded::Refused(Refusal::Lost);
+        }
         if self.unblock(&skip.key, id) {
             self.promote(&skip.key, rules, now);
             return Guarded::Kept(id);

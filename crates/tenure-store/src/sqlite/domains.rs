@@ -170,6 +170,9 @@ fn skip(
     else {
         return Ok(Guarded::Refused(Refusal::NotFound));
     };
+    if !ask.is_meant(head) {
+        return Ok(Guarded::Refused(Refusal::Lost));
+    }
     if is_blocked {
         let turns = Turns::open(ask.key.clone());
         turns.write(connection, now).map_err(failed("skip"))?;

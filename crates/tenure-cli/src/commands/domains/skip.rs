@@ -27,16 +27,16 @@ pub(super) async fn run(cx: &Context, args: &Skip) -> Result<Exit, Stop> {
         && let Some(question) = question(&shown)
     {
         confirm(&question)?;
-        // Whoever answers may take minutes; by then it may be another event's turn.
-        let now = tenure.domain(&args.key).await?;
-        if shown.head.is_some() && now.as_ref().and_then(head) != head(&shown) {
-            let message = format!("the key {:?} has another head by now", args.key);
-            return Err(Problem::new(Exit::Refused, message)
-                .hint("nothing was skipped: `tenure domains show KEY` shows where it stands")
-                .into());
-        }
     }
-    let answer = tenure.skip(&args.key, &args.reason).await?;
+    // Whoever is asked may take minutes to answer; by then it may be another event's turn.
+    let seen = shown.head.as_ref().map(|head| head.id);
+    let answer = tenure.skip(&args.key, seen, &args.reason).await?;
+    if answer.refusal() == Some(Refusal::Lost) {
+        let message = format!("the key {:?} has another head by now", args.key);
+        return Err(Problem::new(Exit::Refused, message)
+            .hint("nothing was skipped: `tenure domains show KEY` shows where it stands")
+            .into());
+    }
     let id = match answer {
         Guarded::Kept(id) => Some(id),
         Guarded::Refused(_) => None,
@@ -59,10 +59,6 @@ pub(super) async fn run(cx: &Context, args: &Skip) -> Result<Exit, Stop> {
         "`tenure replay {id}` would put it back, at the tail of its key"
     ));
     Ok(Exit::Done)
-}
-
-fn head(domain: &DomainRecord) -> Option<ItemId> {
-    domain.head.as_ref().map(|head| head.id)
 }
 
 /// What is to be confirmed; `None`: there is nothing to skip.

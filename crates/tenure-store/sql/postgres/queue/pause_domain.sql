@@ -1,6 +1,7 @@
 -- pause_domain: holds a domain back. Its head goes from ready into the backlog; what is held goes on.
 -- Parameters: $1 now, $2 ordering key.
--- Returns: one row: whether the domain was known (if not it is now; ask again, it may have got a head).
+-- Returns: nothing. It is run twice: what became head while it waited for the row, or noted a domain that was
+--   not known, it does not see.
 -- Keeps: laws 6, 7: under the lock of the domain's row.
 -- Relies on: tenure_domains_pkey, tenure_events_pkey, tenure_setbacks_pkey, tenure_ready_pkey.
 with own as materialized (
@@ -30,12 +31,10 @@ with own as materialized (
     select w.domain, coalesce(s.turn, w.id), w.id, w.lane, w.available_at
     from waiting w
     left join tenure_setbacks s on s.id = w.id
-), standing as (
-    update tenure_domains d
-    set paused = true,
-        head = case when exists (select from waiting) then null else o.head end,
-        since = case when o.paused then d.since else coalesce($1::timestamptz, now()) end
-    from own o
-    where d.domain = o.domain
 )
-select exists (select from own) as is_known
+update tenure_domains d
+set paused = true,
+    head = case when exists (select from waiting) then null else o.head end,
+    since = case when o.paused then d.since else coalesce($1::timestamptz, now()) end
+from own o
+where d.domain = o.domain

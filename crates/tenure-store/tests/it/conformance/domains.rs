@@ -25,6 +25,7 @@ on_every_queue!(
     a_blocked_domain_can_be_paused,
     a_skip_goes_on_without_the_dead_head,
     a_skip_buries_a_head_that_is_not_dead,
+    only_the_head_that_is_meant_is_skipped,
     there_is_nothing_to_skip_without_a_head,
     counts_tell_what_waits_behind,
     a_list_can_be_narrowed_to_a_key,
@@ -322,6 +323,16 @@ async fn a_skip_buries_a_head_that_is_not_dead(world: &dyn World) {
         .await;
     assert_eq!(answer, Guarded::Refused(Refusal::AlreadySettled));
     assert_eq!(order(world).await, ids[2..]);
+}
+
+async fn only_the_head_that_is_meant_is_skipped(world: &dyn World) {
+    let ids = add_run(world, 3).await;
+    let skip = |head| Skip::new("a", fresh("operator"), "gone").only(head).at(T0);
+    let skip_of = async |head| outbox(world).skip(&skip(head)).await.expect("skip");
+    assert_eq!(skip_of(ids[1]).await, Guarded::Refused(Refusal::Lost));
+    assert_eq!(skip_of(ids[0]).await, Guarded::Kept(ids[0]));
+    assert_eq!(skip_of(ids[0]).await, Guarded::Refused(Refusal::Lost));
+    assert_eq!(order(world).await, ids[1..]);
 }
 
 async fn there_is_nothing_to_skip_without_a_head(world: &dyn World) {
