@@ -38,8 +38,6 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             Next::Start(start) => said = Some(work(&shared, *start).await),
             Next::Wait => {}
             Next::Leave => {
-                // What it said may have put another item in line.
-                shared.work.notify_one();
                 shared.cleared.notify_waiters();
                 return;
             }

@@ -1,5 +1,5 @@
-//! What befalls a run of one key's items: a bury, a cut, a lost lease, a stop, a settle that is
-//! lost on its way, poison. Whatever it is, the order stays.
+//! What befalls a run of one key's items: a bury, a cut, a lost lease, a stop, a settle that gets
+//! lost, poison. Whatever it is, the order stays.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

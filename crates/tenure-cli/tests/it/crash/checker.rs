@@ -62,7 +62,7 @@ pub(super) enum Violation {
     /// An event of a worker that was killed or stopped came too late into other hands.
     SlowRecovery(Id, Duration),
     /// Two leases held something of its key at once.
-    KeyHeldTwice(Id, i64),
+    KeyHeldTwice(Id, i64, Duration),
     /// It was done after a later one of its key.
     DoneOutOfOrder(Id),
     /// A receiver that looks at fences took it after a later one of its key.
@@ -96,7 +96,7 @@ impl Violation {
             | Self::EndedEarly(id, _)
             | Self::Unexplained(id, _, _)
             | Self::Unnoticed(id, _)
-            | Self::KeyHeldTwice(id, _)
+            | Self::KeyHeldTwice(id, ..)
             | Self::DoneOutOfOrder(id)
             | Self::SlowRecovery(id, _) => Some(*id),
         }

@@ -5,11 +5,16 @@
 //! gets out of order only repeats; that each of them has its fault is the checker's to see.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use tenure::{Timestamp, Word};
 
 use super::checker::Violation;
 use super::history::{History, Id, Span, Stored};
+
+/// PostgreSQL stamps a statement when it begins, a little before it looks: a claim that takes what a
+/// settle has just let go may bear the earlier moment. Holds last longer than this.
+const STAMP: Duration = Duration::from_millis(50);
 
 /// Everything that is out of order.
 pub(super) fn broken(history: &History) -> Vec<Violation> {
@@ -43,8 +48,9 @@ fn held_twice(events: &[&Stored]) -> Vec<Violation> {
     }
     let pairs = leases.iter().zip(leases.iter().skip(1));
     pairs
-        .filter(|((_, (_, ended, _)), (_, (began, ..)))| began < ended)
-        .map(|(_, (fence, (.., id)))| Violation::KeyHeldTwice(*id, *fence))
+        .map(|((_, (_, ended, _)), (fence, (began, _, id)))| (ended.since(*began), *id, *fence))
+        .filter(|(overlap, ..)| *overlap > STAMP)
+        .map(|(overlap, id, fence)| Violation::KeyHeldTwice(id, fence, overlap))
         .collect()
 }
 

@@ -372,9 +372,9 @@ fn a_key_must_be_held_by_one_lease_and_keep_its_order() {
     assert_eq!(broken(|_| {}), []);
     assert_eq!(check(&ordered()).1.followers, 4);
     // The next one was claimed while the others were still held by another lease.
-    let violations = broken(|h| h.events[6].holds[1] = span("well", 10, Word::Done, 3_850, 3_950));
+    let violations = broken(|h| h.events[6].holds[1] = span("well", 10, Word::Done, 3_800, 3_950));
     assert!(
-        violations.contains(&Violation::KeyHeldTwice(13, 10)),
+        violations.contains(&Violation::KeyHeldTwice(13, 10, Duration::from_millis(100))),
         "{violations:?}"
     );
     let violations = broken(|h| h.events[5].holds[1].to = at(3_950));
