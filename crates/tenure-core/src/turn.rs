@@ -112,7 +112,8 @@ pub enum Standing {
 /// ```
 pub fn settle_run(said: &[Option<Word>], on_dead: OnDead) -> (Vec<Fate>, Standing) {
     let mut fates = Vec::with_capacity(said.len());
-    // The first that did not end, once it is found.
+    // The first that did not end, once it is found. When that is held and something after it goes
+    // back, so does all that follows: else it would come before that.
     let mut stop: Option<Fate> = None;
     for word in said {
         let fate = match (stop, word) {
@@ -124,7 +125,9 @@ pub fn settle_run(said: &[Option<Word>], on_dead: OnDead) -> (Vec<Fate>, Standin
             (Some(Fate::Held), Some(_)) => Fate::OutOfTurn,
             (Some(_), Some(_)) => Fate::OutOfTurnBehind,
         };
-        if stop.is_none() && fate != Fate::Ended {
+        let is_stop = stop.is_none() && fate != Fate::Ended;
+        let is_cut = stop == Some(Fate::Held) && fate == Fate::Behind;
+        if is_stop || is_cut {
             stop = Some(fate);
         }
         fates.push(fate);
@@ -235,6 +238,11 @@ mod tests {
             assert!(
                 !(headed && fates.iter().any(is_held)),
                 "{said:?}: beside a head that went back nothing stays held: {fates:?}"
+            );
+            let back = fates.iter().skip_while(|fate| **fate != Fate::Behind);
+            assert!(
+                !back.clone().any(is_held),
+                "{said:?}: nothing that stays held comes after what went back: {fates:?}"
             );
             let expected = match fates.get(ended) {
                 None => Standing::Open,

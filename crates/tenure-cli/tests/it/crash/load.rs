@@ -118,6 +118,8 @@ pub(super) struct Sight {
     pub(super) until: BTreeMap<(Id, i64), Timestamp>,
     /// What was done before it was received.
     pub(super) unreceived: BTreeSet<Id>,
+    /// Keys of which items were held under two leases at one moment.
+    pub(super) torn: BTreeSet<String>,
     pub(super) looks: u32,
 }
 
@@ -140,11 +142,20 @@ impl Sight {
             state: Some(state),
             ..Filter::default()
         };
+        let mut fences: BTreeMap<String, i64> = BTreeMap::new();
+        // The records of a page are read in one snapshot, so this is exact, whatever the stamps say.
         for record in tenure.list(&of(State::Claimed), 1000).await?.records {
             let Some(hold) = record.hold else { continue };
             let key = (record.id.number(), hold.fence.number());
             let until = self.until.entry(key).or_insert(hold.until);
             *until = hold.until.max(*until);
+            let fence = hold.fence.number();
+            let key = record.content.event().and_then(Event::ordering_key);
+            if let Some(key) = key
+                && *fences.entry(key.to_owned()).or_insert(fence) != fence
+            {
+                self.torn.insert(key.to_owned());
+            }
         }
         // The store first, then the receiver: what is done by now was received before.
         let done = tenure.list(&of(State::Done), 100).await?.records;

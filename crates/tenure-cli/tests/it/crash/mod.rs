@@ -20,6 +20,7 @@ mod planted;
 mod poison;
 mod world;
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -129,6 +130,7 @@ async fn harmed(mut world: World, name: &str, (load, nemesis): (Load, Nemesis)) 
         }
     );
     let looks = sight.looks;
+    assert_eq!(sight.torn, BTreeSet::new(), "{nemesis:?}: held twice");
     let history = history(&mut world, &tenure, intake, sight, term).await;
     let (violations, summary) = check(&history);
     say(&format!("{name}: {summary}"));

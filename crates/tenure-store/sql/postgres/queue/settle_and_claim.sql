@@ -45,14 +45,17 @@ with held as materialized (
     group by id
 ), draft as materialized (
     select r.*,
-           bool_or(id = stop and outcome is null) over (partition by domain) as is_stop_held
+           coalesce(id < cut, true)
+               and bool_or(id = stop and outcome is null) over (partition by domain) as stays_held
     from (
         select id, domain, coalesce(outcome, $12::text) as outcome, delay, reason, error,
                outcome is null as is_unnamed,
                min(id) filter (
                    where coalesce(outcome, $12::text) is null
                       or coalesce(outcome, $12::text) in ('retry', 'release')
-                      or ($14::boolean and outcome = 'dead')) over (partition by domain) as stop
+                      or ($14::boolean and outcome = 'dead')) over (partition by domain) as stop,
+               min(id) filter (
+                   where coalesce(outcome, $12::text) = 'release') over (partition by domain) as cut
         from said
         where is_held and domain is not null
     ) as r
@@ -86,9 +89,9 @@ with held as materialized (
     from run
     where stop is null or id <= stop
     union all
-    select id, domain, case when outcome = 'release' or not is_stop_held then 'release' end,
+    select id, domain, case when outcome = 'release' or not stays_held then 'release' end,
            case when outcome = 'release' then delay end, null, null,
-           is_unnamed and outcome = 'release', outcome = 'release' or not is_stop_held,
+           is_unnamed and outcome = 'release', outcome = 'release' or not stays_held,
            coalesce(outcome <> 'release', false) and not is_unnamed
     from run
     where id > stop
