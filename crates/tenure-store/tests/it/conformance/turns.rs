@@ -26,6 +26,7 @@ on_every_queue!(
     what_is_left_of_a_run_goes_back_behind_its_head,
     what_is_said_behind_a_head_that_goes_back_is_refused,
     a_release_behind_the_head_is_never_refused,
+    what_follows_a_release_goes_back_with_it,
     the_rest_of_a_run_is_settled_in_order_too,
     a_head_that_waits_holds_back_its_key_alone,
     a_dead_head_is_skipped,
@@ -316,6 +317,26 @@ async fn what_is_said_behind_a_head_that_goes_back_is_refused(world: &dyn World)
     }
     assert_eq!(claim_run(world, at(9)).await, []);
     assert_eq!(claim_run(world, at(10)).await, ids[..1]);
+}
+
+async fn what_follows_a_release_goes_back_with_it(world: &dyn World) {
+    let (holder, ids) = held_run(world, 4).await;
+    let settle = Settle::new(holder.clone()).item(ids[1], Outcome::RELEASE);
+    let answer = world.settle(settle.at(at(1))).await;
+    assert_eq!((answer.refused().count(), answer.rest), (0, 0));
+    let late = world
+        .settle_one(&holder, ids[3], Outcome::Done, at(2))
+        .await;
+    assert_eq!(
+        late,
+        Guarded::Refused(Refusal::NotClaimed),
+        "it went back, too"
+    );
+    let first = world
+        .settle_one(&holder, ids[0], Outcome::Done, at(2))
+        .await;
+    assert_eq!(first, Guarded::Kept(()), "it is still held");
+    assert_eq!(claim_run(world, at(3)).await, ids[1..2]);
 }
 
 async fn a_release_behind_the_head_is_never_refused(world: &dyn World) {
