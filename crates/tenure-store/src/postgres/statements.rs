@@ -134,6 +134,7 @@ queue_statements!(
     count,
     queues,
     domains,
+    lock_domain,
     pause_domain,
     resume_domain,
     skip_blocked,

@@ -1,18 +1,14 @@
 -- pause_domain: holds a domain back. Its head goes from ready into the backlog; what is held goes on.
 -- Parameters: $1 now, $2 ordering key.
--- Returns: one row: whether the domain was known (if not it is now; ask again, it may have got a head).
--- Keeps: laws 6, 7: under the lock of the domain's row.
+-- Returns: nothing.
+-- Keeps: laws 6, 7: under the lock of the domain's row, which lock_domain.sql has taken. Without it a head
+--   that somebody makes meanwhile would not be seen, and would be claimed in spite of the pause.
 -- Relies on: tenure_domains_pkey, tenure_events_pkey, tenure_setbacks_pkey, tenure_ready_pkey.
 with own as materialized (
     select d.domain, d.head, d.paused
     from tenure_domains d
     where d.domain = tenure_domain($2::text)
     for update
-), fresh as (
-    insert into tenure_domains (domain, since, paused, ordering_key)
-    select tenure_domain($2::text), coalesce($1::timestamptz, now()), true, $2::text
-    where not exists (select from own)
-    on conflict (domain) do nothing
 ), waiting as (
     delete from tenure_ready
     where ctid = any (array(
@@ -30,12 +26,10 @@ with own as materialized (
     select w.domain, coalesce(s.turn, w.id), w.id, w.lane, w.available_at
     from waiting w
     left join tenure_setbacks s on s.id = w.id
-), standing as (
-    update tenure_domains d
-    set paused = true,
-        head = case when exists (select from waiting) then null else o.head end,
-        since = case when o.paused then d.since else coalesce($1::timestamptz, now()) end
-    from own o
-    where d.domain = o.domain
 )
-select exists (select from own) as is_known
+update tenure_domains d
+set paused = true,
+    head = case when exists (select from waiting) then null else o.head end,
+    since = case when o.paused then d.since else coalesce($1::timestamptz, now()) end
+from own o
+where d.domain = o.domain
