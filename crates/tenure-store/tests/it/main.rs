@@ -1,6 +1,6 @@
 //! The tests of the stores. `conformance` says what every store promises and runs on all of them;
-//! `planted` proves that it would notice a broken one; `twins`, `stress`, `races` and `odd` try
-//! what nobody thought of.
+//! `planted` proves that it would notice a broken one; `twins`, `stress`, `races`, `keyed` and
+//! `odd` try what nobody thought of.
 
 #![expect(
     clippy::unwrap_used,
@@ -9,10 +9,12 @@
     reason = "the lints spare test functions, but not what these call"
 )]
 
+mod arena;
 mod cluster;
 mod companion;
 mod conformance;
 mod examine;
+mod keyed;
 mod odd;
 mod plans;
 mod planted;

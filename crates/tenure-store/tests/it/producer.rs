@@ -185,7 +185,7 @@ const TOLD: [(&str, &str); 19] = [
         "tenure_enqueue('t', to_json(repeat('x', 10485760)))",
         "at most 1048576 bytes",
     ),
-    ("tenure_enqueue('t', '1', 'key')", "ordering key is set"),
+    ("tenure_enqueue('t', '1', '')", "ordering key is empty"),
     (
         r#"tenure_enqueue('t', '1', null, '{"queue": "x"}')"#,
         "no queue 'x'",
@@ -231,8 +231,8 @@ const TOLD: [(&str, &str); 19] = [
         "no queue 'x'",
     ),
     (
-        "tenure_outbox (topic, payload, ordering_key) values ('t', '1', 'x')",
-        "ordering key is set",
+        "tenure_outbox (topic, payload, ordering_key) values ('t', '1', '')",
+        "ordering key is empty",
     ),
 ];
 
