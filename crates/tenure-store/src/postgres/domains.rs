@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use sqlx::postgres::PgRow;
+use sqlx::{Connection as _, PgConnection};
 use tenure_core::store::{
     Answer, Bury, DomainFacts, DomainFilter, DomainRecord, Domains, Operate as _, Pause, Skip,
     StoreError, StoreErrorKind,
@@ -11,11 +12,11 @@ use tenure_core::{Guarded, ItemId, Record, Refusal, Timestamp};
 
 use super::PostgresStore;
 use super::error::store_error;
+use super::lend::Lent;
+use super::operate::{BURY_PAUSE, BURY_TRIES, Turn};
+use super::prune::BEGIN;
 use super::row::{get, get_moment, get_timestamp, get_total, moment};
 use crate::page::page_limit;
-
-/// A skip looks this often for a head that others are changing at the same time.
-const SKIP_TRIES: u32 = 5;
 
 impl Domains for PostgresStore {
     fn domains(&self, filter: DomainFilter, limit: u32) -> Answer<'_, Vec<DomainRecord>> {
@@ -34,33 +35,32 @@ impl Domains for PostgresStore {
 
     fn pause_domain<'a>(&'a self, key: &'a str, pause: Pause) -> Answer<'a, ()> {
         Box::pin(async move {
-            let statements = self.statements();
             if pause == Pause::End {
-                let query = statements.resume_domain.query();
+                let query = self.statements().resume_domain.query();
                 let query = query.bind(moment(None)).bind(key);
                 self.fetch("resume domain", query).await?;
-                self.cursors().drop_all();
-                return Ok(());
+                return self.place_all(None).await;
             }
-            // Twice: a head that was made while the first one waited for the row is not in its
-            // snapshot. After it no more are made.
-            for _ in 0..2 {
-                let query = statements.pause_domain.query();
-                let query = query.bind(moment(None)).bind(key);
-                self.fetch("pause domain", query).await?;
-            }
+            let lent = Lent::from(self.pool()).await;
+            let mut lent = lent.map_err(|error| store_error("pause domain", error))?;
+            // After an error the connection is closed, and its transaction with it.
+            let paused = self.begin_pause(lent.connection(), key).await;
+            paused.map_err(|error| store_error("pause domain", error))?;
+            lent.give_back();
             Ok(())
         })
     }
 
     fn skip<'a>(&'a self, skip: &'a Skip) -> Answer<'a, Guarded<ItemId>> {
         Box::pin(async move {
-            for _ in 0..SKIP_TRIES {
+            for _ in 0..BURY_TRIES {
                 // A bell that nobody has answered may be that of the head.
                 self.place_all(skip.now).await?;
                 if let Some(answer) = self.try_skip(skip).await? {
                     return Ok(answer);
                 }
+                // Whoever has the row locked tells nobody when he lets go.
+                tokio::time::sleep(BURY_PAUSE).await;
             }
             let problem = "the head of the domain was changed at the same time";
             Err(StoreError::new("skip", StoreErrorKind::Conflict, problem).hint("ask again"))
@@ -69,19 +69,32 @@ impl Domains for PostgresStore {
 }
 
 impl PostgresStore {
+    /// Two statements: the second one must see the head that was made before it got the lock.
+    async fn begin_pause(&self, conn: &mut PgConnection, key: &str) -> Result<(), sqlx::Error> {
+        let mut tx = conn.begin_with(BEGIN).await?;
+        let statements = self.statements();
+        for statement in [&statements.lock_domain, &statements.pause_domain] {
+            let query = statement.query().bind(moment(None)).bind(key);
+            query.execute(&mut *tx).await?;
+        }
+        tx.commit().await
+    }
+
     /// Goes on without the head; `None`: it has changed since it was looked at.
     async fn try_skip(&self, skip: &Skip) -> Result<Option<Guarded<ItemId>>, StoreError> {
         let rows = self.domain_rows(false, 1, Some(&skip.key)).await?;
         let row = rows.first().map(DomainRow::read).transpose();
         let row = row.map_err(|error| store_error("skip", error))?;
-        let Some((head, is_blocked)) = row.and_then(|row| Some((row.head?, row.facts.is_blocked)))
-        else {
-            return Ok(Some(Guarded::Refused(Refusal::NotFound)));
+        let facts = row.as_ref().map(|row| &row.facts);
+        let Some(head) = row.as_ref().and_then(|row| row.head) else {
+            let is_rung = facts.is_some_and(|facts| facts.waiting > 0 && !facts.is_paused);
+            // Whoever answers the bells this moment makes a head.
+            return Ok((!is_rung).then_some(Guarded::Refused(Refusal::NotFound)));
         };
         if !skip.is_meant(head) {
             return Ok(Some(Guarded::Refused(Refusal::Lost)));
         }
-        if is_blocked {
+        if facts.is_some_and(|facts| facts.is_blocked) {
             let query = self.statements().skip_blocked.query();
             let query = query.bind(moment(skip.now)).bind(&skip.key);
             let rows = self.fetch("skip", query.bind(head.number())).await?;
@@ -90,11 +103,8 @@ impl PostgresStore {
         }
         let mut bury = Bury::new(head, skip.token.clone(), skip.reason.clone());
         bury.now = skip.now;
-        Ok(self
-            .bury(&bury)
-            .await?
-            .is_kept()
-            .then_some(Guarded::Kept(head)))
+        let is_buried = self.try_bury(&bury, Turn::Head).await?;
+        Ok(is_buried.then_some(Guarded::Kept(head)))
     }
 
     async fn domain_rows(

@@ -31,6 +31,14 @@ pub(crate) fn store_error(verb: &'static str, error: sqlx::Error) -> StoreError 
         )
         .hint("is PostgreSQL running, and are host and port right?")
         .cause(error),
+        // A server that goes down or comes up may say no before it says whether it encrypts.
+        sqlx::Error::Protocol(text) if text.contains("SSLRequest") => StoreError::new(
+            verb,
+            StoreErrorKind::Unavailable,
+            "the database refuses connections",
+        )
+        .hint("is PostgreSQL starting or shutting down?")
+        .cause(error),
         sqlx::Error::PoolTimedOut => StoreError::new(
             verb,
             StoreErrorKind::Unavailable,

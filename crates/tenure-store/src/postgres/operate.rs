@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::postgres::PgRow;
 use tenure_core::store::{
     Answer, Bury, Counts, Filter, Operate, Page, Pause, Queue, QueueCounts, Queues, Replay,
-    Replayed,
+    Replayed, StoreError,
 };
 use tenure_core::{
     Content, Counters, Encoding, EndedHold, Event, Fence, Guarded, Hold, ItemId, Priority,
@@ -23,9 +23,9 @@ use crate::page::{cut, in_order, page_limit};
 use crate::second_look::{bury_refusal, replay_answers};
 
 /// How often a bury asks again when someone has the item in hand that very moment.
-const BURY_TRIES: u32 = 100;
+pub(crate) const BURY_TRIES: u32 = 100;
 /// How long it waits before it does.
-const BURY_PAUSE: Duration = Duration::from_millis(5);
+pub(crate) const BURY_PAUSE: Duration = Duration::from_millis(5);
 
 impl Operate for PostgresStore {
     fn find<'a>(&'a self, ids: &'a [ItemId]) -> Answer<'a, Vec<Record>> {
@@ -116,20 +116,7 @@ impl Operate for PostgresStore {
         Box::pin(async move {
             let mut tries = 0;
             loop {
-                let query = self
-                    .statements()
-                    .bury
-                    .query()
-                    .bind(moment(bury.now))
-                    .bind(bury.id.number())
-                    .bind(error_text(&bury.reason))
-                    .bind(bury.token.expose())
-                    .bind(bury.token.holder());
-                let row = query.first_from(self.pool()).await;
-                if row
-                    .map_err(|error| store_error("bury", error).item(bury.id))?
-                    .is_some()
-                {
+                if self.try_bury(bury, Turn::Any).await? {
                     return Ok(Guarded::Kept(()));
                 }
                 let looks = self.look("bury", "", vec![bury.id.number()]).await?;
@@ -142,6 +129,32 @@ impl Operate for PostgresStore {
                 tokio::time::sleep(BURY_PAUSE).await;
             }
         })
+    }
+}
+
+/// Whether an item is buried whatever its turn, or only as the head of its domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    Any,
+    Head,
+}
+
+impl PostgresStore {
+    /// Buries an item; `false` when it is settled, or someone has it in hand this moment.
+    pub(crate) async fn try_bury(&self, bury: &Bury, turn: Turn) -> Result<bool, StoreError> {
+        let query = self
+            .statements()
+            .bury
+            .query()
+            .bind(moment(bury.now))
+            .bind(bury.id.number())
+            .bind(error_text(&bury.reason))
+            .bind(bury.token.expose())
+            .bind(bury.token.holder())
+            .bind(turn == Turn::Head);
+        let row = query.first_from(self.pool()).await;
+        let row = row.map_err(|error| store_error("bury", error).item(bury.id))?;
+        Ok(row.is_some())
     }
 }
 

@@ -16,7 +16,7 @@ use crate::limits::micros;
 
 /// The second statement must see what was committed before the locks of the first: whatever the
 /// database's default is.
-const BEGIN: &str = "begin isolation level read committed";
+pub(crate) const BEGIN: &str = "begin isolation level read committed";
 
 /// How long an idle domain is remembered: so long that a busy key is not made anew all the time.
 const DOMAINS_KEPT: Duration = Duration::from_hours(1);

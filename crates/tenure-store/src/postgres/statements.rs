@@ -151,6 +151,7 @@ statements!(
     count,
     queues,
     domains,
+    lock_domain,
     pause_domain,
     resume_domain,
     skip_blocked,

@@ -1,7 +1,7 @@
 //! The tests of the stores. `conformance` says what every store promises and runs on all of them;
-//! `planted` proves that it would notice a broken one; `twins`, `stress`, `races` and `odd` try
-//! what nobody thought of. `work_lease` is the contract of the work lease in process, `durable`
-//! holds the stores to it.
+//! `planted` proves that it would notice a broken one; `twins`, `stress`, `races`, `keyed` and
+//! `odd` try what nobody thought of. `work_lease` is the contract of the work lease in process,
+//! `durable` holds the stores to it.
 
 #![expect(
     clippy::unwrap_used,
@@ -10,11 +10,13 @@
     reason = "the lints spare test functions, but not what these call"
 )]
 
+mod arena;
 mod cluster;
 mod companion;
 mod conformance;
 mod durable;
 mod examine;
+mod keyed;
 mod keys;
 mod odd;
 mod plans;

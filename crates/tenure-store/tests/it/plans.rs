@@ -149,11 +149,13 @@ fn arguments(name: &str) -> String {
         "reap" => "null, 1, true, 5, array[100, 1000]::bigint[], 2, false".to_owned(),
         "look" => format!("'old-0000000000000001.3.0', {}", ids(301, 400)),
         "replay" => format!("null, {}", ids(63901, 64000)),
-        "bury" => "null, 70000, 'why', 'op-0000000000000001.1.0', 'op-0000000000000001'".to_owned(),
+        "bury" => {
+            "null, 70000, 'why', 'op-0000000000000001.1.0', 'op-0000000000000001', false".to_owned()
+        }
         "enqueue_strict" => "array['k1', 'k2']".to_owned(),
         "place" | "place_new" => "null, 100".to_owned(),
         "domains" => "false, 100, null, 10000".to_owned(),
-        "pause_domain" | "resume_domain" => "null, 'key7'".to_owned(),
+        "lock_domain" | "pause_domain" | "resume_domain" => "null, 'key7'".to_owned(),
         "skip_blocked" => "null, 'key7', 7".to_owned(),
         "prune_domains" => "now() + interval '1 h', 60000000, 100".to_owned(),
         "prune_workers" => "now() + interval '1 h', 60000000".to_owned(),
@@ -207,7 +209,8 @@ fn keyed_arguments() -> Vec<(&'static str, String)> {
         ),
         (
             "bury",
-            "null, 94200, 'why', 'op-0000000000000001.1.0', 'op-0000000000000001'".to_owned(),
+            "null, 94200, 'why', 'op-0000000000000001.1.0', 'op-0000000000000001', false"
+                .to_owned(),
         ),
         ("domains", "false, 1, 'key7', 10000".to_owned()),
     ]

@@ -172,7 +172,7 @@ async fn the_function_enqueues_and_a_dedupe_key_names_the_winner() {
 }
 
 /// What a producer in SQL may get wrong, and what it is told.
-const TOLD: [(&str, &str); 19] = [
+const TOLD: [(&str, &str); 20] = [
     ("tenure_enqueue('', '1')", "topic is empty"),
     ("tenure_enqueue(repeat('x', 256), '1')", "256 bytes long"),
     (r"tenure_enqueue(E'a\nb', '1')", "control character"),
@@ -233,6 +233,10 @@ const TOLD: [(&str, &str); 19] = [
     (
         "tenure_outbox (topic, payload, ordering_key) values ('t', '1', repeat('x', 256))",
         "ordering key is 256 bytes long",
+    ),
+    (
+        "tenure_outbox (topic, payload, ordering_key) values ('t', '1', '')",
+        "ordering key is empty",
     ),
 ];
 

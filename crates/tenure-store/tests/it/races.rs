@@ -5,18 +5,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tenure_core::store::{
     Bury, Enqueued, Prune, Pruned, Reap, Renew, Replay, Rest, Settle, Store, StoreError,
 };
 use tenure_core::testing::ManualClock;
 use tenure_core::{Event, Guarded, ItemId, Outcome, Record, Term, Timestamp, Token};
-use tenure_store::config::StoreConfig;
 use tenure_store::memory::MemoryStore;
 use tenure_store::postgres::PostgresStore;
-use tenure_store::testing::{self, Database};
-use tokio::task::JoinHandle;
 
+use crate::arena::{Arena, First, Waits};
 use crate::world::{T0, ask, at, at_once, dead, fresh, retry};
 
 /// What is asked, of items 0 and 1 (held by one lease since [`T0`]), 2 (waits), 3 (dead), 4 (done).
@@ -222,127 +219,41 @@ async fn in_order(now: Timestamp, verbs: &[Verb]) -> (Vec<String>, Vec<String>) 
     (answers, round.end(&store).await)
 }
 
-/// Whoever connects with `tenure.held` stops at the end of its transaction while the test has the
-/// advisory lock: its changes are made, its row locks are held, and it is not committed.
-const HOLD: &str = "
-create function hold() returns trigger language plpgsql as $$ begin
-    if current_setting('tenure.held', true) = 'on' then
-        perform pg_advisory_xact_lock_shared(42);
-    end if;
-    return null;
-end $$;
-create constraint trigger hold after insert or update or delete on tenure_leases
-deferrable initially deferred for each row execute function hold();
-create constraint trigger hold after insert or update or delete on tenure_ready
-deferrable initially deferred for each row execute function hold();
-create constraint trigger hold after delete on tenure_events
-deferrable initially deferred for each row execute function hold();
-create constraint trigger hold after insert or update or delete on tenure_setbacks
-deferrable initially deferred for each row execute function hold();";
+/// Ids that are in more than one place, or twice in a lease, or of no event.
+const DOUBLES: &str = "
+    select count(*) from (
+        select id from (select id from tenure_ready union all select id from tenure_dead
+            union all select i.id from tenure_leases l, unnest(l.ids) as i(id)) as place
+        group by id
+        having count(*) > 1
+            or not exists (select from tenure_events e where e.id = place.id)
+    ) as doubled";
 
-struct Arena {
-    held: Arc<PostgresStore>,
-    free: Arc<PostgresStore>,
-    conn: PgConnection,
-    _database: Database,
-}
-
-impl Arena {
-    async fn new() -> Self {
-        let database = testing::postgres().await;
-        let config = StoreConfig {
-            connections: 2,
-            ..StoreConfig::default()
-        };
-        PostgresStore::migrate(&database.url, &config)
-            .await
-            .unwrap();
-        let sign = if database.url.contains('?') { '&' } else { '?' };
-        let url = format!("{}{sign}options[tenure.held]=on", database.url);
-        let mut conn = PgConnection::connect(&database.url).await.unwrap();
-        sqlx::raw_sql(HOLD).execute(&mut conn).await.unwrap();
-        Self {
-            held: Arc::new(PostgresStore::open(&url, &config).await.unwrap()),
-            free: Arc::new(PostgresStore::open(&database.url, &config).await.unwrap()),
-            conn,
-            _database: database,
-        }
-    }
-
-    async fn ask(&mut self, text: &str) -> i64 {
-        sqlx::query_scalar(AssertSqlSafe(text.to_owned()))
-            .fetch_one(&mut self.conn)
-            .await
-            .unwrap()
-    }
-
-    /// Waits until the task is done or that many statements wait for a lock; no longer than for so
-    /// many looks.
-    async fn until_waiting<T>(&mut self, task: &JoinHandle<T>, waiting: i64, looks: usize) {
-        let count = "select count(*) from pg_stat_activity
-                     where datname = current_database() and wait_event_type = 'Lock'";
-        for _ in 0..looks {
-            if self.ask(count).await >= waiting || task.is_finished() {
-                return;
-            }
-        }
-    }
-
-    /// Runs `second` while the transaction of `first` is held open, then lets that commit or not.
-    async fn race(
-        &mut self,
-        round: &Round,
-        first: Verb,
-        second: Verb,
-        commits: bool,
-    ) -> (Option<String>, String) {
-        self.ask("select 1::bigint from (select pg_advisory_lock(42)) l")
-            .await;
-        let spawn = |store: &Arc<PostgresStore>, verb| {
-            let (round, store) = (round.clone(), Arc::clone(store));
-            tokio::spawn(async move { round.run(store.as_ref(), verb).await })
-        };
-        let one = spawn(&self.held, first);
-        self.until_waiting(&one, 1, usize::MAX).await;
-        let two = spawn(&self.free, second);
-        // A bury waits for nobody: it asks again and again.
-        let looks = if matches!(second, Verb::Bury(_)) {
-            30
-        } else {
-            usize::MAX
-        };
-        self.until_waiting(&two, 2, looks).await;
-        if !commits {
-            self.ask(
-                "select count(pg_cancel_backend(pid)) from pg_stat_activity
-                      where datname = current_database() and wait_event = 'advisory'",
-            )
-            .await;
-        }
-        self.ask("select 1::bigint from (select pg_advisory_unlock(42)) l")
-            .await;
-        let one = one.await.unwrap().ok();
-        (
-            one,
-            two.await
-                .unwrap()
-                .unwrap_or_else(|error| panic!("{first:?} {second:?}: {error}")),
-        )
-    }
-
-    /// Ids that are in more than one place, or twice in a lease, or of no event.
-    async fn doubles(&mut self) -> i64 {
-        self.ask(
-            "select count(*) from (
-                 select id from (select id from tenure_ready union all select id from tenure_dead
-                     union all select i.id from tenure_leases l, unnest(l.ids) as i(id)) as place
-                 group by id
-                 having count(*) > 1
-                     or not exists (select from tenure_events e where e.id = place.id)
-             ) as doubled",
-        )
-        .await
-    }
+/// Runs `second` while the transaction of `first` is held open, then lets that commit or not.
+async fn race(
+    arena: &mut Arena,
+    round: &Round,
+    (first, second): (Verb, Verb),
+    commits: bool,
+) -> (Option<String>, String) {
+    let run = |store: &Arc<PostgresStore>, verb| {
+        let (round, store) = (round.clone(), Arc::clone(store));
+        async move { round.run(store.as_ref(), verb).await }
+    };
+    let waits = if matches!(second, Verb::Bury(_)) {
+        Waits::Asking
+    } else {
+        Waits::AtLocks
+    };
+    let end = if commits {
+        First::Commits
+    } else {
+        First::IsCancelled
+    };
+    let (one, two) = (run(&arena.held, first), run(&arena.free, second));
+    let (one, two) = arena.race(one, two, waits, end).await;
+    let two = two.unwrap_or_else(|error| panic!("{first:?} {second:?}: {error}"));
+    (one.ok(), two)
 }
 
 /// What may come of two verbs at once: the answers of both, and the items at the end.
@@ -394,7 +305,7 @@ async fn race_all(now: Timestamp, commits: bool) {
         .flat_map(|first| VERBS.map(|second| (*first, second)))
     {
         let round = Round::start(arena.free.as_ref(), now).await;
-        let (one, two) = arena.race(&round, first, second, commits).await;
+        let (one, two) = race(&mut arena, &round, (first, second), commits).await;
         let ending = (one, two, round.end(arena.free.as_ref()).await);
         // A verb that changed nothing was not held up, so it cannot be cancelled.
         let allowed = allowed(now, (first, second), ending.0.is_some()).await;
@@ -402,7 +313,7 @@ async fn race_all(now: Timestamp, commits: bool) {
             allowed.contains(&ending),
             "{first:?} beside {second:?} ended in {ending:#?}; expected one of {allowed:#?}"
         );
-        assert_eq!(arena.doubles().await, 0, "{first:?} beside {second:?}");
+        assert_eq!(arena.ask(DOUBLES).await, 0, "{first:?} beside {second:?}");
         // Nothing of this round may be in the way of the next one.
         let clear = "truncate tenure_events, tenure_ready, tenure_leases, tenure_settled, \
                      tenure_dead, tenure_setbacks";

@@ -1,7 +1,8 @@
 -- bury: settles a pending or claimed item dead. A pending one is claimed by the operator and settled in
 -- the same statement (there is no way from pending to dead); a claimed one leaves its holder's lease. The
 -- domain of a head goes on with the next one.
--- Parameters: $1 now, $2 id, $3 reason, $4 the operator's token, $5 the operator.
+-- Parameters: $1 now, $2 id, $3 reason, $4 the operator's token, $5 the operator, $6 whether it is buried
+--   only as a head: then not while it waits behind another, or in a paused domain.
 -- Returns: the id, or no row: it is neither pending nor claimed, or someone has it in hand this moment
 --   (look, then ask again).
 -- Keeps: laws 5, 6, 7. It waits for nobody, so it can be in no deadlock: who has a key is buried only under
@@ -64,6 +65,7 @@ with event as materialized (
         select b.ctid
         from may e
         join tenure_backlog b on b.domain = e.domain and b.turn = e.turn and b.id = e.id
+        where not $6::boolean
         for update of b skip locked))
     returning id
 ), freed as materialized (

@@ -1,19 +1,14 @@
 -- pause_domain: holds a domain back. Its head goes from ready into the backlog; what is held goes on.
 -- Parameters: $1 now, $2 ordering key.
--- Returns: nothing. It is run twice: what became head while it waited for the row, or noted a domain that was
---   not known, it does not see.
--- Keeps: laws 6, 7: under the lock of the domain's row.
+-- Returns: nothing.
+-- Keeps: laws 6, 7: under the lock of the domain's row, which lock_domain.sql has taken. Without it a head
+--   that somebody makes meanwhile would not be seen, and would be claimed in spite of the pause.
 -- Relies on: tenure_domains_pkey, tenure_events_pkey, tenure_setbacks_pkey, tenure_ready_pkey.
 with own as materialized (
     select d.domain, d.head, d.paused
     from tenure_domains d
     where d.domain = tenure_domain($2::text)
     for update
-), fresh as (
-    insert into tenure_domains (domain, since, paused, ordering_key)
-    select tenure_domain($2::text), coalesce($1::timestamptz, now()), true, $2::text
-    where not exists (select from own)
-    on conflict (domain) do nothing
 ), waiting as (
     delete from tenure_ready
     where ctid = any (array(

@@ -14,10 +14,10 @@ with rung as materialized (
     limit $2
     for update skip locked
 ), known as materialized (
-    select k.domain, d.domain is null as is_new, d.head is not null as is_busy
+    select k.domain, d.since, d.domain is null as is_new, d.head is not null as is_busy
     from (select distinct domain from rung) as k
     left join lateral (
-        select d.domain, d.head from tenure_domains d where d.domain = k.domain offset 0
+        select d.domain, d.since, d.head from tenure_domains d where d.domain = k.domain offset 0
     ) d on true
 ), own as materialized (
     select d.domain, d.head is not null or d.paused as is_busy
@@ -25,7 +25,7 @@ with rung as materialized (
     cross join lateral (
         select d.domain, d.head, d.paused
         from tenure_domains d
-        where d.domain = k.domain
+        where d.domain = k.domain and d.since = k.since
         for update skip locked
     ) d
     where not k.is_new and not k.is_busy

@@ -1,5 +1,5 @@
 //! The crew: workers that claim, settle in parts, let leases lapse, lose answers, repeat, reap, and
-//! an operator's replays and buries among them. It notes what it was told.
+//! an operator's replays, buries, pauses and skips among them. It notes what it was told.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,10 +7,13 @@ use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
 use tenure_core::store::{
-    Answer, Bury, Claim, Enqueued, Reap, Renew, Replay, Rest, Settle, Settlement, StoreErrorKind,
+    Answer, Bury, Claim, Enqueued, Pause, Reap, Renew, Replay, Rest, Settle, Settlement, Skip,
+    StoreErrorKind,
 };
-use tenure_core::{Event, Guarded, Held, ItemId, LapsePolicy, Outcome, Term, Token};
+use tenure_core::{Guarded, Held, ItemId, LapsePolicy, OnDead, Outcome, Term, Token};
 use tokio::time::{Instant, sleep};
+
+use super::order::{Keys, Sent};
 
 use crate::world::{World, fresh};
 
@@ -29,7 +32,8 @@ pub(super) static LAPSE: LazyLock<LapsePolicy> = LazyLock::new(|| {
 
 pub(super) struct Crew {
     pub(super) world: Arc<dyn World>,
-    seed: u64,
+    pub(super) seed: u64,
+    pub(super) keys: Keys,
     start: Instant,
     is_stopped: AtomicBool,
     /// Verbs that were answered.
@@ -40,6 +44,8 @@ pub(super) struct Crew {
 #[derive(Default)]
 struct Log {
     added: Vec<ItemId>,
+    /// What was enqueued with a key.
+    sent: Vec<Sent>,
     /// Whose word *done* was accepted, by item and generation.
     done: BTreeMap<(ItemId, u32), BTreeSet<Token>>,
     faults: Vec<String>,
@@ -53,20 +59,26 @@ struct Hand {
 }
 
 impl Crew {
-    pub(super) async fn new(world: Arc<dyn World>, seed: u64) -> Self {
+    pub(super) async fn new(world: Arc<dyn World>, seed: u64, keys: Keys) -> Self {
         let added = world.add_ranked(&[0; ITEMS]).await;
         let log = Log {
             added,
             ..Log::default()
         };
-        Self {
+        let crew = Self {
             world,
             seed,
+            keys,
             start: Instant::now(),
             is_stopped: AtomicBool::new(false),
             answers: AtomicU64::new(0),
             log: Mutex::new(log),
+        };
+        let mut dice = Dice(seed);
+        for _ in 0..ITEMS / 10 {
+            crew.enqueue(&mut dice).await;
         }
+        crew
     }
 
     pub(super) fn stop(&self) {
@@ -83,6 +95,20 @@ impl Crew {
         while self.is_working() && self.answers.load(Ordering::Relaxed) < goal {
             sleep(Duration::from_millis(1)).await;
         }
+    }
+
+    /// Notes what was enqueued.
+    pub(super) fn note_sent(&self, sent: impl IntoIterator<Item = Sent>) {
+        let mut log = self.log.lock().unwrap();
+        for sent in sent {
+            log.added.push(sent.id);
+            log.sent.extend(sent.key.is_some().then_some(sent));
+        }
+    }
+
+    /// What was enqueued with a key.
+    pub(super) fn sent(&self) -> Vec<Sent> {
+        self.log.lock().unwrap().sent.clone()
     }
 
     pub(super) fn report(&self, faults: Vec<String>) {
@@ -254,6 +280,24 @@ impl Crew {
     }
 
     async fn operate(&self, dice: &mut Dice) {
+        let key = self.keys.any(dice);
+        if let (Some(key), Some(outbox), 0) = (key, self.world.outbox(), dice.below(2)) {
+            match dice.below(6) {
+                0 => drop(
+                    self.lossy(outbox.pause_domain(&key, Pause::Begin), dice)
+                        .await,
+                ),
+                1..=3 => drop(
+                    self.lossy(outbox.pause_domain(&key, Pause::End), dice)
+                        .await,
+                ),
+                _ => {
+                    let skip = Skip::new(key, fresh("operator"), "gone");
+                    self.lossy(outbox.skip(&skip), dice).await;
+                }
+            }
+            return;
+        }
         let id = {
             let log = self.log.lock().unwrap();
             log.added[dice.below(log.added.len())]
@@ -279,11 +323,12 @@ impl Crew {
         let Some(outbox) = self.world.outbox() else {
             return;
         };
-        let event = || Event::from_json("order.paid", "1").expect("the event is well formed");
-        let events: Vec<Event> = (0..dice.below(5)).map(|_| event()).collect();
+        let count = dice.below(5);
+        let events: Vec<_> = (0..count).map(|_| self.keys.event(dice)).collect();
+        let began = Instant::now();
         if let Some(answers) = self.lossy(outbox.enqueue(&events), dice).await {
             let ids = answers.into_iter().map(Enqueued::id);
-            self.log.lock().unwrap().added.extend(ids);
+            self.note_sent(Sent::of(&events, ids, began));
         }
     }
 
@@ -335,7 +380,9 @@ impl Hand {
 fn claim(name: &str, dice: &mut Dice) -> Claim {
     let limit = u32::try_from(1 + dice.below(12)).unwrap_or(1);
     let recovery = (dice.below(3) == 0).then(|| LAPSE.clone());
+    let abreast = u32::try_from(1 + dice.below(4)).unwrap_or(1);
     let claim = Claim::new(fresh(name), limit)
+        .abreast(if dice.below(3) == 0 { limit } else { abreast })
         .term(term(dice))
         .recovery(recovery);
     if dice.below(3) == 0 {
@@ -371,6 +418,7 @@ fn say(hand: &Hand, dice: &mut Dice) -> Settle {
         };
     }
     settle = settle.rest([Rest::Keep, Rest::Keep, Rest::Done, Rest::Release][dice.below(4)]);
+    settle = settle.on_dead([OnDead::Skip, OnDead::Block][dice.below(2)]);
     if dice.below(3) == 0 {
         settle.strict()
     } else {
@@ -379,11 +427,11 @@ fn say(hand: &Hand, dice: &mut Dice) -> Settle {
 }
 
 /// Chance that a seed repeats (`SplitMix64`).
-struct Dice(u64);
+pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
     /// A number below `end`.
-    fn below(&mut self, end: usize) -> usize {
+    pub(super) fn below(&mut self, end: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

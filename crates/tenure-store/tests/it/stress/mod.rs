@@ -6,29 +6,41 @@
 //! repeats what each worker tries.
 
 mod crew;
+mod order;
+mod producers;
 mod tables;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::LeaseTable;
-use tenure_core::store::{Claim, Reap, Settle};
+use tenure_core::store::{Claim, DomainFilter, DomainState, Pause, Reap, Settle, Skip};
 use tenure_store::testing::{self, Server};
 
 use crate::world::{self, T0, World, fresh};
 use crew::{Crew, LAPSE};
+use order::{Keys, out_of_order};
+use producers::produce;
 use tables::Tables;
 
 /// Workers of a run on PostgreSQL.
 const WORKERS: u64 = 8;
+/// Producers beside them, where the layout has keys.
+const PRODUCERS: u64 = 2;
 
 /// Runs the crew on a world with something that troubles it, then brings all to an end and looks
 /// at what is there.
 async fn run(world: Box<dyn World>, tables: Tables, workers: u64, trouble: Trouble) {
     let seed: u64 = rand::random();
-    let crew = Arc::new(Crew::new(Arc::from(world), seed).await);
+    let crew = Arc::new(Crew::new(Arc::from(world), seed, tables.keys()).await);
     let watch = tokio::spawn(watch(Arc::clone(&crew), tables.clone()));
     let trouble = tokio::spawn(trouble.make(Arc::clone(&crew), tables.clone()));
+    let mut producers = tokio::task::JoinSet::new();
+    if let Tables::PostgresQueue(url) = &tables {
+        for producer in 0..PRODUCERS {
+            producers.spawn(produce(Arc::clone(&crew), url.clone(), producer));
+        }
+    }
     let mut tasks = tokio::task::JoinSet::new();
     for worker in 0..workers {
         tasks.spawn(Arc::clone(&crew).work(worker));
@@ -37,6 +49,7 @@ async fn run(world: Box<dyn World>, tables: Tables, workers: u64, trouble: Troub
         ended.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }
     crew.stop();
+    producers.join_all().await;
     trouble.await.expect("the trouble ends");
     let looks = watch.await.expect("the watch ends");
     assert!(looks > 0, "seed {seed}: nobody looked");
@@ -44,6 +57,8 @@ async fn run(world: Box<dyn World>, tables: Tables, workers: u64, trouble: Troub
     let mut faults = crew.faults().await;
     faults.extend(tables.faults_while_running().await.expect("the tables"));
     faults.extend(tables.faults_when_quiet().await.expect("the tables"));
+    let ends = tables.ends().await.expect("the tables");
+    faults.extend(out_of_order(&crew.sent(), &ends));
     assert!(faults.is_empty(), "seed {seed}: {faults:#?}");
     assert!(crew.done() > 0, "seed {seed}: nothing was done");
 }
@@ -93,8 +108,27 @@ async fn watch(crew: Arc<Crew>, tables: Tables) -> u32 {
     looks
 }
 
+/// Lets every key go on that is held back.
+async fn let_go(crew: &Crew) {
+    let Some(outbox) = crew.world.outbox().filter(|_| crew.keys == Keys::Mixed) else {
+        return;
+    };
+    for key in crew.keys.all() {
+        crew.until_answered(|| outbox.pause_domain(&key, Pause::End))
+            .await;
+    }
+    let stuck = || outbox.domains(DomainFilter::Stuck, 1000);
+    for domain in crew.until_answered(stuck).await {
+        if domain.state == DomainState::Blocked {
+            let skip = Skip::new(domain.key, fresh("operator"), "gone");
+            let _skipped = crew.until_answered(|| outbox.skip(&skip)).await;
+        }
+    }
+}
+
 /// Ends all leases and works all that is left, long after.
 async fn quiet(crew: &Crew) {
+    let_go(crew).await;
     let lease = crew.world.lease();
     let reap = Reap::new(1000, LAPSE.clone()).at(T0);
     // What is reaped then is due a minute later.

@@ -1,27 +1,20 @@
 //! What the tables themselves say: every statement here returns a line per fault, and should return
 //! none.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use sqlx::{Connection as _, PgConnection};
+use tenure_core::ItemId;
 
-/// An item is in at most one place; a hold ends once; what ended is not held. True at any moment.
+use super::order::{End, Keys};
+use crate::keyed::FAULTS;
+
+/// A hold ends once; what ended is not held. True at any moment, as are [`FAULTS`].
 const POSTGRES_QUEUE: &str = "
-    with place as (
-        select id, 'ready' as place from tenure_ready
-        union all
-        select i.id, 'the lease of ' || l.holder from tenure_leases l, unnest(l.ids) as i(id)
-        union all
-        select id, 'dead' from tenure_dead
-    ), ended as (
+    with ended as (
         select s.token, s.holder, i.id from tenure_settled s, unnest(s.ids) as i(id)
     )
-    select 'item ' || id || ' is in ' || string_agg(place, ', ')
-    from place group by id having count(*) > 1
-    union all
-    select 'item ' || id || ' is no event' from place
-    where not exists (select from tenure_events e where e.id = place.id)
-    union all
     select 'the hold of ' || holder || ' on ' || id || ' ended ' || count(*) || ' times'
     from ended group by token, holder, id having count(*) > 1
     union all
@@ -47,6 +40,9 @@ const POSTGRES_QUEUE_QUIET: &str = "
     select 'item ' || id || ' waits' from tenure_ready
     union all
     select 'a lease of ' || holder || ' is left' from tenure_leases
+    union all
+    select 'there were ' || deadlocks || ' deadlocks' from pg_stat_database
+    where datname = current_database() and deadlocks > 0
     union all
     select 'the view shows ' || count(*) || ' of ' || (select count(*) from tenure_events)
     from tenure_outbox having count(*) <> (select count(*) from tenure_events)";
@@ -108,6 +104,13 @@ const SQLITE_QUEUE_QUIET: &str = "
     union all
     select 'a lease of ' || holder || ' is left' from tenure_leases";
 
+/// When each item ended that was never replayed, in microseconds, and whether it was buried.
+const POSTGRES_ENDS: &str = "
+    select i.id, (extract(epoch from s.settled_at) * 1000000)::bigint, s.outcome = 'buried'
+    from tenure_settled s cross join unnest(s.ids) as i(id)
+    left join tenure_setbacks b on b.id = i.id
+    where s.outcome in ('done', 'dead', 'buried') and coalesce(b.generation, 0) = 0";
+
 /// Ends some of the connections to this database, whatever they are doing.
 const CUT: &str = "
     select pg_terminate_backend(pid) from pg_stat_activity
@@ -131,7 +134,11 @@ impl Tables {
     pub(super) async fn faults_while_running(&self) -> Result<Vec<String>, Blind> {
         match self {
             Self::None => Ok(Vec::new()),
-            Self::PostgresQueue(url) => ask(url, POSTGRES_QUEUE).await,
+            Self::PostgresQueue(url) => {
+                let mut faults = ask(url, POSTGRES_QUEUE).await?;
+                faults.extend(ask(url, FAULTS).await?);
+                Ok(faults)
+            }
             Self::PostgresRows(url) => ask(url, POSTGRES_ROWS).await,
             Self::SqliteQueue(path) => ask_sqlite(path, SQLITE_QUEUE),
         }
@@ -145,6 +152,26 @@ impl Tables {
             Self::PostgresRows(url) => ask(url, POSTGRES_ROWS_QUIET).await,
             Self::SqliteQueue(path) => ask_sqlite(path, SQLITE_QUEUE_QUIET),
         }
+    }
+
+    /// Whether its items have keys.
+    pub(super) fn keys(&self) -> Keys {
+        match self {
+            Self::None | Self::PostgresQueue(_) => Keys::Mixed,
+            Self::PostgresRows(_) | Self::SqliteQueue(_) => Keys::None,
+        }
+    }
+
+    /// How each item ended that was never replayed, where the clock tells one end from another.
+    pub(super) async fn ends(&self) -> Result<BTreeMap<ItemId, End>, Blind> {
+        let Self::PostgresQueue(url) = self else {
+            return Ok(BTreeMap::new());
+        };
+        let mut conn = PgConnection::connect(url).await?;
+        let rows: Vec<(i64, i64, bool)> =
+            sqlx::query_as(POSTGRES_ENDS).fetch_all(&mut conn).await?;
+        let end = |(id, at, is_buried)| (ItemId::new(id), End { at, is_buried });
+        Ok(rows.into_iter().map(end).collect())
     }
 
     /// Cuts connections.

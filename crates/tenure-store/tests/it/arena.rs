@@ -1,0 +1,158 @@
+//! An arena: two stores on one PostgreSQL, of which the first stops at the end of each transaction
+//! until the test lets it go. So two verbs meet at the worst moment, every time.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use tenure_store::Planted;
+use tenure_store::config::StoreConfig;
+use tenure_store::postgres::PostgresStore;
+use tenure_store::testing::{self, Database};
+use tokio::task::JoinHandle;
+
+/// Whoever connects with `tenure.held` stops at the end of its transaction while the test has the
+/// advisory lock: its changes are made, its row locks are held, and it is not committed.
+const HOLD: &str = "
+create function hold() returns trigger language plpgsql as $$ begin
+    if current_setting('tenure.held', true) = 'on' then
+        perform pg_advisory_xact_lock_shared(42);
+    end if;
+    return null;
+end $$;
+do $$ declare name text; begin
+    foreach name in array
+        array['leases', 'ready', 'setbacks', 'backlog', 'domains', 'arrivals']
+    loop
+        execute format(
+            'create constraint trigger hold after insert or update or delete on tenure_%s
+             deferrable initially deferred for each row execute function hold()', name);
+    end loop;
+end $$;
+create constraint trigger hold after delete on tenure_events
+deferrable initially deferred for each row execute function hold();";
+
+/// How many statements wait for somebody.
+const WAITING: &str = "select count(*) from pg_stat_activity
+    where datname = current_database() and wait_event_type = 'Lock'";
+
+/// No meeting takes longer, whatever the machine.
+const LONGEST: Duration = Duration::from_mins(2);
+
+/// How the second verb of a meeting waits for the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// At a lock, or not at all.
+    AtLocks,
+    /// At none: it asks again and again.
+    Asking,
+}
+
+/// What becomes of the transaction of the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum First {
+    Commits,
+    IsCancelled,
+    /// Its connection is cut.
+    Dies,
+}
+
+pub(crate) struct Arena {
+    /// Stops at the end of its transactions.
+    pub(crate) held: Arc<PostgresStore>,
+    pub(crate) free: Arc<PostgresStore>,
+    pub(crate) conn: PgConnection,
+    _database: Database,
+}
+
+impl Arena {
+    pub(crate) async fn new() -> Self {
+        Self::planted(&[]).await
+    }
+
+    /// With faults in the statements of both stores.
+    pub(crate) async fn planted(faults: &[Planted]) -> Self {
+        let database = testing::postgres().await;
+        let config = StoreConfig {
+            connections: 2,
+            ..StoreConfig::default()
+        };
+        PostgresStore::migrate(&database.url, &config)
+            .await
+            .unwrap();
+        let sign = if database.url.contains('?') { '&' } else { '?' };
+        let url = format!("{}{sign}options[tenure.held]=on", database.url);
+        let mut conn = PgConnection::connect(&database.url).await.unwrap();
+        sqlx::raw_sql(HOLD).execute(&mut conn).await.unwrap();
+        let mut stores = Vec::new();
+        for url in [&url, &database.url] {
+            let store = PostgresStore::open(url, &config).await.unwrap();
+            stores.push(Arc::new(store.planted(faults)));
+        }
+        Self {
+            free: stores.pop().unwrap(),
+            held: stores.pop().unwrap(),
+            conn,
+            _database: database,
+        }
+    }
+
+    /// The number that a statement returns.
+    pub(crate) async fn ask(&mut self, text: &str) -> i64 {
+        sqlx::query_scalar(AssertSqlSafe(text.to_owned()))
+            .fetch_one(&mut self.conn)
+            .await
+            .unwrap()
+    }
+
+    /// Waits until the task is done or that many statements wait for a lock; no longer than for so
+    /// many looks.
+    async fn until_waiting<T>(&mut self, task: &JoinHandle<T>, waiting: i64, looks: usize) {
+        for _ in 0..looks {
+            if self.ask(WAITING).await >= waiting || task.is_finished() {
+                return;
+            }
+        }
+    }
+
+    /// Runs `second` while the transaction of `first` is held open, then lets that end.
+    pub(crate) async fn race<T: Send + 'static>(
+        &mut self,
+        first: impl Future<Output = T> + Send + 'static,
+        second: impl Future<Output = T> + Send + 'static,
+        waits: Waits,
+        end: First,
+    ) -> (T, T) {
+        let meeting = async {
+            self.ask("select 1::bigint from (select pg_advisory_lock(42)) l")
+                .await;
+            let one = tokio::spawn(first);
+            self.until_waiting(&one, 1, usize::MAX).await;
+            let two = tokio::spawn(second);
+            let looks = if waits == Waits::Asking {
+                30
+            } else {
+                usize::MAX
+            };
+            self.until_waiting(&two, 2, looks).await;
+            let stop = match end {
+                First::Commits => None,
+                First::IsCancelled => Some("pg_cancel_backend"),
+                First::Dies => Some("pg_terminate_backend"),
+            };
+            if let Some(stop) = stop {
+                self.ask(&format!(
+                    "select count({stop}(pid)) from pg_stat_activity
+                     where datname = current_database() and wait_event = 'advisory'"
+                ))
+                .await;
+            }
+            self.ask("select 1::bigint from (select pg_advisory_unlock(42)) l")
+                .await;
+            (one.await.unwrap(), two.await.unwrap())
+        };
+        let met = tokio::time::timeout(LONGEST, meeting).await;
+        met.expect("nobody waits for ever")
+    }
+}

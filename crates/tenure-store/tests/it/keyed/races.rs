@@ -1,0 +1,372 @@
+//! Races on one key: every verb against every other, with the first one's transaction held open at
+//! its commit while the second runs. Whatever comes of it must be what one of the two orders gives
+//! in memory, in answers, in items and in the order in which the rest is worked; and nothing of the
+//! key may be left standing for ever.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::testing::ManualClock;
+use tenure_store::Planted;
+use tenure_store::memory::MemoryStore;
+use tenure_store::postgres::PostgresStore;
+
+use super::faults::faults;
+use super::scene::{Role, Round, Scene, Verb};
+use crate::arena::{Arena, First, Waits};
+use crate::world::T0;
+
+/// The answer of the first, unless it was cancelled, that of the second, and the items at the end.
+type Ending = (Option<String>, String, Vec<String>);
+
+const HELD: &[Verb] = &[
+    Verb::ClaimRun,
+    Verb::Renew,
+    Verb::Done,
+    Verb::DoneFirst,
+    Verb::ReleasePart,
+    Verb::ReleaseRest,
+    Verb::RetryFirst,
+    Verb::DeadSkip,
+    Verb::DeadBlock,
+    Verb::DoneAndClaim,
+    Verb::RetryAndClaim,
+    Verb::Reap,
+    Verb::Replay(0),
+    Verb::Replay(1),
+    Verb::Bury(2),
+    Verb::Bury(3),
+    Verb::Bury(4),
+    Verb::Arrive,
+    Verb::Place,
+    Verb::Pause,
+    Verb::Skip,
+];
+const LAST: &[Verb] = &[
+    Verb::Done,
+    Verb::DoneRest,
+    Verb::DoneFirst,
+    Verb::ReleasePart,
+    Verb::RetryFirst,
+    Verb::DeadSkip,
+    Verb::DeadBlock,
+    Verb::DoneAndClaim,
+    Verb::Reap,
+    Verb::Replay(0),
+    Verb::Bury(2),
+    Verb::Bury(3),
+    Verb::Enqueue,
+    Verb::Arrive,
+    Verb::Pause,
+    Verb::Skip,
+];
+const READY: &[Verb] = &[
+    Verb::Claim,
+    Verb::ClaimRun,
+    Verb::Replay(0),
+    Verb::Replay(1),
+    Verb::Bury(2),
+    Verb::Bury(3),
+    Verb::Arrive,
+    Verb::Pause,
+    Verb::Resume,
+    Verb::Skip,
+];
+const SOLE: &[Verb] = &[
+    Verb::ClaimRun,
+    Verb::Replay(0),
+    Verb::Bury(2),
+    Verb::Enqueue,
+    Verb::Arrive,
+    Verb::Pause,
+    Verb::Skip,
+];
+const BLOCKED: &[Verb] = &[
+    Verb::ClaimRun,
+    Verb::Replay(0),
+    Verb::Replay(2),
+    Verb::Bury(3),
+    Verb::Arrive,
+    Verb::Pause,
+    Verb::Skip,
+];
+const BLOCKED_SOLE: &[Verb] = &[Verb::Replay(2), Verb::Arrive, Verb::Pause, Verb::Skip];
+const PAUSED_HELD: &[Verb] = &[
+    Verb::ClaimRun,
+    Verb::Done,
+    Verb::ReleasePart,
+    Verb::RetryFirst,
+    Verb::DeadBlock,
+    Verb::Reap,
+    Verb::Replay(0),
+    Verb::Bury(2),
+    Verb::Bury(3),
+    Verb::Arrive,
+    Verb::Pause,
+    Verb::Resume,
+    Verb::Skip,
+];
+const PAUSED: &[Verb] = &[
+    Verb::ClaimRun,
+    Verb::Replay(0),
+    Verb::Bury(2),
+    Verb::Arrive,
+    Verb::Pause,
+    Verb::Resume,
+    Verb::Skip,
+];
+const PAUSED_BLOCKED: &[Verb] = &[
+    Verb::Replay(0),
+    Verb::Replay(2),
+    Verb::Arrive,
+    Verb::Pause,
+    Verb::Resume,
+    Verb::Skip,
+];
+const IDLE: &[Verb] = &[
+    Verb::ClaimRun,
+    Verb::Replay(0),
+    Verb::Replay(1),
+    Verb::Enqueue,
+    Verb::Arrive,
+    Verb::Pause,
+    Verb::Resume,
+    Verb::Skip,
+];
+const RUNG: &[Verb] = &[
+    Verb::ClaimRun,
+    Verb::Replay(0),
+    Verb::Bury(2),
+    Verb::Bury(3),
+    Verb::Enqueue,
+    Verb::Place,
+    Verb::Pause,
+    Verb::Skip,
+];
+
+/// A way in which what was asked may be carried out: these verbs, and what is answered.
+#[derive(Clone)]
+struct Way {
+    verbs: Vec<Verb>,
+    answer: fn(&[String]) -> String,
+}
+
+/// In how many ways a verb may be carried out. What is locked is skipped by a claim and a reap, and
+/// found the next time; a fused claim does not see what its settle makes claimable, nor wait with
+/// it.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "all others do what was asked, or say that they cannot"
+)]
+fn ways(verb: Verb, role: Role) -> Vec<Way> {
+    let way = |verbs: &[Verb], answer| Way {
+        verbs: verbs.to_vec(),
+        answer,
+    };
+    let mut ways = vec![way(&[verb], |answers| answers[0].clone())];
+    let is_second = role == TWO;
+    match verb {
+        Verb::Claim | Verb::ClaimRun if is_second => ways.push(way(&[], |_| "None".into())),
+        Verb::Reap if is_second => ways.push(way(&[], |_| "[]".into())),
+        Verb::DoneAndClaim | Verb::RetryAndClaim => {
+            let settle = if verb == Verb::DoneAndClaim {
+                Verb::Done
+            } else {
+                Verb::RetryFirst
+            };
+            ways.push(way(&[settle], |answers| format!("{} None", answers[0])));
+            ways.push(way(&[Verb::ClaimRun, settle], |answers| {
+                format!("{} {}", answers[1], answers[0])
+            }));
+        }
+        _ => {}
+    }
+    ways
+}
+
+const ONE: Role = "one";
+const TWO: Role = "two";
+
+/// Every order in which these two can be taken in turns.
+fn orders(one: &[Verb], two: &[Verb]) -> Vec<Vec<(Role, Verb)>> {
+    let next = |role, verbs: &[Verb], rest: Vec<Vec<(Role, Verb)>>| {
+        let first = (role, verbs[0]);
+        let orders = rest.into_iter();
+        orders
+            .map(|order| std::iter::once(first).chain(order).collect())
+            .collect::<Vec<_>>()
+    };
+    match (one, two) {
+        ([], []) => vec![Vec::new()],
+        ([], [_, rest @ ..]) => next(TWO, two, orders(&[], rest)),
+        ([_, rest @ ..], []) => next(ONE, one, orders(rest, &[])),
+        ([_, one_rest @ ..], [_, two_rest @ ..]) => {
+            let mut all = next(ONE, one, orders(one_rest, two));
+            all.extend(next(TWO, two, orders(one, two_rest)));
+            all
+        }
+    }
+}
+
+/// What memory answers to these verbs, one after the other, and how it ends.
+async fn in_order(scene: Scene, verbs: &[(Role, Verb)]) -> (Vec<(Role, String)>, Vec<String>) {
+    let clock = ManualClock::new(T0.before(Duration::from_hours(24)));
+    let store = MemoryStore::new(Arc::new(clock));
+    let round = Round::start(&store, scene).await;
+    let mut answers = Vec::new();
+    for (role, verb) in verbs {
+        let answer = round.run(&store, *verb, role).await.unwrap();
+        answers.push((*role, round.named(&answer)));
+    }
+    (answers, round.end(&store).await)
+}
+
+/// Whether an ending may come of the two; if not, what may.
+async fn is_allowed(
+    scene: Scene,
+    (first, second): (Verb, Verb),
+    ending: &Ending,
+) -> Result<(), Vec<Ending>> {
+    let mut all = Vec::new();
+    let none = Way {
+        verbs: Vec::new(),
+        answer: |_| String::new(),
+    };
+    let commits = ending.0.is_some();
+    let firsts = if commits {
+        ways(first, ONE)
+    } else {
+        vec![none]
+    };
+    for one in &firsts {
+        for two in ways(second, TWO) {
+            for order in orders(&one.verbs, &two.verbs) {
+                let (answers, end) = in_order(scene, &order).await;
+                let of = |role: Role| -> Vec<String> {
+                    let own = answers.iter().filter(|(of, _)| *of == role);
+                    own.map(|(_, answer)| answer.clone()).collect()
+                };
+                let one = commits.then(|| (one.answer)(&of(ONE)));
+                let allowed = (one, (two.answer)(&of(TWO)), end);
+                if allowed == *ending {
+                    return Ok(());
+                }
+                all.push(allowed);
+            }
+        }
+    }
+    Err(all)
+}
+
+/// Lets two verbs meet; what is wrong with what comes of it.
+pub(super) async fn meet(
+    arena: &mut Arena,
+    scene: Scene,
+    (first, second): (Verb, Verb),
+    end: First,
+) -> Result<(), String> {
+    let round = Round::start(arena.free.as_ref(), scene).await;
+    let run = |store: &Arc<PostgresStore>, verb, role| {
+        let (round, store) = (round.clone(), Arc::clone(store));
+        async move { round.run(store.as_ref(), verb, role).await }
+    };
+    let one = run(&arena.held, first, ONE);
+    let two = run(&arena.free, second, TWO);
+    let waits = if matches!(second, Verb::Bury(_) | Verb::Skip) {
+        Waits::Asking
+    } else {
+        Waits::AtLocks
+    };
+    let (one, two) = arena.race(one, two, waits, end).await;
+    let pair = format!("{scene:?}: {first:?} beside {second:?}");
+    let two = two.map_err(|error| format!("{pair}: {error}"))?;
+    if let (First::Commits, Err(error)) = (end, &one) {
+        return Err(format!("{pair}: {error}"));
+    }
+    let found = faults(&mut arena.conn).await;
+    if !found.is_empty() {
+        return Err(format!("{pair}: {found:#?}"));
+    }
+    let one = one.ok().map(|answer| round.named(&answer));
+    let (two, items) = (round.named(&two), round.end(arena.free.as_ref()).await);
+    let ending = (one, two, items);
+    let found = faults(&mut arena.conn).await;
+    if !found.is_empty() {
+        return Err(format!("{pair}, drained: {found:#?}"));
+    }
+    is_allowed(scene, (first, second), &ending)
+        .await
+        .map_err(|all| format!("{pair} ended in {ending:#?}; expected one of {all:#?}"))
+}
+
+/// What is settled makes the looks into the tables slow.
+const CLEAR: &str = "truncate tenure_events, tenure_settled, tenure_dead, tenure_setbacks, \
+                     tenure_domains, tenure_arrivals, tenure_ready, tenure_backlog, tenure_leases";
+
+/// Lets all of these verbs meet each other.
+async fn race_all(scene: Scene, verbs: &[Verb]) {
+    let mut arena = Arena::new().await;
+    let mut wrong = Vec::new();
+    for first in verbs {
+        for second in verbs {
+            for end in [First::Commits, First::IsCancelled] {
+                let met = meet(&mut arena, scene, (*first, *second), end).await;
+                if let Err(why) = met {
+                    wrong.push(format!("{end:?} {why}"));
+                    // What is left of it must not be in the way of the next.
+                    arena = Arena::new().await;
+                }
+            }
+        }
+        sqlx::raw_sql(CLEAR).execute(&mut arena.conn).await.unwrap();
+    }
+    assert!(wrong.is_empty(), "{} {}", wrong.len(), wrong.join("\n"));
+}
+
+/// Whether two verbs that meet in a store with these faults are noticed to do wrong.
+pub(super) async fn is_noticed(
+    faults: &[Planted],
+    scene: Scene,
+    verbs: (Verb, Verb),
+    end: First,
+) -> bool {
+    let mut arena = Arena::planted(faults).await;
+    let met = tokio::spawn(async move { meet(&mut arena, scene, verbs, end).await });
+    !matches!(met.await, Ok(Ok(())))
+}
+
+/// Proves: S3-001, S3-007, S4-051
+#[tokio::test]
+async fn two_verbs_on_a_run_that_is_held() {
+    race_all(Scene::Held, HELD).await;
+}
+
+#[tokio::test]
+async fn two_verbs_on_the_last_that_is_held() {
+    race_all(Scene::Last, LAST).await;
+}
+
+#[tokio::test]
+async fn two_verbs_on_a_head_that_may_be_claimed() {
+    race_all(Scene::Ready, READY).await;
+    race_all(Scene::Sole, SOLE).await;
+}
+
+#[tokio::test]
+async fn two_verbs_on_a_blocked_key() {
+    race_all(Scene::Blocked, BLOCKED).await;
+    race_all(Scene::BlockedSole, BLOCKED_SOLE).await;
+    race_all(Scene::PausedBlocked, PAUSED_BLOCKED).await;
+}
+
+#[tokio::test]
+async fn two_verbs_on_a_paused_key() {
+    race_all(Scene::PausedHeld, PAUSED_HELD).await;
+    race_all(Scene::Paused, PAUSED).await;
+}
+
+#[tokio::test]
+async fn two_verbs_on_a_key_without_a_head() {
+    race_all(Scene::Idle, IDLE).await;
+    race_all(Scene::Rung, RUNG).await;
+}
