@@ -110,3 +110,9 @@ fn more_items_than_a_worker_may_have_cannot_be_held() {
     let said = sqlite().run(&["bench", "--held", "10001"]);
     said.failed(2, "10001 is not in 1..=10000", "");
 }
+
+#[test]
+fn a_drain_needs_a_key_at_least() {
+    let said = sqlite().run(&["bench", "--keyed", "0"]);
+    said.failed(2, "0 is not in 1..=100000", "");
+}

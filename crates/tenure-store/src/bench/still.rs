@@ -50,7 +50,7 @@ impl Yardstick {
         for nth in 0..keys {
             let head = keyed(&key(nth))?;
             match Cause::of(nth) {
-                Cause::Delay => heads.push(head.delay(DELAY).map_err(invalid)?),
+                Cause::Delay => heads.push(head.delay(DELAY).map_err(|problem| invalid(&problem))?),
                 Cause::Pause => store.pause_domain(&key(nth), Pause::Begin).await?,
                 Cause::Death => {
                     heads.push(head);
@@ -83,7 +83,10 @@ impl Yardstick {
     pub async fn heat(&self, events: u32) -> Result<(), StoreError> {
         let store = self.store();
         let follower = keyed("hot")?;
-        let head = follower.clone().delay(DELAY).map_err(invalid)?;
+        let head = follower
+            .clone()
+            .delay(DELAY)
+            .map_err(|problem| invalid(&problem))?;
         store.enqueue(&[head]).await?;
         fill(store, &cycle(&[follower]), events).await?;
         self.stand_still(events).await
@@ -133,11 +136,11 @@ fn key(nth: u32) -> String {
 }
 
 fn keyed(key: &str) -> Result<Event, StoreError> {
-    event().key(key).map_err(invalid)
+    event().key(key).map_err(|problem| invalid(&problem))
 }
 
-fn invalid(problem: Invalid) -> StoreError {
-    StoreError::invalid("bench", &problem)
+fn invalid(problem: &Invalid) -> StoreError {
+    StoreError::invalid("bench", problem)
 }
 
 fn odd(what: String) -> StoreError {
