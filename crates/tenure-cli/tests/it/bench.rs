@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::program::{postgres, sqlite};
 
 /// A few events, one round, everything that can be measured.
-const ARGS: [&str; 14] = [
+const ARGS: [&str; 20] = [
     "bench",
     "--json",
     "--events",
@@ -21,9 +21,15 @@ const ARGS: [&str; 14] = [
     "3000",
     "--held",
     "100",
+    "--keyed",
+    "100",
+    "--blocked",
+    "3000",
+    "--hot-key",
+    "3000",
 ];
 
-const FIGURES: [&str; 21] = [
+const FIGURES: [&str; 22] = [
     "events",
     "rounds",
     "batch",
@@ -45,9 +51,20 @@ const FIGURES: [&str; 21] = [
     "pickup_in_process_p50_ms",
     "pickup_in_process_p99_ms",
     "idle_statements_per_s",
+    "work_lease_pairs_per_s",
 ];
 
-const MORE: [&str; 2] = ["backlog_vs_empty", "published_vs_empty"];
+const MORE: [&str; 9] = [
+    "backlog_vs_empty",
+    "published_vs_empty",
+    "keys",
+    "keyed_per_s",
+    "keyed_vs_unkeyed",
+    "keyed_enqueue_vs_unkeyed",
+    "blocked_vs_none",
+    "blocked_keyed_vs_none",
+    "hot_key_vs_none",
+];
 
 #[tokio::test]
 async fn every_figure_is_measured_on_both_databases() {
@@ -92,4 +109,10 @@ fn assert_positive(database: &str, figure: &str, value: &Value) {
 fn more_items_than_a_worker_may_have_cannot_be_held() {
     let said = sqlite().run(&["bench", "--held", "10001"]);
     said.failed(2, "10001 is not in 1..=10000", "");
+}
+
+#[test]
+fn a_drain_needs_a_key_at_least() {
+    let said = sqlite().run(&["bench", "--keyed", "0"]);
+    said.failed(2, "0 is not in 1..=100000", "");
 }

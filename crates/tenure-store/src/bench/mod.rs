@@ -6,13 +6,14 @@
 
 mod postgres;
 mod sqlite;
+mod still;
 mod work_lease;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use tenure_core::store::{Claim, Settle, Store, StoreError, StoreErrorKind};
-use tenure_core::{Event, Identifier, Token, WorkerId};
+use tenure_core::{Event, Identifier, Invalid, Token, WorkerId};
 
 pub use postgres::{OldSnapshot, PostgresYardstick};
 pub use sqlite::SqliteYardstick;
@@ -146,17 +147,47 @@ impl Yardstick {
     /// # Errors
     /// The database failed.
     pub async fn fill(&self, events: u32, producers: u32) -> Rate {
+        self.fill_with(&[event()], events, producers).await
+    }
+
+    /// The same, with keys that take turns: each event has the next of so many.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn fill_keyed(&self, events: u32, producers: u32, keys: u32) -> Rate {
+        // No more than are needed; made before the clock starts.
+        let pattern: Result<Vec<Event>, Invalid> = (0..keys.min(events))
+            .map(|n| event().key(&format!("customer-{n}")))
+            .collect();
+        let pattern = pattern.map_err(|problem| StoreError::invalid("bench", &problem))?;
+        self.fill_with(&pattern, events, producers).await
+    }
+
+    async fn fill_with(&self, pattern: &[Event], events: u32, producers: u32) -> Rate {
+        let pattern = cycle(pattern);
         let watch = Watch::start();
         let store = self.store();
         let mut shares = Vec::new();
         for n in 0..producers {
             let share = events / producers + u32::from(n < events % producers);
-            shares.push(fill(store, share));
+            shares.push(fill(store, &pattern, share));
         }
         for done in join_all(shares).await {
             done?;
         }
         Ok(watch.rate(events))
+    }
+
+    /// Gives every domain its head. Claims do so by themselves, bit by bit, where an enqueue does
+    /// not.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn place(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Postgres(yardstick) => yardstick.place().await,
+            Self::Sqlite(_) => Ok(()),
+        }
     }
 
     /// Brings the tables into the state in which a drain is measured.
@@ -208,11 +239,24 @@ impl Yardstick {
     }
 }
 
-async fn fill(store: &dyn Store, events: u32) -> Result<(), StoreError> {
+/// Events per enqueue in bulk.
+const BULK: usize = 1000;
+
+/// The pattern as often as it takes for one enqueue in bulk.
+fn cycle(pattern: &[Event]) -> Vec<Event> {
+    let times = BULK.div_ceil(pattern.len().max(1));
+    let whole = pattern.len() * times;
+    pattern.iter().cycle().take(whole).cloned().collect()
+}
+
+/// Enqueues so many events in bulk: those of the pattern, over and over.
+async fn fill(store: &dyn Store, pattern: &[Event], events: u32) -> Result<(), StoreError> {
     let mut left = usize::try_from(events).unwrap_or(usize::MAX);
-    let batch = vec![event(); left.min(1000)];
-    while left > 0 {
-        let part = batch.get(..left.min(1000)).unwrap_or(&batch);
+    for batch in pattern.chunks(BULK).cycle() {
+        let part = batch.get(..left).unwrap_or(batch);
+        if part.is_empty() {
+            break;
+        }
         store.enqueue(part).await?;
         left -= part.len();
     }

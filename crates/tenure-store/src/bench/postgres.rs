@@ -7,7 +7,7 @@ use sqlx::{PgPool, Postgres, Transaction};
 use tenure_core::store::{Store, StoreError};
 use tenure_core::{Identifier, Token};
 
-use super::{Rate, Shape, Watch, bare_loop, fill, join_all, payload, token};
+use super::{Rate, Shape, Watch, bare_loop, cycle, event, fill, join_all, payload, token};
 use crate::config::StoreConfig;
 use crate::postgres::PostgresStore;
 use crate::postgres::error::store_error;
@@ -40,9 +40,12 @@ macro_rules! bare {
 }
 
 /// What a drain touches.
-const TABLES: [&str; 4] = [
+const TABLES: [&str; 7] = [
     "tenure_events",
     "tenure_ready",
+    "tenure_backlog",
+    "tenure_arrivals",
+    "tenure_domains",
     "tenure_leases",
     "tenure_setbacks",
 ];
@@ -98,6 +101,10 @@ impl PostgresYardstick {
         self.say(&format!("vacuum (analyze) {table}")).await
     }
 
+    pub(super) async fn place(&self) -> Result<(), StoreError> {
+        self.store.place_all(None).await
+    }
+
     pub(super) async fn tidy_all(&self) -> Result<(), StoreError> {
         for table in TABLES {
             self.tidy(table).await?;
@@ -130,7 +137,7 @@ impl PostgresYardstick {
     }
 
     pub(super) async fn bare_drain(&self, events: u32, shape: Shape) -> Rate {
-        fill(self.store(), events).await?;
+        fill(self.store(), &cycle(&[event()]), events).await?;
         self.tidy_all().await?;
         let watch = Watch::start();
         let loops = (0..shape.loops).map(|_| {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{Connection, TransactionBehavior, params};
 use tenure_core::store::{Store, StoreError};
 
-use super::{Rate, Watch, bare_loop, fill, payload, token};
+use super::{Rate, Watch, bare_loop, cycle, event, fill, payload, token};
 use crate::config::StoreConfig;
 use crate::sqlite::SqliteStore;
 use crate::sqlite::error::store_error;
@@ -28,7 +28,10 @@ macro_rules! bare {
 
 impl SqliteYardstick {
     pub(super) async fn open(ours: PathBuf) -> Result<Self, StoreError> {
-        let theirs = ours.with_extension("theirs");
+        // A name of its own for each: several are open at once.
+        let mut theirs = ours.clone().into_os_string();
+        theirs.push(".theirs");
+        let theirs = PathBuf::from(theirs);
         remove(&ours);
         remove(&theirs);
         let store = SqliteStore::open(&ours, &StoreConfig::default()).await?;
@@ -69,7 +72,7 @@ impl SqliteYardstick {
     }
 
     pub(super) async fn bare_drain(&self, events: u32, batch: u32) -> Rate {
-        fill(self.store(), events).await?;
+        fill(self.store(), &cycle(&[event()]), events).await?;
         let watch = Watch::start();
         let done = bare_loop(&self.store, batch).await?;
         assert_eq!(done, events, "the bare loop lost something");

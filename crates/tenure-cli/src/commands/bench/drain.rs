@@ -8,6 +8,7 @@ use std::time::Duration;
 use tenure::bench::{Watch, Yardstick};
 use tenure::{Guarded, Outcome, Pause, QueueName, Settings, Tenure, Worker, WorkerError};
 
+use super::LOOPS;
 use super::wait::{Headway, until};
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
@@ -22,20 +23,53 @@ const COUNT: Duration = Duration::from_millis(50);
 pub(super) struct Drain {
     events: u32,
     batch: u32,
+    /// So many keys take turns; none: the events have no key.
+    keys: Option<u32>,
+}
+
+/// How fast a drain was, and the enqueueing before it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Drained {
+    pub(super) enqueue_per_s: f64,
+    pub(super) drain_per_s: f64,
 }
 
 impl Drain {
     pub(super) fn of(events: u32, batch: u32) -> Self {
-        Self { events, batch }
+        Self {
+            events,
+            batch,
+            keys: None,
+        }
     }
 
-    /// Enqueues the events and drains as many: per second.
-    pub(super) async fn run(self, yardstick: &Yardstick) -> Result<f64, Stop> {
-        let drain = Draining::prepare(yardstick, self).await?;
-        yardstick.fill(self.events, 2).await?;
-        yardstick.tidy().await?;
-        drain.go(yardstick).await
+    /// The events have keys, so many in turns.
+    pub(super) fn keyed(self, keys: u32) -> Self {
+        Self {
+            keys: Some(keys),
+            ..self
+        }
     }
+
+    /// Enqueues the events and drains as many.
+    pub(super) async fn run(self, yardstick: &Yardstick) -> Result<Drained, Stop> {
+        let drain = Draining::prepare(yardstick, self).await?;
+        let enqueue_per_s = match self.keys {
+            None => yardstick.fill(self.events, LOOPS).await?,
+            Some(keys) => yardstick.fill_keyed(self.events, LOOPS, keys).await?,
+        };
+        yardstick.tidy().await?;
+        Ok(Drained {
+            enqueue_per_s,
+            drain_per_s: drain.go(yardstick).await?,
+        })
+    }
+}
+
+/// Enqueues so many events without a key and drains them: per second.
+pub(super) async fn rate(yardstick: &Yardstick, events: u32, batch: u32) -> Result<f64, Stop> {
+    let drained = Drain::of(events, batch).run(yardstick).await?;
+    Ok(drained.drain_per_s)
 }
 
 /// Drains whatever waits, unmeasured.

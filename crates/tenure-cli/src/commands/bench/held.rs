@@ -8,7 +8,8 @@ use tenure::{QueueName, Settings, Term, Worker};
 use super::Bench;
 use super::calls::Calls;
 use super::drain::{Drain, LOOK, failed, open};
-use super::report::{Held, Median};
+use super::report::Held;
+use super::sides::{Side, compare};
 use super::wait::{Headway, until};
 use crate::problem::Stop;
 use crate::progress::Steps;
@@ -28,53 +29,29 @@ pub(super) async fn measure(
 ) -> Result<Held, Stop> {
     let queue = QueueName::new("held")?;
     fill(yardstick, &queue, items).await?;
-    let mut ratios = Median::default();
-    for round in 0..args.rounds {
-        let (mut with, mut without) = (0.0, 0.0);
-        for side in sides(round) {
-            let drain = Drain::of(args.events, args.batch);
-            match side {
-                Side::With => {
-                    progress.step("with holds");
-                    let holder = Holder::start(yardstick, &queue, items).await?;
-                    with += drain.run(yardstick).await?.recip();
-                    holder.worker.stop().await;
-                }
-                Side::Without => {
-                    progress.step("without holds");
-                    without += drain.run(yardstick).await?.recip();
-                }
-            }
+    let drain = Drain::of(args.events, args.batch);
+    let compared = compare(args.rounds, async |side| match side {
+        Side::With => {
+            progress.step("with holds");
+            let holder = Holder::start(yardstick, &queue, items).await?;
+            let drained = drain.run(yardstick).await?;
+            holder.worker.stop().await;
+            Ok(drained)
         }
-        // Of the times, not of the rates: a slow drain counts by how long it took.
-        ratios.push(without / with);
-    }
+        Side::Without => {
+            progress.step("without holds");
+            drain.run(yardstick).await
+        }
+    })
+    .await?;
     let holder = Holder::start(yardstick, &queue, items).await?;
     let statements = Holder::statements_per_tick(calls).await;
     holder.worker.stop().await;
     Ok(Held {
         items,
-        vs_none: ratios.median(),
+        vs_none: compared.drain,
         statements_per_tick: statements,
     })
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Side {
-    With,
-    Without,
-}
-
-/// The drains of a round. What grows from drain to drain, such as the tables, weighs on both sides
-/// of a round alike; what comes every so often, such as the database's own upkeep once a minute,
-/// meets one side in one round and the other in the next.
-fn sides(round: u32) -> [Side; 4] {
-    use Side::{With, Without};
-    if round.is_multiple_of(2) {
-        [Without, With, With, Without]
-    } else {
-        [With, Without, Without, With]
-    }
 }
 
 /// Puts what will be held into a queue of its own. It is there from the start, so that the tables

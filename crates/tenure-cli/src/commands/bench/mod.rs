@@ -3,11 +3,14 @@
 //! Everything happens in scratch tables beside the database. Ours and theirs take turns, and the
 //! median of the rounds counts, so that a noisy machine does not decide.
 
+mod beside;
 mod calls;
 mod drain;
 mod held;
+mod keyed;
 mod latency;
 mod report;
+mod sides;
 mod wait;
 
 use clap::Args;
@@ -15,7 +18,6 @@ use tenure::Settings;
 use tenure::bench::{Shape, Yardstick};
 
 use self::calls::Calls;
-use self::drain::Drain;
 use self::report::{Figures, Median, Ratio};
 use super::Context;
 use crate::exit::Exit;
@@ -67,6 +69,36 @@ pub(crate) struct Bench {
     )]
     held: Option<u32>,
 
+    /// Also drain events with this many keys, which take turns
+    #[arg(
+        long,
+        value_name = "KEYS",
+        num_args = 0..=1,
+        default_missing_value = "10000",
+        value_parser = clap::value_parser!(u32).range(1..=100_000)
+    )]
+    keyed: Option<u32>,
+
+    /// Also drain with this many events behind keys that stand still: delayed, paused, blocked
+    #[arg(
+        long,
+        value_name = "EVENTS",
+        num_args = 0..=1,
+        default_missing_value = "100000",
+        value_parser = clap::value_parser!(u32).range(1000..=10_000_000)
+    )]
+    blocked: Option<u32>,
+
+    /// Also drain with this many events behind the delayed head of one key
+    #[arg(
+        long,
+        value_name = "EVENTS",
+        num_args = 0..=1,
+        default_missing_value = "1000000",
+        value_parser = clap::value_parser!(u32).range(1000..=10_000_000)
+    )]
+    hot_key: Option<u32>,
+
     /// Seconds to watch an idle worker
     #[arg(long, value_name = "SECONDS", default_value = "15")]
     idle: u64,
@@ -96,7 +128,13 @@ fn steps(args: &Bench) -> u64 {
     ];
     let full: u64 = full.into_iter().map(u64::from).sum();
     let held = u64::from(args.held.is_some());
-    rounds * 9 + 3 + full * (rounds * 2 + 1) + held * (rounds * 4 + 1)
+    let keyed = u64::from(args.keyed.is_some());
+    rounds * 9
+        + 4
+        + full * (rounds * 2 + 1)
+        + held * (rounds * 4 + 1)
+        + keyed * rounds * 4
+        + beside::steps(args)
 }
 
 async fn measure(
@@ -112,12 +150,19 @@ async fn measure(
     figures.pickup(&pickup);
     progress.step("idle");
     figures.idle_statements_per_s = latency::idle(yardstick, calls, args.idle).await?;
+    progress.step("work lease");
+    figures.work_lease_pairs_per_s = keyed::work_lease(args.rounds).await?;
     progress.step("full tables");
     full(args, url, yardstick, progress, &mut figures).await?;
     if let Some(items) = args.held {
         progress.step("held");
         figures.held = Some(held::measure(args, yardstick, (items, calls), progress).await?);
     }
+    if let Some(keys) = args.keyed {
+        let compared = keyed::keyed(args, yardstick, keys, progress).await?;
+        figures.keyed(keys, &compared);
+    }
+    beside::measure(args, url, progress, &mut figures).await?;
     Ok(figures)
 }
 
@@ -141,13 +186,13 @@ async fn rounds(
         progress.step("engine");
         rounds
             .drain
-            .push(Drain::of(events, args.batch).run(yardstick).await?);
+            .push(drain::rate(yardstick, events, args.batch).await?);
         progress.step("bare loop");
         rounds.bare.push(yardstick.bare_drain(events, shape).await?);
         progress.step("engine, batch 100");
         rounds
             .drain_100
-            .push(Drain::of(events, 100).run(yardstick).await?);
+            .push(drain::rate(yardstick, events, 100).await?);
         progress.step("bare insert");
         rounds
             .bare_enqueue
@@ -231,9 +276,9 @@ async fn turns(
     let mut ratios = Median::default();
     for _ in 0..args.rounds {
         progress.step("empty tables");
-        let theirs = Drain::of(args.events, args.batch).run(empty).await?;
+        let theirs = drain::rate(empty, args.events, args.batch).await?;
         progress.step("full tables");
-        let ours = Drain::of(args.events, args.batch).run(full).await?;
+        let ours = drain::rate(full, args.events, args.batch).await?;
         ratios.push(ours / theirs);
     }
     Ok(ratios.median())

@@ -4,6 +4,7 @@ use comfy_table::{Cell, Color};
 use serde::Serialize;
 
 use super::Bench;
+use super::sides::Compared;
 use crate::commands::Context;
 use crate::problem::Stop;
 
@@ -99,6 +100,14 @@ pub(super) struct Figures {
     pub(super) published_vs_empty: Option<Ratio>,
     pub(super) old_snapshot_vs_empty: Option<Ratio>,
     pub(super) held: Option<Held>,
+    pub(super) work_lease_pairs_per_s: f64,
+    keys: Option<u32>,
+    keyed_per_s: Option<f64>,
+    keyed_vs_unkeyed: Option<Ratio>,
+    keyed_enqueue_vs_unkeyed: Option<Ratio>,
+    pub(super) blocked_vs_none: Option<Ratio>,
+    pub(super) blocked_keyed_vs_none: Option<Ratio>,
+    pub(super) hot_key_vs_none: Option<Ratio>,
 }
 
 impl Figures {
@@ -132,6 +141,13 @@ impl Figures {
         self.enqueue_one_by_one_vs_row = rounds.enqueue_one.vs(&rounds.row_insert);
     }
 
+    pub(super) fn keyed(&mut self, keys: u32, compared: &Compared) {
+        self.keys = Some(keys);
+        self.keyed_per_s = Some(compared.with_per_s);
+        self.keyed_vs_unkeyed = Some(compared.drain);
+        self.keyed_enqueue_vs_unkeyed = Some(compared.enqueue);
+    }
+
     pub(super) fn pickup(&mut self, pickup: &Pickup) {
         self.pickup_p50_ms = percentile(&pickup.across, 50);
         self.pickup_p99_ms = percentile(&pickup.across, 99);
@@ -155,6 +171,14 @@ fn at_least(what: &'static str, ratio: Ratio, promise: Ratio) -> Line {
         what,
         found: format!("{:.0} %", ratio * 100.0),
         promise: Some((promise, is_kept)),
+    }
+}
+
+fn without_promise(what: &'static str, ratio: Ratio) -> Line {
+    Line {
+        what,
+        found: format!("{:.0} %", ratio * 100.0),
+        promise: None,
     }
 }
 
@@ -185,6 +209,54 @@ fn lines(figures: &Figures) -> Vec<Line> {
     ];
     lines.extend(promised(figures));
     lines.extend(promised_on_full(figures));
+    lines.extend(promised_of_keys(figures));
+    lines
+}
+
+fn promised_of_keys(figures: &Figures) -> Vec<Line> {
+    let pairs = figures.work_lease_pairs_per_s;
+    let mut lines = vec![Line {
+        what: "work lease in process, pairs",
+        found: format!("{pairs:.0} /s"),
+        promise: Some(("≥ 1000000 /s".to_owned(), pairs >= 1e6)),
+    }];
+    lines.extend(
+        figures
+            .keyed_per_s
+            .map(|per_s| rate("drain with keys", per_s)),
+    );
+    for (what, ratio, promise) in [
+        (
+            "drain with keys, of without",
+            figures.keyed_vs_unkeyed,
+            Some(0.3),
+        ),
+        (
+            "enqueue with keys, of without",
+            figures.keyed_enqueue_vs_unkeyed,
+            None,
+        ),
+        (
+            "drain beside blocked keys, of none",
+            figures.blocked_vs_none,
+            Some(0.8),
+        ),
+        (
+            "drain with keys beside blocked keys, of none",
+            figures.blocked_keyed_vs_none,
+            Some(0.8),
+        ),
+        (
+            "drain with keys beside a hot key, of none",
+            figures.hot_key_vs_none,
+            Some(0.95),
+        ),
+    ] {
+        lines.extend(ratio.map(|ratio| match promise {
+            Some(promise) => at_least(what, ratio, promise),
+            None => without_promise(what, ratio),
+        }));
+    }
     lines
 }
 
@@ -196,11 +268,10 @@ fn promised(figures: &Figures) -> Vec<Line> {
     vec![
         at_least("drain, of the row loop", figures.drain_vs_row, row_promise),
         at_least("drain, of the bare loop", figures.drain_vs_bare, 0.6),
-        Line {
-            what: "drain with batch 100, of the row loop",
-            found: format!("{:.0} %", figures.drain_batch_100_vs_row * 100.0),
-            promise: None,
-        },
+        without_promise(
+            "drain with batch 100, of the row loop",
+            figures.drain_batch_100_vs_row,
+        ),
         at_least("enqueue, of the bare insert", figures.enqueue_vs_bare, 0.8),
         at_least(
             "enqueue, of one table's insert",

@@ -1,0 +1,131 @@
+//! A drain beside keys that stand still: what those who wait cost the others.
+
+use tenure::bench::Yardstick;
+
+use super::Bench;
+use super::drain::{Drain, Drained};
+use super::report::{Figures, Ratio};
+use super::sides::{Side, compare};
+use crate::problem::Stop;
+use crate::progress::Steps;
+
+/// Keys of a drain, unless `--keyed` says otherwise.
+const KEYS: u32 = 10_000;
+
+/// Drains beside keys that stand still, in turns with drains beside none.
+pub(super) async fn measure(
+    args: &Bench,
+    url: &str,
+    progress: &Steps,
+    figures: &mut Figures,
+) -> Result<(), Stop> {
+    let unkeyed = Drain::of(args.events, args.batch);
+    let keyed = unkeyed.keyed(args.keyed.unwrap_or(KEYS));
+    if let Some(events) = args.blocked {
+        let pair = Pair::open(url).await?;
+        let done = pair
+            .measure(
+                Still::Blocked(events),
+                [unkeyed, keyed],
+                args.rounds,
+                progress,
+            )
+            .await;
+        let [blocked, blocked_keyed] = pair.close(done).await?;
+        figures.blocked_vs_none = Some(blocked);
+        figures.blocked_keyed_vs_none = Some(blocked_keyed);
+    }
+    if let Some(events) = args.hot_key {
+        let pair = Pair::open(url).await?;
+        let done = pair
+            .measure(Still::Hot(events), [keyed], args.rounds, progress)
+            .await;
+        let [hot_key] = pair.close(done).await?;
+        figures.hot_key_vs_none = Some(hot_key);
+    }
+    Ok(())
+}
+
+/// What stands still.
+#[derive(Clone, Copy, Debug)]
+enum Still {
+    /// So many events behind a thousand keys.
+    Blocked(u32),
+    /// So many events of one key.
+    Hot(u32),
+}
+
+/// Two sets of scratch tables that differ in what stands still in one of them.
+struct Pair {
+    none: Yardstick,
+    still: Yardstick,
+}
+
+impl Pair {
+    async fn open(url: &str) -> Result<Self, Stop> {
+        let none = Yardstick::open(url, "none").await?;
+        match Yardstick::open(url, "still").await {
+            Ok(still) => Ok(Self { none, still }),
+            Err(error) => {
+                none.close().await?;
+                Err(error.into())
+            }
+        }
+    }
+
+    /// The ratio for each of the drains.
+    async fn measure<const N: usize>(
+        &self,
+        still: Still,
+        drains: [Drain; N],
+        rounds: u32,
+        progress: &Steps,
+    ) -> Result<[Ratio; N], Stop> {
+        progress.step("filling");
+        match still {
+            Still::Blocked(events) => self.still.block(events).await?,
+            Still::Hot(events) => self.still.heat(events).await?,
+        }
+        let mut ratios = [0.0; N];
+        for (drain, ratio) in drains.into_iter().zip(&mut ratios) {
+            // The first drains make the tables grow to their size and are not measured.
+            for side in [Side::Without, Side::With] {
+                self.run(side, drain, progress).await?;
+            }
+            let compared = compare(rounds, async |side| self.run(side, drain, progress).await);
+            *ratio = compared.await?.drain;
+        }
+        Ok(ratios)
+    }
+
+    async fn run(&self, side: Side, drain: Drain, progress: &Steps) -> Result<Drained, Stop> {
+        match side {
+            Side::With => {
+                progress.step("beside keys that stand still");
+                drain.run(&self.still).await
+            }
+            Side::Without => {
+                progress.step("beside none");
+                drain.run(&self.none).await
+            }
+        }
+    }
+
+    /// Takes the tables away, whatever came of the measuring.
+    async fn close<T>(self, measured: Result<T, Stop>) -> Result<T, Stop> {
+        let closed = [self.none.close().await, self.still.close().await];
+        let measured = measured?;
+        for answer in closed {
+            answer?;
+        }
+        Ok(measured)
+    }
+}
+
+/// How many steps the drains beside keys that stand still have.
+pub(super) fn steps(args: &Bench) -> u64 {
+    let drains = u64::from(args.rounds) * 4 + 2;
+    let blocked = u64::from(args.blocked.is_some()) * (2 * drains + 1);
+    let hot = u64::from(args.hot_key.is_some()) * (drains + 1);
+    blocked + hot
+}
