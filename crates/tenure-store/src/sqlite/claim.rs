@@ -33,13 +33,13 @@ pub(super) fn claim(
         limit,
         now,
     };
-    let mut items = taking.take(&lanes).map_err(failed("claim"))?;
-    if let (true, Some(policy)) = (items.len() < limit, &ask.recovery) {
+    let (mut items, mut is_cut) = taking.take(&lanes).map_err(failed("claim"))?;
+    if let (true, Some(policy)) = (items.len() < limit && !is_cut, &ask.recovery) {
         let lapsed = Reap::new(INLINE_REAP_LIMIT, policy.clone()).inline();
         reap(connection, &lapsed, now)?;
         // What was just put back joins an empty claim only: one that has items is in order already.
         if items.is_empty() {
-            items = taking.take(&lanes).map_err(failed("claim"))?;
+            (items, is_cut) = taking.take(&lanes).map_err(failed("claim"))?;
         }
     }
     if items.is_empty() {
@@ -53,7 +53,9 @@ pub(super) fn claim(
         until: now.after(ask.term.length()),
     };
     write_lease(connection, &lease, &items).map_err(failed("claim"))?;
-    Ok(Some(Held::new(lease, items, ask.most())))
+    let mut held = Held::new(lease, items, ask.most());
+    held.is_full |= is_cut;
+    Ok(Some(held))
 }
 
 /// Moves items from where they wait.
@@ -71,20 +73,30 @@ struct Due<'a> {
     items: Vec<Item>,
 }
 
+/// What was read of ready so far.
+#[derive(Default)]
+struct Tally {
+    heads: usize,
+    unkeyed: usize,
+    /// Whether more is there and was not read.
+    is_cut: bool,
+}
+
 /// An item behind a head, with its lane and turn.
 type Follower = (Item, Lane, i64);
 
 impl Taking<'_> {
     /// Moves up to the limit of items that are due out of ready, lane by lane, and their runs out
-    /// of the backlog.
-    fn take(&self, lanes: &[(Lane, QueueName)]) -> rusqlite::Result<Vec<Item>> {
+    /// of the backlog; and whether it stopped before it had looked at all that the limit allows.
+    fn take(&self, lanes: &[(Lane, QueueName)]) -> rusqlite::Result<(Vec<Item>, bool)> {
         let mut all: Vec<Due<'_>> = Vec::new();
         let mut left = self.limit;
+        let mut tally = Tally::default();
         for (lane, queue) in lanes {
-            if left == 0 {
+            if left == 0 || tally.is_cut {
                 break;
             }
-            let due = self.due(*lane, queue, left)?;
+            let due = self.due((*lane, queue), left, &mut tally)?;
             left -= due.items.len();
             if !due.items.is_empty() {
                 all.push(due);
@@ -97,10 +109,15 @@ impl Taking<'_> {
         for due in all {
             self.take_from(due, &mut room, &mut taken)?;
         }
-        Ok(taken)
+        Ok((taken, tally.is_cut))
     }
 
-    fn due<'b>(&self, lane: Lane, queue: &'b QueueName, limit: usize) -> rusqlite::Result<Due<'b>> {
+    fn due<'b>(
+        &self,
+        (lane, queue): (Lane, &'b QueueName),
+        limit: usize,
+        tally: &mut Tally,
+    ) -> rusqlite::Result<Due<'b>> {
         let mut items = Vec::new();
         let mut statement = self.connection.prepare_cached(sql::CLAIM_DUE)?;
         let mut due = statement.query(named_params! {
@@ -109,9 +126,27 @@ impl Taking<'_> {
             ":limit": i64::try_from(limit).unwrap_or(i64::MAX),
         })?;
         while let Some(found) = due.next()? {
-            items.push(row::item(found, queue.clone())?);
+            if self.has_enough(tally) {
+                tally.is_cut = true;
+                break;
+            }
+            let item = row::item(found, queue.clone())?;
+            match key_of(&item) {
+                None => tally.unkeyed += 1,
+                Some(_) => tally.heads += 1,
+            }
+            items.push(item);
         }
         Ok(Due { lane, queue, items })
+    }
+
+    /// Whether the heads that were read can fill the claim with their runs; reading more, payload
+    /// and all, would be for nothing. A claim at a given moment (a test's) looks at everything.
+    fn has_enough(&self, tally: &Tally) -> bool {
+        let length = usize::try_from(self.ask.run_length()).unwrap_or(usize::MAX);
+        self.ask.now.is_none()
+            && length > 1
+            && tally.heads.saturating_mul(length) + tally.unkeyed >= self.limit
     }
 
     /// Takes what is due of a lane: of the heads as many as there is room for, with their runs.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tenure_core::store::{Reap, Rest, Settle};
+use tenure_core::store::{Claim, Reap, Rest, Settle};
 use tenure_core::{Counters, Guarded, ItemId, OnDead, Outcome, Priority, Refusal, State, Word};
 
 use super::domains::{add_keyed, add_run, enqueue, keyed, ranked};
@@ -16,6 +16,7 @@ on_every_queue!(
     only_the_head_of_a_domain_is_claimed,
     a_domain_goes_across_queues_and_priorities,
     a_run_is_claimed_behind_its_head,
+    a_claim_with_runs_that_is_not_full_leaves_nothing,
     runs_fill_what_the_unkeyed_leave_of_the_limit,
     a_run_stops_before_what_is_not_due,
     a_run_stays_in_its_lane,
@@ -186,6 +187,28 @@ async fn a_run_is_claimed_behind_its_head(world: &dyn World) {
 
 /// What may be claimed is looked at up to the limit; what of it has no key is taken, and the heads
 /// with their runs share the rest, the last one cut to fit.
+/// By the store's own clock, so that it may look at no more than it needs.
+async fn a_claim_with_runs_that_is_not_full_leaves_nothing(world: &dyn World) {
+    let keys: Vec<String> = (0..30).map(|nth| format!("k{}", nth % 10)).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let ids = add_keyed(world, &keys).await;
+    let mut taken = Vec::new();
+    loop {
+        let holder = fresh("worker");
+        let claim = Claim::new(holder.clone(), 32).abreast(2).recovery(None);
+        let held = world.lease().claim(&claim).await.expect("claim");
+        let Some(held) = held else { break };
+        taken.extend(held.ids());
+        let settle = Settle::new(holder).done(held.ids());
+        let settled = world.lease().settle(&settle).await.expect("settle");
+        assert_eq!(settled.refused().count(), 0);
+        if !held.is_full {
+            break;
+        }
+    }
+    assert_eq!(sorted(taken), ids);
+}
+
 async fn runs_fill_what_the_unkeyed_leave_of_the_limit(world: &dyn World) {
     let keyed = add_keyed(world, &["a", "b", "a", "b", "a", "b"]).await;
     let plain = world.add(2).await;
