@@ -143,7 +143,7 @@ impl Sight {
             ..Filter::default()
         };
         let mut fences: BTreeMap<String, i64> = BTreeMap::new();
-        // The records of a page are read in one snapshot, so this is exact, whatever the stamps say.
+        // The records of a page are read in one snapshot: this is exact, whatever the stamps say.
         for record in tenure.list(&of(State::Claimed), 1000).await?.records {
             let Some(hold) = record.hold else { continue };
             let key = (record.id.number(), hold.fence.number());

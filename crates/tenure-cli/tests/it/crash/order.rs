@@ -12,8 +12,8 @@ use tenure::{Timestamp, Word};
 use super::checker::Violation;
 use super::history::{History, Id, Span, Stored};
 
-/// PostgreSQL stamps a statement when it begins, a little before it looks: a claim that takes what a
-/// settle has just let go may bear the earlier moment. Holds last longer than this; and the watch
+/// PostgreSQL stamps a statement when it begins, a little before it looks: a claim that takes what
+/// a settle has just let go may bear the earlier moment. Holds last longer than this; and the watch
 /// sees a key that is held twice in one snapshot, however shortly.
 const STAMP: Duration = Duration::from_millis(50);
 
