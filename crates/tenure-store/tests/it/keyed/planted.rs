@@ -9,7 +9,7 @@ use crate::arena::First;
 use crate::planted::{is_noticed_by, planted};
 
 /// A fault, and the check that is made for it.
-const CHECKED: [(&str, &[Planted]); 18] = [
+const CHECKED: [(&str, &[Planted]); 19] = [
     (
         // The first of a run that may not be claimed ends it; without that rule it is left out.
         "a_run_stops_before_what_is_not_due",
@@ -36,9 +36,14 @@ const CHECKED: [(&str, &[Planted]); 18] = [
         "what_is_left_of_a_run_goes_back_behind_its_head",
         &[planted(
             "settle",
-            "case when outcome = 'release' or not is_stop_held then 'release' end",
+            "case when outcome = 'release' or not stays_held then 'release' end",
             "case when outcome = 'release' then 'release' end",
         )],
+    ),
+    (
+        // What follows a release stays held, and overtakes it.
+        "what_follows_a_release_goes_back_with_it",
+        &[planted("settle", "coalesce(id < cut, true)", "true")],
     ),
     (
         // The rest of a run gets lost.
