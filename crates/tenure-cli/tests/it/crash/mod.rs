@@ -154,7 +154,9 @@ fn expect_harm((load, nemesis): (Load, Nemesis), world: &World, summary: &Summar
     }
     let least = match load {
         Load::Mixed => summary.kills / 4,
-        // Few keys are few things in hand.
+        // Few keys are few things in hand: a quick machine has none of them at six moments. A
+        // pause always meets some.
+        Load::Runs if nemesis.pauses == 0 => return,
         Load::Runs => 0,
     };
     assert!(summary.hits > least, "{nemesis:?}: {summary}");
