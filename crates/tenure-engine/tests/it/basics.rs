@@ -41,6 +41,7 @@ async fn a_failure_is_tried_again_and_a_panic_is_one() {
             if cx.attempt() < 3 {
                 return Err(Failure::new("not yet"));
             }
+            // Paused time: the work itself, which takes a second of the world's clock.
             tokio::time::sleep(Duration::from_secs(1)).await;
             Ok(Outcome::Done)
         }),
@@ -58,6 +59,7 @@ async fn long_work_is_kept_by_its_heartbeat() {
     world.enqueue(3).await;
     let engine = world.start(
         EventFn::new(|_, _| async move {
+            // Paused time: work that is longer than two terms.
             tokio::time::sleep(Duration::from_secs(80)).await;
             Ok(Outcome::Done)
         }),

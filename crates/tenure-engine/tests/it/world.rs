@@ -199,6 +199,7 @@ impl World {
             if holds(&self.store.count(None).await.unwrap()) {
                 return;
             }
+            // A store gives no notice of its counts; this only lets paused time go on.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         panic!("it never came to that");

@@ -33,6 +33,7 @@ async fn until<Fut: Future<Output = bool>>(what: &str, found: impl Fn() -> Fut) 
         if found().await {
             return;
         }
+        // What another process does gives no notice.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     panic!("it never came to this: {what}");
