@@ -300,7 +300,7 @@ impl Choice {
             queue: self.queue.clone(),
             key: self.key.clone(),
             since: self.since,
-            before: None,
+            ..Filter::default()
         })
     }
 

@@ -183,6 +183,7 @@ pub(crate) fn note(record: &Record, now: Timestamp) -> String {
 pub(crate) fn payload(content: &Content) -> &str {
     match content {
         Content::Event(event) => event.payload(),
+        Content::Delivery(delivery) => delivery.event.payload(),
         Content::Row(row) => row,
     }
 }

@@ -25,6 +25,8 @@ pub enum Refusal {
     NotSettled,
     /// An item before it in its domain is not settled yet.
     OutOfTurn,
+    /// It was changed meanwhile: look at it again.
+    Changed,
     /// There is no such item.
     NotFound,
 }
@@ -38,6 +40,7 @@ impl Refusal {
             Self::Lapsed => "lapsed",
             Self::AlreadySettled => "already_settled",
             Self::NotSettled => "not_settled",
+            Self::Changed => "changed",
             Self::OutOfTurn => "out_of_turn",
             Self::NotFound => "not_found",
         }
@@ -52,6 +55,7 @@ impl fmt::Display for Refusal {
             Self::Lapsed => "the term of the lease is over",
             Self::AlreadySettled => "it is already settled",
             Self::NotSettled => "it is not settled yet: only what is done or dead is replayed",
+            Self::Changed => "it was changed meanwhile: look at it again",
             Self::OutOfTurn => "an item before it in its domain is not settled yet",
             Self::NotFound => "there is no such item",
         })

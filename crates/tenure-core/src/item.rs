@@ -1,19 +1,36 @@
 //! Item: anything that can be leased, and the facts that are kept of it.
 
 use std::fmt;
+use std::str::FromStr;
 
 use crate::event::Event;
+use crate::invalid::Invalid;
 use crate::lease::Lease;
 use crate::outcome::Word;
 use crate::state::State;
 use crate::time::Timestamp;
 use crate::token::Fence;
+use crate::webhook::Delivery;
 
-/// Names an item within its store.
+/// Names an item within its store. Deliveries have numbers of their own, from
+/// [`ItemId::FIRST_DELIVERY`] on, and are written `d1`, `d2` …; so an id tells what it is.
+///
+/// ```
+/// use tenure_core::ItemId;
+///
+/// let delivery: ItemId = "d17".parse()?;
+/// assert!(delivery.is_delivery() && !ItemId::new(17).is_delivery());
+/// assert_eq!((delivery.to_string(), ItemId::new(17).to_string()), ("d17".into(), "17".into()));
+/// # Ok::<(), tenure_core::Invalid>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ItemId(i64);
 
 impl ItemId {
+    /// The number before that of the first delivery. Small enough for a program that keeps numbers
+    /// as doubles.
+    pub const FIRST_DELIVERY: i64 = 1 << 52;
+
     /// The item with this number.
     pub const fn new(number: i64) -> Self {
         Self(number)
@@ -23,11 +40,36 @@ impl ItemId {
     pub const fn number(self) -> i64 {
         self.0
     }
+
+    /// Whether it names a delivery.
+    pub const fn is_delivery(self) -> bool {
+        self.0 > Self::FIRST_DELIVERY
+    }
 }
 
 impl fmt::Display for ItemId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_delivery() {
+            return f.pad(&format!("d{}", self.0 - Self::FIRST_DELIVERY));
+        }
         self.0.fmt(f)
+    }
+}
+
+impl FromStr for ItemId {
+    type Err = Invalid;
+
+    /// Reads a number, or `d` and the number of a delivery.
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        let parse = |digits: &str| digits.parse::<i64>().ok().filter(|number| *number >= 0);
+        let number = match text.strip_prefix('d') {
+            Some(digits) => parse(digits).and_then(|nth| Self::FIRST_DELIVERY.checked_add(nth)),
+            None => parse(text),
+        };
+        number.map(Self).ok_or_else(|| {
+            let expected = "a number such as 17, or d17 for a delivery";
+            Invalid::new("id", format!("{text:?}"), expected)
+        })
     }
 }
 
@@ -49,16 +91,27 @@ pub struct Counters {
 pub enum Content {
     /// An event of the built-in outbox.
     Event(Event),
+    /// A delivery: an event owed to an endpoint.
+    Delivery(Delivery),
     /// A row of a lease table, whole, as a JSON object.
     Row(String),
 }
 
 impl Content {
-    /// The event, if it is one.
-    pub const fn event(&self) -> Option<&Event> {
+    /// The event, if it is one or owes one.
+    pub fn event(&self) -> Option<&Event> {
         match self {
             Self::Event(event) => Some(event),
+            Self::Delivery(delivery) => Some(&delivery.event),
             Self::Row(_) => None,
+        }
+    }
+
+    /// The delivery, if it is one.
+    pub const fn delivery(&self) -> Option<&Delivery> {
+        match self {
+            Self::Delivery(delivery) => Some(delivery),
+            Self::Event(_) | Self::Row(_) => None,
         }
     }
 }
@@ -68,6 +121,7 @@ impl fmt::Debug for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Event(event) => event.fmt(f),
+            Self::Delivery(delivery) => delivery.fmt(f),
             Self::Row(row) => write!(f, "Row({} bytes)", row.len()),
         }
     }

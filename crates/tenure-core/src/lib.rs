@@ -38,6 +38,7 @@ mod time;
 mod token;
 mod topic;
 mod turn;
+pub mod webhook;
 mod why;
 
 pub use domain::{

@@ -8,3 +8,9 @@ pub const REJECTED: &str = "rejected";
 pub const CRASH_LOOP: &str = "crash_loop";
 /// An operator settled it dead.
 pub const BURIED: &str = "buried";
+/// The endpoint that it is owed to said that it is gone for good.
+pub const GONE: &str = "gone";
+/// The endpoint that it is owed to was removed.
+pub const REMOVED: &str = "removed";
+/// The receiver asked never to be sent it again.
+pub const ABORTED: &str = "aborted_by_receiver";

@@ -21,7 +21,10 @@ use crate::invalid::Invalid;
 /// let start = Timestamp::from_micros(0);
 /// assert_eq!(start.after(Duration::from_secs(30)).to_string(), "1970-01-01T00:00:30Z");
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+#[serde(transparent)]
 pub struct Timestamp(i64);
 
 impl Timestamp {

@@ -208,9 +208,9 @@ where
     fn handle(&self, item: Item, cx: Context) -> Handling<'_> {
         match item.content {
             tenure_core::Content::Event(event) => Box::pin((self.0)(event, cx)),
-            tenure_core::Content::Row(_) => Box::pin(async {
+            tenure_core::Content::Delivery(_) | tenure_core::Content::Row(_) => Box::pin(async {
                 Err(Failure::new(
-                    "the item is a row, and its handler takes events",
+                    "the item is no event, and its handler takes events",
                 ))
             }),
         }

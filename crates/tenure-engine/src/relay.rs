@@ -167,8 +167,8 @@ impl Handler for Relay {
         Box::pin(async move {
             match item.content {
                 Content::Event(event) => self.relay(&event, &cx).await,
-                Content::Row(_) => Err(Failure::new(format!(
-                    "the item is a row, and publisher {} takes events",
+                Content::Delivery(_) | Content::Row(_) => Err(Failure::new(format!(
+                    "the item is no event, and publisher {} takes events",
                     self.name
                 ))),
             }

@@ -156,6 +156,7 @@ mod tests {
             lapsed: 1,
             done: 7,
             dead: 6,
+            ..Counts::default()
         };
         let text = gauges(&counts);
         for line in [

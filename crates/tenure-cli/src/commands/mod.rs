@@ -213,7 +213,8 @@ fn exit_of(answers: &[(ItemId, Guarded)]) -> Exit {
             | Refusal::Lapsed
             | Refusal::AlreadySettled
             | Refusal::NotSettled
-            | Refusal::OutOfTurn => Exit::Refused,
+            | Refusal::OutOfTurn
+            | Refusal::Changed => Exit::Refused,
         })
         .max()
         .unwrap_or(Exit::Done)

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-use super::{Answer, StoreError};
+use super::{Answer, EndpointLane, StoreError};
 use crate::guard::{Boundary, Guarded, Lateness, Refusal};
 use crate::invalid::Invalid;
 use crate::item::{Held, ItemId};
@@ -16,6 +16,7 @@ use crate::state::State;
 use crate::time::Timestamp;
 use crate::token::{Fence, Token};
 use crate::turn::{OnDead, run_length};
+use crate::webhook::Call;
 
 /// Asks for leases on items that may be claimed.
 ///
@@ -38,6 +39,9 @@ pub struct Claim {
     pub limit: u32,
     /// The queues to take from, the first one first. A lease table has no queues and looks at none.
     pub queues: Vec<QueueName>,
+    /// Lanes of endpoints to take from, the first one first, and how many from each at most. If
+    /// there are any, the queues are not looked at.
+    pub lanes: Vec<(EndpointLane, u32)>,
     /// At least this many of the items are such that can be worked at the same time, if there are
     /// as many: a domain's items cannot. What is left of the limit may be filled with runs of
     /// domains, to be worked one after the other.
@@ -73,6 +77,7 @@ impl Claim {
             limit: limit.min(Self::LIMIT_MAX),
             abreast: limit.min(Self::LIMIT_MAX),
             queues: vec![QueueName::default()],
+            lanes: Vec::new(),
             company: Company::Together,
             recovery: Some(LapsePolicy::default()),
             now: None,
@@ -98,6 +103,14 @@ impl Claim {
     #[must_use]
     pub fn queues(mut self, queues: Vec<QueueName>) -> Self {
         self.queues = queues;
+        self
+    }
+
+    /// From these lanes of endpoints instead of queues, the first one first, and at most so many
+    /// from each.
+    #[must_use]
+    pub fn lanes(mut self, lanes: Vec<(EndpointLane, u32)>) -> Self {
+        self.lanes = lanes;
         self
     }
 
@@ -202,6 +215,13 @@ pub struct Settle {
     pub lateness: Lateness,
     /// What a dead item does to the rest of its domain.
     pub on_dead: OnDead,
+    /// Events among those that are settled done, with their topics: deliveries are written for the
+    /// endpoints that are subscribed, in the same transaction, one for each event and endpoint
+    /// whatever happens.
+    pub fan_out: Vec<(ItemId, String)>,
+    /// Calls that were made for deliveries among the items, written down in the same transaction.
+    /// One whose delivery is refused is written down as superseded.
+    pub calls: Vec<Call>,
     /// The moment, for tests.
     pub now: Option<Timestamp>,
 }
@@ -227,6 +247,8 @@ impl Settle {
             rest: Rest::Keep,
             lateness: Lateness::Accept,
             on_dead: OnDead::Skip,
+            fan_out: Vec::new(),
+            calls: Vec::new(),
             now: None,
         }
     }

@@ -12,6 +12,7 @@ mod intake;
 mod lease;
 mod operate;
 mod prune;
+mod webhooks;
 mod work_lease;
 
 use std::future::Future;
@@ -26,9 +27,11 @@ pub use lease::{
     Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Rest, Settle, Settlement,
 };
 pub use operate::{
-    Bury, Counts, Filter, Operate, Page, Pause, Queue, QueueCounts, Queues, Replay, Replayed,
+    Bury, Counts, DeliveryCounts, Filter, Kind, Operate, Page, Pause, Queue, QueueCounts, Queues,
+    Replay, Replayed,
 };
 pub use prune::{Prune, Pruned, Pruner};
+pub use webhooks::{ChangeEndpoint, Due, EndpointLane, KeepsWebhooks, Webhooks};
 pub use work_lease::{Contract, DomainAsk, KeepsWorkLeases, WorkLeases};
 
 /// The answer of a store, on its way.
@@ -36,7 +39,16 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Se
 
 /// A store of the built-in outbox: everything that is asked of one.
 pub trait Store:
-    LeaseStore + Intake + Operate + Queues + Cluster + Domains + Pruner + Examine + KeepsWorkLeases
+    LeaseStore
+    + Intake
+    + Operate
+    + Queues
+    + Cluster
+    + Domains
+    + Pruner
+    + Examine
+    + KeepsWorkLeases
+    + KeepsWebhooks
 {
 }
 
@@ -50,5 +62,6 @@ impl<T> Store for T where
         + Pruner
         + Examine
         + KeepsWorkLeases
+        + KeepsWebhooks
 {
 }

@@ -25,8 +25,26 @@ pub struct Filter {
     pub key: Option<String>,
     /// Only those written at or after this moment.
     pub since: Option<Timestamp>,
+    /// Written before then.
+    pub until: Option<Timestamp>,
+    /// Events, or deliveries.
+    pub kind: Kind,
+    /// Owed to the endpoint with this number; only for deliveries.
+    pub endpoint: Option<u32>,
+    /// Of this event; only for deliveries.
+    pub source: Option<ItemId>,
     /// Only those before this id: the next page after one that ended with it.
     pub before: Option<ItemId>,
+}
+
+/// What is listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// Events.
+    #[default]
+    Events,
+    /// Deliveries: events owed to endpoints.
+    Deliveries,
 }
 
 impl Filter {
@@ -54,6 +72,24 @@ pub struct Counts {
     pub lapsed: u64,
     /// Settled with success.
     pub done: u64,
+    /// Settled for good without success.
+    pub dead: u64,
+    /// Deliveries; the figures above are without them.
+    pub deliveries: DeliveryCounts,
+}
+
+/// How many deliveries stand where.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeliveryCounts {
+    /// What waits, per endpoint's [number](crate::webhook::Endpoint::number), in the order of the
+    /// numbers; only those for which something waits.
+    pub endpoints: Vec<(u32, QueueCounts)>,
+    /// Held under a lease, live or lapsed.
+    pub claimed: u64,
+    /// Held under a lease whose term is over.
+    pub lapsed: u64,
+    /// Settled with success.
+    pub delivered: u64,
     /// Settled for good without success.
     pub dead: u64,
 }

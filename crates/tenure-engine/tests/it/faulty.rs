@@ -328,6 +328,12 @@ impl Examine for Faulty {
 }
 
 /// The engine has no use for them.
+impl tenure_core::store::KeepsWebhooks for Faulty {
+    fn webhooks(&self) -> &dyn tenure_core::store::Webhooks {
+        self.inner.webhooks()
+    }
+}
+
 impl KeepsWorkLeases for Faulty {
     fn work_leases(&self) -> &dyn tenure_core::store::WorkLeases {
         self.inner.work_leases()

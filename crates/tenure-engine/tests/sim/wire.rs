@@ -291,6 +291,12 @@ impl Examine for Wire {
 }
 
 /// The engine has no use for them.
+impl tenure_core::store::KeepsWebhooks for Wire {
+    fn webhooks(&self) -> &dyn tenure_core::store::Webhooks {
+        self.ledger.store.webhooks()
+    }
+}
+
 impl KeepsWorkLeases for Wire {
     fn work_leases(&self) -> &dyn tenure_core::store::WorkLeases {
         self.ledger.store.work_leases()

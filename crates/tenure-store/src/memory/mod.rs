@@ -21,6 +21,7 @@ mod rules;
 mod settle;
 mod spaces;
 mod turns;
+mod webhooks;
 mod work_lease;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -23,6 +23,7 @@ pub(crate) mod row;
 mod rows;
 mod settle;
 pub(crate) mod statements;
+mod webhooks;
 mod work_lease;
 
 use std::str::FromStr;

@@ -29,6 +29,7 @@ mod statements;
 #[cfg(test)]
 mod tests;
 mod turns;
+mod webhooks;
 mod work_lease;
 pub mod writer;
 

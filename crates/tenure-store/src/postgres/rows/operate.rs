@@ -179,5 +179,6 @@ fn counts_of(row: &PgRow) -> Result<Counts, sqlx::Error> {
         lapsed: get_total(row, 4)?,
         done: get_total(row, 5)?,
         dead: get_total(row, 6)?,
+        ..Counts::default()
     })
 }

@@ -116,6 +116,7 @@ impl Desk {
                 lapsed: total(row, 4)?,
                 done: total(row, 5)?,
                 dead: total(row, 6)?,
+                ..Counts::default()
             })
         })?;
         Ok(counts.into_iter().next().unwrap_or_default())

@@ -1,0 +1,94 @@
+//! Schedule: how long to wait before a delivery is tried again.
+
+use std::time::Duration;
+
+use crate::invalid::Invalid;
+
+/// The waits between the attempts of a delivery. A delivery has one attempt more than there are
+/// waits; then it is dead.
+///
+/// ```
+/// use std::time::Duration;
+/// use tenure_core::webhook::Schedule;
+///
+/// let schedule = Schedule::default();
+/// assert_eq!(schedule.attempts(), 10);
+/// assert_eq!(schedule.delay(0, 0.5), Some(Duration::from_secs(5)));
+/// assert_eq!(schedule.delay(9, 0.5), None);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule(Vec<Duration>);
+
+impl Schedule {
+    /// No schedule has more waits.
+    pub const STEPS_MAX: usize = 30;
+    /// No schedule is longer, jitter aside.
+    pub const LENGTH_MAX: Duration = Duration::from_hours(30 * 24);
+    /// A wait is up to this share longer or shorter than the schedule says.
+    const JITTER: f64 = 0.2;
+    /// No wait is shorter, whatever the jitter.
+    const WAIT_MIN: Duration = Duration::from_secs(1);
+
+    /// A schedule of these waits; none of them: one attempt.
+    ///
+    /// # Errors
+    /// There are too many, or together they are too long, or one is under a second.
+    pub fn new(waits: Vec<Duration>) -> Result<Self, Invalid> {
+        let bad = |found: String| {
+            let expected = "at most 30 waits of at least 1s, together at most 30 days";
+            Err(Invalid::new("retry schedule", found, expected))
+        };
+        if waits.len() > Self::STEPS_MAX {
+            return bad(format!("{} waits long", waits.len()));
+        }
+        if waits.iter().any(|wait| *wait < Self::WAIT_MIN) {
+            return bad("with a wait under 1s".to_owned());
+        }
+        let length = waits
+            .iter()
+            .fold(Duration::ZERO, |sum, wait| sum.saturating_add(*wait));
+        if length > Self::LENGTH_MAX {
+            return bad(format!("{} hours long", length.as_secs() / 3600));
+        }
+        Ok(Self(waits))
+    }
+
+    /// The waits.
+    pub fn waits(&self) -> &[Duration] {
+        &self.0
+    }
+
+    /// How many attempts a delivery has.
+    pub fn attempts(&self) -> usize {
+        self.0.len() + 1
+    }
+
+    /// How long to wait after one more failure, when there were `failures` before it; `None`: the
+    /// schedule is used up. `chance` is from 0 to 1.
+    pub fn delay(&self, failures: u32, chance: f64) -> Option<Duration> {
+        let step = *self.0.get(usize::try_from(failures).ok()?)?;
+        let share = 1.0 + Self::JITTER * (2.0 * chance.clamp(0.0, 1.0) - 1.0);
+        let wait = Duration::try_from_secs_f64(step.as_secs_f64() * share).unwrap_or(step);
+        Some(wait.max(Self::WAIT_MIN))
+    }
+}
+
+impl Default for Schedule {
+    /// That of the Standard Webhooks text: ten attempts in about three days.
+    fn default() -> Self {
+        let minute = 60;
+        let hour = 60 * minute;
+        let waits = [
+            5,
+            5 * minute,
+            30 * minute,
+            2 * hour,
+            5 * hour,
+            10 * hour,
+            14 * hour,
+            20 * hour,
+            24 * hour,
+        ];
+        Self(waits.map(Duration::from_secs).to_vec())
+    }
+}
