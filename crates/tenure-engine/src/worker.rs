@@ -204,6 +204,7 @@ fn give_back(shared: &Arc<Shared>, tasks: &Tasks, token: Token) {
     let shared = Arc::clone(shared);
     let term = shared.live.borrow().settings.term.length();
     let until = Instant::now() + term;
+    info!("gave back a claim: its answer came too late or not at all");
     tasks.spawn("give back", async move {
         let release = Settle::new(token).rest(Rest::Release);
         let mut wait = AGAIN_SOONEST;

@@ -116,6 +116,8 @@ pub(super) enum About {
     Event(Id),
     /// A settle that it gave up; it does not say of what.
     Settle,
+    /// A claim that it gave back unworked; it does not know of what.
+    Claim,
 }
 
 impl Span {
@@ -173,6 +175,7 @@ impl History {
                     About::Lease(fence) => fence == hold.fence,
                     About::Event(event) => event == id,
                     About::Settle => true,
+                    About::Claim => hold.word == Word::Release,
                 }
         })
     }

@@ -291,6 +291,8 @@ fn told(line: &str) -> Option<Told> {
         About::Event(number("item")?)
     } else if message.starts_with("gave up a settle") {
         About::Settle
+    } else if message.starts_with("gave back a claim") {
+        About::Claim
     } else {
         return None;
     };
