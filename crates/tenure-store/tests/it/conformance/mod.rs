@@ -105,7 +105,10 @@ pub(crate) fn all() -> impl Iterator<Item = Check> {
         prune::CHECKS,
         time::CHECKS,
         lost_answers::CHECKS,
-        work_lease::CHECKS,
+        work_lease::added::CHECKS,
+        work_lease::bounds::CHECKS,
+        work_lease::contract::CHECKS,
+        work_lease::watermark::CHECKS,
     ]
     .into_iter()
     .flatten()
