@@ -147,7 +147,7 @@ impl WebhookCaller {
         if let Some(connection) = self.reuse(&policy, &target).await {
             trace.peer = Some(connection.peer.ip());
             match self.send(connection, post(), &target, trace).await {
-                Err(Failed::Early(_)) => {}
+                Err(Failed::Silently(_)) => trace.peer = None,
                 Err(Failed::Late(error)) => return Err(error),
                 Ok(()) => return Ok(()),
             }
@@ -155,7 +155,7 @@ impl WebhookCaller {
         let connecting = timeout(self.connect_timeout, self.connect(&policy, &target, trace)).await;
         let connection = connecting.unwrap_or_else(|_| Err(trace.slow(self.connect_timeout)))?;
         match self.send(connection, post(), &target, trace).await {
-            Err(Failed::Early(error) | Failed::Late(error)) => Err(error),
+            Err(Failed::Silently(error) | Failed::Late(error)) => Err(error),
             Ok(()) => Ok(()),
         }
     }
@@ -255,7 +255,14 @@ impl WebhookCaller {
         trace: &mut Trace,
     ) -> Result<(), Failed> {
         let sent = connection.send(request).await;
-        let answer = sent.map_err(|ended| Failed::Early(broken(&ended)))?;
+        let answer = sent.map_err(|ended| {
+            let failed = if ended.is_silent {
+                Failed::Silently
+            } else {
+                Failed::Late
+            };
+            failed(broken(&ended))
+        })?;
         trace.timings.first_byte = Some(trace.started.elapsed());
         let (head, mut body) = answer.into_parts();
         let now = self.clock.now();
@@ -304,9 +311,9 @@ impl fmt::Debug for WebhookCaller {
 
 /// Why a request got no whole answer.
 enum Failed {
-    /// Nothing of the answer had come.
-    Early(CallError),
-    /// Some of it had.
+    /// The connection ended before there was an answer.
+    Silently(CallError),
+    /// Something had come.
     Late(CallError),
 }
 
@@ -366,7 +373,7 @@ impl Trace {
 }
 
 fn broken(ended: &Ended) -> CallError {
-    let text = format!("the exchange broke off: {}", ended.0);
+    let text = format!("the exchange broke off: {}", ended.text);
     error_of(CallErrorKind::Broken, text)
 }
 
