@@ -17,11 +17,11 @@ fn public() -> AddressPolicy {
     }
 }
 
-fn caller(resolver: Arc<Told>, dialler: Arc<Recorder>) -> WebhookCaller {
+fn caller(resolver: &Arc<Told>, dialler: &Arc<Recorder>) -> WebhookCaller {
     let mut config = config();
     config.policy = public();
-    config.resolver = resolver;
-    config.dialler = dialler;
+    config.resolver = Arc::<Told>::clone(resolver);
+    config.dialler = Arc::<Recorder>::clone(dialler);
     WebhookCaller::new(config).unwrap()
 }
 
@@ -57,7 +57,7 @@ async fn one_forbidden_answer_refuses_the_whole_call() {
     ];
     let recorder = Arc::new(Recorder::default());
     let told = Told::new([&[]]);
-    let caller = caller(told.clone(), recorder.clone());
+    let caller = caller(&told, &recorder);
     for closed in closed {
         let mixed: [&[&str]; 4] = [
             &[closed],
@@ -81,7 +81,7 @@ async fn a_name_that_changes_to_a_private_address_is_not_followed() {
     .await;
     let recorder = Recorder::to(&receiver);
     let told = Told::new([&["1.1.1.1"], &["127.0.0.1"]]);
-    let caller = caller(told, recorder.clone());
+    let caller = caller(&told, &recorder);
     assert_eq!(
         call(&caller, "http://rebind.example/").await.status,
         Ok(200)
@@ -101,7 +101,7 @@ async fn all_judged_addresses_are_tried() {
         &["1.1.1.1", "::ffff:8.8.8.8", "2606:4700::1111"],
         &["127.0.0.1"],
     ]);
-    let caller = caller(told, recorder.clone());
+    let caller = caller(&told, &recorder);
     let reply = call(&caller, "http://three.example:8443/").await;
     assert_eq!(reply.status.unwrap_err().kind, CallErrorKind::Connect);
     let expected = ["1.1.1.1:8443", "8.8.8.8:8443", "[2606:4700::1111]:8443"];
@@ -111,7 +111,7 @@ async fn all_judged_addresses_are_tried() {
 #[tokio::test]
 async fn addresses_in_disguise_are_not_dialled() {
     let recorder = Arc::new(Recorder::default());
-    let caller = caller(Told::new([&["1.1.1.1"]]), recorder.clone());
+    let caller = caller(&Told::new([&["1.1.1.1"]]), &recorder);
     let urls = [
         "http://127.0.0.1/",
         "http://0x7f000001/",
@@ -141,7 +141,7 @@ async fn addresses_in_disguise_are_not_dialled() {
 async fn an_open_connection_is_judged_again() {
     let receiver = Receiver::answering(Answering::status(200)).await;
     let recorder = Recorder::to(&receiver);
-    let caller = caller(Told::new([&["1.1.1.1"]]), recorder.clone());
+    let caller = caller(&Told::new([&["1.1.1.1"]]), &recorder);
     for _ in 0..2 {
         assert_eq!(
             call(&caller, "http://pooled.example/").await.status,
@@ -189,7 +189,7 @@ async fn the_other_end_is_judged_after_dialling() {
 async fn allowed_names_may_be_anywhere_but_at_our_own_doors() {
     let receiver = Receiver::answering(Answering::status(200)).await;
     let recorder = Recorder::to(&receiver);
-    let caller = caller(Told::new([&["10.0.0.7"]]), recorder.clone());
+    let caller = caller(&Told::new([&["10.0.0.7"]]), &recorder);
     assert_forbidden(&call(&caller, "http://inside.example/").await);
     let open = AddressPolicy {
         allow_hosts: vec!["Inside.example.".to_owned()],
@@ -211,7 +211,7 @@ async fn allowed_names_may_be_anywhere_but_at_our_own_doors() {
 #[tokio::test]
 async fn a_name_without_an_address_is_said() {
     let recorder = Arc::new(Recorder::default());
-    let caller = caller(Told::new([&[]]), recorder);
+    let caller = caller(&Told::new([&[]]), &recorder);
     let error = call(&caller, "http://none.example/?q=canary")
         .await
         .status

@@ -114,10 +114,9 @@ async fn an_endless_head_is_no_answer() {
 
 #[tokio::test]
 async fn of_many_headers_eight_kib_are_kept() {
-    let many: String = (0..60)
-        .map(|n| format!("x-{n}: {}\r\n", "v".repeat(500)))
-        .collect();
-    let text = format!("HTTP/1.1 200 OK\r\n{many}content-length: 0\r\n\r\n");
+    let one = |n| format!("x-{n}: {}", "v".repeat(500));
+    let many = (0..60).map(one).collect::<Vec<_>>().join("\r\n");
+    let text = format!("HTTP/1.1 200 OK\r\n{many}\r\ncontent-length: 0\r\n\r\n");
     let receiver = Receiver::answering(Answering::Text(text)).await;
     let reply = call(&caller(), &receiver.url()).await;
     assert_eq!(reply.status, Ok(200));

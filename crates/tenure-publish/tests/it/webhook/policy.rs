@@ -79,7 +79,7 @@ fn spellings(address: u32) -> (Vec<String>, Vec<String>) {
         Some(digit) => char::from_u32(0xff10 + digit).unwrap(),
         None => c,
     };
-    let percent: String = plain.bytes().map(|c| format!("%{c:02x}")).collect();
+    let percent: Vec<String> = plain.bytes().map(|c| format!("%{c:02x}")).collect();
     let (high, low) = (address >> 16, address & 0xffff);
     let same = vec![
         plain.clone(),
@@ -90,7 +90,7 @@ fn spellings(address: u32) -> (Vec<String>, Vec<String>) {
         format!("0{address:o}"),
         format!("{a}.{}", address & 0x00ff_ffff),
         format!("{a}.{b}.{low}"),
-        percent,
+        percent.concat(),
         plain.chars().map(wide).collect(),
         format!("{plain}."),
         format!("[::ffff:{plain}]"),

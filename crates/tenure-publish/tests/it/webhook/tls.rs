@@ -55,7 +55,7 @@ async fn encrypted(name: &str) -> (std::net::SocketAddr, String) {
 fn caller(address: std::net::SocketAddr, authorities: &str) -> WebhookCaller {
     let mut config = config();
     config.policy = AddressPolicy::default();
-    config.authorities = authorities.to_owned();
+    authorities.clone_into(&mut config.authorities);
     config.resolver = Told::new([&["1.1.1.1"]]);
     config.dialler = Arc::new(Recorder {
         receiver: Some(address),

@@ -165,7 +165,7 @@ async fn during_a_rotation_both_keys_sign_and_afterwards_the_new_one_alone() {
 
     let clock = std::sync::Arc::new(tenure_core::testing::ManualClock::new(NOW));
     let mut config = config();
-    config.clock = clock.clone();
+    config.clock = std::sync::Arc::<tenure_core::testing::ManualClock>::clone(&clock);
     let caller = WebhookCaller::new(config).unwrap();
     let is_good = |key: &str, call: &Received, now| {
         let verifier = Verifier::new([key]).unwrap();
@@ -251,4 +251,48 @@ fn a_verifier_needs_a_key() {
     for key in ["", "secret", "whpk_AAAA"] {
         assert!(Verifier::new([key]).is_err(), "{key}");
     }
+}
+
+/// With `TENURE_TIMING=1`: whether the time says where a wrong signature differs from the right
+/// one. Two kinds of wrong ones, first byte and last, in turns; Welch's t stays small.
+#[test]
+fn the_time_does_not_say_how_wrong_a_signature_is() {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "how long a test runs is no configuration of the program"
+    )]
+    let is_long = std::env::var_os("TENURE_TIMING").is_some();
+    let rounds = if is_long { 1_000_000 } else { 2_000 };
+    let verifier = Verifier::new(["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]).unwrap();
+    let verifier = verifier.accept_plain();
+    let right = "g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
+    let wrong = [
+        format!("v1,h{}", &right[1..]),
+        format!("v1,{}A=", &right[..right.len() - 2]),
+    ];
+    let now = Timestamp::from_micros(1_614_265_330_000_000);
+    let mut sums = [(0.0, 0.0, 0.0); 2];
+    for round in 0..rounds {
+        let kind = round % 2;
+        let headers = [
+            ("webhook-id", "msg_p5jXN8AQM9LWM0D4loKWxJek"),
+            ("webhook-timestamp", "1614265330"),
+            ("webhook-signature", &*wrong[kind]),
+        ];
+        let start = tokio::time::Instant::now();
+        let result = verifier.verify(headers, br#"{"test": 2432232314}"#, now);
+        let took = start.elapsed().as_secs_f64() * 1e9;
+        assert_eq!(result, Err(VerifyError::Signature));
+        // A pause of the machine says nothing about us.
+        if took < 100_000.0 {
+            let (count, sum, squares) = sums[kind];
+            sums[kind] = (count + 1.0, sum + took, squares + took * took);
+        }
+    }
+    let [first, last] = sums.map(|(count, sum, squares)| {
+        let mean = sum / count;
+        (mean, (squares / count - mean * mean) / count)
+    });
+    let t = (first.0 - last.0) / (first.1 + last.1).sqrt();
+    assert!(!is_long || t.abs() < 4.5, "t is {t}");
 }
