@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use tenure_core::store::{StoreError, StoreErrorKind};
+use tenure_core::webhook::AttemptOutcome;
 use tenure_core::{Refusal, Word, WorkerId};
 
 use crate::hold::Loss;
@@ -53,8 +54,11 @@ pub const REAPER_STALE: &str = "reaper_stale_duration";
 /// Runs of the reaper.
 pub const REAPER_RUNS: &str = "reaper_runs_total";
 
+/// Calls that were made for deliveries, by `outcome`.
+pub const DELIVERY_ATTEMPTS: &str = "tenure_delivery_attempts_total";
+
 /// What an engine asks of a store.
-const VERBS: [&str; 9] = [
+const VERBS: [&str; 11] = [
     "claim",
     "settle",
     "settle_and_claim",
@@ -64,6 +68,8 @@ const VERBS: [&str; 9] = [
     "report",
     "settings",
     "leave",
+    "choose",
+    "record_calls",
 ];
 
 /// The metrics of one worker.
@@ -174,6 +180,13 @@ impl Metrics {
     pub(crate) fn store_silence(&self, verb: &'static str) {
         let worker = self.worker.clone();
         counter!(STORE_ERRORS, "worker" => worker, "verb" => verb, "kind" => "silent").increment(1);
+    }
+
+    /// A call that was made for a delivery ended so.
+    pub(crate) fn attempt(&self, outcome: AttemptOutcome) {
+        let worker = self.worker.clone();
+        let outcome = outcome.as_str();
+        counter!(DELIVERY_ATTEMPTS, "worker" => worker, "outcome" => outcome).increment(1);
     }
 
     /// The worker ended.
