@@ -56,6 +56,12 @@ pub const REAPER_RUNS: &str = "reaper_runs_total";
 
 /// Calls that were made for deliveries, by `outcome`.
 pub const DELIVERY_ATTEMPTS: &str = "tenure_delivery_attempts_total";
+/// How long calls of endpoints take.
+pub const DELIVERY_SECONDS: &str = "tenure_delivery_seconds";
+/// Calls of endpoints under way.
+pub const DELIVERIES_IN_FLIGHT: &str = "tenure_deliveries_in_flight";
+/// 1 while an endpoint is left alone, by `endpoint`.
+pub const ENDPOINT_PAUSED: &str = "tenure_endpoint_paused";
 
 /// What an engine asks of a store.
 const VERBS: [&str; 11] = [
@@ -204,6 +210,31 @@ impl Metrics {
     /// How long the reaper's finds had been stale.
     pub(crate) fn stale(&self, stale: Duration) {
         self.reaper_stale.record(stale.as_secs_f64());
+    }
+}
+
+/// The metrics of a sender.
+pub(crate) struct SenderMetrics {
+    worker: String,
+    pub(crate) seconds: Histogram,
+    pub(crate) in_flight: Gauge,
+}
+
+impl SenderMetrics {
+    pub(crate) fn new(worker: &WorkerId) -> Self {
+        let worker = worker.to_string();
+        Self {
+            seconds: histogram!(DELIVERY_SECONDS, "worker" => worker.clone()),
+            in_flight: gauge!(DELIVERIES_IN_FLIGHT, "worker" => worker.clone()),
+            worker,
+        }
+    }
+
+    /// An endpoint is left alone from now on, or no longer.
+    pub(crate) fn paused(&self, endpoint: &str, is_paused: bool) {
+        let (worker, endpoint) = (self.worker.clone(), endpoint.to_owned());
+        let gauge = gauge!(ENDPOINT_PAUSED, "worker" => worker, "endpoint" => endpoint);
+        gauge.set(if is_paused { 1.0 } else { 0.0 });
     }
 }
 
