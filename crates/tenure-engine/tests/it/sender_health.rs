@@ -12,6 +12,7 @@ use tenure_core::{ItemId, Setting, TopicPattern};
 use tenure_engine::metrics::ENDPOINT_PAUSED;
 use tokio::time::{Instant, sleep};
 
+use crate::faulty::Ask;
 use crate::log;
 use crate::meter::meter;
 use crate::receiver::Receiver;
@@ -75,6 +76,17 @@ async fn an_endpoint_that_fails_ten_times_is_left_alone_then_tried_once() {
     assert_eq!(uncalled(&world, &ids).await, 30, "what waits loses nothing");
     let labels = [("endpoint", "down")];
     assert!(meter().level_of(engine.worker(), ENDPOINT_PAUSED, &labels) > 0.5);
+    // The first, the second, the fourth, the eighth, the tenth.
+    let kept: Vec<u32> = world
+        .faulty
+        .calls()
+        .iter()
+        .filter_map(|(_, ask)| match ask {
+            Ask::KeepHealth(health) => Some(health.failures),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(kept, [1, 2, 4, 8, 10], "not every failure is worth a write");
     let paused = own_events(&world, "tenure.endpoint.paused").await;
     assert_eq!(
         paused,

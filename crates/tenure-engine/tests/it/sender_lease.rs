@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::store::{Bury, LeaseStore as _, Operate as _, Rest, Settle};
-use tenure_core::webhook::{AttemptOutcome, Reply};
+use tenure_core::webhook::AttemptOutcome::{self, Aborted, Delivered, Superseded, Unknown};
+use tenure_core::webhook::Reply;
 use tenure_core::{Event, ItemId, Setting, State, Term, Token};
 use tenure_engine::metrics::{DELIVERY_ATTEMPTS, LOST};
 use tenure_engine::{Engine, EngineConfig, FanOut, Owed};
@@ -20,7 +21,7 @@ use crate::world::World;
 
 const TERM: Duration = Term::EXTERNAL.length();
 /// A call that takes four terms.
-const LONG: Duration = Duration::from_secs(4 * 90);
+const LONG: Duration = Duration::from_mins(6);
 const MINUTE: Duration = Duration::from_mins(1);
 
 /// A world with an endpoint that may take ten minutes, and one delivery to it.
@@ -69,7 +70,7 @@ async fn what_a_relay_has_done_is_delivered() {
     assert_eq!(endpoints, ["a", "b"]);
     for delivery in world.deliveries().await {
         let attempts = world.attempts(delivery).await;
-        assert_eq!(outcomes(&attempts), [AttemptOutcome::Delivered]);
+        assert_eq!(outcomes(&attempts), [Delivered]);
         let call = attempts[0].call.as_ref().unwrap();
         assert_eq!((call.status, call.attempt), (Some(204), 1));
         let seen = receiver.seen();
@@ -81,7 +82,7 @@ async fn what_a_relay_has_done_is_delivered() {
             "from the call on, not the settle"
         );
     }
-    assert_eq!(counted(&sender, AttemptOutcome::Delivered), 2);
+    assert_eq!(counted(&sender, Delivered), 2);
     relay.stop().await;
     sender.stop().await;
 }
@@ -128,10 +129,7 @@ async fn a_call_of_four_terms_is_made_once_and_renewed_until_its_settle() {
         1,
         "one call for two workers and four terms"
     );
-    assert_eq!(
-        outcomes(&world.attempts(delivery).await),
-        [AttemptOutcome::Delivered]
-    );
+    assert_eq!(outcomes(&world.attempts(delivery).await), [Delivered]);
     let calls = world.faulty.calls();
     let beats: Vec<Instant> = calls
         .iter()
@@ -178,7 +176,6 @@ async fn after_a_worker_was_killed_its_delivery_is_called_once_more() {
     assert_eq!((seen[0].attempt, seen[1].attempt), (1, 2));
     assert!(seen[0].fence < seen[1].fence);
     let attempts = world.attempts(delivery).await;
-    use AttemptOutcome::{Delivered, Unknown};
     assert_eq!(outcomes(&attempts), [Unknown, Delivered]);
     assert_eq!(world.find(delivery).await.counters.failures, 0);
     engine.stop().await;
@@ -190,7 +187,7 @@ async fn a_lease_that_is_lost_aborts_its_call_and_no_other() {
     let world = World::new();
     world
         .endpoint("slow", |settings| {
-            settings.timeout = Duration::from_mins(10)
+            settings.timeout = Duration::from_mins(10);
         })
         .await;
     let ids = world.owe(2).await;
@@ -211,7 +208,6 @@ async fn a_lease_that_is_lost_aborts_its_call_and_no_other() {
         .unwrap();
     assert_eq!(call.end, Some(End::Dropped), "the connection is closed");
     world.delivered(2).await;
-    use AttemptOutcome::{Delivered, Superseded};
     assert_eq!(
         outcomes(&world.attempts(lost).await),
         [Superseded, Delivered]
@@ -261,12 +257,31 @@ async fn a_renewal_that_fails_is_told_with_event_worker_and_error() {
     world.faulty.mend();
     receiver.now(|_| (Duration::from_secs(1), Reply::status(200)));
     world.delivered(1).await;
-    use AttemptOutcome::{Delivered, Superseded};
     assert_eq!(
         outcomes(&world.attempts(delivery).await),
         [Superseded, Delivered]
     );
     engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_hold_is_gone_is_written_down_as_soon_as_the_store_takes_it() {
+    let (world, delivery) = slow_world().await;
+    let receiver = Receiver::taking(LONG);
+    let is_of = move |ask: &Ask| matches!(ask, Ask::RecordCalls(calls) if calls.iter().any(|call| call.delivery == delivery));
+    world.faulty.once(is_of, Fault::Before);
+    let engine = world.send(&receiver, World::config());
+    receiver.begun(1).await;
+    let release = Settle::new(world.token_of(delivery).await).rest(Rest::Release);
+    drop(world.store.settle(&release).await.unwrap());
+    receiver.now(|_| (Duration::from_secs(1), Reply::status(200)));
+    world.delivered(1).await;
+    engine.stop().await;
+    assert_eq!(world.faulty.count(is_of), 2);
+    let attempts = world.attempts(delivery).await;
+    assert_eq!(outcomes(&attempts), [Superseded, Delivered]);
+    let began_at = attempts[0].call.as_ref().unwrap().began_at;
+    assert_eq!(began_at, world.at(receiver.seen()[0].began));
 }
 
 #[tokio::test(start_paused = true)]
@@ -284,7 +299,7 @@ async fn a_shutdown_aborts_what_does_not_end_in_time_and_charges_nothing() {
         (State::Pending, 0)
     );
     let attempts = world.attempts(delivery).await;
-    assert_eq!(outcomes(&attempts), [AttemptOutcome::Aborted]);
+    assert_eq!(outcomes(&attempts), [Aborted]);
     assert_eq!(attempts[0].call.as_ref().unwrap().status, None);
 }
 
@@ -314,7 +329,6 @@ async fn a_call_that_hangs_is_cut_at_the_time_limit_of_its_endpoint() {
     assert!(length >= Duration::from_mins(10) && length <= Duration::from_mins(11));
     receiver.now(|_| (Duration::from_secs(1), Reply::status(200)));
     world.delivered(1).await;
-    use AttemptOutcome::{Aborted, Delivered};
     assert_eq!(
         outcomes(&world.attempts(delivery).await),
         [Aborted, Delivered]
@@ -342,7 +356,7 @@ async fn a_settle_that_is_refused_leaves_the_call_as_superseded() {
     let record = world.find(delivery).await;
     assert_eq!(record.state, State::Dead);
     let attempts = world.attempts(delivery).await;
-    assert_eq!(outcomes(&attempts), [AttemptOutcome::Superseded]);
+    assert_eq!(outcomes(&attempts), [Superseded]);
     assert_eq!(
         attempts[0].call.as_ref().unwrap().status,
         Some(204),
@@ -373,7 +387,7 @@ async fn a_settle_whose_answer_is_lost_is_said_again_with_its_calls() {
             "longer ago by then"
         );
         let attempts = world.attempts(delivery).await;
-        assert_eq!(outcomes(&attempts), [AttemptOutcome::Delivered]);
+        assert_eq!(outcomes(&attempts), [Delivered]);
         let began_at = world.at(receiver.seen()[0].began);
         assert_eq!(attempts[0].call.as_ref().unwrap().began_at, began_at);
         assert_eq!(receiver.seen().len(), 1);
