@@ -4,8 +4,8 @@
 --   id is null for a token that has rows whose term is over.
 -- Keeps: law 3: key, token, holder and state in one predicate; `until` never moves back and nothing
 --   else changes.
--- Relies on: the partial index on the tokens of claimed rows; the key, which also gives the order of
---   the locks.
+-- Relies on: the partial index on the tokens of claimed rows, or the key: by either, the rows of a
+--   lease are locked in the order of their keys.
 with held as materialized (
     select t.{key} as id
     from {table} t

@@ -187,7 +187,8 @@ pub(super) async fn renew_keeps_its_guard(
     let before = bench.table(table).await;
     let stranger = token("nobody", 1);
     let renew = Renew::new(vec![mine(), stranger.clone()], TERM).at(NOW);
-    let answers = rows.renew(&renew).await.unwrap();
+    // A planted fault may also give an answer that makes no sense.
+    let answers = rows.renew(&renew).await.map_err(|e| e.to_string())?;
     let may = |case: &Case| may_renew(case.lease().as_ref(), &mine(), NOW).is_kept();
     let change = |case: &Case| {
         let until = case.until?.max(NOW.after(TERM.length()));

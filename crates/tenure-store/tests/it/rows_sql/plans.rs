@@ -63,8 +63,8 @@ async fn postgres_goes_by_index(table: &LeaseTable) {
 fn postgres_indexes(name: &str) -> &'static [&'static str] {
     match name {
         "claim" => &["claimable", "alone", "claimed", "pkey"],
-        "settle" => &["claimed"],
-        "renew" | "reap" => &["claimed", "pkey"],
+        "renew" | "settle" => &["claimed"],
+        "reap" => &["claimed", "pkey"],
         "look" | "replay" | "bury" | "find" | "page" => &["pkey"],
         _ => &[],
     }

@@ -10,24 +10,24 @@ use super::guards::{reap_keeps_its_guard, renew_keeps_its_guard, settle_keeps_it
 use super::{Bench, Checks, NOW, Rows};
 
 /// A fault in the words of each database: what the files say, and what is planted.
-struct Fault {
-    name: &'static str,
-    file: &'static str,
-    postgres: [&'static str; 2],
-    sqlite: [&'static str; 2],
+pub(super) struct Fault {
+    pub(super) name: &'static str,
+    pub(super) file: &'static str,
+    pub(super) postgres: [&'static str; 2],
+    pub(super) sqlite: [&'static str; 2],
 }
 
-const FAULTS: [Fault; 11] = [
+pub(super) const FAULTS: [Fault; 11] = [
     Fault {
         name: "settle by id alone",
         file: "settle",
         postgres: [
-            "t.{token} = $2\n      and t.{holder} = $3\n      and t.{status}",
-            "t.{status}",
+            "t.{token} = $2\n      and t.{holder} = $3\n      and {is_claimed}",
+            "{is_claimed}",
         ],
         sqlite: [
-            "  and +t.{token} = :token\n  and t.{holder} = :holder\n  and t.{status}",
-            "  and :holder is not null\n  and t.{status}",
+            "  and +t.{token} = :token\n  and t.{holder} = :holder\n  and {is_claimed}",
+            "  and :holder is not null\n  and {is_claimed}",
         ],
     },
     Fault {
@@ -40,12 +40,12 @@ const FAULTS: [Fault; 11] = [
         name: "settle without the holder",
         file: "settle",
         postgres: [
-            "      and t.{holder} = $3\n      and t.{status}",
-            "      and t.{status}",
+            "      and t.{holder} = $3\n      and {is_claimed}",
+            "      and {is_claimed}",
         ],
         sqlite: [
-            "  and t.{holder} = :holder\n  and t.{status} = {claimed}\n  and (not",
-            "  and :holder is not null\n  and t.{status} = {claimed}\n  and (not",
+            "  and t.{holder} = :holder\n  and {is_claimed}\n  and (not",
+            "  and :holder is not null\n  and {is_claimed}\n  and (not",
         ],
     },
     Fault {
@@ -125,7 +125,7 @@ const FAULTS: [Fault; 11] = [
 ];
 
 impl Fault {
-    fn planted(&self, bench: &Bench) -> Planted {
+    pub(super) fn planted(&self, bench: &Bench) -> Planted {
         let [from, to] = match bench {
             Bench::Postgres { .. } => self.postgres,
             Bench::Sqlite { .. } => self.sqlite,
