@@ -21,9 +21,11 @@ macro_rules! on_every_store {
                 sqlite_queue,
                 sqlite_outbox,
                 sqlite_processing,
+                sqlite_webhook,
                 postgres_queue,
                 postgres_outbox,
-                postgres_processing
+                postgres_processing,
+                postgres_webhook
             ];
             $($check),*
         );
