@@ -4,6 +4,8 @@
 //! one for the items that must be claimed alone. The rest is spare.
 
 use tenure_core::Priority;
+#[cfg(feature = "postgres")]
+use tenure_core::store::EndpointLane;
 
 /// A queue and a priority as one number; small is claimed first.
 pub(crate) type Lane = i32;
@@ -21,6 +23,23 @@ pub(crate) fn lane(queue: i32, priority: Priority) -> Lane {
 /// The lane of the items of a queue that must be claimed alone.
 pub(crate) fn alone_lane(queue: i32) -> Lane {
     queue * LANES_PER_QUEUE + ALONE
+}
+
+/// The lane of an endpoint; `None`: no endpoint has that number.
+#[cfg(feature = "postgres")]
+pub(crate) fn endpoint_lane(lane: EndpointLane) -> Option<Lane> {
+    let first = i32::try_from(lane.endpoint).ok()?;
+    let first = first.checked_mul(LANES_PER_QUEUE)?;
+    first.checked_add(i32::from(lane.step))
+}
+
+/// The lane as what it is to an endpoint.
+#[cfg(feature = "postgres")]
+pub(crate) fn lane_of_endpoint(lane: Lane) -> EndpointLane {
+    EndpointLane {
+        endpoint: u32::try_from(queue_of(lane)).unwrap_or(0),
+        step: u8::try_from(lane.rem_euclid(LANES_PER_QUEUE)).unwrap_or(0),
+    }
 }
 
 /// The number of the queue that a lane belongs to.

@@ -9,6 +9,8 @@
 mod absent;
 #[cfg(feature = "bench")]
 pub mod bench;
+#[cfg(feature = "postgres")]
+mod call_detail;
 mod cluster;
 mod complaint;
 pub mod config;
