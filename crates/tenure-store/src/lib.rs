@@ -9,8 +9,7 @@
 mod absent;
 #[cfg(feature = "bench")]
 pub mod bench;
-#[cfg(feature = "postgres")]
-mod call_detail;
+mod calls;
 mod cluster;
 mod complaint;
 pub mod config;

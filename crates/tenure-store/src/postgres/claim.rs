@@ -13,7 +13,7 @@ use super::error::store_error;
 use super::queue::Sql;
 use super::row::{get, get_count, get_timestamp, moment};
 use super::sources::Events;
-use crate::lane::{Lane, alone_lane, endpoint_lane, lanes};
+use crate::lane::{Lane, alone_lane, lane_of, lanes};
 use crate::limits::{INLINE_REAP_LIMIT, micros};
 
 impl PostgresStore {
@@ -150,9 +150,7 @@ pub(crate) fn run_length(claim: &Claim) -> u32 {
 fn endpoint_lanes(claim: &Claim) -> Vec<(Lane, u32)> {
     let mut seen = HashSet::new();
     let lanes = claim.lanes.iter().filter(|(lane, _)| seen.insert(*lane));
-    lanes
-        .filter_map(|(lane, most)| Some((endpoint_lane(*lane)?, *most)))
-        .collect()
+    lanes.map(|(lane, most)| (lane_of(*lane), *most)).collect()
 }
 
 /// The fast form with no lanes claims nothing.

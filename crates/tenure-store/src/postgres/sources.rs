@@ -14,7 +14,7 @@ use super::directory::Directory;
 use super::error::store_error;
 use super::row::get;
 use crate::headers::read_headers;
-use crate::lane::{Lane, lane_of_endpoint, priority};
+use crate::lane::{Lane, priority, queue_of};
 
 /// What is needed to read what items carry: the names of the queues, and the events that deliveries
 /// among them owe.
@@ -88,7 +88,7 @@ impl Events {
         // Prune keeps an event as long as it is owed.
         let event = self.sources.get(&source).ok_or(sqlx::Error::RowNotFound)?;
         Ok(Content::Delivery(Delivery {
-            endpoint: lane_of_endpoint(get(row, first + 3)?).endpoint,
+            endpoint: queue_of(get(row, first + 3)?).unsigned_abs(),
             source: ItemId::new(source),
             event: Arc::clone(event),
         }))

@@ -1,7 +1,9 @@
 //! Endpoints, and what is owed to them.
 
 use sqlx::postgres::PgRow;
-use tenure_core::store::{Answer, ChangeEndpoint, Due, KeepsWebhooks, StoreError, Webhooks};
+use tenure_core::store::{
+    Answer, ChangeEndpoint, Due, EndpointLane, KeepsWebhooks, StoreError, Webhooks,
+};
 use tenure_core::webhook::{
     AttemptOutcome, Call, CallDetail, CallRecord, Disabled, Endpoint, EndpointId, EndpointSettings,
     EndpointState, Health, NewEndpoint,
@@ -13,9 +15,9 @@ use super::error::store_error;
 use super::fan_out::unreadable_endpoint;
 use super::queue::Sql;
 use super::row::{get, get_timestamp, moment, unreadable};
-use crate::call_detail::kept_detail;
+use crate::calls::kept_call;
 use crate::error_text::error_text;
-use crate::lane::{Lane, lane_of_endpoint};
+use crate::lane::{Lane, queue_of, step_of};
 use crate::limits::micros;
 
 impl KeepsWebhooks for PostgresStore {
@@ -144,12 +146,19 @@ impl PostgresStore {
 fn due(rows: &[PgRow]) -> Result<Due, sqlx::Error> {
     let first = rows.first().ok_or(sqlx::Error::RowNotFound)?;
     let lanes = rows.iter().filter_map(|row| get(row, 3).transpose());
-    let lanes = lanes.map(|lane: Result<Lane, _>| lane.map(lane_of_endpoint));
+    let lanes = lanes.map(|lane: Result<Lane, _>| lane.map(endpoint_lane));
     Ok(Due {
         now: get_timestamp(first, 0)?,
         version: version(first, 1)?,
         lanes: lanes.collect::<Result<_, _>>()?,
     })
+}
+
+fn endpoint_lane(lane: Lane) -> EndpointLane {
+    EndpointLane {
+        endpoint: queue_of(lane).unsigned_abs(),
+        step: step_of(lane),
+    }
 }
 
 fn version(row: &PgRow, index: usize) -> Result<u64, sqlx::Error> {
@@ -242,19 +251,17 @@ struct Lists {
 
 impl Lists {
     fn push(&mut self, call: &Call) {
-        let status = call.reply.as_ref().map(|reply| reply.status.as_ref());
+        // Its moment is for the database to tell.
+        let kept = kept_call(call, call.outcome, Timestamp::from_micros(0));
         self.deliveries.push(call.delivery.number());
         self.fences.push(call.fence.number());
         self.attempts
             .push(i32::try_from(call.attempt).unwrap_or(i32::MAX));
         self.ago.push(micros(call.ago));
         self.outcomes.push(call.outcome.as_str());
-        self.statuses
-            .push(status.and_then(|status| status.ok().map(|status| i32::from(*status))));
-        self.errors
-            .push(status.and_then(|status| status.err().map(|error| error_text(&error.text))));
-        self.details
-            .push(kept_detail(call.reply.as_ref()).to_json());
+        self.statuses.push(kept.status.map(i32::from));
+        self.errors.push(kept.error);
+        self.details.push(kept.detail.to_json());
     }
 }
 

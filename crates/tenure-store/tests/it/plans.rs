@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
+use tenure_core::ItemId;
 use tenure_store::config::StoreConfig;
 use tenure_store::postgres::PostgresStore;
 use tenure_store::testing;
@@ -135,12 +136,19 @@ const FILL_WORK_LEASES: &str = "
     from tenure_reservations r cross join generate_series(1, 5) as n;
 ";
 
+/// A list of ids.
+fn ids(from: i64, to: i64) -> String {
+    let list: Vec<String> = (from..=to).map(|id| id.to_string()).collect();
+    format!("array[{}]::bigint[]", list.join(","))
+}
+
+/// A list of deliveries.
+fn deliveries(from: i64, to: i64) -> String {
+    ids(ItemId::FIRST_DELIVERY + from, ItemId::FIRST_DELIVERY + to)
+}
+
 /// The parameters of a statement, working on about a hundred items.
 fn arguments(name: &str) -> String {
-    let ids = |from: i64, to: i64| {
-        let list: Vec<String> = (from..=to).map(|id| id.to_string()).collect();
-        format!("array[{}]::bigint[]", list.join(","))
-    };
     let lanes = "array[0,1,2,3,4,5,6,7], array_fill('epoch'::timestamptz, array[8]), \
                  array_fill(0::bigint, array[8])";
     let claim = format!(
@@ -224,18 +232,23 @@ fn webhook_arguments(name: &str, page: &str) -> String {
         "keep_health" => "'endpoint7', '{}'",
         "subscriptions" => "",
         "fan_out" => {
-            "null, 'old-0000000000000001.3.0', 1000, array(select generate_series(301, 400)::bigint), \
-             array_fill(7, array[100]), array_fill('endpoint7'::text, array[100])"
+            return format!(
+                "null, 'old-0000000000000001.3.0', 1000, {}, array_fill(7, array[100]), \
+                 array_fill('endpoint7'::text, array[100])",
+                ids(301, 400)
+            );
         }
-        "sources" => "array(select generate_series(1, 100)::bigint)",
+        "sources" => return ids(1, 100),
         "page_source" => return format!("9223372036854775807{}, 7", &page[16..]),
         "due_deliveries" => "null",
         "record_calls" => {
-            "null, array(select 4503599627370496 + generate_series(1, 100)), \
-             array_fill(0::bigint, array[100]), array_fill(1, array[100]), \
-             array_fill(0::bigint, array[100]), array_fill('failed'::text, array[100]), \
-             array_fill(null::int, array[100]), array_fill(null::text, array[100]), \
-             array_fill('{}'::text, array[100])"
+            return format!(
+                "null, {}, array_fill(0::bigint, array[100]), array_fill(1, array[100]), \
+                 array_fill(0::bigint, array[100]), array_fill('failed'::text, array[100]), \
+                 array_fill(null::int, array[100]), array_fill(null::text, array[100]), \
+                 array_fill('{{}}'::text, array[100])",
+                deliveries(1, 100)
+            );
         }
         "calls" => "4503599627370497",
         other => panic!("{other}.sql is new: say here how it is called"),
@@ -246,8 +259,10 @@ fn webhook_arguments(name: &str, page: &str) -> String {
 /// Calls that work on items with keys, where a statement has other work to do then.
 fn keyed_arguments() -> Vec<(&'static str, String)> {
     let held = "null, 'key-0000000000000001.1.0'";
-    let ids: Vec<String> = (94_001..=94_100).map(|id: i64| id.to_string()).collect();
-    let ids = format!("array[{}]::bigint[]", ids.join(","));
+    let keyed = ids(94_001, 94_100);
+    let lanes: Vec<String> = (1..=100)
+        .map(|number| (number * 16 + 7).to_string())
+        .collect();
     let no_claim = "null, '', '', 0, 0, array[]::int[], array[]::timestamptz[], array[]::bigint[], 0, \
                     1, array[]::bigint[]";
     let none = "array[]::bigint[]";
@@ -256,7 +271,7 @@ fn keyed_arguments() -> Vec<(&'static str, String)> {
     vec![
         (
             "settle",
-            format!("{held}, {ids}, {no_words}, null, false, false, null"),
+            format!("{held}, {keyed}, {no_words}, null, false, false, null"),
         ),
         (
             "settle",
@@ -264,7 +279,7 @@ fn keyed_arguments() -> Vec<(&'static str, String)> {
         ),
         (
             "settle_done_and_claim",
-            format!("{held}, {ids}, {no_claim}"),
+            format!("{held}, {keyed}, {no_claim}"),
         ),
         (
             "reap",
@@ -279,11 +294,12 @@ fn keyed_arguments() -> Vec<(&'static str, String)> {
         // Those of webhooks where deliveries are other work than events.
         (
             "claim",
-            "null, 'new-0000000000000001.1.0', 'new-0000000000000001', 30000000, 100, \
-             (select array_agg(number * 16 + 7) from (select number from tenure_endpoints limit 100) \
-             as e), array_fill('epoch'::timestamptz, array[100]), array_fill(0::bigint, array[100]), \
-             100, 1, array_fill(3::bigint, array[100])"
-                .to_owned(),
+            format!(
+                "null, 'new-0000000000000001.1.0', 'new-0000000000000001', 30000000, 100, \
+                 array[{}], array_fill('epoch'::timestamptz, array[100]), \
+                 array_fill(0::bigint, array[100]), 100, 1, array_fill(3::bigint, array[100])",
+                lanes.join(",")
+            ),
         ),
         (
             "page_all",
@@ -292,10 +308,11 @@ fn keyed_arguments() -> Vec<(&'static str, String)> {
         ),
         (
             "prune",
-            "now() + interval '1 h', 60000000, 60000000, 100, \
-             array(select 4503599627370496 + generate_series(1, 100)), array['(0,1)'], \
-             array(select generate_series(1, 100)::bigint)"
-                .to_owned(),
+            format!(
+                "now() + interval '1 h', 60000000, 60000000, 100, {}, array['(0,1)'], {}",
+                deliveries(1, 100),
+                ids(1, 100)
+            ),
         ),
     ]
 }

@@ -1,6 +1,6 @@
 -- page_done: the ids of the newest published events or deliveries.
 -- Parameters: $1 before this id, $2 limit, $3 topic, $4 queue number, $5 since, $6 ordering key, $7 until,
---   $8 behind this id, $9 endpoint number (null: any). Queue and key of a delivery are those of its event.
+--   $8 behind this id, $9 endpoint number (null: any). The queue of a delivery is that of its event.
 -- Returns: ids, newest first.
 -- Keeps: nothing; it only reads.
 -- Relies on: tenure_events_pkey, backwards, with a probe into each other place; a filter that matches
@@ -15,8 +15,7 @@ where e.id < $1::bigint and e.id > $8::bigint
   and ($4::int is null
        or coalesce((select x.lane from tenure_events x where x.id = e.source), e.lane) >> 4 = $4)
   and ($5::timestamptz is null or e.created_at >= $5)
-  and ($6::text is null
-       or coalesce((select x.ordering_key from tenure_events x where x.id = e.source), e.ordering_key) = $6)
+  and ($6::text is null or e.ordering_key = $6)
   and ($7::timestamptz is null or e.created_at < $7)
   and ($9::int is null or e.lane >> 4 = $9)
   and (select r.id

@@ -32,7 +32,7 @@ with rules as materialized (
     cross join lateral (
         select e.id, e.event_id, e.topic, e.ordering_key, e.lane
         from tenure_events e
-        where e.id = o.id
+        where e.id = o.id and e.source is null
         offset 0
     ) e
     on conflict (source, (lane >> 4)) where source is not null do nothing
