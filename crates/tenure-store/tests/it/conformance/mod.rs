@@ -49,7 +49,7 @@ macro_rules! on_every_keeper_of_webhooks {
                 memory,
                 // The databases, as soon as they keep endpoints: SQLite,
 
-                // and PostgreSQL.
+                postgres_queue,
             ];
             $($check),*
         );
