@@ -45,9 +45,9 @@ macro_rules! on_every_keeper_of_webhooks {
         on_stores!(
             [
                 memory,
-                // The databases, as soon as they keep endpoints: SQLite,
+                sqlite_queue,
 
-                // and PostgreSQL.
+                // PostgreSQL, as soon as it keeps endpoints.
             ];
             $($check),*
         );
