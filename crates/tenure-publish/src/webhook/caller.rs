@@ -28,6 +28,9 @@ use super::{
     AddressPolicy, Dialled, Dialler, Keyring, Resolver, SystemResolver, Target, TcpDialler, tls,
 };
 
+/// Of the addresses of a name at most so many are tried; all are judged.
+const DIALLED_MAX: usize = 8;
+
 /// What a caller needs.
 #[derive(Clone, Debug)]
 pub struct CallerConfig {
@@ -124,7 +127,8 @@ impl WebhookCaller {
         Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Closes the connections that wait for another call.
+    /// Closes the connections that wait for another call. Those that wait too long are closed when
+    /// a call ends; who will make no calls for a while closes them by this.
     pub fn close_idle(&self) {
         self.pool.clear();
     }
@@ -147,7 +151,10 @@ impl WebhookCaller {
         if let Some(connection) = self.reuse(&policy, &target).await {
             trace.peer = Some(connection.peer.ip());
             match self.send(connection, post(), &target, trace).await {
-                Err(Failed::Silently(_)) => trace.peer = None,
+                Err(Failed::Silently(_)) => {
+                    trace.peer = None;
+                    trace.is_talking = false;
+                }
                 Err(Failed::Late(error)) => return Err(error),
                 Ok(()) => return Ok(()),
             }
@@ -233,6 +240,7 @@ impl WebhookCaller {
     /// that a silent one does not cost the others theirs.
     async fn dial(&self, addresses: &[SocketAddr]) -> Result<Dialled, CallError> {
         let end = Instant::now() + self.connect_timeout;
+        let addresses = addresses.get(..DIALLED_MAX).unwrap_or(addresses);
         let mut text = "nobody took the connection".to_owned();
         for (number, address) in addresses.iter().enumerate() {
             let left = end.saturating_duration_since(Instant::now());
@@ -254,6 +262,7 @@ impl WebhookCaller {
         target: &Target,
         trace: &mut Trace,
     ) -> Result<(), Failed> {
+        trace.is_talking = true;
         let sent = connection.send(request).await;
         let answer = sent.map_err(|ended| {
             let failed = if ended.is_silent {
@@ -322,6 +331,8 @@ struct Trace {
     started: Instant,
     timings: Timings,
     peer: Option<IpAddr>,
+    /// Whether a request went out.
+    is_talking: bool,
     prepared: Option<Arc<Prepared>>,
     answer: Option<Answer>,
 }
@@ -332,6 +343,7 @@ impl Trace {
             started: Instant::now(),
             timings: Timings::default(),
             peer: None,
+            is_talking: false,
             prepared: None,
             answer: None,
         }
@@ -349,8 +361,8 @@ impl Trace {
                 let status = answer.status;
                 format!("it answered {status}, and the answer did not end within {limit}")
             }
-            (None, Some(_)) => format!("it did not answer within {limit}"),
-            (None, None) => format!("no connection stood within {limit}"),
+            (None, Some(_)) if self.is_talking => format!("it did not answer within {limit}"),
+            (None, _) => format!("no connection stood within {limit}"),
         };
         error_of(CallErrorKind::Timeout, text)
     }

@@ -1,4 +1,4 @@
-//! Calls as they are: what is sent, what is kept of the answer, and connections that are used again.
+//! Calls as they are: what is sent, what is kept of the answer, which connections are used again.
 
 use std::time::Duration;
 

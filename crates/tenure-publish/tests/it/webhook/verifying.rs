@@ -253,15 +253,15 @@ fn a_verifier_needs_a_key() {
     }
 }
 
-/// With `TENURE_TIMING=1`: whether the time says where a wrong signature differs from the right
-/// one. Two kinds of wrong ones, first byte and last, in turns; Welch's t stays small.
+/// With `TENURE_TEST_TIMING=1`: whether the time says where a wrong signature differs from the
+/// right one. Two kinds of wrong ones, first byte and last, in turns; Welch's t stays small.
 #[test]
 fn the_time_does_not_say_how_wrong_a_signature_is() {
     #[expect(
         clippy::disallowed_methods,
         reason = "how long a test runs is no configuration of the program"
     )]
-    let is_long = std::env::var_os("TENURE_TIMING").is_some();
+    let is_long = std::env::var_os("TENURE_TEST_TIMING").is_some();
     let rounds = if is_long { 1_000_000 } else { 2_000 };
     let verifier = Verifier::new(["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]).unwrap();
     let verifier = verifier.accept_plain();
