@@ -173,9 +173,10 @@ fn states_that_cannot_be_told_apart_are_refused() {
     let shared = |states: fn(StatusColumn) -> States, of: State| {
         let mut table = LeaseTable::outbox();
         let mut status = table.states.status().unwrap().clone();
-        match of {
-            State::Claimed => status.words.claimed = status.words.pending.clone(),
-            _ => status.words.dead = status.words.done.clone(),
+        if of == State::Claimed {
+            status.words.claimed = status.words.pending.clone();
+        } else {
+            status.words.dead = status.words.done.clone();
         }
         table.states = states(status);
         table.check()

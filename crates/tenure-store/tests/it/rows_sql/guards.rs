@@ -392,7 +392,7 @@ async fn find_tells_the_state(
             State::Done => counts.done,
             State::Dead => counts.dead,
         };
-        if listed != expected || counted != expected.len() as u64 {
+        if listed != expected || usize::try_from(counted) != Ok(expected.len()) {
             return Err(format!(
                 "{state}: {counted} counted, {listed:?} listed, expected {expected:?}"
             ));

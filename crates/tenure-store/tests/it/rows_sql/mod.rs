@@ -1,6 +1,7 @@
 //! The statements of the row layout: their text, their plans, and that they say what the guards
 //! say.
 
+mod by_hand;
 mod guards;
 mod plans;
 mod planted;
@@ -177,17 +178,16 @@ impl Bench {
     }
 
     /// Runs one statement of a stranger's; how many rows it changed.
-    async fn change(&self, sql: &str) -> u64 {
+    async fn change(&self, sql: &str) -> usize {
         let changed = match self {
             Self::Postgres { pool, .. } => {
                 let done = pool.execute(AssertSqlSafe(sql.to_owned())).await;
-                done.map(|done| done.rows_affected())
+                done.map(|done| usize::try_from(done.rows_affected()).unwrap())
                     .map_err(|e| e.to_string())
             }
             Self::Sqlite { path, .. } => {
                 let conn = rusqlite::Connection::open(path).unwrap();
-                let done = conn.execute(sql, []);
-                done.map(|rows| rows as u64).map_err(|e| e.to_string())
+                conn.execute(sql, []).map_err(|e| e.to_string())
             }
         };
         changed.unwrap_or_else(|error| panic!("{error}\n{sql}"))
