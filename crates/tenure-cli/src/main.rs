@@ -14,6 +14,7 @@ mod problem;
 mod progress;
 mod record;
 mod time;
+mod webhook;
 
 use std::process::ExitCode;
 

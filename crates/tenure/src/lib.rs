@@ -165,15 +165,17 @@ mod signal;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod tenure;
+pub mod webhook;
 mod work_lease;
 mod worker;
 
 pub use tenure_core::domain;
 pub use tenure_core::store::{
-    Bury, ChangeSettings, Claim, ClusterSettings, Company, Counts, DomainFilter, DomainRecord,
-    DomainState, Enqueued, Filter, Finding, Page, Pause, Presence, Prune, Pruned, Queue,
-    QueueCounts, Reap, Reaped, Renew, Renewed, Replay, Replayed, Rest, Settle, Settlement, Skip,
-    Store, StoreError, StoreErrorKind, Verdict, WorkerRecord, WorkerReport,
+    Bury, ChangeEndpoint, ChangeSettings, Claim, ClusterSettings, Company, Counts, DeliveryCounts,
+    DomainFilter, DomainRecord, DomainState, Enqueued, Filter, Finding, Kind, Page, Pause,
+    Presence, Prune, Pruned, Queue, QueueCounts, Reap, Reaped, Renew, Renewed, Replay, Replayed,
+    Rest, Settle, Settlement, Skip, Store, StoreError, StoreErrorKind, Verdict, WorkerRecord,
+    WorkerReport,
 };
 pub use tenure_core::{
     AcquireResult, Again, Boundary, Clock, Content, Counters, DELAY_MAX, DomainName, DomainRules,

@@ -81,7 +81,10 @@ const OTHER_VARIABLES: [&str; 2] = [env::CONFIG, env::WEBHOOK_KEY];
 fn environment(variables: &[(String, Option<String>)]) -> (Layer, Vec<Complaint>) {
     let mut layer = Layer::default();
     let mut complaints = Vec::new();
-    for (name, text) in variables.iter().filter(|(name, _)| !OTHER_VARIABLES.contains(&name.as_str())) {
+    for (name, text) in variables
+        .iter()
+        .filter(|(name, _)| !OTHER_VARIABLES.contains(&name.as_str()))
+    {
         let place = Place::Variable(name.clone());
         let known = env::VARIABLES.iter().find(|(known, _)| known == name);
         match (known.and_then(|(_, key)| key::find(key)), text) {

@@ -137,8 +137,7 @@ impl WebhookConfig {
 }
 
 fn flag(text: &str) -> Result<bool, String> {
-    text.parse()
-        .map_err(|_cause| "true or false".to_owned())
+    text.parse().map_err(|_cause| "true or false".to_owned())
 }
 
 fn ports(value: &Value) -> Result<Vec<u16>, String> {
@@ -184,10 +183,24 @@ mod tests {
 
     #[test]
     fn a_network_is_an_address_and_its_bits() {
-        for good in ["10.20.0.0/16", "127.0.0.0/8", "fd00::/8", "::1/128", "0.0.0.0/0"] {
+        for good in [
+            "10.20.0.0/16",
+            "127.0.0.0/8",
+            "fd00::/8",
+            "::1/128",
+            "0.0.0.0/0",
+        ] {
             assert!(is_network(good), "{good}");
         }
-        for bad in ["10.20.0.0", "10.20.0.0/33", "::1/129", "10.20/16", "x/8", "10.0.0.0/+8", ""] {
+        for bad in [
+            "10.20.0.0",
+            "10.20.0.0/33",
+            "::1/129",
+            "10.20/16",
+            "x/8",
+            "10.0.0.0/+8",
+            "",
+        ] {
             assert!(!is_network(bad), "{bad}");
         }
     }
