@@ -4,6 +4,7 @@
 //! one for the items that must be claimed alone. The rest is spare.
 
 use tenure_core::Priority;
+use tenure_core::store::EndpointLane;
 
 /// A queue and a priority as one number; small is claimed first.
 pub(crate) type Lane = i32;
@@ -23,8 +24,7 @@ pub(crate) fn alone_lane(queue: i32) -> Lane {
     queue * LANES_PER_QUEUE + ALONE
 }
 
-/// The number of the queue that a lane belongs to.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
+/// The number of the queue, or of the endpoint, that a lane belongs to.
 pub(crate) fn queue_of(lane: Lane) -> i32 {
     lane.div_euclid(LANES_PER_QUEUE)
 }
@@ -32,8 +32,21 @@ pub(crate) fn queue_of(lane: Lane) -> i32 {
 /// The priority of an event that was enqueued into this lane.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn priority(lane: Lane) -> Priority {
-    let step = u8::try_from(lane.rem_euclid(LANES_PER_QUEUE)).unwrap_or(0);
-    Priority::new(Priority::MAX.level().saturating_sub(step)).unwrap_or_default()
+    Priority::new(Priority::MAX.level().saturating_sub(step_of(lane))).unwrap_or_default()
+}
+
+/// The lane of an endpoint. One that cannot be is a spare one, where nothing waits.
+pub(crate) fn lane_of(lane: EndpointLane) -> Lane {
+    let endpoint = i32::try_from(lane.endpoint).unwrap_or(i32::MAX);
+    let step = i32::from(lane.step).min(LANES_PER_QUEUE - 1);
+    endpoint
+        .saturating_mul(LANES_PER_QUEUE)
+        .saturating_add(step)
+}
+
+/// Which lane of its queue or endpoint it is.
+pub(crate) fn step_of(lane: Lane) -> u8 {
+    u8::try_from(lane.rem_euclid(LANES_PER_QUEUE)).unwrap_or(0)
 }
 
 /// The lanes of a queue that are claimed together, the most urgent first.

@@ -9,6 +9,7 @@
 mod absent;
 #[cfg(feature = "bench")]
 pub mod bench;
+mod calls;
 mod cluster;
 mod complaint;
 pub mod config;

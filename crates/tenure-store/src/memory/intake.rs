@@ -1,11 +1,13 @@
 //! Enqueue: all of the events or none.
 
+use std::sync::Arc;
+
 use tenure_core::store::{Answer, Enqueued, Intake, StoreError};
-use tenure_core::{Counters, Event, ItemId, Timestamp};
+use tenure_core::{Event, ItemId, Timestamp};
 use uuid::{Builder, Uuid};
 
 use super::rules::Rules;
-use super::{Kept, MemoryStore, Place, Shelf};
+use super::{Kept, MemoryStore, Shelf};
 use crate::complaint::unknown_queue;
 
 impl Intake for MemoryStore {
@@ -54,18 +56,7 @@ impl Shelf {
         if let Some(key) = event.dedupe_key() {
             self.dedupe.insert(key.to_owned(), id);
         }
-        let kept = Kept {
-            event: event.clone().id(event_id),
-            queue,
-            created_at: now,
-            available_at: now.after(event.held_back()),
-            counters: Counters::default(),
-            turn: None,
-            last_error: None,
-            // It is given its own at once.
-            place: Place::Backlog,
-            journal: Vec::new(),
-        };
+        let kept = Kept::new(Arc::new(event.clone().id(event_id)), queue, now);
         self.items.insert(id, kept);
         self.place(id, rules, now);
         Enqueued::Fresh { id, event_id }

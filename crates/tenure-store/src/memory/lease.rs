@@ -1,15 +1,15 @@
 //! The four verbs; and what claim and renew do.
 
 use tenure_core::store::{
-    Answer, Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Settle, Settlement,
-    StoreError,
+    Answer, Claim, Company, EndpointLane, LeaseStore, Reap, Reaped, Renew, Renewed, Settle,
+    Settlement, StoreError,
 };
-use tenure_core::{Content, Guarded, Held, Item, ItemId, Lease, Refusal, Timestamp, Token};
+use tenure_core::{Guarded, Held, Item, ItemId, Lease, Refusal, Timestamp, Token};
 
 use super::rules::Rules;
 use super::{Leased, MemoryStore, Place, Shelf};
 use crate::complaint::{unknown_queue, used_before};
-use crate::lane::{Lane, alone_lane, lanes};
+use crate::lane::{Lane, alone_lane, lane_of, lanes};
 use crate::limits::INLINE_REAP_LIMIT;
 
 impl LeaseStore for MemoryStore {
@@ -51,7 +51,7 @@ impl LeaseStore for MemoryStore {
             let (settled_at, claimed_at) = (self.moment(settle.now), self.moment(claim.now));
             let mut shelf = self.shelf();
             // Both or neither: a claim that cannot be carried out leaves the settle undone.
-            shelf.lanes_of(claim)?;
+            shelf.lines_of(claim, &self.rules)?;
             shelf.check_fresh(&claim.token, &self.rules)?;
             let settlement = shelf.settle(settle, &self.rules, settled_at);
             let held = shelf.claim(claim, &self.rules, claimed_at)?;
@@ -74,15 +74,20 @@ impl Shelf {
         rules: &Rules,
         now: Timestamp,
     ) -> Result<Option<Held>, StoreError> {
-        let lanes = self.lanes_of(claim)?;
+        let lines = self.lines_of(claim, rules)?;
         let limit = (rules.most)(claim);
         if limit == 0 {
             return Ok(None);
         }
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let choose = |shelf: &Self| {
-            let due = shelf.due(&lanes, limit, rules, now);
-            shelf.with_runs(&due, claim, rules, now)
+            let mut chosen = Vec::new();
+            for (lanes, most) in &lines {
+                let room = limit.saturating_sub(chosen.len()).min(*most);
+                let due = shelf.due(lanes, room, rules, now);
+                chosen.extend(shelf.with_runs(&due, (claim, room), rules, now));
+            }
+            chosen
         };
         let mut chosen = choose(self);
         if !chosen.is_empty() {
@@ -113,7 +118,26 @@ impl Shelf {
         Err(used_before("claim"))
     }
 
-    /// The lanes that a claim looks into, in order.
+    /// The lanes that a claim looks into, in order, with how many items may be taken of them.
+    fn lines_of(
+        &self,
+        claim: &Claim,
+        rules: &Rules,
+    ) -> Result<Vec<(Vec<Lane>, usize)>, StoreError> {
+        if claim.lanes.is_empty() {
+            return Ok(vec![(self.lanes_of(claim)?, usize::MAX)]);
+        }
+        let line = |(lane, most): &(EndpointLane, u32)| {
+            let most = (rules.lane_most)(*most);
+            (
+                vec![lane_of(*lane)],
+                usize::try_from(most).unwrap_or(usize::MAX),
+            )
+        };
+        Ok(claim.lanes.iter().map(line).collect())
+    }
+
+    /// The lanes of the queues that a claim looks into, in order.
     fn lanes_of(&self, claim: &Claim) -> Result<Vec<Lane>, StoreError> {
         let mut all = Vec::new();
         for (nth, name) in claim.queues.iter().enumerate() {
@@ -168,7 +192,7 @@ impl Shelf {
                 kept.place = Place::Leased(lease.token.clone());
                 items.push(Item {
                     id: *id,
-                    content: Content::Event(kept.event.clone()),
+                    content: kept.content(),
                     available_at: kept.available_at,
                     counters: kept.counters,
                 });

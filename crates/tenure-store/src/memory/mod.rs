@@ -8,6 +8,7 @@ mod clock;
 mod cluster;
 mod domains;
 mod examine;
+mod fan_out;
 mod intake;
 mod lease;
 #[cfg(feature = "testing")]
@@ -28,9 +29,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tenure_core::webhook::{CallRecord, Delivery};
 use tenure_core::{
-    Clock, Counters, Event, Fence, ItemId, Lease, QueueName, SpaceName, State, Term, Timestamp,
-    Token, Word,
+    Clock, Content, Counters, Event, Fence, ItemId, Lease, QueueName, SpaceName, State, Term,
+    Timestamp, Token, Word,
 };
 
 pub use clock::SystemClock;
@@ -48,6 +50,7 @@ use cluster::Board;
 use rules::Rules;
 use spaces::Space;
 use turns::Domain;
+use webhooks::Endpoints;
 
 /// A store that lives and dies with the process.
 ///
@@ -121,9 +124,16 @@ struct Shelf {
     queues: BTreeMap<QueueName, Line>,
     dedupe: BTreeMap<String, ItemId>,
     board: Board,
-    /// Ids and turns are drawn from it.
     spaces: BTreeMap<SpaceName, Space>,
+    endpoints: Endpoints,
+    /// What is owed: an event, and the number of an endpoint. Each pair at most once.
+    owed: BTreeSet<(ItemId, i32)>,
+    /// The numbers of queues and endpoints are drawn from it.
+    last_number: i32,
+    /// The ids and turns of events are drawn from it.
     last_id: i64,
+    /// Those of deliveries.
+    last_delivery: i64,
     last_fence: i64,
 }
 
@@ -138,7 +148,11 @@ impl Default for Shelf {
             dedupe: BTreeMap::new(),
             board: Board::default(),
             spaces: BTreeMap::new(),
+            endpoints: Endpoints::default(),
+            owed: BTreeSet::new(),
+            last_number: 0,
             last_id: 0,
+            last_delivery: ItemId::FIRST_DELIVERY,
             last_fence: 0,
         }
     }
@@ -147,7 +161,13 @@ impl Default for Shelf {
 /// An item and all that is known of it.
 #[derive(Debug)]
 struct Kept {
-    event: Event,
+    /// The event; of a delivery the one that is owed.
+    event: Arc<Event>,
+    /// The event that is owed, if it is a delivery.
+    source: Option<ItemId>,
+    /// The domain that it belongs to.
+    key: Option<String>,
+    /// The number of its queue, or of the endpoint that it is owed to.
     queue: i32,
     created_at: Timestamp,
     available_at: Timestamp,
@@ -158,6 +178,8 @@ struct Kept {
     place: Place,
     /// The holds that ended, oldest first.
     journal: Vec<Ended>,
+    /// The calls that were made for it, if it is a delivery.
+    calls: BTreeMap<Fence, CallRecord>,
 }
 
 /// Where an item is; it is in exactly one place, and the place is its state.
@@ -234,6 +256,37 @@ enum To<'a> {
 }
 
 impl Kept {
+    /// One that has come at this moment; it has no place yet.
+    fn new(event: Arc<Event>, queue: i32, now: Timestamp) -> Self {
+        Self {
+            source: None,
+            key: event.ordering_key().map(str::to_owned),
+            queue,
+            created_at: now,
+            available_at: now.after(event.held_back()),
+            counters: Counters::default(),
+            turn: None,
+            last_error: None,
+            // It is given its own at once.
+            place: Place::Backlog,
+            journal: Vec::new(),
+            calls: BTreeMap::new(),
+            event,
+        }
+    }
+
+    /// What it carries.
+    fn content(&self) -> Content {
+        match self.source {
+            None => Content::Event(self.event.as_ref().clone()),
+            Some(source) => Content::Delivery(Delivery {
+                endpoint: self.queue.unsigned_abs(),
+                source,
+                event: Arc::clone(&self.event),
+            }),
+        }
+    }
+
     const fn state(&self) -> State {
         match self.place {
             Place::Ready(_) | Place::Backlog => State::Pending,

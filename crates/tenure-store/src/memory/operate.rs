@@ -1,12 +1,12 @@
 //! Find, list, count, replay, bury; and the queues.
 
 use tenure_core::store::{
-    Answer, Bury, Counts, Filter, Operate, Page, Pause, Queue, QueueCounts, Queues, Replay,
+    Answer, Bury, Counts, Filter, Kind, Operate, Page, Pause, Queue, QueueCounts, Queues, Replay,
     Replayed,
 };
 use tenure_core::{
-    Content, Counters, EndedHold, Guarded, Hold, ItemId, Lease, QueueName, Record, Refusal, State,
-    Term, Timestamp, Word, reason,
+    Counters, EndedHold, Guarded, Hold, ItemId, Lease, QueueName, Record, Refusal, State, Term,
+    Timestamp, Word, reason,
 };
 
 use super::rules::Rules;
@@ -84,12 +84,13 @@ impl Queues for MemoryStore {
     fn add_queue<'a>(&'a self, name: &'a QueueName, term: Option<Term>) -> Answer<'a, ()> {
         Box::pin(async move {
             let mut shelf = self.shelf();
-            let next = shelf.queues.values().map(|line| line.number).max();
-            let line = shelf
-                .queues
-                .entry(name.clone())
-                .or_insert_with(|| Line::numbered(next.map_or(0, |number| number + 1)));
-            line.term = term;
+            if !shelf.queues.contains_key(name) {
+                let number = shelf.draw_number();
+                shelf.queues.insert(name.clone(), Line::numbered(number));
+            }
+            if let Some(line) = shelf.queues.get_mut(name) {
+                line.term = term;
+            }
             Ok(())
         })
     }
@@ -122,7 +123,7 @@ impl Shelf {
         Some(Record {
             id,
             state: kept.state(),
-            content: Content::Event(kept.event.clone()),
+            content: kept.content(),
             counters: kept.counters,
             created_at: kept.created_at,
             available_at: Some(kept.available_at),
@@ -168,37 +169,59 @@ impl Shelf {
     fn counts(&self, now: Timestamp) -> Counts {
         let mut counts = Counts::default();
         for (name, line) in &self.queues {
-            let mut of_queue = QueueCounts::default();
-            for kept in self.items.values() {
-                if kept.queue != line.number || kept.state() != State::Pending {
-                    continue;
-                }
-                if matches!(kept.place, Place::Backlog) {
-                    of_queue.behind += 1;
-                    continue;
-                }
-                if kept.available_at > now {
-                    of_queue.delayed += 1;
-                    continue;
-                }
-                let waited = now.since(kept.available_at);
-                of_queue.due += 1;
-                of_queue.oldest_due = of_queue.oldest_due.max(Some(waited));
-            }
-            counts.queues.push((name.clone(), of_queue));
+            let waiting = self.waiting(line.number, now);
+            counts.queues.push((name.clone(), waiting));
         }
-        for leased in self.leases.values() {
-            let ids = u64::try_from(leased.ids.len()).unwrap_or(u64::MAX);
-            counts.claimed += ids;
-            if !leased.lease.is_live(now) {
-                counts.lapsed += ids;
+        for (number, waiting) in self.endpoints.numbers().map(|n| (n, self.waiting(n, now))) {
+            if waiting != QueueCounts::default() {
+                let waiting = (number.unsigned_abs(), waiting);
+                counts.deliveries.endpoints.push(waiting);
             }
         }
-        for kept in self.items.values() {
+        let of_deliveries = &mut counts.deliveries;
+        for (id, kept) in &self.items {
+            let (claimed, lapsed, done, dead) = if id.is_delivery() {
+                (
+                    &mut of_deliveries.claimed,
+                    &mut of_deliveries.lapsed,
+                    &mut of_deliveries.delivered,
+                    &mut of_deliveries.dead,
+                )
+            } else {
+                (
+                    &mut counts.claimed,
+                    &mut counts.lapsed,
+                    &mut counts.done,
+                    &mut counts.dead,
+                )
+            };
             match kept.place {
-                Place::Ready(_) | Place::Backlog | Place::Leased(_) => {}
-                Place::Done { .. } => counts.done += 1,
-                Place::Dead { .. } => counts.dead += 1,
+                Place::Ready(_) | Place::Backlog => {}
+                Place::Leased(_) => {
+                    let is_live = self.lease_on(*id).is_some_and(|lease| lease.is_live(now));
+                    *claimed += 1;
+                    *lapsed += u64::from(!is_live);
+                }
+                Place::Done { .. } => *done += 1,
+                Place::Dead { .. } => *dead += 1,
+            }
+        }
+        counts
+    }
+
+    /// What waits in the queue, or for the endpoint, with this number.
+    fn waiting(&self, number: i32, now: Timestamp) -> QueueCounts {
+        let mut counts = QueueCounts::default();
+        for kept in self.items.values().filter(|kept| kept.queue == number) {
+            match kept.place {
+                Place::Backlog => counts.behind += 1,
+                Place::Ready(_) if kept.available_at > now => counts.delayed += 1,
+                Place::Ready(_) => {
+                    let waited = now.since(kept.available_at);
+                    counts.due += 1;
+                    counts.oldest_due = counts.oldest_due.max(Some(waited));
+                }
+                Place::Leased(_) | Place::Done { .. } | Place::Dead { .. } => {}
             }
         }
         counts
@@ -225,9 +248,15 @@ impl Shelf {
             self.put_behind(id);
             self.promote(&key, rules, now);
         } else {
-            self.last_id += 1;
+            let last = if id.is_delivery() {
+                &mut self.last_delivery
+            } else {
+                &mut self.last_id
+            };
+            let turn = (rules.replay_turn)(*last);
+            *last += 1;
             if let Some(kept) = self.items.get_mut(&id) {
-                kept.turn = Some((rules.replay_turn)(self.last_id - 1));
+                kept.turn = Some(turn);
             }
             self.place(id, rules, now);
         }
@@ -287,19 +316,24 @@ fn hold_of(lease: &Lease) -> Hold {
 }
 
 fn is_asked_for(filter: &Filter, id: ItemId, kept: &Kept) -> bool {
-    filter.before.is_none_or(|before| id < before)
+    let is_kind = match filter.kind {
+        Kind::Events => !id.is_delivery(),
+        Kind::Deliveries => {
+            let endpoint = kept.queue.unsigned_abs();
+            id.is_delivery()
+                && filter.endpoint.is_none_or(|number| endpoint == number)
+                && filter.source.is_none_or(|of| kept.source == Some(of))
+        }
+    };
+    let is_topic = |topic: &String| kept.event.topic() == topic;
+    let is_queue = |queue: &QueueName| kept.event.queue_name() == queue;
+    let is_key = |key: &String| kept.key() == Some(key);
+    is_kind
+        && filter.before.is_none_or(|before| id < before)
         && filter.state.is_none_or(|state| kept.state() == state)
         && filter.since.is_none_or(|since| kept.created_at >= since)
-        && filter
-            .topic
-            .as_ref()
-            .is_none_or(|topic| kept.event.topic() == topic)
-        && filter
-            .queue
-            .as_ref()
-            .is_none_or(|queue| kept.event.queue_name() == queue)
-        && filter
-            .key
-            .as_ref()
-            .is_none_or(|key| kept.key() == Some(key))
+        && filter.until.is_none_or(|until| kept.created_at < until)
+        && filter.topic.as_ref().is_none_or(is_topic)
+        && filter.queue.as_ref().is_none_or(is_queue)
+        && filter.key.as_ref().is_none_or(is_key)
 }

@@ -25,7 +25,12 @@ impl Shelf {
         let (done, dead) = (now.before(prune.done), now.before(prune.dead));
         let done_ids = self.settled_before(State::Done, done, rules);
         let dead_ids = self.settled_before(State::Dead, dead, rules);
-        let more = done_ids.len() >= limit || dead_ids.len() >= limit;
+        // The last delivery of an event may be among them; then the event can go in the next round.
+        let has_deliveries = |ids: &[ItemId]| ids.iter().any(|id| id.is_delivery());
+        let more = done_ids.len() >= limit
+            || dead_ids.len() >= limit
+            || has_deliveries(&done_ids)
+            || has_deliveries(&dead_ids);
         let mut pruned = Pruned {
             more,
             ..Pruned::default()
@@ -48,7 +53,8 @@ impl Shelf {
     }
 
     /// Items that were settled so before a moment, the oldest first; but none that blocks its
-    /// domain: the others wait for an operator to decide about it.
+    /// domain: the others wait for an operator to decide about it; and no event of which there are
+    /// deliveries: they show what it says.
     fn settled_before(&self, state: State, before: Timestamp, rules: &Rules) -> Vec<ItemId> {
         let mut found: Vec<(Timestamp, ItemId)> = self
             .items
@@ -56,7 +62,8 @@ impl Shelf {
             .filter_map(|(id, kept)| {
                 let (is, since) = (rules.settled)(kept)?;
                 let is_over = is == state && (rules.is_past)(since, before);
-                (is_over && !self.is_blocking(*id)).then_some((since, *id))
+                (is_over && !self.is_blocking(*id) && (rules.may_go)(self.is_owed(*id)))
+                    .then_some((since, *id))
             })
             .collect();
         found.sort();
@@ -65,7 +72,11 @@ impl Shelf {
 
     /// Deletes an item and all that is its own.
     fn forget(&mut self, id: ItemId) {
-        self.items.remove(&id);
+        if let Some(kept) = self.items.remove(&id)
+            && let Some(source) = kept.source
+        {
+            self.owed.remove(&(source, kept.queue));
+        }
         self.dedupe.retain(|_, winner| *winner != id);
     }
 }

@@ -2,6 +2,7 @@
 //! wrong one to see whether the suite notices.
 
 use tenure_core::store::{Claim, Rest};
+use tenure_core::webhook::AttemptOutcome;
 use tenure_core::{
     Boundary, Counters, Fate, Guarded, ItemId, LapsePolicy, Lateness, Lease, OnDead, Standing,
     State, Timestamp, Token, Word, lapse_run, may_reap, may_renew, may_settle, settle_run,
@@ -12,6 +13,17 @@ use super::{Kept, Place};
 
 /// What becomes of a run, and of its domain.
 pub(super) type Fates = (Vec<Fate>, Standing);
+
+/// What decides whether an event is owed to an endpoint.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owing {
+    /// The settle that names the event has settled it done.
+    pub(super) is_done_now: bool,
+    /// The endpoint is enabled and subscribed to it.
+    pub(super) is_wanted: bool,
+    /// There is a delivery.
+    pub(super) is_owed: bool,
+}
 
 /// What the store asks before it changes anything.
 #[derive(Clone)]
@@ -58,6 +70,14 @@ pub(super) struct Rules {
     pub(super) is_held_back: fn(&Domain) -> bool,
     /// Whose turn is next, of a backlog.
     pub(super) next: fn(&Backlog) -> Option<(i64, ItemId)>,
+    /// How many items a claim may take of a lane for which it named this limit.
+    pub(super) lane_most: fn(u32) -> u32,
+    /// Whether a delivery is written.
+    pub(super) owes: fn(Owing) -> bool,
+    /// How a call ended that was said to have ended so, and whether its delivery was refused.
+    pub(super) call_outcome: fn(AttemptOutcome, bool) -> AttemptOutcome,
+    /// Whether a settled item may be pruned of which there are deliveries or not.
+    pub(super) may_go: fn(bool) -> bool,
     /// The turn of what is replayed when this was the last number drawn.
     pub(super) replay_turn: fn(i64) -> i64,
 }
@@ -93,6 +113,16 @@ impl Default for Rules {
             is_idle: |domain| domain.is_none(),
             is_held_back: |domain| domain.is_paused,
             next: |backlog| backlog.first().copied(),
+            lane_most: |most| most,
+            owes: |owing| owing.is_done_now && owing.is_wanted && !owing.is_owed,
+            call_outcome: |said, is_refused| {
+                if is_refused {
+                    AttemptOutcome::Superseded
+                } else {
+                    said
+                }
+            },
+            may_go: |is_owed| !is_owed,
             replay_turn: |last| last + 1,
         }
     }

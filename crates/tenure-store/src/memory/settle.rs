@@ -31,6 +31,9 @@ impl Shelf {
         }
         said.extend(rest.iter().cloned());
         let refused = self.end_all(&said, settle, rules, now);
+        let is_done_now =
+            |id: &ItemId| said.get(id) == Some(&Outcome::Done) && !refused.contains(id);
+        self.fan_out(settle, is_done_now, rules, now);
         answers.extend(said.keys().map(|id| {
             let answer = if refused.contains(id) {
                 Guarded::Refused(Refusal::OutOfTurn)
@@ -39,6 +42,8 @@ impl Shelf {
             };
             (*id, answer)
         }));
+        let is_refused = |id: &ItemId| answers.get(id).is_some_and(|answer| !answer.is_kept());
+        self.keep_calls(&settle.calls, is_refused, rules, now);
         let rest = rest.iter().filter(|(id, _)| !refused.contains(id)).count();
         let answer = |id: &ItemId| answers.get(id).copied();
         let items = settle.items.iter();

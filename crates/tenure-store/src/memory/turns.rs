@@ -50,7 +50,7 @@ impl Domain {
 
 impl Kept {
     pub(super) fn key(&self) -> Option<&str> {
-        self.event.ordering_key()
+        self.key.as_deref()
     }
 }
 
@@ -119,17 +119,16 @@ impl Shelf {
     }
 
     /// What is claimed of these items that are due, the first ones of their lanes: all that have no
-    /// key, and of the heads as many as the limit leaves room for, each with a run behind it.
+    /// key, and of the heads as many as there is room for, each with a run behind it.
     pub(super) fn with_runs(
         &self,
         due: &[ItemId],
-        claim: &Claim,
+        (claim, most): (&Claim, usize),
         rules: &Rules,
         now: Timestamp,
     ) -> Vec<ItemId> {
         let is_keyed = |id: &ItemId| self.key_of(*id).is_some();
         let unkeyed = due.iter().filter(|id| !is_keyed(id)).count();
-        let most = usize::try_from((rules.most)(claim)).unwrap_or(usize::MAX);
         let run_length = usize::try_from((rules.run_length)(claim)).unwrap_or(usize::MAX);
         let mut room = most.saturating_sub(unkeyed);
         let mut chosen = Vec::new();

@@ -1,14 +1,74 @@
 //! Endpoints, and what is owed to them.
 
-use tenure_core::store::{Answer, ChangeEndpoint, Due, KeepsWebhooks, StoreError, Webhooks};
-use tenure_core::webhook::{Call, CallRecord, Endpoint, EndpointId, Health, NewEndpoint};
-use tenure_core::{Guarded, Invalid, ItemId, Timestamp};
+use std::collections::BTreeMap;
 
-use super::MemoryStore;
+use tenure_core::store::{Answer, ChangeEndpoint, Due, EndpointLane, KeepsWebhooks, Webhooks};
+use tenure_core::webhook::{
+    Call, CallRecord, Endpoint, EndpointId, EndpointState, Health, NewEndpoint,
+};
+use tenure_core::{Guarded, ItemId, Refusal, Timestamp};
 
-fn unbuilt<T>() -> Answer<'static, T> {
-    let problem = Invalid::new("webhooks", "not there yet", "a later version");
-    Box::pin(async move { Err(StoreError::invalid("webhooks", &problem)) })
+use super::rules::Rules;
+use super::{MemoryStore, Shelf};
+use crate::lane::{queue_of, step_of};
+
+/// All endpoints, also removed ones.
+#[derive(Debug, Default)]
+pub(super) struct Endpoints {
+    by_id: BTreeMap<EndpointId, Endpoint>,
+    /// Rises with every change of any of them.
+    version: u64,
+}
+
+impl Endpoints {
+    /// In the order of their names.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Endpoint> {
+        self.by_id.values()
+    }
+
+    /// Their numbers, ascending.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = i32> {
+        let mut numbers: Vec<u32> = self.all().map(|endpoint| endpoint.number).collect();
+        numbers.sort_unstable();
+        numbers.into_iter().map(u32::cast_signed)
+    }
+
+    fn change(&mut self, change: &ChangeEndpoint, now: Timestamp) -> Guarded<Endpoint> {
+        let Some(endpoint) = self.by_id.get_mut(&change.id) else {
+            return Guarded::Refused(Refusal::NotFound);
+        };
+        if endpoint.version != change.version {
+            return Guarded::Refused(Refusal::Changed);
+        }
+        let state = state_after(&endpoint.state, &change.state, now);
+        if state == EndpointState::Enabled && endpoint.state != EndpointState::Enabled {
+            endpoint.health = Health::default();
+        }
+        endpoint.state = state;
+        endpoint.settings = change.settings.clone();
+        endpoint.sealed.clone_from(&change.sealed);
+        endpoint.version += 1;
+        self.version += 1;
+        Guarded::Kept(endpoint.clone())
+    }
+}
+
+/// The state of an endpoint that is asked to be in another. What it was already, it is since then.
+fn state_after(before: &EndpointState, asked: &EndpointState, now: Timestamp) -> EndpointState {
+    use EndpointState::{Disabled, Enabled, Removed};
+    match (before, asked) {
+        (Removed { since }, _) => Removed { since: *since },
+        (_, Enabled) => Enabled,
+        (Disabled { since, .. }, Disabled { why, .. }) => Disabled {
+            why: why.clone(),
+            since: *since,
+        },
+        (_, Disabled { why, .. }) => Disabled {
+            why: why.clone(),
+            since: now,
+        },
+        (_, Removed { .. }) => Removed { since: now },
+    }
 }
 
 impl KeepsWebhooks for MemoryStore {
@@ -20,41 +80,117 @@ impl KeepsWebhooks for MemoryStore {
 impl Webhooks for MemoryStore {
     fn add_endpoint<'a>(
         &'a self,
-        _endpoint: &'a NewEndpoint,
-        _now: Option<Timestamp>,
+        endpoint: &'a NewEndpoint,
+        now: Option<Timestamp>,
     ) -> Answer<'a, Option<Endpoint>> {
-        unbuilt()
+        Box::pin(async move {
+            let now = self.moment(now);
+            Ok(self.shelf().add_endpoint(endpoint, now))
+        })
     }
 
     fn endpoints<'a>(
         &'a self,
-        _after: Option<&'a EndpointId>,
-        _limit: u32,
+        after: Option<&'a EndpointId>,
+        limit: u32,
     ) -> Answer<'a, Vec<Endpoint>> {
-        unbuilt()
+        Box::pin(async move {
+            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+            let shelf = self.shelf();
+            let all = shelf.endpoints.all();
+            let behind = all.filter(|endpoint| after.is_none_or(|after| endpoint.id > *after));
+            Ok(behind.take(limit).cloned().collect())
+        })
     }
 
-    fn endpoint<'a>(&'a self, _id: &'a EndpointId) -> Answer<'a, Option<Endpoint>> {
-        unbuilt()
+    fn endpoint<'a>(&'a self, id: &'a EndpointId) -> Answer<'a, Option<Endpoint>> {
+        Box::pin(async move { Ok(self.shelf().endpoints.by_id.get(id).cloned()) })
     }
 
-    fn change_endpoint<'a>(&'a self, _change: &'a ChangeEndpoint) -> Answer<'a, Guarded<Endpoint>> {
-        unbuilt()
+    fn change_endpoint<'a>(&'a self, change: &'a ChangeEndpoint) -> Answer<'a, Guarded<Endpoint>> {
+        Box::pin(async move {
+            let now = self.moment(change.now);
+            Ok(self.shelf().endpoints.change(change, now))
+        })
     }
 
-    fn keep_health<'a>(&'a self, _id: &'a EndpointId, _health: &'a Health) -> Answer<'a, ()> {
-        unbuilt()
+    fn keep_health<'a>(&'a self, id: &'a EndpointId, health: &'a Health) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let endpoints = &mut self.shelf().endpoints;
+            if let Some(endpoint) = endpoints.by_id.get_mut(id) {
+                endpoint.health = health.clone();
+                endpoints.version += 1;
+            }
+            Ok(())
+        })
     }
 
-    fn due_deliveries(&self, _now: Option<Timestamp>) -> Answer<'_, Due> {
-        unbuilt()
+    fn due_deliveries(&self, now: Option<Timestamp>) -> Answer<'_, Due> {
+        Box::pin(async move {
+            let now = self.moment(now);
+            Ok(self.shelf().due_deliveries(&self.rules, now))
+        })
     }
 
-    fn record_calls<'a>(&'a self, _calls: &'a [Call], _now: Option<Timestamp>) -> Answer<'a, ()> {
-        unbuilt()
+    fn record_calls<'a>(&'a self, calls: &'a [Call], now: Option<Timestamp>) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let now = self.moment(now);
+            self.shelf().keep_calls(calls, |_| false, &self.rules, now);
+            Ok(())
+        })
     }
 
-    fn calls(&self, _delivery: ItemId) -> Answer<'_, Vec<CallRecord>> {
-        unbuilt()
+    fn calls(&self, delivery: ItemId) -> Answer<'_, Vec<CallRecord>> {
+        Box::pin(async move {
+            let shelf = self.shelf();
+            let calls = shelf.items.get(&delivery).map(|kept| kept.calls.values());
+            Ok(calls.into_iter().flatten().cloned().collect())
+        })
+    }
+}
+
+impl Shelf {
+    /// Draws the number of a queue or an endpoint.
+    pub(super) fn draw_number(&mut self) -> i32 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    fn add_endpoint(&mut self, new: &NewEndpoint, now: Timestamp) -> Option<Endpoint> {
+        if self.endpoints.by_id.contains_key(&new.id) {
+            return None;
+        }
+        let endpoint = Endpoint {
+            id: new.id.clone(),
+            number: self.draw_number().unsigned_abs(),
+            settings: new.settings.clone(),
+            sealed: new.sealed.clone(),
+            state: EndpointState::Enabled,
+            health: Health::default(),
+            version: 1,
+            created_at: now,
+        };
+        let endpoints = &mut self.endpoints;
+        endpoints.version += 1;
+        endpoints.by_id.insert(new.id.clone(), endpoint.clone());
+        Some(endpoint)
+    }
+
+    fn due_deliveries(&self, rules: &Rules, now: Timestamp) -> Due {
+        let waiting = self.ready.iter();
+        let due = waiting.filter(|(_, from, id)| id.is_delivery() && (rules.is_due)(*from, now));
+        // In the order of the lanes, so that what is repeated stands together.
+        let mut lanes: Vec<EndpointLane> = due
+            .map(|(lane, _, _)| EndpointLane {
+                endpoint: queue_of(*lane).unsigned_abs(),
+                step: step_of(*lane),
+            })
+            .collect();
+        lanes.dedup();
+        Due {
+            now,
+            version: self.endpoints.version,
+            lanes,
+        }
     }
 }
