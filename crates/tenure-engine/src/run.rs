@@ -35,7 +35,9 @@ impl Runs {
         let mut behind = 0;
         for item in items {
             let key = item.content.event().and_then(Event::ordering_key);
-            let nth = match key.map(|key| firsts.entry(key.to_owned())) {
+            // The deliveries of one key are in order per endpoint.
+            let endpoint = item.content.delivery().map(|delivery| delivery.endpoint);
+            let nth = match key.map(|key| firsts.entry((endpoint, key.to_owned()))) {
                 None => None,
                 Some(Entry::Vacant(first)) => {
                     first.insert(runs.len());
