@@ -1,6 +1,6 @@
 -- page_done: the ids of a page of items that are done, newest first; find.sql fills it.
--- Parameters: :before (ids below this one), :since (written at or after), :topic, :queue (each
---   null: all), :limit.
+-- Parameters: :after and :before (ids between these), :since (written at or after), :until (written
+--   before), :topic, :queue, :endpoint (each null: all), :limit.
 -- Returns: id.
 -- Keeps: nothing; it only reads. Done is what is in no other place.
 -- Relies on: the primary key of tenure_events, read backwards until the page is full; those of the
@@ -20,8 +20,12 @@ left join tenure_backlog as behind
     and behind.turn = coalesce(setback.turn, event.id)
 left join tenure_dead as dead
     on dead.id = event.id
-where event.id < :before
+where event.id > :after
+    and event.id > :after
+    and event.id < :before
     and (:since is null or event.created_at >= :since)
+    and (:until is null or event.created_at < :until)
+    and (:endpoint is null or event.lane / 16 = :endpoint)
     and (:topic is null or event.topic = :topic)
     and (
         :queue is null
