@@ -1,15 +1,15 @@
 //! Calls: what is known of those that were made for deliveries.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use rusqlite::{Connection, Row, named_params};
 use tenure_core::store::{Settle, Settlement};
 use tenure_core::webhook::{AttemptOutcome, Call, CallDetail, CallRecord};
-use tenure_core::{Fence, Guarded, ItemId, Timestamp};
+use tenure_core::{Fence, ItemId, Timestamp};
 
-use super::holds::{Leased, json};
+use super::holds::json;
 use super::{row, statements as sql};
-use crate::error_text::error_text;
+use crate::calls::kept_call;
 
 /// Delivery, fence, attempt, began at, outcome, status, error, detail.
 type Line = (
@@ -23,26 +23,19 @@ type Line = (
     String,
 );
 
-/// Writes down the calls that go with a settle, of what was held under this lease before it. One whose
-/// delivery was refused, or was not held any more, is superseded.
+/// Writes down the calls that go with a settle. One whose delivery was refused is superseded.
 pub(super) fn settled(
     connection: &Connection,
     ask: &Settle,
-    lease: Option<&Leased>,
     settlement: &Settlement,
     now: Timestamp,
 ) -> rusqlite::Result<()> {
-    let answers: HashMap<ItemId, Guarded> = settlement.items.iter().copied().collect();
-    let held = lease.map(Leased::held).transpose()?.unwrap_or_default();
-    let is_kept = |id: ItemId| match answers.get(&id) {
-        Some(answer) => answer.is_kept(),
-        None => held.binary_search(&id.number()).is_ok(),
-    };
+    let refused: HashSet<ItemId> = settlement.refused().map(|(id, _)| id).collect();
     let outcome_of = |call: &Call| {
-        if is_kept(call.delivery) {
-            call.outcome
-        } else {
+        if refused.contains(&call.delivery) {
             AttemptOutcome::Superseded
+        } else {
+            call.outcome
         }
     };
     write(connection, &ask.calls, outcome_of, now)
@@ -56,19 +49,16 @@ pub(super) fn write(
     now: Timestamp,
 ) -> rusqlite::Result<()> {
     let line = |call: &Call| -> Line {
-        let status = call.reply.as_ref().map(|reply| reply.status.as_ref());
-        let detail = call.reply.as_ref().map(CallDetail::of).unwrap_or_default();
+        let kept = kept_call(call, outcome_of(call), now);
         (
-            call.delivery.number(),
-            call.fence.number(),
-            call.attempt,
-            now.before(call.ago).as_micros(),
-            outcome_of(call).as_str(),
-            status.and_then(Result::ok).copied(),
-            status
-                .and_then(Result::err)
-                .map(|error| error_text(&error.text)),
-            detail.to_json(),
+            kept.delivery.number(),
+            kept.fence.number(),
+            kept.attempt,
+            kept.began_at.as_micros(),
+            kept.outcome.as_str(),
+            kept.status,
+            kept.error,
+            kept.detail.to_json(),
         )
     };
     let lines: Vec<Line> = calls.iter().map(line).collect();

@@ -17,7 +17,7 @@ use super::reap::reap;
 use super::settle::settle;
 use super::{SqliteStore, row, statements as sql};
 use crate::complaint::{unknown_queue, used_before};
-use crate::lane::{Lane, alone_lane, endpoint_lane, lanes};
+use crate::lane::{Lane, alone_lane, lane_of, lanes};
 
 impl LeaseStore for SqliteStore {
     fn claim<'a>(&'a self, ask: &'a Claim) -> Answer<'a, Option<Held>> {
@@ -143,12 +143,10 @@ fn endpoint_lanes(connection: &Connection, ask: &Claim) -> rusqlite::Result<Vec<
         .lanes
         .iter()
         .filter(|(lane, _)| known.contains(&lane.endpoint) && seen.insert(*lane))
-        .filter_map(|(lane, most)| {
-            Some(Asked {
-                lane: endpoint_lane(*lane)?,
-                most: usize::try_from(*most).unwrap_or(usize::MAX),
-                queue: None,
-            })
+        .map(|(lane, most)| Asked {
+            lane: lane_of(*lane),
+            most: usize::try_from(*most).unwrap_or(usize::MAX),
+            queue: None,
         });
     Ok(asked.collect())
 }

@@ -14,7 +14,7 @@ use tenure_core::{
 use uuid::Uuid;
 
 use crate::headers::read_headers;
-use crate::lane::{Lane, endpoint_of, priority};
+use crate::lane::{Lane, priority, queue_of};
 
 /// What an item carries, as its row has it.
 pub(super) enum Carried {
@@ -107,7 +107,7 @@ fn carried(
     };
     let lane: Lane = row.get(2)?;
     Ok(Carried::Owed {
-        endpoint: endpoint_of(lane),
+        endpoint: queue_of(lane).unsigned_abs(),
         source: ItemId::new(source),
         key: row.get(5)?,
     })

@@ -39,7 +39,7 @@ fn try_settle(
         }
     };
     if !ask.calls.is_empty() {
-        calls::settled(connection, ask, lease.as_ref(), &settlement, now)?;
+        calls::settled(connection, ask, &settlement, now)?;
     }
     Ok(settlement)
 }

@@ -1,7 +1,9 @@
 //! Endpoints, and what is owed to them.
 
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
-use tenure_core::store::{Answer, ChangeEndpoint, Due, KeepsWebhooks, StoreError, Webhooks};
+use tenure_core::store::{
+    Answer, ChangeEndpoint, Due, EndpointLane, KeepsWebhooks, StoreError, Webhooks,
+};
 use tenure_core::webhook::{
     Call, CallRecord, Disabled, Endpoint, EndpointId, EndpointState, Health, NewEndpoint,
 };
@@ -9,7 +11,7 @@ use tenure_core::{Guarded, ItemId, Refusal, Timestamp};
 
 use super::error::failed;
 use super::{SqliteStore, calls, row, statements as sql};
-use crate::lane::as_endpoint_lane;
+use crate::lane::{Lane, queue_of, step_of};
 
 impl KeepsWebhooks for SqliteStore {
     fn webhooks(&self) -> &dyn Webhooks {
@@ -194,7 +196,11 @@ fn due(connection: &Connection, now: Timestamp) -> rusqlite::Result<Due> {
     let lanes = connection
         .prepare_cached(sql::DUE_LANES)?
         .query_map(named_params! {":now": now.as_micros()}, |found| {
-            found.get(0).map(as_endpoint_lane)
+            let lane: Lane = found.get(0)?;
+            Ok(EndpointLane {
+                endpoint: queue_of(lane).unsigned_abs(),
+                step: step_of(lane),
+            })
         })?
         .collect::<rusqlite::Result<_>>()?;
     Ok(Due {
