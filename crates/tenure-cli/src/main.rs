@@ -13,6 +13,7 @@ mod output;
 mod problem;
 mod progress;
 mod record;
+mod team;
 mod time;
 mod webhook;
 

@@ -1,17 +1,19 @@
 //! What webhooks need of this program's configuration: the keys, the address policy, the caller.
 
+use std::fmt;
 use std::fs::OpenOptions;
 use std::io::{self, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use tenure::webhook::{
-    AddressPolicy, CallerConfig, Endpoint, EndpointState, Keyring, Secrets, WebhookCaller,
+    AddressPolicy, CallErrorKind, Caller, CallerConfig, Calling, Endpoint, EndpointState, Keyring,
+    Reply, Request, Secrets, WebhookCaller,
 };
-use tenure::{SystemClock, Tenure};
+use tenure::{Invalid, SystemClock, Tenure};
 
 use crate::config::{Config, WebhookConfig};
 use crate::exit::Exit;
@@ -192,7 +194,7 @@ pub(crate) fn caller(
     config: &WebhookConfig,
     keys: Keyring,
     own: Vec<SocketAddr>,
-) -> Result<WebhookCaller, Stop> {
+) -> Result<WebhookCaller, Invalid> {
     let usual = CallerConfig::new(Arc::new(keys), Arc::new(SystemClock));
     let caller = CallerConfig {
         policy: AddressPolicy {
@@ -202,7 +204,7 @@ pub(crate) fn caller(
         user_agent: config.agent(),
         ..usual
     };
-    Ok(WebhookCaller::new(caller)?)
+    WebhookCaller::new(caller)
 }
 
 /// Our own doors, which no endpoint leads to: the database, and where we listen.
@@ -215,4 +217,79 @@ pub(crate) async fn own_doors(config: &Config) -> Vec<SocketAddr> {
         }
     }
     own
+}
+
+/// Calls endpoints with the keys as they are now: a file that is made or changed while we run is
+/// read.
+pub(crate) struct LateCaller {
+    config: WebhookConfig,
+    own: Vec<SocketAddr>,
+    state: Mutex<Late>,
+}
+
+#[derive(Default)]
+struct Late {
+    caller: Option<Arc<WebhookCaller>>,
+    /// When the file was changed that the caller has its keys from.
+    changed: Option<SystemTime>,
+    looked: Option<Instant>,
+}
+
+/// How often the file of keys is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl LateCaller {
+    pub(crate) fn new(config: WebhookConfig, own: Vec<SocketAddr>) -> Self {
+        Self {
+            config,
+            own,
+            state: Mutex::default(),
+        }
+    }
+
+    /// The caller with the keys of the moment; or why there is none.
+    fn caller(&self) -> Result<Arc<WebhookCaller>, String> {
+        let mut late = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(caller) = &late.caller
+            && late.looked.is_some_and(|looked| looked.elapsed() < LOOK)
+        {
+            return Ok(Arc::clone(caller));
+        }
+        let changed = std::fs::metadata(&self.config.key_file).and_then(|it| it.modified());
+        let changed = changed.ok().filter(|_| self.config.key.is_none());
+        late.looked = Some(Instant::now());
+        if let Some(caller) = &late.caller
+            && (changed == late.changed || changed.is_none())
+        {
+            return Ok(Arc::clone(caller));
+        }
+        let made = keys(&self.config)
+            .map_err(|problem| problem.message)
+            .and_then(|keys| self.make(keys))?;
+        late.changed = changed;
+        late.caller = Some(Arc::clone(&made));
+        Ok(made)
+    }
+
+    fn make(&self, keys: Keyring) -> Result<Arc<WebhookCaller>, String> {
+        let caller = caller(&self.config, keys, self.own.clone());
+        caller.map(Arc::new).map_err(|problem| problem.to_string())
+    }
+}
+
+impl fmt::Debug for LateCaller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LateCaller")
+    }
+}
+
+impl Caller for LateCaller {
+    fn call<'a>(&'a self, request: &'a Request<'a>) -> Calling<'a> {
+        Box::pin(async move {
+            match self.caller() {
+                Ok(caller) => caller.call(request).await,
+                Err(why) => Reply::error(CallErrorKind::Unsendable, why),
+            }
+        })
+    }
 }

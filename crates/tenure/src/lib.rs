@@ -159,8 +159,10 @@
 
 mod claim;
 mod operate;
+mod owed;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod sender;
 mod signal;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -200,6 +202,7 @@ pub use tenure_store::config::{Planner, StoreConfig, Synchronous};
 pub use tenure_store::memory::{SystemClock, WorkLease};
 pub use tenure_store::{Migrated, migrate, migration_sql};
 
+pub use crate::sender::SenderBuilder;
 pub use crate::signal::Signals;
 pub use crate::tenure::{Tenure, new_worker_id};
 pub use crate::work_lease::{StoredWorkLease, StoredWorkLeaseError};
