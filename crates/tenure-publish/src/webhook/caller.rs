@@ -76,6 +76,7 @@ impl CallerConfig {
 /// | body | the payload, byte for byte as it was enqueued |
 /// | `content-type` | that of the event's headers; else JSON, or `application/octet-stream` |
 /// | `webhook-id`, `-timestamp`, `-signature` | as the Standard Webhooks text says |
+/// | `webhook-topic` | that of the event |
 /// | `webhook-attempt`, `-fence`, `-sequence`, `-tenure-signature` | see [`verify`](super::verify) |
 /// | the endpoint's own headers | as they were sealed |
 ///

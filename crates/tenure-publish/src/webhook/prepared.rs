@@ -76,7 +76,8 @@ impl Prepared {
         let own = sequence.as_deref().unwrap_or_default();
 
         let front = format!("{id}.{seconds}.");
-        let own_front = format!("{front}{fence}.{attempt}.{own}.");
+        let topic = request.event.topic();
+        let own_front = names::own_front([&id, &seconds, &fence, &attempt, own, topic]);
         let signature = self.sign(&[front.as_bytes(), body], now)?;
         let own_signature = self.sign(&[own_front.as_bytes(), body], now)?;
 
@@ -89,6 +90,7 @@ impl Prepared {
             (names::ATTEMPT, Some(attempt)),
             (names::FENCE, Some(fence)),
             (names::SEQUENCE, sequence),
+            (names::TOPIC, Some(topic.to_owned())),
             (names::OWN_SIGNATURE, Some(own_signature)),
         ];
         for (name, value) in all {

@@ -1,8 +1,8 @@
 //! For receivers: verifies calls, and refuses those that come too late.
 //!
 //! A call says who made it (`webhook-signature`, as the Standard Webhooks text has it) and which
-//! attempt it belongs to (`webhook-tenure-signature` over id, time, fence, attempt, sequence and
-//! body). [`Verifier`] checks both; [`Latest`] remembers what was seen.
+//! attempt it belongs to (`webhook-tenure-signature` over id, time, fence, attempt, sequence,
+//! topic and body). [`Verifier`] checks both; [`Latest`] remembers what was seen.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -66,6 +66,8 @@ pub struct Verified {
     pub fence: Option<Fence>,
     /// Of a message with an ordering key: rises along the key.
     pub sequence: Option<i64>,
+    /// What the event is about.
+    pub topic: Option<String>,
 }
 
 /// Why a call is not to be believed.
@@ -143,6 +145,7 @@ impl Verifier {
             attempt: None,
             fence: None,
             sequence: None,
+            topic: None,
         };
         if self.plain == Plain::Accepted && !found.has_own() {
             return Ok(verified);
@@ -150,8 +153,11 @@ impl Verifier {
         let fence = found.need(names::FENCE)?;
         let attempt = found.need(names::ATTEMPT)?;
         let sequence = found.get(names::SEQUENCE);
-        let parts = [id, seconds, fence, attempt, sequence.unwrap_or("")];
-        self.check(found.need(names::OWN_SIGNATURE)?, &message(&parts, body))?;
+        let topic = found.need(names::TOPIC)?;
+        let front = names::own_front([id, seconds, fence, attempt, sequence.unwrap_or(""), topic]);
+        let own = [front.as_bytes(), body].concat();
+        self.check(found.need(names::OWN_SIGNATURE)?, &own)?;
+        verified.topic = Some(topic.to_owned());
         verified.fence = Some(Fence::new(number(names::FENCE, fence)?));
         verified.attempt = Some(number(names::ATTEMPT, attempt)?);
         let read = |text| number(names::SEQUENCE, text);
@@ -232,6 +238,7 @@ impl Found {
             names::FENCE,
             names::ATTEMPT,
             names::SEQUENCE,
+            names::TOPIC,
             names::OWN_SIGNATURE,
         ];
         own.iter().any(|name| self.get(name).is_some())
@@ -284,6 +291,7 @@ pub enum Freshness {
 ///     attempt: Some(1),
 ///     fence: Some(Fence::new(fence)),
 ///     sequence: Some(sequence),
+///     topic: Some("order.paid".to_owned()),
 /// };
 /// let mut latest = Latest::new(10_000);
 /// let first = call("a", 7, 1);

@@ -39,6 +39,7 @@ async fn a_call_has_the_stored_bytes_and_all_headers_once() {
         "webhook-signature",
         "webhook-tenure-signature",
         "webhook-timestamp",
+        "webhook-topic",
     ];
     assert_eq!(names, expected);
     assert_eq!(got.header("authorization"), Some("Bearer abc"));

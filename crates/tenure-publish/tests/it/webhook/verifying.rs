@@ -74,6 +74,7 @@ async fn every_signed_part_of_a_call_is_guarded() {
             attempt: Some(2),
             fence: Some(Fence::new(42)),
             sequence: Some(5),
+            topic: Some("order.paid".to_owned()),
         };
         assert_eq!(verified, expected);
 
@@ -85,6 +86,7 @@ async fn every_signed_part_of_a_call_is_guarded() {
             ("webhook-fence", "43"),
             ("webhook-sequence", "6"),
             ("webhook-sequence", ""),
+            ("webhook-topic", "order.refunded"),
             ("webhook-signature", "v1,AAAA"),
             ("webhook-tenure-signature", "v1,AAAA"),
             (
@@ -212,6 +214,7 @@ fn a_receiver_leaves_out_repeats_and_what_comes_too_late() {
         attempt: Some(1),
         fence: Some(Fence::new(fence)),
         sequence,
+        topic: None,
     };
     let mut latest = Latest::new(2);
     let second = call("b", 8, Some(2));

@@ -21,17 +21,19 @@ function believes(body) {
   }
 }
 
-function isPublic(parts, header) {
+function isPublic(front, header) {
   const x = Buffer.from(call.public.slice("whpk_".length), "base64").toString("base64url");
   const key = createPublicKey({ key: { kty: "OKP", crv: "Ed25519", x }, format: "jwk" });
-  const message = Buffer.from([...parts.map((name) => call.headers[name]), call.body].join("."));
+  const message = Buffer.from(front + call.body);
   const signatures = call.headers[header].split(" ").filter((text) => text.startsWith("v1a,"));
   return signatures.some((text) => verify(null, message, key, Buffer.from(text.slice(4), "base64")));
 }
 
 const now = new Date(Math.floor(Date.now() / 1000) * 1000);
-const plain = ["webhook-id", "webhook-timestamp"];
-const own = [...plain, "webhook-fence", "webhook-attempt", "webhook-sequence"];
+const said = (names) => names.map((name) => call.headers[`webhook-${name}`]);
+const plain = said(["id", "timestamp"]).join(".") + ".";
+const names = ["id", "timestamp", "fence", "attempt", "sequence", "topic"];
+const own = ["tenure", ...said(names)].join("\n") + "\n";
 process.stdout.write(
   JSON.stringify({
     believes: believes(call.body),
