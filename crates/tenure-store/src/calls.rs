@@ -1,9 +1,14 @@
 //! Calls, as every store keeps them.
 
 use tenure_core::Timestamp;
-use tenure_core::webhook::{AttemptOutcome, Call, CallDetail, CallRecord};
+use tenure_core::webhook::{AttemptOutcome, Call, CallDetail, CallRecord, Reply};
 
 use crate::error_text::error_text;
+
+/// So many bytes of an answer's body are kept: what is no text may take three for one.
+const BODY_BYTES_MAX: usize = 3 * Reply::BODY_BYTES_MAX;
+/// So many bytes of an answer's headers are kept.
+const HEADER_BYTES_MAX: usize = 8 * 1024;
 
 /// A call that ended so, as it is written down at this moment.
 pub(crate) fn kept_call(call: &Call, outcome: AttemptOutcome, now: Timestamp) -> CallRecord {
@@ -17,6 +22,42 @@ pub(crate) fn kept_call(call: &Call, outcome: AttemptOutcome, now: Timestamp) ->
         outcome,
         status: status.and_then(Result::ok).copied(),
         error: error.map(|error| error_text(&error.text)),
-        detail: call.reply.as_ref().map(CallDetail::of).unwrap_or_default(),
+        detail: call.reply.as_ref().map(kept_detail).unwrap_or_default(),
+    }
+}
+
+/// What is kept of a reply, cut to size. Whoever called has cut it already; but a store relies on
+/// nobody for how much it holds.
+fn kept_detail(reply: &Reply) -> CallDetail {
+    let mut detail = CallDetail::of(reply);
+    if detail.body.len() > BODY_BYTES_MAX {
+        let end = detail.body.floor_char_boundary(BODY_BYTES_MAX);
+        detail.body.truncate(end);
+        detail.is_cut = true;
+    }
+    let mut left = HEADER_BYTES_MAX;
+    detail.headers.retain(|(name, value)| {
+        let size = name.len() + value.len();
+        let fits = size <= left;
+        left = left.saturating_sub(size);
+        fits
+    });
+    detail
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_answer_is_cut_between_characters() {
+        let mut reply = Reply::status(500);
+        reply.body = "é".repeat(BODY_BYTES_MAX).into_bytes();
+        reply.body.insert(0, b'a');
+        let long = ("x".to_owned(), "y".repeat(HEADER_BYTES_MAX));
+        reply.headers = vec![("a".to_owned(), "b".to_owned()), long];
+        let detail = kept_detail(&reply);
+        assert!(detail.is_cut && detail.body.len() == BODY_BYTES_MAX - 1);
+        assert_eq!(detail.headers.len(), 1);
     }
 }

@@ -197,6 +197,8 @@ pub fn attempts(timeline: &[EndedHold], hold: Option<&Hold>, calls: &[CallRecord
         let call = call_of(ended.fence);
         let outcome = match (&call, ended.word) {
             (Some(call), _) => call.outcome,
+            // Nobody held it: the operator's own hold began and ended at once.
+            (None, Word::Buried) if ended.claimed_at == ended.settled_at => return None,
             (None, Word::Lapsed | Word::Buried) => AttemptOutcome::Unknown,
             // Settled without a call, such as for an endpoint that is gone.
             (None, Word::Done | Word::Retry | Word::Dead | Word::Release) => return None,

@@ -22,6 +22,7 @@ impl Shelf {
         now: Timestamp,
     ) {
         let mut named = settle.fan_out.clone();
+        named.retain(|(id, _)| !id.is_delivery());
         named.sort();
         for (event, topic) in named {
             let endpoints = self.endpoints.all().map(|endpoint| {

@@ -1,44 +1,52 @@
 //! The claim on the queue layout, step by step: where it looks, what it does when it comes back
 //! short, how its rows are read.
 
+use std::collections::HashSet;
+
 use sqlx::postgres::PgRow;
 use tenure_core::store::{Claim, Company, LeaseStore, Reap, StoreError};
-use tenure_core::{
-    Content, Counters, Encoding, Event, Fence, Held, Item, ItemId, Lease, State, StoredEvent,
-    Timestamp,
-};
+use tenure_core::{Counters, Fence, Held, Item, ItemId, Lease, State, Timestamp};
 
 use super::PostgresStore;
 use super::cursor::Start;
-use super::directory::Directory;
 use super::error::store_error;
 use super::queue::Sql;
 use super::row::{get, get_count, get_timestamp, moment};
-use crate::headers::read_headers;
-use crate::lane::{Lane, alone_lane, lanes, priority};
+use super::sources::Events;
+use crate::lane::{Lane, alone_lane, lane_of, lanes};
 use crate::limits::{INLINE_REAP_LIMIT, micros};
 
 impl PostgresStore {
     /// Where this claim starts to look. With a given `now` (a test's) it looks at everything.
     pub(crate) async fn start(&self, claim: &Claim) -> Result<Start, StoreError> {
-        let mut wanted: Vec<Lane> = Vec::new();
+        let rows = self.rows_for(claim);
+        if !claim.lanes.is_empty() {
+            return Ok(self.start_at(claim, endpoint_lanes(claim), rows));
+        }
+        let mut wanted: Vec<(Lane, u32)> = Vec::new();
         for (nth, queue) in claim.queues.iter().enumerate() {
             let number = self.queue_number("claim", queue).await?;
             // Looked into twice, a lane would give each item twice: our own locks are not skipped.
             let is_repeat = claim.queues.iter().take(nth).any(|seen| seen == queue);
             match claim.company {
                 _ if is_repeat => {}
-                Company::Together => wanted.extend(lanes(number)),
-                Company::Alone => wanted.push(alone_lane(number)),
+                Company::Together => wanted.extend(lanes(number).map(|lane| (lane, rows))),
+                Company::Alone => wanted.push((alone_lane(number), rows)),
             }
         }
-        let rows = self.rows_for(claim);
+        Ok(self.start_at(claim, wanted, rows))
+    }
+
+    fn start_at(&self, claim: &Claim, wanted: Vec<(Lane, u32)>, rows: u32) -> Start {
+        let (lanes, most): (Vec<Lane>, Vec<u32>) = wanted.into_iter().unzip();
         let is_moved = claim.now.is_some();
-        Ok(if is_moved {
-            Start::front(wanted, rows)
+        let mut start = if is_moved {
+            Start::front(lanes, rows)
         } else {
-            self.cursors().start(wanted, rows)
-        })
+            self.cursors().start(lanes, rows)
+        };
+        start.most = most.into_iter().map(i64::from).collect();
+        start
     }
 
     /// What remains to be done after a claim's statement: move the cursors; look again from the
@@ -54,7 +62,7 @@ impl PostgresStore {
         }
         self.cursors().drop_lanes(&start.lanes);
         let was_ahead = start.is_ahead;
-        let start = Start::front(start.lanes, start.rows);
+        let start = start.again();
         let mut held = held;
         let has_placed = self.place_if_rung(claim.now).await?;
         if held.is_none() && (was_ahead || has_placed) {
@@ -97,8 +105,8 @@ impl PostgresStore {
         rows: &[PgRow],
         first: usize,
     ) -> Result<Option<Held>, StoreError> {
-        let directory = self.directory_for(rows, first).await?;
-        let held = read_held(claim, start, rows, first, &directory);
+        let events = self.events_of("claim", rows, first).await?;
+        let held = read_held(claim, start, rows, first, &events);
         let Taken {
             held,
             rows: taken,
@@ -123,7 +131,26 @@ pub(crate) fn bind_claim<'q>(query: Sql<'q>, claim: &'q Claim, start: &Start) ->
         .bind(start.at.clone())
         .bind(start.ids.clone())
         .bind(i64::from(start.rows))
-        .bind(i64::from(claim.run_length()))
+        .bind(i64::from(run_length(claim)))
+        .bind(start.most.clone())
+}
+
+/// How many items of one domain a claim takes. From lanes it takes heads alone: what follows them
+/// would come on top of what was asked for from each.
+pub(crate) fn run_length(claim: &Claim) -> u32 {
+    if claim.lanes.is_empty() {
+        claim.run_length()
+    } else {
+        1
+    }
+}
+
+/// The lanes of endpoints that a claim names, each once: looked into twice, a lane would give each
+/// item twice.
+fn endpoint_lanes(claim: &Claim) -> Vec<(Lane, u32)> {
+    let mut seen = HashSet::new();
+    let lanes = claim.lanes.iter().filter(|(lane, _)| seen.insert(*lane));
+    lanes.map(|(lane, most)| (lane_of(*lane), *most)).collect()
 }
 
 /// The fast form with no lanes claims nothing.
@@ -139,6 +166,7 @@ pub(crate) fn bind_no_claim(query: Sql<'_>) -> Sql<'_> {
         .bind(start.ids)
         .bind(0_i64)
         .bind(1_i64)
+        .bind(start.most)
 }
 
 fn limit(claim: &Claim) -> usize {
@@ -161,7 +189,7 @@ fn read_held(
     start: &Start,
     rows: &[PgRow],
     first: usize,
-    directory: &Directory,
+    events: &Events,
 ) -> Result<Taken, sqlx::Error> {
     let mut lease = None;
     let mut taken = Vec::with_capacity(rows.len());
@@ -181,7 +209,7 @@ fn read_held(
             });
         }
         let lane: Lane = get(row, first + 1)?;
-        let item = read_item(row, first, id, directory)?;
+        let item = read_item(row, first, id, events)?;
         seen = usize::try_from(get::<i64>(row, first + 18)?).unwrap_or(0);
         if get(row, first + 17)? {
             followers.push(item);
@@ -210,26 +238,10 @@ fn read_held(
     })
 }
 
-fn read_item(
-    row: &PgRow,
-    first: usize,
-    id: i64,
-    directory: &Directory,
-) -> Result<Item, sqlx::Error> {
-    let own_lane: Lane = get(row, first + 9)?;
-    let event = StoredEvent {
-        event_id: get(row, first + 6)?,
-        topic: get(row, first + 7)?,
-        ordering_key: get(row, first + 8)?,
-        queue: directory.name(own_lane).cloned().unwrap_or_default(),
-        priority: priority(own_lane),
-        payload: get(row, first + 10)?,
-        headers: read_headers(get(row, first + 11)?),
-        encoding: get::<Option<&str>>(row, first + 12)?.and_then(Encoding::parse),
-    };
+fn read_item(row: &PgRow, first: usize, id: i64, events: &Events) -> Result<Item, sqlx::Error> {
     Ok(Item {
         id: ItemId::new(id),
-        content: Content::Event(Event::from(event)),
+        content: events.content(row, first + 6, get(row, first + 19)?)?,
         available_at: get_timestamp(row, first + 2)?,
         counters: Counters {
             attempts: get_count(row, first + 13)?,

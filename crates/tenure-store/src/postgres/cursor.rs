@@ -42,6 +42,8 @@ pub(crate) struct Start {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) at: Vec<Moment>,
     pub(crate) ids: Vec<i64>,
+    /// How many rows of each lane it looks at.
+    pub(crate) most: Vec<i64>,
     /// How many rows of `ready` it looks at.
     pub(crate) rows: u32,
     /// Whether anything was passed over.
@@ -58,9 +60,18 @@ impl Start {
             lanes,
             at: vec![Moment::START; count],
             ids: vec![0; count],
+            most: vec![i64::from(rows); count],
             rows,
             is_ahead: false,
             epoch: None,
+        }
+    }
+
+    /// The same lanes, from the front.
+    pub(crate) fn again(self) -> Self {
+        Self {
+            most: self.most,
+            ..Self::front(self.lanes, self.rows)
         }
     }
 }

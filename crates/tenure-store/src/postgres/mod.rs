@@ -12,6 +12,7 @@ mod domains;
 pub(crate) mod door;
 pub(crate) mod error;
 mod examine;
+mod fan_out;
 mod intake;
 mod lend;
 mod migrate;
@@ -22,12 +23,13 @@ mod queue;
 pub(crate) mod row;
 mod rows;
 mod settle;
+mod sources;
 pub(crate) mod statements;
 mod webhooks;
 mod work_lease;
 
 use std::str::FromStr;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions, PgRow};
@@ -41,9 +43,10 @@ pub use self::rows::PostgresRows;
 use self::cursor::Cursors;
 use self::directory::Directory;
 use self::error::store_error;
+use self::fan_out::Subscriptions;
 use self::lend::Borrow as _;
 use self::place::Bells;
-use self::statements::{QueueStatements, WorkLeaseStatements};
+use self::statements::{QueueStatements, WebhookStatements, WorkLeaseStatements};
 use crate::complaint::unknown_queue;
 use crate::config::{Planner, StoreConfig};
 use crate::lane::Lane;
@@ -86,7 +89,10 @@ pub struct PostgresStore {
     schema: Option<Identifier>,
     statements: QueueStatements,
     work_lease: WorkLeaseStatements,
+    webhook: WebhookStatements,
     directory: RwLock<Directory>,
+    /// What is owed to whom, once somebody has asked.
+    subscriptions: RwLock<Option<Arc<Subscriptions>>>,
     cursors: Cursors,
     bells: Bells,
 }
@@ -110,7 +116,9 @@ impl PostgresStore {
             schema: config.schema.clone(),
             statements: QueueStatements::new(config.schema.as_ref()),
             work_lease: WorkLeaseStatements::new(config.schema.as_ref()),
+            webhook: WebhookStatements::new(config.schema.as_ref()),
             directory: RwLock::default(),
+            subscriptions: RwLock::default(),
             cursors: Cursors::default(),
             bells: Bells::default(),
         };
@@ -132,7 +140,9 @@ impl PostgresStore {
             schema: self.schema.clone(),
             statements: QueueStatements::new(self.schema.as_ref()),
             work_lease: WorkLeaseStatements::new(self.schema.as_ref()),
+            webhook: WebhookStatements::new(self.schema.as_ref()),
             directory: RwLock::default(),
+            subscriptions: RwLock::default(),
             cursors: Cursors::default(),
             bells: Bells::default(),
         }
@@ -154,6 +164,7 @@ impl PostgresStore {
     pub fn planted(mut self, faults: &[crate::Planted]) -> Self {
         self.statements = QueueStatements::planted(faults);
         self.work_lease = WorkLeaseStatements::planted(faults);
+        self.webhook = WebhookStatements::planted(faults);
         self
     }
 
@@ -163,6 +174,7 @@ impl PostgresStore {
     pub fn statement_texts(&self) -> Vec<(&'static str, String)> {
         let all = self.statements.all().into_iter();
         all.chain(self.work_lease.all())
+            .chain(self.webhook.all())
             .map(|(name, statement)| (name, statement.text().to_owned()))
             .collect()
     }
@@ -174,6 +186,10 @@ impl PostgresStore {
 
     fn statements(&self) -> &QueueStatements {
         &self.statements
+    }
+
+    fn webhook(&self) -> &WebhookStatements {
+        &self.webhook
     }
 
     fn cursors(&self) -> &Cursors {
@@ -219,17 +235,17 @@ impl PostgresStore {
             .ok_or_else(|| unknown_queue(verb, queue))
     }
 
-    /// A directory that knows the queues of all these rows, whose lane is at `first + 9`.
-    async fn directory_for(&self, rows: &[PgRow], first: usize) -> Result<Directory, StoreError> {
+    /// A directory that knows the queues of all these lanes.
+    async fn directory_for(
+        &self,
+        verb: &'static str,
+        mut lanes: impl Iterator<Item = Lane>,
+    ) -> Result<Directory, StoreError> {
         let directory = self.directory();
-        let is_known = |row: &PgRow| match row::get::<Option<Lane>>(row, first + 9) {
-            Ok(Some(lane)) => directory.name(lane).is_some(),
-            Ok(None) | Err(_) => true,
-        };
-        if rows.iter().all(is_known) {
+        if lanes.all(|lane| directory.name(lane).is_some()) {
             return Ok(directory);
         }
-        self.reload_directory("claim").await
+        self.reload_directory(verb).await
     }
 }
 

@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use sqlx::postgres::PgRow;
 use tenure_core::store::{
-    Answer, Bury, Counts, Filter, Operate, Page, Pause, Queue, QueueCounts, Queues, Replay,
+    Answer, Bury, Counts, Filter, Kind, Operate, Page, Pause, Queue, QueueCounts, Queues, Replay,
     Replayed, StoreError,
 };
 use tenure_core::{
-    Content, Counters, Encoding, EndedHold, Event, Fence, Guarded, Hold, ItemId, Priority,
-    QueueName, Record, Refusal, State, StoredEvent, Term, Timestamp, Word,
+    Counters, EndedHold, Fence, Guarded, Hold, ItemId, QueueName, Record, Refusal, State, Term,
+    Timestamp, Word,
 };
 
 use super::PostgresStore;
 use super::error::store_error;
 use super::lend::Borrow as _;
 use super::row::{get, get_count, get_moment, get_timestamp, get_total, moment, unreadable};
+use super::sources::Events;
 use crate::error_text::error_text;
-use crate::headers::read_headers;
 use crate::page::{cut, in_order, page_limit};
 use crate::second_look::{bury_refusal, replay_answers};
 
@@ -33,8 +33,13 @@ impl Operate for PostgresStore {
             let numbers: Vec<i64> = ids.iter().map(|id| id.number()).collect();
             let query = self.statements().find.query().bind(numbers);
             let rows = query.all_from(self.pool()).await;
-            let found =
-                rows.and_then(|rows| rows.iter().map(record).collect::<Result<Vec<_>, _>>());
+            let rows = rows.map_err(|error| store_error("find", error))?;
+            let fact = |row: &PgRow| Ok((get(row, 4)?, get(row, 23)?));
+            let facts = rows.iter().map(fact).collect::<Result<Vec<_>, _>>();
+            let facts = facts.map_err(|error| store_error("find", error))?;
+            let events = self.events_for("find", &facts).await?;
+            let found = rows.iter().map(|row| record(row, &events));
+            let found = found.collect::<Result<Vec<_>, _>>();
             Ok(in_order(
                 ids,
                 found.map_err(|error| store_error("find", error))?,
@@ -53,30 +58,11 @@ impl Operate for PostgresStore {
 
     fn list<'a>(&'a self, filter: &'a Filter, limit: u32) -> Answer<'a, Page> {
         Box::pin(async move {
-            let statements = self.statements();
-            let statement = match filter.state {
-                None => &statements.page_all,
-                Some(State::Pending) => &statements.page_pending,
-                Some(State::Claimed) => &statements.page_claimed,
-                Some(State::Done) => &statements.page_done,
-                Some(State::Dead) => &statements.page_dead,
-            };
-            let queue = match &filter.queue {
-                None => None,
-                Some(queue) => Some(self.queue_number("list", queue).await?),
-            };
             let limit = page_limit(limit);
-            let query = statement
-                .query()
-                .bind(filter.before.map(ItemId::number))
-                .bind(i64::from(limit) + 1)
-                .bind(filter.topic.as_deref())
-                .bind(queue)
-                .bind(moment(filter.since))
-                .bind(filter.key.as_deref());
-            let rows = query.all_from(self.pool()).await;
-            let ids = rows.and_then(|rows| rows.iter().map(item_id).collect());
-            let (ids, next) = cut(ids.map_err(|error| store_error("list", error))?, limit);
+            if filter.source.is_some() && filter.state.is_some() {
+                return self.list_of_event(filter, limit).await;
+            }
+            let (ids, next) = cut(self.page(filter, limit + 1).await?, limit);
             Ok(Page {
                 records: self.find(&ids).await?,
                 next,
@@ -140,6 +126,71 @@ pub(crate) enum Turn {
 }
 
 impl PostgresStore {
+    /// The ids of up to `limit` items, newest first. The state of an event's deliveries is not
+    /// looked at.
+    async fn page(&self, filter: &Filter, limit: u32) -> Result<Vec<ItemId>, StoreError> {
+        let statements = self.statements();
+        let statement = match (filter.source, filter.state) {
+            (Some(_), _) => &self.webhook().page_source,
+            (None, None) => &statements.page_all,
+            (None, Some(State::Pending)) => &statements.page_pending,
+            (None, Some(State::Claimed)) => &statements.page_claimed,
+            (None, Some(State::Done)) => &statements.page_done,
+            (None, Some(State::Dead)) => &statements.page_dead,
+        };
+        let queue = match &filter.queue {
+            None => None,
+            Some(queue) => Some(self.queue_number("list", queue).await?),
+        };
+        let (behind, before) = match filter.kind {
+            Kind::Events => (i64::MIN, ItemId::FIRST_DELIVERY + 1),
+            Kind::Deliveries => (ItemId::FIRST_DELIVERY, i64::MAX),
+        };
+        let before = filter.before.map_or(before, |id| before.min(id.number()));
+        let endpoint = filter
+            .endpoint
+            .map(|number| i32::try_from(number).unwrap_or(-1));
+        let query = statement
+            .query()
+            .bind(before)
+            .bind(i64::from(limit))
+            .bind(filter.topic.as_deref())
+            .bind(queue)
+            .bind(moment(filter.since))
+            .bind(filter.key.as_deref())
+            .bind(moment(filter.until))
+            .bind(behind)
+            .bind(endpoint);
+        let query = match filter.source {
+            Some(source) => query.bind(source.number()),
+            None => query,
+        };
+        let rows = query.all_from(self.pool()).await;
+        let ids = rows.and_then(|rows| rows.iter().map(item_id).collect());
+        ids.map_err(|error| store_error("list", error))
+    }
+
+    /// The deliveries of an event that are in one state: an event has few, so they are all looked
+    /// at.
+    async fn list_of_event(&self, filter: &Filter, limit: u32) -> Result<Page, StoreError> {
+        let most = usize::try_from(limit).unwrap_or(usize::MAX);
+        let mut filter = filter.clone();
+        let mut records: Vec<Record> = Vec::new();
+        loop {
+            let ids = self.page(&filter, Filter::PAGE_MAX).await?;
+            let found = self.find(&ids).await?.into_iter();
+            records.extend(found.filter(|record| Some(record.state) == filter.state));
+            let last = ids.last().copied();
+            if last.is_none() || records.len() > most {
+                break;
+            }
+            filter.before = last;
+        }
+        let (ids, next) = cut(records.iter().map(|record| record.id).collect(), limit);
+        records.truncate(ids.len());
+        Ok(Page { records, next })
+    }
+
     /// Buries an item; `false` when it is settled, or someone has it in hand this moment.
     pub(crate) async fn try_bury(&self, bury: &Bury, turn: Turn) -> Result<bool, StoreError> {
         let query = self
@@ -213,54 +264,43 @@ fn queue_name(stored: Option<&str>) -> QueueName {
         .unwrap_or_default()
 }
 
-fn record(row: &PgRow) -> Result<Record, sqlx::Error> {
-    let state = match get::<&str>(row, 9)? {
+fn record(row: &PgRow, events: &Events) -> Result<Record, sqlx::Error> {
+    let state = match get::<&str>(row, 8)? {
         "PENDING" => State::Pending,
         "CLAIMED" => State::Claimed,
         "PUBLISHED" => State::Done,
         "DEAD" => State::Dead,
         other => return Err(unreadable(other)),
     };
-    let level = u8::try_from(get::<i16>(row, 5)?).unwrap_or(0);
-    let event = StoredEvent {
-        event_id: get(row, 1)?,
-        topic: get(row, 2)?,
-        ordering_key: get(row, 3)?,
-        queue: queue_name(get(row, 4)?),
-        priority: Priority::new(level).unwrap_or_default(),
-        payload: get(row, 6)?,
-        headers: read_headers(get(row, 7)?),
-        encoding: get::<Option<&str>>(row, 8)?.and_then(Encoding::parse),
-    };
     Ok(Record {
         id: ItemId::new(get(row, 0)?),
         state,
-        content: Content::Event(Event::from(event)),
+        content: events.content(row, 1, get(row, 23)?)?,
         counters: Counters {
-            attempts: get_count(row, 16)?,
-            failures: get_count(row, 17)?,
-            crashes: get_count(row, 18)?,
-            generation: get_count(row, 23)?,
+            attempts: get_count(row, 15)?,
+            failures: get_count(row, 16)?,
+            crashes: get_count(row, 17)?,
+            generation: get_count(row, 22)?,
         },
-        created_at: get_timestamp(row, 10)?,
-        available_at: get_moment(row, 11)?,
+        created_at: get_timestamp(row, 9)?,
+        available_at: get_moment(row, 10)?,
         hold: hold(row)?,
-        last_error: get(row, 19)?,
-        done_at: get_moment(row, 20)?,
-        dead_at: get_moment(row, 21)?,
-        dead_reason: get(row, 22)?,
+        last_error: get(row, 18)?,
+        done_at: get_moment(row, 19)?,
+        dead_at: get_moment(row, 20)?,
+        dead_reason: get(row, 21)?,
     })
 }
 
 fn hold(row: &PgRow) -> Result<Option<Hold>, sqlx::Error> {
-    let Some(holder) = get(row, 13)? else {
+    let Some(holder) = get(row, 12)? else {
         return Ok(None);
     };
     Ok(Some(Hold {
         holder,
-        fence: Fence::new(get(row, 15)?),
-        claimed_at: get_timestamp(row, 12)?,
-        until: get_timestamp(row, 14)?,
+        fence: Fence::new(get(row, 14)?),
+        claimed_at: get_timestamp(row, 11)?,
+        until: get_timestamp(row, 13)?,
     }))
 }
 
@@ -278,21 +318,36 @@ fn ended_hold(row: &PgRow) -> Result<EndedHold, sqlx::Error> {
 fn counts(rows: &[PgRow]) -> Result<Counts, sqlx::Error> {
     let mut counts = Counts::default();
     let mut events = 0;
+    let mut deliveries = 0;
     for row in rows {
-        let now = get_timestamp(row, 8)?;
-        let queue = QueueCounts {
-            behind: get_total(row, 9)?,
+        let now = get_timestamp(row, 6)?;
+        let waiting = QueueCounts {
             due: get_total(row, 1)?,
             delayed: get_total(row, 2)?,
+            behind: get_total(row, 4)?,
             oldest_due: get_moment(row, 3)?.map(|first| now.since(first)),
         };
-        counts.queues.push((queue_name(get(row, 0)?), queue));
-        counts.claimed = get_total(row, 4)?;
-        counts.lapsed = get_total(row, 5)?;
-        counts.dead = get_total(row, 6)?;
-        events = get_total(row, 7)?;
+        match get::<Option<&str>>(row, 0)? {
+            name @ Some(_) => counts.queues.push((queue_name(name), waiting)),
+            None => {
+                let number = u32::try_from(get::<i32>(row, 5)?).unwrap_or(0);
+                counts.deliveries.endpoints.push((number, waiting));
+            }
+        }
+        counts.claimed = get_total(row, 7)?;
+        counts.lapsed = get_total(row, 8)?;
+        counts.dead = get_total(row, 9)?;
+        events = get_total(row, 10)?;
+        counts.deliveries.claimed = get_total(row, 11)?;
+        counts.deliveries.lapsed = get_total(row, 12)?;
+        counts.deliveries.dead = get_total(row, 13)?;
+        deliveries = get_total(row, 14)?;
     }
-    // What is in no other place is published.
+    // What is in no other place is published, or delivered.
     counts.done = events.saturating_sub(counts.pending() + counts.claimed + counts.dead);
+    let waiting = counts.deliveries.endpoints.iter();
+    let waiting: u64 = waiting.map(|(_, w)| w.due + w.delayed + w.behind).sum();
+    let elsewhere = waiting + counts.deliveries.claimed + counts.deliveries.dead;
+    counts.deliveries.delivered = deliveries.saturating_sub(elsewhere);
     Ok(counts)
 }

@@ -9,6 +9,7 @@ use tenure_core::Timestamp;
 use tenure_core::store::{Claim, StoreError};
 
 use super::PostgresStore;
+use super::claim::run_length;
 use super::error::store_error;
 use super::row::{get, moment};
 
@@ -72,7 +73,7 @@ impl PostgresStore {
     /// take. A claim at a given moment (a test's) looks at everything.
     pub(crate) fn rows_for(&self, claim: &Claim) -> u32 {
         let most = claim.most();
-        if claim.now.is_some() || claim.run_length() < 2 {
+        if claim.now.is_some() || run_length(claim) < 2 {
             return most;
         }
         let rows = self.bells().rows_for(most).max(claim.abreast);

@@ -45,7 +45,8 @@ impl PostgresStore {
         let chosen = choose.fetch_one(&mut *tx).await?;
         let delete = bind(self.statements().prune.query(), prune)
             .bind(get::<Option<Vec<i64>>>(&chosen, 0)?)
-            .bind(get::<Option<Vec<String>>>(&chosen, 1)?);
+            .bind(get::<Option<Vec<String>>>(&chosen, 1)?)
+            .bind(get::<Option<Vec<i64>>>(&chosen, 3)?);
         let deleted = delete.fetch_one(&mut *tx).await?;
         let domains = self.statements().prune_domains.query();
         let domains = domains

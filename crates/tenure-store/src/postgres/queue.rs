@@ -14,11 +14,9 @@ use tenure_core::{
 };
 
 use super::PostgresStore;
-use super::claim::{bind_claim, bind_no_claim};
 use super::error::{breaks, store_error};
 use super::lend::Borrow as _;
 use super::row::{get, get_moment, get_timestamp, moment};
-use super::settle::whole_and_done;
 use crate::complaint::used_before;
 use crate::limits::micros;
 
@@ -68,18 +66,7 @@ impl LeaseStore for PostgresStore {
     fn settle<'a>(&'a self, settle: &'a Settle) -> Answer<'a, Settlement> {
         Box::pin(async move {
             settle.check()?;
-            if let Some(ids) = whole_and_done(settle) {
-                let query = self.statements().settle_done_and_claim.query();
-                let query = query
-                    .bind(moment(settle.now))
-                    .bind(settle.token.expose())
-                    .bind(ids);
-                let rows = self.fetch("settle", bind_no_claim(query)).await?;
-                if let Some(settlement) = self.settled_whole(settle, &rows)? {
-                    return Ok(settlement);
-                }
-            }
-            self.settle_each(settle).await
+            self.settle_alone(settle).await
         })
     }
 
@@ -90,25 +77,12 @@ impl LeaseStore for PostgresStore {
     ) -> Answer<'a, (Settlement, Option<Held>)> {
         Box::pin(async move {
             settle.check()?;
-            self.place_first(claim.now).await?;
-            let start = self.start(claim).await?;
-            let Some(ids) = whole_and_done(settle) else {
-                return self.settle_each_and_claim(settle, claim, start).await;
-            };
-            let query = self.statements().settle_done_and_claim.query();
-            let query = query
-                .bind(moment(settle.now))
-                .bind(settle.token.expose())
-                .bind(ids);
-            let query = bind_claim(query, claim, &start);
-            let rows = self.fetch("settle", query).await?;
-            self.heed(&rows, 2)?;
-            let held = self.held(claim, &start, &rows, 4).await?;
-            let settlement = match self.settled_whole(settle, &rows)? {
-                Some(settlement) => settlement,
-                None => self.settle_each(settle).await?,
-            };
-            Ok((settlement, self.finish_claim(claim, start, held).await?))
+            let owed = self.owed(settle).await?;
+            if settle.calls.is_empty() && owed.is_nothing() {
+                return self.settle_and_claim_by(settle, claim, owed.rules).await;
+            }
+            let settlement = self.settle_with(settle, owed).await?;
+            Ok((settlement, self.claim(claim).await?))
         })
     }
 

@@ -8,8 +8,7 @@ use tenure_core::store::{Claim, Rest, Settle, Settlement, StoreError};
 use tenure_core::{Guarded, Held, ItemId, Lateness, OnDead, Outcome, Refusal, State, Word};
 
 use super::PostgresStore;
-use super::claim::bind_claim;
-use super::cursor::Start;
+use super::claim::{bind_claim, bind_no_claim};
 use super::error::store_error;
 use super::queue::Sql;
 use super::row::{get, moment};
@@ -18,92 +17,134 @@ use crate::limits::micros;
 use crate::second_look::{Look, Looks, settle_answers};
 
 impl PostgresStore {
-    pub(crate) async fn settle_each(&self, settle: &Settle) -> Result<Settlement, StoreError> {
-        if settle.items.is_empty() && settle.rest == Rest::Keep {
-            return Ok(Settlement::default());
+    /// Settles by itself: no claim goes with it.
+    pub(crate) async fn settle_alone(&self, settle: &Settle) -> Result<Settlement, StoreError> {
+        loop {
+            let owed = self.owed(settle).await?;
+            if !settle.calls.is_empty() || !owed.is_nothing() {
+                return self.settle_with(settle, owed).await;
+            }
+            if let Some(ended) = self.end_by(settle, owed.rules).await? {
+                return self.settlement(settle, ended).await;
+            }
+            self.forget_subscriptions();
         }
-        let words = Words::of(settle);
-        let query = words.bind(self.statements().settle.query(), settle);
-        let rows = self.fetch("settle", query).await?;
-        self.settlement(settle, &rows).await
     }
 
-    pub(crate) async fn settle_each_and_claim(
+    /// Settles by rules by which nothing is owed; `None`: they are others by now.
+    async fn end_by(
+        &self,
+        settle: &Settle,
+        rules: Option<i64>,
+    ) -> Result<Option<Ended>, StoreError> {
+        if let Some(ids) = whole_and_done(settle) {
+            let query = self.statements().settle_done_and_claim.query();
+            let query = query
+                .bind(moment(settle.now))
+                .bind(settle.token.expose())
+                .bind(ids)
+                .bind(rules);
+            let rows = self.fetch("settle", bind_no_claim(query)).await?;
+            let ended = Ended::whole(&rows).map_err(|error| store_error("settle", error))?;
+            if let Some(ended) = ended {
+                return Ok(Some(ended).filter(|ended| !ended.is_stale));
+            }
+        }
+        self.end_each_by(settle, rules).await
+    }
+
+    /// The same in the general form.
+    async fn end_each_by(
+        &self,
+        settle: &Settle,
+        rules: Option<i64>,
+    ) -> Result<Option<Ended>, StoreError> {
+        if settle.items.is_empty() && settle.rest == Rest::Keep {
+            return Ok(Some(Ended::default()));
+        }
+        let query = bind_settle(self.statements().settle.query(), settle, rules);
+        let rows = self.fetch("settle", query).await?;
+        let ended = Ended::each(&rows).map_err(|error| store_error("settle", error))?;
+        Ok(Some(ended).filter(|ended| !ended.is_stale))
+    }
+
+    /// Settles by rules by which nothing is owed, and claims.
+    pub(crate) async fn settle_and_claim_by(
         &self,
         settle: &Settle,
         claim: &Claim,
-        start: Start,
+        rules: Option<i64>,
     ) -> Result<(Settlement, Option<Held>), StoreError> {
-        let words = Words::of(settle);
-        let query = words.bind(self.statements().settle_and_claim.query(), settle);
-        let query = bind_claim(query, claim, &start);
-        let rows = self.fetch("settle", query).await?;
-        self.heed(&rows, 5)?;
-        let held = self.held(claim, &start, &rows, 6).await?;
-        let settlement = self.settlement(settle, &rows).await?;
+        self.place_first(claim.now).await?;
+        let start = self.start(claim).await?;
+        let statements = self.statements();
+        let (query, rung) = match whole_and_done(settle) {
+            Some(ids) => {
+                let query = statements.settle_done_and_claim.query();
+                let query = query
+                    .bind(moment(settle.now))
+                    .bind(settle.token.expose())
+                    .bind(ids)
+                    .bind(rules);
+                (query, WHOLE_RUNG)
+            }
+            None => {
+                let query = statements.settle_and_claim.query();
+                (bind_settle(query, settle, rules), EACH_RUNG)
+            }
+        };
+        let rows = self
+            .fetch("settle", bind_claim(query, claim, &start))
+            .await?;
+        self.heed(&rows, rung)?;
+        let first = if rung == WHOLE_RUNG {
+            WHOLE_CLAIM
+        } else {
+            EACH_CLAIM
+        };
+        let held = self.held(claim, &start, &rows, first).await?;
+        let ended = if rung == WHOLE_RUNG {
+            Ended::whole(&rows)
+        } else {
+            Ended::each(&rows).map(Some)
+        };
+        let ended = ended.map_err(|error| store_error("settle", error))?;
+        let ended = match ended {
+            Some(ended) => Some(ended).filter(|ended| !ended.is_stale),
+            None => self.end_each_by(settle, rules).await?,
+        };
+        let settlement = if let Some(ended) = ended {
+            self.settlement(settle, ended).await?
+        } else {
+            self.forget_subscriptions();
+            self.settle_alone(settle).await?
+        };
         Ok((settlement, self.finish_claim(claim, start, held).await?))
     }
 
-    /// The answer of the fast form; `None` when the lease was not exactly what was named.
-    pub(crate) fn settled_whole(
+    /// The answer for what was ended, with a second look at what was refused.
+    pub(crate) async fn settlement(
         &self,
         settle: &Settle,
-        rows: &[PgRow],
-    ) -> Result<Option<Settlement>, StoreError> {
-        let read = |row: &PgRow| Ok((get::<i64>(row, 0)? == 1, get::<bool>(row, 1)?, get(row, 3)?));
-        let answer = rows.first().map(read).transpose();
-        let answer = answer.map_err(|error| store_error("settle", error))?;
-        if answer.is_some_and(|(_, _, has_promoted)| has_promoted) {
+        ended: Ended,
+    ) -> Result<Settlement, StoreError> {
+        if ended.has_promoted {
             self.cursors().drop_all();
         }
-        Ok(answer
-            .filter(|(is_settled, ..)| *is_settled)
-            .map(|(_, late, _)| Settlement {
-                items: settle
-                    .items
-                    .iter()
-                    .map(|(id, _)| (*id, Guarded::Kept(())))
-                    .collect(),
-                rest: 0,
-                late,
-            }))
-    }
-
-    /// The answer of the general form, with a second look at what it refused.
-    async fn settlement(&self, settle: &Settle, rows: &[PgRow]) -> Result<Settlement, StoreError> {
-        let read = |row: &PgRow| {
-            Ok((
-                get::<bool>(row, 0)?,
-                get::<i64>(row, 1)?,
-                get::<Option<Vec<i64>>>(row, 2)?,
-                get::<Option<Vec<i64>>>(row, 3)?,
-                get::<bool>(row, 4)?,
-            ))
-        };
-        let answer = rows.first().map(read).transpose();
-        let answer = answer.map_err(|error| store_error("settle", error))?;
-        let (late, rest, refused, early, has_promoted) = answer.unwrap_or_default();
-        if has_promoted {
-            self.cursors().drop_all();
-        }
-        let refused = refused.unwrap_or_default();
-        let early: HashSet<ItemId> = early.into_iter().flatten().map(ItemId::new).collect();
         let named = settle.items.iter().map(|(id, _)| *id);
-        let mut ended: HashSet<ItemId> = named.collect();
-        for id in &refused {
-            ended.remove(&ItemId::new(*id));
-        }
+        let kept: HashSet<ItemId> = named.filter(|id| !ended.refused.contains(id)).collect();
+        let refused = ended.refused.iter().map(|id| id.number()).collect();
         let looks = self.look("settle", settle.token.expose(), refused).await?;
-        let mut items = settle_answers(settle, &ended, &looks);
+        let mut items = settle_answers(settle, &kept, &looks);
         for (id, answer) in &mut items {
-            if early.contains(id) {
+            if ended.early.contains(id) {
                 *answer = Guarded::Refused(Refusal::OutOfTurn);
             }
         }
         Ok(Settlement {
             items,
-            rest: u32::try_from(rest).unwrap_or(u32::MAX),
-            late,
+            rest: u32::try_from(ended.rest).unwrap_or(u32::MAX),
+            late: ended.is_late,
         })
     }
 
@@ -122,6 +163,63 @@ impl PostgresStore {
         let seen = rows.iter().filter_map(|row| read_look(row).transpose());
         seen.collect::<Result<Looks, _>>()
             .map_err(|error| store_error(verb, error))
+    }
+}
+
+/// Where the fused statements say whether a domain is rung for, and where their claim begins.
+const WHOLE_RUNG: usize = 2;
+const WHOLE_CLAIM: usize = 5;
+const EACH_RUNG: usize = 6;
+const EACH_CLAIM: usize = 7;
+
+/// What the statement of a settle did.
+#[derive(Debug, Default)]
+pub(crate) struct Ended {
+    is_late: bool,
+    rest: i64,
+    /// Named, but not held.
+    refused: HashSet<ItemId>,
+    /// An earlier one of their domain is not settled.
+    early: HashSet<ItemId>,
+    has_promoted: bool,
+    /// The rules were others: nothing was done.
+    is_stale: bool,
+}
+
+impl Ended {
+    /// The answer of the fast form; `None` when the lease was not exactly what was named.
+    pub(crate) fn whole(rows: &[PgRow]) -> Result<Option<Self>, sqlx::Error> {
+        let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
+        let ended = Self {
+            is_late: get(row, 1)?,
+            has_promoted: get(row, 3)?,
+            is_stale: get(row, 4)?,
+            ..Self::default()
+        };
+        let is_settled = get::<i64>(row, 0)? == 1;
+        Ok(Some(ended).filter(|ended| is_settled || ended.is_stale))
+    }
+
+    /// The answer of the general form.
+    pub(crate) fn each(rows: &[PgRow]) -> Result<Self, sqlx::Error> {
+        let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
+        let ids = |index| {
+            let ids = get::<Option<Vec<i64>>>(row, index)?.unwrap_or_default();
+            Ok::<_, sqlx::Error>(ids.into_iter().map(ItemId::new).collect())
+        };
+        Ok(Self {
+            is_late: get(row, 0)?,
+            rest: get(row, 1)?,
+            refused: ids(2)?,
+            early: ids(3)?,
+            has_promoted: get(row, 4)?,
+            is_stale: get(row, 5)?,
+        })
+    }
+
+    /// Whether this item was named and not ended by it.
+    pub(crate) fn is_refused(&self, id: ItemId) -> bool {
+        self.refused.contains(&id) || self.early.contains(&id)
     }
 }
 
@@ -160,6 +258,11 @@ pub(crate) fn whole_and_done(settle: &Settle) -> Option<Vec<i64>> {
     Some(ids)
 }
 
+/// The general form's parameters: what is said, by which rules.
+pub(crate) fn bind_settle<'q>(query: Sql<'q>, settle: &'q Settle, rules: Option<i64>) -> Sql<'q> {
+    Words::of(settle).bind(query, settle, rules)
+}
+
 /// A settle's items, sorted by word into the lists that the statement takes.
 #[derive(Debug, Default)]
 struct Words {
@@ -194,7 +297,7 @@ impl Words {
         words
     }
 
-    fn bind<'q>(self, query: Sql<'q>, settle: &'q Settle) -> Sql<'q> {
+    fn bind<'q>(self, query: Sql<'q>, settle: &'q Settle, rules: Option<i64>) -> Sql<'q> {
         let rest = match settle.rest {
             Rest::Keep => None,
             Rest::Done => Some(Word::Done.as_str()),
@@ -215,5 +318,6 @@ impl Words {
             .bind(rest)
             .bind(settle.lateness == Lateness::Refuse)
             .bind(settle.on_dead == OnDead::Block)
+            .bind(rules)
     }
 }

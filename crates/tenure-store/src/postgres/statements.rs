@@ -123,6 +123,23 @@ statements!(
 );
 
 statements!(
+    /// The statements of webhooks.
+    WebhookStatements, "webhook", "webhook_":
+    add_endpoint,
+    endpoint,
+    endpoints,
+    change_endpoint,
+    keep_health,
+    subscriptions,
+    fan_out,
+    sources,
+    page_source,
+    due_deliveries,
+    record_calls,
+    calls,
+);
+
+statements!(
     /// The statements of the queue layout.
     QueueStatements, "queue", "":
     enqueue,

@@ -6,12 +6,14 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
+use tenure_core::ItemId;
 use tenure_store::config::StoreConfig;
 use tenure_store::postgres::PostgresStore;
 use tenure_store::testing;
 
-/// Tables that are small by nature: a row per claim, per queue, per space, per worker.
-const SMALL: [&str; 4] = [
+/// Tables that are small by nature: a row per claim, per queue, per space, per worker; one row.
+const SMALL: [&str; 5] = [
+    "tenure_endpoints_version",
     "tenure_leases",
     "tenure_queues",
     "tenure_watermarks",
@@ -23,7 +25,8 @@ const SMALL: [&str; 4] = [
 const FAR: [&str; 4] = ["count", "page_pending", "page_done", "domains"];
 
 /// Who reads which narrow table whole, from one end to the other, and says so in its header.
-const WHOLE: [(&str, &str); 5] = [
+const WHOLE: [(&str, &str); 6] = [
+    ("webhook_subscriptions", "tenure_endpoints"),
     ("page_pending", "tenure_backlog"),
     ("count", "tenure_backlog"),
     ("domains", "tenure_domains"),
@@ -31,7 +34,7 @@ const WHOLE: [(&str, &str); 5] = [
     ("prune_domains", "tenure_strict"),
 ];
 
-/// A statement that works on a hundred items may touch this many rows, of 114,000.
+/// A statement that works on a hundred items may touch this many rows, of 134,000.
 const ROWS_MAX: f64 = 8000.0;
 
 /// Many of each: 60,000 published, 30,000 pending, 3,000 held in 30 leases, 1,000 dead, 2,000 with
@@ -85,6 +88,32 @@ const FILL: &str = "
     from generate_series(1, 2000) as n;
 ";
 
+/// 1,000 endpoints, 10,000 events owed to one each and 10,000 to another: the first delivered after
+/// one call, the others in line.
+const FILL_WEBHOOKS: &str = "
+    update tenure_endpoints_version set rules = 1000;
+    insert into tenure_endpoints (id, settings, sealed, state, since, created_at)
+    select 'endpoint' || n, '{}', '', 'enabled', now(), now() from generate_series(1, 1000) as n;
+    insert into tenure_events (id, event_id, topic, lane, source, created_at, available_at)
+    select nextval('tenure_delivery_id'), event_id, topic,
+           (id + turn * 500) % 1000 * 16 + 16 + 7, id, now() - interval '1 h', now() - interval '1 h'
+    from tenure_events cross join generate_series(0, 1) as turn
+    where id <= 10000
+    order by turn, id;
+    insert into tenure_ready (lane, available_at, id)
+    select lane, available_at, id from tenure_events where id > 4503599627370496 + 10000;
+    insert into tenure_settled (token, outcome, settled_at, claimed_at, holder, fence, lo, hi, ids)
+    select 'out-0000000000000001.' || n || '.0', 'done', now(), now(), 'out-0000000000000001', n,
+           d.ids[1], d.ids[100], d.ids
+    from generate_series(0, 99) as n
+    cross join lateral (
+        select array(select 4503599627370496 + generate_series(n * 100 + 1, n * 100 + 100)) as ids) d;
+    insert into tenure_delivery_attempts
+        (delivery, fence, began_at, attempt, status, outcome, detail)
+    select id, 1, now(), 1, 200, 'delivered', '{}'
+    from tenure_events where id between 4503599627370497 and 4503599627370496 + 10000;
+";
+
 /// Two spaces of 10,000 domains, each with five ranges: of a quarter something is in flight, half
 /// of them lapsed, of a quarter something waits, ten for each, and of one domain 10,000.
 const FILL_WORK_LEASES: &str = "
@@ -107,23 +136,31 @@ const FILL_WORK_LEASES: &str = "
     from tenure_reservations r cross join generate_series(1, 5) as n;
 ";
 
+/// A list of ids.
+fn ids(from: i64, to: i64) -> String {
+    let list: Vec<String> = (from..=to).map(|id| id.to_string()).collect();
+    format!("array[{}]::bigint[]", list.join(","))
+}
+
+/// A list of deliveries.
+fn deliveries(from: i64, to: i64) -> String {
+    ids(ItemId::FIRST_DELIVERY + from, ItemId::FIRST_DELIVERY + to)
+}
+
 /// The parameters of a statement, working on about a hundred items.
 fn arguments(name: &str) -> String {
-    let ids = |from: i64, to: i64| {
-        let list: Vec<String> = (from..=to).map(|id| id.to_string()).collect();
-        format!("array[{}]::bigint[]", list.join(","))
-    };
     let lanes = "array[0,1,2,3,4,5,6,7], array_fill('epoch'::timestamptz, array[8]), \
                  array_fill(0::bigint, array[8])";
     let claim = format!(
-        "'new-0000000000000001.1.0', 'new-0000000000000001', 30000000, 100, {lanes}, 100, 16"
+        "'new-0000000000000001.1.0', 'new-0000000000000001', 30000000, 100, {lanes}, 100, 16, \
+         array_fill(100::bigint, array[8])"
     );
     let held = "now-0000000000000001.0.0";
     let settle = format!(
         "null, '{held}', {}, {}, array_fill(0::bigint, array[10]), \
          array_fill('e'::text, array[10]), \
          {}, array_fill('r'::text, array[10]), array_fill('e'::text, array[10]), {}, \
-         array_fill(0::bigint, array[10]), null, false, false",
+         array_fill(0::bigint, array[10]), null, false, false, 1000",
         ids(60001, 60060),
         ids(60061, 60070),
         ids(60071, 60080),
@@ -134,7 +171,7 @@ fn arguments(name: &str) -> String {
                   array_fill(7, array[100]), array_fill('{}'::text, array[100]), \
                   array_fill(null::text, array[100]), array_fill(null::text, array[100]), \
                   array_fill(0::bigint, array[100]), array_fill('customer'::text, array[100])";
-    let page = "null, 100, null, null, null, null";
+    let page = "4503599627370497, 100, null, null, null, null, null, 0, null";
     match name {
         "enqueue" => events.to_owned(),
         "enqueue_unique" => {
@@ -145,7 +182,7 @@ fn arguments(name: &str) -> String {
         "renew" => format!("null, array['{held}', 'gone-0000000000000001.1.0'], 30000000"),
         "settle" => settle,
         "settle_and_claim" => format!("{settle}, {claim}"),
-        "settle_done_and_claim" => format!("null, '{held}', {}, {claim}", ids(60001, 60100)),
+        "settle_done_and_claim" => format!("null, '{held}', {}, 1000, {claim}", ids(60001, 60100)),
         "reap" => "null, 1, true, 5, array[100, 1000]::bigint[], 2, false".to_owned(),
         "look" => format!("'old-0000000000000001.3.0', {}", ids(301, 400)),
         "replay" => format!("null, {}", ids(63901, 64000)),
@@ -161,8 +198,9 @@ fn arguments(name: &str) -> String {
         "prune_workers" => "now() + interval '1 h', 60000000".to_owned(),
         "prune_choose" => "now() + interval '1 h', 60000000, 60000000, 100".to_owned(),
         "prune" => format!(
-            "now() + interval '1 h', 60000000, 60000000, 100, {}, array['(0,1)']",
-            ids(1, 100)
+            "now() + interval '1 h', 60000000, 60000000, 100, {}, array['(0,1)'], {}",
+            ids(1, 100),
+            ids(101, 200)
         ),
         "find" => ids(1, 20),
         "timeline" => "150".to_owned(),
@@ -177,31 +215,71 @@ fn arguments(name: &str) -> String {
             .to_owned(),
         "leave" => "null, 'mill-0000000000000007'".to_owned(),
         "workers" => "100".to_owned(),
-        other => work_lease_arguments(other),
+        other => match other.strip_prefix("webhook_") {
+            Some(name) => webhook_arguments(name, page),
+            None => work_lease_arguments(other),
+        },
     }
+}
+
+/// The parameters of a statement of webhooks.
+fn webhook_arguments(name: &str, page: &str) -> String {
+    let arguments = match name {
+        "add_endpoint" => "null, 'new', '{}', ''",
+        "endpoint" => "'endpoint7'",
+        "endpoints" => "'endpoint7', 100",
+        "change_endpoint" => "null, 'endpoint7', 1, '{}', '', 'disabled', 'gone', null",
+        "keep_health" => "'endpoint7', '{}'",
+        "subscriptions" => "",
+        "fan_out" => {
+            return format!(
+                "null, 'old-0000000000000001.3.0', 1000, {}, array_fill(7, array[100]), \
+                 array_fill('endpoint7'::text, array[100])",
+                ids(301, 400)
+            );
+        }
+        "sources" => return ids(1, 100),
+        "page_source" => return format!("9223372036854775807{}, 7", &page[16..]),
+        "due_deliveries" => "null",
+        "record_calls" => {
+            return format!(
+                "null, {}, array_fill(0::bigint, array[100]), array_fill(1, array[100]), \
+                 array_fill(0::bigint, array[100]), array_fill('failed'::text, array[100]), \
+                 array_fill(null::int, array[100]), array_fill(null::text, array[100]), \
+                 array_fill('{{}}'::text, array[100])",
+                deliveries(1, 100)
+            );
+        }
+        "calls" => "4503599627370497",
+        other => panic!("{other}.sql is new: say here how it is called"),
+    };
+    arguments.to_owned()
 }
 
 /// Calls that work on items with keys, where a statement has other work to do then.
 fn keyed_arguments() -> Vec<(&'static str, String)> {
     let held = "null, 'key-0000000000000001.1.0'";
-    let ids: Vec<String> = (94_001..=94_100).map(|id: i64| id.to_string()).collect();
-    let ids = format!("array[{}]::bigint[]", ids.join(","));
-    let no_claim = "'', '', 0, 0, array[]::int[], array[]::timestamptz[], array[]::bigint[], 0, 1";
+    let keyed = ids(94_001, 94_100);
+    let lanes: Vec<String> = (1..=100)
+        .map(|number| (number * 16 + 7).to_string())
+        .collect();
+    let no_claim = "null, '', '', 0, 0, array[]::int[], array[]::timestamptz[], array[]::bigint[], 0, \
+                    1, array[]::bigint[]";
     let none = "array[]::bigint[]";
     let words = "array[]::text[]";
     let no_words = format!("{none}, {none}, {words}, {none}, {words}, {words}, {none}, {none}");
     vec![
         (
             "settle",
-            format!("{held}, {ids}, {no_words}, null, false, false"),
+            format!("{held}, {keyed}, {no_words}, null, false, false, null"),
         ),
         (
             "settle",
-            format!("{held}, {none}, {no_words}, 'release', false, false"),
+            format!("{held}, {none}, {no_words}, 'release', false, false, null"),
         ),
         (
             "settle_done_and_claim",
-            format!("{held}, {ids}, {no_claim}"),
+            format!("{held}, {keyed}, {no_claim}"),
         ),
         (
             "reap",
@@ -213,6 +291,29 @@ fn keyed_arguments() -> Vec<(&'static str, String)> {
                 .to_owned(),
         ),
         ("domains", "false, 1, 'key7', 10000".to_owned()),
+        // Those of webhooks where deliveries are other work than events.
+        (
+            "claim",
+            format!(
+                "null, 'new-0000000000000001.1.0', 'new-0000000000000001', 30000000, 100, \
+                 array[{}], array_fill('epoch'::timestamptz, array[100]), \
+                 array_fill(0::bigint, array[100]), 100, 1, array_fill(3::bigint, array[100])",
+                lanes.join(",")
+            ),
+        ),
+        (
+            "page_all",
+            "9223372036854775807, 100, null, null, null, null, null, 4503599627370496, null"
+                .to_owned(),
+        ),
+        (
+            "prune",
+            format!(
+                "now() + interval '1 h', 60000000, 60000000, 100, {}, array['(0,1)'], {}",
+                deliveries(1, 100),
+                ids(1, 100)
+            ),
+        ),
     ]
 }
 
@@ -373,6 +474,7 @@ async fn plans_made_on_empty_tables_read_few_rows_of_full_ones() {
     let mut filler = PgConnection::connect(&database.url).await.unwrap();
     run(&mut filler, FILL).await;
     run(&mut filler, FILL_WORK_LEASES).await;
+    run(&mut filler, FILL_WEBHOOKS).await;
     run_and_look(conn, calls).await;
 }
 
@@ -384,6 +486,7 @@ async fn plans_made_on_full_tables_read_few_rows() {
     let (mut conn, calls) = prepared(&database.url).await;
     run(&mut conn, FILL).await;
     run(&mut conn, FILL_WORK_LEASES).await;
+    run(&mut conn, FILL_WEBHOOKS).await;
     run(&mut conn, "analyze").await;
     run_and_look(conn, calls).await;
 }

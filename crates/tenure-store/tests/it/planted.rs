@@ -218,7 +218,10 @@ const BROKEN: [Broken; 26] = [
     Broken {
         // One more than was asked for.
         check: "a_claim_never_takes_more_than_its_limit",
-        faults: &[planted("claim", "limit $9", "limit $9 + 1")],
+        faults: &[
+            planted("claim", "limit $9", "limit $9 + 1"),
+            planted("claim", "limit c.most", "limit c.most + 1"),
+        ],
     },
     Broken {
         // A token gets a second lease.
@@ -285,7 +288,7 @@ const BROKEN: [Broken; 26] = [
         faults: &[planted(
             "settle",
             "where not (is_late and $13::boolean)",
-            "",
+            "where true",
         )],
     },
     Broken {

@@ -2,10 +2,10 @@
 -- a run of its domain along.
 -- Parameters: $1 now, $2 token, $3 holder, $4 term in us, $5 limit, $6 lanes in the order of their
 --   urgency, $7 and $8 the cursor of each lane: nothing before (time, id) is looked at, $9 how many rows of
---   ready are looked at, $10 how many items of one domain are taken.
+--   ready are looked at, $10 how many items of one domain are taken, $11 how many rows of each lane.
 -- Returns: whether a domain is rung for (place.sql); beside it per item (or one row of nulls): id, lane,
 --   available_at, the lease's fence, claimed_at, locked_until, the event and its counters; whether it
---   follows a head; how many rows of ready were looked at. The caller sorts.
+--   follows a head; how many rows of ready were looked at; of a delivery its event. The caller sorts.
 -- Keeps: laws 1, 2, 6, 7. The probe locks row by row and stops at its limit (no order by outside of it: a
 --   sort would lock as many rows in every lane). Rows go by ctid: they are locked and never updated. A run
 --   follows its head only, which is locked; of the backlog that counts which is really deleted.
@@ -13,8 +13,8 @@
 --   tenure_arrivals_pkey. `offset 0` leaves the planner one plan only; without it a plan made for `limit $9`
 --   hashes all events.
 with lane as materialized (
-    select c.lane, c.at, c.id
-    from unnest($6::int[], $7::timestamptz[], $8::bigint[]) as c(lane, at, id)
+    select c.lane, c.at, c.id, c.most
+    from unnest($6::int[], $7::timestamptz[], $8::bigint[], $11::bigint[]) as c(lane, at, id, most)
     where (select q.paused from tenure_queues q where q.number = c.lane >> 4) is not true
 ), due as materialized (
     select r.place, r.lane, r.available_at, r.id, r.domain
@@ -26,7 +26,7 @@ with lane as materialized (
           and available_at <= coalesce($1::timestamptz, now())
           and (available_at, id) >= (c.at, c.id)
         order by available_at, id
-        limit $9
+        limit c.most
         for update skip locked
     ) as r
     limit $9
@@ -99,7 +99,7 @@ left join (
     select d.id, d.lane, d.available_at, l.fence, l.claimed_at, l.locked_until,
            e.event_id, e.topic, e.ordering_key, e.lane as own_lane, e.payload, e.headers, e.encoding,
            s.attempts, s.failures, s.crashes, s.generation, d.is_follower,
-           (select count(*) from due) as seen
+           (select count(*) from due) as seen, e.source
     from got d
     cross join lease l
     cross join lateral (select * from tenure_events e where e.id = d.id offset 0) e

@@ -1,33 +1,55 @@
 -- count: how many items stand where, in one snapshot.
 -- Parameters: $1 now.
--- Returns: per queue: name, due, delayed, the first available_at that is due; and beside each the
---   totals claimed, lapsed, dead, events, the moment, and how many wait behind another of their domain.
--- Keeps: nothing; it only reads.
+-- Returns: per queue, and per endpoint that something waits for: name (null for an endpoint), due, delayed,
+--   the first available_at that is due, how many wait behind another of their domain, the number; and
+--   beside each the moment, and the totals of events and then of deliveries: claimed, lapsed, dead, all.
+-- Keeps: nothing; it only reads. A lease holds events or deliveries, never both: its first item tells.
 -- Relies on: tenure_ready_pkey, tenure_backlog_pkey, tenure_dead_pkey and tenure_events_pkey, read whole.
-select q.name, coalesce(r.due, 0) as due, coalesce(r.delayed, 0) as delayed, r.first_due_at,
-       l.claimed, l.lapsed, d.dead, e.events, coalesce($1::timestamptz, now()) as now,
-       coalesce(b.behind, 0) as behind
+with wait as (
+    select number, sum(due) as due, sum(delayed) as delayed, min(first_due_at) as first_due_at,
+           sum(behind) as behind
+    from (
+        select lane >> 4 as number,
+               count(*) filter (where available_at <= coalesce($1::timestamptz, now())) as due,
+               count(*) filter (where available_at > coalesce($1::timestamptz, now())) as delayed,
+               min(available_at) filter (where available_at <= coalesce($1::timestamptz, now()))
+                   as first_due_at,
+               0 as behind
+        from tenure_ready
+        group by lane >> 4
+        union all
+        select lane >> 4, 0, 0, null, count(*)
+        from tenure_backlog
+        group by lane >> 4
+    ) as w
+    group by number
+)
+select q.name, coalesce(w.due, 0)::bigint as due, coalesce(w.delayed, 0)::bigint as delayed,
+       w.first_due_at, coalesce(w.behind, 0)::bigint as behind, coalesce(q.number, w.number) as number,
+       coalesce($1::timestamptz, now()) as now,
+       l.claimed, l.lapsed, d.dead, e.events, l.claimed_deliveries, l.lapsed_deliveries,
+       d.dead_deliveries, e.deliveries
 from tenure_queues q
-left join (
-    select lane >> 4 as number,
-           count(*) filter (where available_at <= coalesce($1::timestamptz, now())) as due,
-           count(*) filter (where available_at > coalesce($1::timestamptz, now())) as delayed,
-           min(available_at) filter (where available_at <= coalesce($1::timestamptz, now()))
-               as first_due_at
-    from tenure_ready
-    group by lane >> 4
-) r on r.number = q.number
-left join (
-    select lane >> 4 as number, count(*) as behind
-    from tenure_backlog
-    group by lane >> 4
-) b on b.number = q.number
+full join wait w on w.number = q.number
 cross join (
-    select coalesce(sum(cardinality(ids)), 0)::bigint as claimed,
-           coalesce(sum(cardinality(ids)) filter (
-               where locked_until <= coalesce($1::timestamptz, now())), 0)::bigint as lapsed
-    from tenure_leases
+    select coalesce(sum(n) filter (where not is_delivery), 0)::bigint as claimed,
+           coalesce(sum(n) filter (where not is_delivery and is_lapsed), 0)::bigint as lapsed,
+           coalesce(sum(n) filter (where is_delivery), 0)::bigint as claimed_deliveries,
+           coalesce(sum(n) filter (where is_delivery and is_lapsed), 0)::bigint as lapsed_deliveries
+    from (
+        select cardinality(ids) as n, ids[1] > 4503599627370496 as is_delivery,
+               locked_until <= coalesce($1::timestamptz, now()) as is_lapsed
+        from tenure_leases
+    ) as l
 ) l
-cross join (select count(*) as dead from tenure_dead) d
-cross join (select count(*) as events from tenure_events) e
-order by q.name
+cross join (
+    select count(*) filter (where id <= 4503599627370496) as dead,
+           count(*) filter (where id > 4503599627370496) as dead_deliveries
+    from tenure_dead
+) d
+cross join (
+    select count(*) filter (where id <= 4503599627370496) as events,
+           count(*) filter (where id > 4503599627370496) as deliveries
+    from tenure_events
+) e
+order by q.name, number

@@ -1,6 +1,7 @@
 -- find: everything that is known of items, in the words of the view tenure_outbox.
 -- Parameters: $1 ids.
--- Returns: the columns of the view, without order.
+-- Returns: the columns of the view with the lane for queue and priority, without order; and of a delivery
+--   its event, which has the payload.
 -- Keeps: nothing; it only reads, and it reads no token. It is not a select from the view: that compares
 --   every id with every claimed one.
 -- Relies on: the primary keys; tenure_settled_span for published_at. Leases are few and are scanned.
@@ -17,8 +18,7 @@ with held as materialized (
     from unnest($1::bigint[]) as a(id)
     where (a.id in (select held.id from held)) is not true
 )
-select e.id, e.event_id, e.topic, e.ordering_key, q.name as queue,
-       (7 - (e.lane & 15))::smallint as priority, e.payload, e.headers, e.encoding,
+select e.id, e.event_id, e.topic, e.ordering_key, e.lane, e.payload, e.headers, e.encoding,
        case
            when p.holder is not null then 'CLAIMED'
            when r.id is not null or b.id is not null then 'PENDING'
@@ -28,11 +28,10 @@ select e.id, e.event_id, e.topic, e.ordering_key, q.name as queue,
        e.created_at, coalesce(s.available_at, e.available_at) as available_at, p.claimed_at,
        p.holder as claimed_by, p.locked_until, p.fence, s.attempts, s.failures, s.crashes,
        coalesce(d.last_error, s.last_error) as last_error, j.published_at, d.dead_at,
-       d.reason as dead_reason, s.generation
+       d.reason as dead_reason, s.generation, e.source
 from place p
 cross join lateral (select * from tenure_events e where e.id = p.id offset 0) e
 left join lateral (select * from tenure_setbacks s where s.id = p.id offset 0) s on true
-left join lateral (select q.name from tenure_queues q where q.number = e.lane >> 4 offset 0) q on true
 left join lateral (
     select r.id
     from tenure_ready r

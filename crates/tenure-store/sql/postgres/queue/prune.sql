@@ -1,17 +1,27 @@
 -- prune: deletes settled items past their retention, of those that prune_choose.sql has locked; and of
--- the journal what is old and names nothing that is kept.
+-- the journal what is old and names nothing that is kept. A delivery goes with what is known of its calls, an
+-- event with the last of its deliveries.
 -- Parameters: $1 now, $2 retention of done items in us, $3 that of dead ones, $4 limit, $5 the locked
---   ids, $6 the places of the locked journal rows.
+--   ids, $6 the places of the locked journal rows, $7 the events that are locked with their deliveries.
 -- Returns: one row: done and dead items that were deleted, journal rows that were deleted or marked,
 --   whether a limit cut something off.
 -- Keeps: laws 4, 6. It believes nothing of what prune_choose.sql saw: it is a statement of its own, so its
 --   snapshot is younger than the locks and shows every replay before them, and there can be none after.
---   A journal row stays for the timeline of an item that is kept, up to the longer retention.
--- Relies on: the primary keys; tenure_dedupe_id; tenure_settled_other, from the oldest;
---   tenure_settled_span for items that were replayed. Leases are few and are scanned.
-with item as materialized (
+--   A journal row stays for the timeline of an item that is kept, up to the longer retention: an event that
+--   is still owed must not be looked at in every round, and may outlive its row.
+-- Relies on: the primary keys; tenure_events_source; tenure_dedupe_id; tenure_settled_other, from the oldest;
+--   tenure_settled_span for items that were replayed or owed. Leases are few and are scanned.
+with candidate as materialized (
+    select id, bool_or(is_named) as is_named
+    from (
+        select id, true as is_named from unnest($5::bigint[]) as u(id)
+        union all
+        select id, false from unnest($7::bigint[]) as u(id)
+    ) as c
+    group by id
+), past as materialized (
     select a.id, d.id is not null as is_dead
-    from unnest($5::bigint[]) as a(id)
+    from candidate a
     cross join lateral (
         select e.lane, e.available_at, e.ordering_key from tenure_events e where e.id = a.id offset 0
     ) e
@@ -35,14 +45,24 @@ with item as materialized (
       and a.id not in (select i.id from tenure_leases l cross join unnest(l.ids) as i(id))
       and case
               when d.id is not null then
-                  d.dead_at < coalesce($1::timestamptz, now()) - $3::bigint * interval '1 us'
-              when s.replayed_at is not null then (
+                  a.is_named and d.dead_at < coalesce($1::timestamptz, now()) - $3::bigint * interval '1 us'
+              when s.replayed_at is not null or not a.is_named then coalesce((
                   select max(j.settled_at)
                   from tenure_settled j
                   where j.outcome = 'done' and int8range(j.lo, j.hi, '[]') @> a.id and a.id = any (j.ids)
-              ) < coalesce($1::timestamptz, now()) - $2::bigint * interval '1 us'
+              ) < coalesce($1::timestamptz, now()) - $2::bigint * interval '1 us', not a.is_named)
               else true
           end
+), item as materialized (
+    select p.id, p.is_dead
+    from past p
+    where (select x.id
+           from tenure_events x
+           where x.source = p.id and (x.id in (select id from past)) is not true
+           limit 1) is null
+), call as (
+    delete from tenure_delivery_attempts
+    where delivery = any (array(select id from item where id > 4503599627370496))
 ), event as (
     delete from tenure_events
     where id = any (array(select id from item))

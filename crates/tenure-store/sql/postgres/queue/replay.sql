@@ -51,7 +51,11 @@ with settled as materialized (
     ) d
 ), turn as materialized (
     select id, generation,
-           case when ordering_key is not null and not is_blocker then nextval('tenure_event_id') end as turn
+           case
+               when ordering_key is null or is_blocker then null
+               when id > 4503599627370496 then nextval('tenure_delivery_id')
+               else nextval('tenure_event_id')
+           end as turn
     from (
         select id, generation, ordering_key, (id in (select id from blocker)) is true as is_blocker
         from settled

@@ -3,15 +3,17 @@
 -- Parameters: $1 now, $2 token, $3 done ids, $4 retry ids, $5 their delays in us, $6 their errors,
 --   $7 dead ids, $8 their reasons, $9 their errors, $10 release ids, $11 their delays in us,
 --   $12 the word for the ids of the lease that are not named (null keeps them held), $13 whether a
---   lapsed lease is refused, $14 whether a dead item blocks its domain. No id is named twice.
+--   lapsed lease is refused, $14 whether a dead item blocks its domain, $15 the rules of the endpoints
+--   by which nothing is owed (null: it does not matter). No id is named twice.
 -- Returns: one row: is_late, how many of the rest were ended, the named ids that were not held, those of
---   which an earlier one of their domain is not settled, whether a domain has a new head.
+--   which an earlier one of their domain is not settled, whether a domain has a new head, whether the
+--   rules are others by now (then nothing was settled).
 -- Keeps: laws 3, 4, 6, 7: nothing but the lease with this token is touched, and it is locked first.
 --   Ids are brought together by grouping, never by joining two lists: the planner expects one row of each
 --   and would compare every id with every other. Whoever leaves a domain without a head rings: something
 --   may have come into its backlog that this snapshot cannot see. A paused domain gets no head.
 -- Relies on: tenure_leases_pkey, tenure_setbacks_pkey, tenure_events_pkey, tenure_domains_pkey,
---   tenure_backlog_pkey.
+--   tenure_backlog_pkey, tenure_endpoints_version_pkey.
 with held as materialized (
     select token, holder, fence, claimed_at, ids, domains,
            locked_until <= coalesce($1::timestamptz, now()) as is_late
@@ -22,6 +24,8 @@ with held as materialized (
     select *
     from held
     where not (is_late and $13::boolean)
+      and ($15::bigint is null
+           or $15::bigint = (select v.rules from tenure_endpoints_version v where v.one = 1))
 ), said as materialized (
     select id, bool_or(is_held) as is_held, max(domain) as domain, max(outcome) as outcome,
            max(delay) as delay, max(reason) as reason, max(error) as error
@@ -217,7 +221,9 @@ with held as materialized (
            (select count(*) from item where is_unnamed and outcome = $12::text) as rest,
            (select array_agg(id) from said where not is_held) as refused,
            (select array_agg(id) from item where is_early) as early,
-           exists (select from promoted) as has_promoted
+           exists (select from promoted) as has_promoted,
+           coalesce($15::bigint <> (select v.rules from tenure_endpoints_version v where v.one = 1), false)
+               as is_stale
 )
-select is_late, rest, refused, early, has_promoted
+select is_late, rest, refused, early, has_promoted, is_stale
 from answer

@@ -3,9 +3,10 @@
 -- Parameters: $1 now, $2 token, $3 done ids, $4 retry ids, $5 their delays in us, $6 their errors,
 --   $7 dead ids, $8 their reasons, $9 their errors, $10 release ids, $11 their delays in us,
 --   $12 the word for the ids of the lease that are not named (null keeps them held), $13 whether a
---   lapsed lease is refused, $14 whether a dead item blocks its domain. No id is named twice.
---   For the claim: $15 token, $16 holder, $17 term in us, $18 limit, $19 lanes, $20 and $21 their cursors,
---   $22 rows of ready, $23 items of one domain.
+--   lapsed lease is refused, $14 whether a dead item blocks its domain, $15 the rules of the endpoints
+--   by which nothing is owed (null: it does not matter). No id is named twice.
+--   For the claim: $16 token, $17 holder, $18 term in us, $19 limit, $20 lanes, $21 and $22 their cursors,
+--   $23 rows of ready, $24 items of one domain, $25 rows of each lane.
 -- Returns: the answer of the settle, whether a domain is rung for, and beside it one row per claimed item (or one row of nulls).
 -- Keeps: laws 3, 4, 6, 7: nothing but the lease with this token is touched, and it is locked first.
 --   Ids are brought together by grouping, never by joining two lists: the planner expects one row of each
@@ -22,6 +23,8 @@ with held as materialized (
     select *
     from held
     where not (is_late and $13::boolean)
+      and ($15::bigint is null
+           or $15::bigint = (select v.rules from tenure_endpoints_version v where v.one = 1))
 ), said as materialized (
     select id, bool_or(is_held) as is_held, max(domain) as domain, max(outcome) as outcome,
            max(delay) as delay, max(reason) as reason, max(error) as error
@@ -217,10 +220,12 @@ with held as materialized (
            (select count(*) from item where is_unnamed and outcome = $12::text) as rest,
            (select array_agg(id) from said where not is_held) as refused,
            (select array_agg(id) from item where is_early) as early,
-           exists (select from promoted) as has_promoted
+           exists (select from promoted) as has_promoted,
+           coalesce($15::bigint <> (select v.rules from tenure_endpoints_version v where v.one = 1), false)
+               as is_stale
 ), lane as materialized (
-    select c.lane, c.at, c.id
-    from unnest($19::int[], $20::timestamptz[], $21::bigint[]) as c(lane, at, id)
+    select c.lane, c.at, c.id, c.most
+    from unnest($20::int[], $21::timestamptz[], $22::bigint[], $25::bigint[]) as c(lane, at, id, most)
     where (select q.paused from tenure_queues q where q.number = c.lane >> 4) is not true
 ), due as materialized (
     select r.place, r.lane, r.available_at, r.id, r.domain
@@ -232,10 +237,10 @@ with held as materialized (
           and available_at <= coalesce($1::timestamptz, now())
           and (available_at, id) >= (c.at, c.id)
         order by available_at, id
-        limit $22
+        limit c.most
         for update skip locked
     ) as r
-    limit $22
+    limit $23
 ), leader as materialized (
     select row_number() over () as nth, place, lane, available_at, id, domain
     from due
@@ -260,15 +265,15 @@ with held as materialized (
                     from tenure_backlog
                     where domain = l.domain
                     order by turn
-                    limit $23::bigint - 1
+                    limit $24::bigint - 1
                 ) as b
             ) as b
-            where $23::bigint > 1
+            where $24::bigint > 1
               and b.is_next
               and (select s.id from tenure_setbacks s where s.id = l.id) is null
         ) as f
     ) as f
-    where pos <= $18::bigint - (select count(*) from due where domain is null)
+    where pos <= $19::bigint - (select count(*) from due where domain is null)
 ), taken as (
     delete from tenure_ready
     where ctid = any (array(
@@ -292,21 +297,21 @@ with held as materialized (
     from followed
 ), lease as (
     insert into tenure_leases (token, holder, claimed_at, locked_until, ids, domains)
-    select $15, $16, coalesce($1::timestamptz, now()),
-           coalesce($1::timestamptz, now()) + $17::bigint * interval '1 us', array_agg(id order by id),
+    select $16, $17, coalesce($1::timestamptz, now()),
+           coalesce($1::timestamptz, now()) + $18::bigint * interval '1 us', array_agg(id order by id),
            case when bool_or(domain is not null) then array_agg(domain order by id) end
     from got
     having count(*) > 0
     returning fence, claimed_at, locked_until
 )
-select a.is_late, a.rest, a.refused, a.early, a.has_promoted,
+select a.is_late, a.rest, a.refused, a.early, a.has_promoted, a.is_stale,
        exists (select from tenure_arrivals) as is_rung, c.*
 from answer a
 left join (
     select d.id, d.lane, d.available_at, l.fence, l.claimed_at, l.locked_until,
            e.event_id, e.topic, e.ordering_key, e.lane as own_lane, e.payload, e.headers, e.encoding,
            s.attempts, s.failures, s.crashes, s.generation, d.is_follower,
-           (select count(*) from due) as seen
+           (select count(*) from due) as seen, e.source
     from got d
     cross join lease l
     cross join lateral (select * from tenure_events e where e.id = d.id offset 0) e

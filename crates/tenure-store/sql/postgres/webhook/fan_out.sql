@@ -1,0 +1,57 @@
+-- fan_out: writes the deliveries of events that this very transaction has settled done.
+-- Parameters: $1 now, $2 the token of the settle, $3 the rules by which the rest was made, $4 events,
+--   ascending, $5 the numbers of the endpoints that each is owed to, $6 their names.
+-- Returns: one row: whether the rules are still those (else nothing was written: make the rest anew), how
+--   many deliveries were written.
+-- Keeps: one delivery for each event and endpoint: what is there stays as it is. A repeat of a settle
+--   writes nothing: its journal row is that of another transaction. Numbers are drawn in the order of the
+--   events, so that those of a key rise; one with a key goes into the backlog, as in enqueue.sql.
+-- Relies on: tenure_settled_token, tenure_events_pkey, tenure_events_source, tenure_endpoints_version_pkey.
+with rules as materialized (
+    select v.rules = $3::bigint as is_current
+    from tenure_endpoints_version v
+    where v.one = 1
+), done as materialized (
+    select i.id
+    from tenure_settled j
+    cross join unnest(j.ids) as i(id)
+    where j.token = $2 and j.outcome = 'done' and j.xmin = pg_current_xact_id()::xid
+      and (select is_current from rules)
+), owed as materialized (
+    select o.id, o.number, o.name
+    from unnest($4::bigint[], $5::int[], $6::text[]) with ordinality as o(id, number, name, nth)
+    where (o.id in (select id from done)) is true
+    order by o.nth
+), fresh as (
+    insert into tenure_events
+        (id, event_id, topic, ordering_key, lane, source, created_at, available_at)
+    select nextval('tenure_delivery_id'), e.event_id, e.topic, o.name || '/' || e.ordering_key,
+           o.number * 16 + least(e.lane & 15, 7), e.id, coalesce($1::timestamptz, now()),
+           coalesce($1::timestamptz, now())
+    from owed o
+    cross join lateral (
+        select e.id, e.event_id, e.topic, e.ordering_key, e.lane
+        from tenure_events e
+        where e.id = o.id and e.source is null
+        offset 0
+    ) e
+    on conflict (source, (lane >> 4)) where source is not null do nothing
+    returning id, ordering_key, lane, available_at
+), ready as (
+    insert into tenure_ready (lane, available_at, id)
+    select lane, available_at, id
+    from fresh
+    where ordering_key is null
+), backlog as (
+    insert into tenure_backlog (domain, turn, id, lane, available_at)
+    select tenure_domain(ordering_key), id, id, lane, available_at
+    from fresh
+    where ordering_key is not null
+), arrival as (
+    insert into tenure_arrivals (domain, ordering_key)
+    select tenure_domain(ordering_key), ordering_key
+    from fresh
+    where ordering_key is not null
+    group by ordering_key
+)
+select (select is_current from rules) as is_current, (select count(*) from fresh) as written
