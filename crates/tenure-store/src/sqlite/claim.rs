@@ -1,8 +1,8 @@
 //! What a claim does in its transaction.
 //!
 //! What is due is read from ready, lane by lane. All that has no key is taken; the heads of domains
-//! share what that leaves of the limit, in their order, each with a run of those behind it. A lane of
-//! an endpoint has a limit of its own, too.
+//! share what that leaves of the limit, in their order, each with a run of those behind it. A lane
+//! of an endpoint has a limit of its own, too.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,5 +1,5 @@
-//! Fan-out: an event that was made done is owed to every enabled endpoint that takes its topic. A part
-//! of the settle's transaction, so that one is not without the other.
+//! Fan-out: an event that was made done is owed to every enabled endpoint that takes its topic. A
+//! part of the settle's transaction, so that one is not without the other.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,8 +19,8 @@ struct Subscription {
     rules: EndpointSettings,
 }
 
-/// Events that a settle has made done, with their topics; in the order of their ids, which is that of
-/// their keys.
+/// Events that a settle has made done, with their topics; in the order of their ids, which is that
+/// of their keys.
 pub(super) struct FanOut<'a>(Vec<(i64, &'a str)>);
 
 impl<'a> FanOut<'a> {

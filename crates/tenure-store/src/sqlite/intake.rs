@@ -200,8 +200,8 @@ pub(super) fn given(connection: &Connection, kind: Kind, last: i64) -> rusqlite:
     Ok(())
 }
 
-/// Gives fresh items their places: those behind `before`, up to `last`. Their ids follow each other:
-/// nobody else writes meanwhile.
+/// Gives fresh items their places: those behind `before`, up to `last`. Their ids follow each
+/// other: nobody else writes meanwhile.
 pub(super) fn place(
     connection: &Connection,
     (before, last): (i64, i64),

@@ -119,7 +119,7 @@ fn timeline(connection: &Connection, id: ItemId) -> rusqlite::Result<Vec<EndedHo
 
 fn page(connection: &Connection, filter: &Filter, limit: u32) -> rusqlite::Result<Page> {
     let statement = match filter.state {
-        _ if filter.source.is_some() => sql::PAGE_OF_SOURCE,
+        _ if source_of(filter).is_some() => sql::PAGE_SOURCE,
         _ if filter.key.is_some() => sql::PAGE_OF_KEY,
         None => sql::PAGE_ALL,
         Some(State::Pending) => sql::PAGE_PENDING,
@@ -134,6 +134,12 @@ fn page(connection: &Connection, filter: &Filter, limit: u32) -> rusqlite::Resul
         records: find(connection, &ids)?,
         next,
     })
+}
+
+/// The event whose deliveries are asked for.
+fn source_of(filter: &Filter) -> Option<i64> {
+    let source = filter.source.filter(|_| filter.kind == Kind::Deliveries);
+    source.map(ItemId::number)
 }
 
 fn page_ids(
@@ -151,7 +157,8 @@ fn page_ids(
         filter.since.map(Timestamp::as_micros),
         filter.until.map(Timestamp::as_micros),
     );
-    let source = filter.source.map(ItemId::number);
+    let source = source_of(filter);
+    let endpoint = filter.endpoint.filter(|_| filter.kind == Kind::Deliveries);
     let queue = filter.queue.as_ref().map(QueueName::as_str);
     let mut ask: Vec<(&str, &dyn ToSql)> = vec![
         (":after", &after),
@@ -160,7 +167,7 @@ fn page_ids(
         (":until", &until),
         (":topic", &filter.topic),
         (":queue", &queue),
-        (":endpoint", &filter.endpoint),
+        (":endpoint", &endpoint),
         (":limit", &limit),
     ];
     let state = filter.state.map(State::as_str);

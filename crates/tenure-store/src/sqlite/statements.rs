@@ -109,7 +109,6 @@ statements! {
     TIMELINE = "timeline", "timeline";
     PAGE_ALL = "page_all", "page_all";
     PAGE_OF_KEY = "page_all", "of_key";
-    PAGE_OF_SOURCE = "page_all", "of_source";
     PAGE_PENDING = "page_pending", "page_pending";
     PAGE_CLAIMED = "page_claimed", "page_claimed";
     PAGE_DONE = "page_done", "page_done";
@@ -156,6 +155,7 @@ statements! {
     SUBSCRIPTIONS = "subscriptions", "subscriptions";
     FAN_OUT = "fan_out", "fan_out";
     SOURCES = "sources", "sources";
+    PAGE_SOURCE = "page_source", "page_source";
     RECORD_CALLS = "record_calls", "record_calls";
     CALLS = "calls", "calls";
 }

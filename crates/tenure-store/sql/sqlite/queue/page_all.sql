@@ -1,17 +1,16 @@
 -- page_all: the ids of a page of items, newest first; find.sql fills it.
 -- Parameters: :after and :before (ids between these), :since (written at or after), :until (written
---   before), :topic, :queue, :endpoint (each null: all), :limit; of_key: also :key, and
---   :state (null: any); of_source: also :source, an event, :key (null: all) and :state.
+--   before), :topic, :queue, :endpoint (each null: all; the queue of a delivery is that of its event),
+--   :limit; of_key: also :key, and :state (null: any).
 -- Returns: id.
 -- Keeps: nothing; it only reads.
 -- Relies on: the primary key of tenure_events, or tenure_events_key, read backwards until the page is
---   full, or tenure_events_source; the primary keys of the places. The ids of all leases are read once: they are few rows.
+--   full; the primary keys of the places. The ids of all leases are read once: they are few rows.
 
 -- statement: page_all
 select event.id
 from tenure_events as event
 where event.id > :after
-    and event.id > :after
     and event.id < :before
     and (:since is null or event.created_at >= :since)
     and (:until is null or event.created_at < :until)
@@ -19,7 +18,10 @@ where event.id > :after
     and (:topic is null or event.topic = :topic)
     and (
         :queue is null
-        or event.lane / 16 = (select number from tenure_queues where name = :queue)
+        or (select number from tenure_queues where name = :queue) = coalesce(
+            (select source.lane from tenure_events as source where source.id = event.source),
+            event.lane
+        ) / 16
     )
 order by event.id desc
 limit :limit;
@@ -47,48 +49,10 @@ where event.ordering_key = :key
     and (:topic is null or event.topic = :topic)
     and (
         :queue is null
-        or event.lane / 16 = (select number from tenure_queues where name = :queue)
-    )
-    and (
-        :state is null
-        or :state = case
-            when ready.id is not null or behind.id is not null then 'pending'
-            when dead.id is not null then 'dead'
-            when event.id in (
-                select held.value
-                from tenure_leases as lease, json_each(lease.ids) as held
-            ) then 'claimed'
-            else 'done'
-        end
-    )
-order by event.id desc
-limit :limit;
-
--- statement: of_source
-select event.id
-from tenure_events as event indexed by tenure_events_source
-left join tenure_setbacks as setback
-    on setback.id = event.id
-left join tenure_ready as ready
-    on ready.lane = coalesce(setback.lane, event.lane)
-    and ready.available_at = coalesce(setback.available_at, event.available_at)
-    and ready.id = event.id
-left join tenure_backlog as behind
-    on behind.ordering_key = event.ordering_key
-    and behind.turn = coalesce(setback.turn, event.id)
-left join tenure_dead as dead
-    on dead.id = event.id
-where event.source = :source
-    and (:key is null or event.ordering_key = :key)
-    and event.id > :after
-    and event.id < :before
-    and (:since is null or event.created_at >= :since)
-    and (:until is null or event.created_at < :until)
-    and (:endpoint is null or event.lane / 16 = :endpoint)
-    and (:topic is null or event.topic = :topic)
-    and (
-        :queue is null
-        or event.lane / 16 = (select number from tenure_queues where name = :queue)
+        or (select number from tenure_queues where name = :queue) = coalesce(
+            (select source.lane from tenure_events as source where source.id = event.source),
+            event.lane
+        ) / 16
     )
     and (
         :state is null

@@ -1,6 +1,7 @@
 -- page_dead: the ids of a page of items that are dead, newest first; find.sql fills it.
 -- Parameters: :after and :before (ids between these), :since (written at or after), :until (written
---   before), :topic, :queue, :endpoint (each null: all), :limit.
+--   before), :topic, :queue, :endpoint (each null: all; the queue of a delivery is that of its event),
+--   :limit.
 -- Returns: id.
 -- Keeps: nothing; it only reads.
 -- Relies on: the primary key of tenure_dead, read backwards until the page is full; that of
@@ -10,7 +11,6 @@
 select dead.id
 from tenure_dead as dead
 where dead.id > :after
-    and dead.id > :after
     and dead.id < :before
     and (
         (
@@ -30,7 +30,14 @@ where dead.id > :after
                 and (:topic is null or event.topic = :topic)
                 and (
                     :queue is null
-                    or event.lane / 16 = (select number from tenure_queues where name = :queue)
+                    or (select number from tenure_queues where name = :queue) = coalesce(
+                        (
+                            select source.lane
+                            from tenure_events as source
+                            where source.id = event.source
+                        ),
+                        event.lane
+                    ) / 16
                 )
         )
     )

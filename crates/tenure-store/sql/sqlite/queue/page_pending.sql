@@ -1,6 +1,7 @@
 -- page_pending: the ids of a page of items that wait, newest first; find.sql fills it.
 -- Parameters: :after and :before (ids between these), :since (written at or after), :until (written
---   before), :topic, :queue, :endpoint (each null: all), :limit.
+--   before), :topic, :queue, :endpoint (each null: all; the queue of a delivery is that of its event),
+--   :limit.
 -- Returns: id.
 -- Keeps: nothing; it only reads.
 -- Relies on: no index: tenure_ready and tenure_backlog are read once. They are narrow, and their
@@ -14,7 +15,6 @@ from (
     select id from tenure_backlog
 ) as waiting
 where waiting.id > :after
-    and waiting.id > :after
     and waiting.id < :before
     and (
         (
@@ -34,7 +34,14 @@ where waiting.id > :after
                 and (:topic is null or event.topic = :topic)
                 and (
                     :queue is null
-                    or event.lane / 16 = (select number from tenure_queues where name = :queue)
+                    or (select number from tenure_queues where name = :queue) = coalesce(
+                        (
+                            select source.lane
+                            from tenure_events as source
+                            where source.id = event.source
+                        ),
+                        event.lane
+                    ) / 16
                 )
         )
     )

@@ -6,8 +6,8 @@
 --   many, and :kind, event or delivery.
 -- Returns: lines: the oldest journal rows of done items: line, settled_at, ids; dead: ids of the
 --   oldest dead items; settled: of the named items those that may be deleted, and whether they are
---   dead; sources: the events of the named deliveries; kept: of the named items those that exist; others: the oldest journal rows of all other
---   words, and those that prune is through with.
+--   dead; sources: the events of the named deliveries; kept: of the named items those that exist;
+--   others: the oldest journal rows of all other words, and those that prune is through with.
 -- Keeps: laws 4, 6: only what stands in no place, or in tenure_dead, and for long enough: the last
 --   done row of an item that was replayed counts. A dead item that blocks its domain is kept: the
 --   others wait for an operator to decide about it. A journal row stays for the timeline of an item

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use tenure_core::store::{Claim, Intake, LeaseStore, Operate, Rest, Settle};
+use tenure_core::store::{Claim, Intake, LeaseStore, Operate, Rest, Settle, Webhooks};
 use tenure_core::testing::token;
 use tenure_core::{Event, Outcome, Token};
 
@@ -104,8 +104,12 @@ fn check_plans(connection: &Connection, when: &str) {
     }
 }
 
-/// Items in every place, and of every past.
+/// Items in every place, and of every past; events, and deliveries of half of them.
 async fn fill(store: &SqliteStore) {
+    for name in ["billing", "mail", "audit"] {
+        let endpoint = webhooks::new_endpoint(name, "order.*");
+        store.add_endpoint(&endpoint, None).await.unwrap().unwrap();
+    }
     store
         .enqueue(&vec![event("order.paid"); 3000])
         .await
@@ -126,6 +130,7 @@ async fn fill(store: &SqliteStore) {
             let mut settle = Settle::new(token);
             for id in held.ids() {
                 settle = settle.item(id, outcome.clone());
+                settle.fan_out.push((id, "order.paid".to_owned()));
             }
             store.settle(&settle).await.unwrap()
         }

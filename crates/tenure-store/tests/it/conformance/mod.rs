@@ -45,8 +45,7 @@ macro_rules! on_every_keeper_of_webhooks {
         on_stores!(
             [
                 memory,
-                // The databases, as soon as they keep endpoints: SQLite,
-
+                sqlite_queue,
                 postgres_queue,
             ];
             $($check),*
