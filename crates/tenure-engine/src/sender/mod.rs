@@ -15,7 +15,7 @@ mod bucket;
 mod choose;
 mod line;
 
-use std::collections::BTreeMap;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -224,11 +224,10 @@ impl Sender {
         let mut state = self.state();
         debug!(version, endpoints = endpoints.len(), "read the endpoints");
         for endpoint in endpoints {
-            match state.lines.get_mut(&endpoint.number) {
-                Some(line) => line.update(endpoint),
-                None => {
-                    let line = Line::new(endpoint, now);
-                    state.lines.insert(line.endpoint.number, line);
+            match state.lines.entry(endpoint.number) {
+                Entry::Occupied(mut line) => line.get_mut().update(endpoint),
+                Entry::Vacant(place) => {
+                    place.insert(Line::new(endpoint, now));
                 }
             }
         }
