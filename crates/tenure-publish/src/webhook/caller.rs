@@ -76,7 +76,7 @@ impl CallerConfig {
 /// | body | the payload, byte for byte as it was enqueued |
 /// | `content-type` | that of the event's headers; else JSON, or `application/octet-stream` |
 /// | `webhook-id`, `-timestamp`, `-signature` | as the Standard Webhooks text says |
-/// | `webhook-attempt`, `-fence`, `-sequence`, `-tenure-signature` | see [`verify`](super::verify) |
+/// | `webhook-attempt`, `-fence`, `-sequence`, `-tenure-signature` | see [verify](super::verify) |
 /// | the endpoint's own headers | as they were sealed |
 ///
 /// No other header of the event is sent: what is for our own handlers is not for everybody.
