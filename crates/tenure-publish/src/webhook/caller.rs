@@ -28,6 +28,9 @@ use super::{
     AddressPolicy, Dialled, Dialler, Keyring, Resolver, SystemResolver, Target, TcpDialler, tls,
 };
 
+/// Of the addresses of a name at most so many are tried; all are judged.
+const DIALLED_MAX: usize = 8;
+
 /// What a caller needs.
 #[derive(Clone, Debug)]
 pub struct CallerConfig {
@@ -73,7 +76,7 @@ impl CallerConfig {
 /// | body | the payload, byte for byte as it was enqueued |
 /// | `content-type` | that of the event's headers; else JSON, or `application/octet-stream` |
 /// | `webhook-id`, `-timestamp`, `-signature` | as the Standard Webhooks text says |
-/// | `webhook-attempt`, `-fence`, `-sequence`, `-tenure-signature` | see [`verify`](super::verify) |
+/// | `webhook-attempt`, `-fence`, `-sequence`, `-tenure-signature` | see [verify](super::verify) |
 /// | the endpoint's own headers | as they were sealed |
 ///
 /// No other header of the event is sent: what is for our own handlers is not for everybody.
@@ -124,7 +127,8 @@ impl WebhookCaller {
         Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Closes the connections that wait for another call.
+    /// Closes the connections that wait for another call. Those that wait too long are closed when
+    /// a call ends; who will make no calls for a while closes them by this.
     pub fn close_idle(&self) {
         self.pool.clear();
     }
@@ -147,7 +151,10 @@ impl WebhookCaller {
         if let Some(connection) = self.reuse(&policy, &target).await {
             trace.peer = Some(connection.peer.ip());
             match self.send(connection, post(), &target, trace).await {
-                Err(Failed::Early(_)) => {}
+                Err(Failed::Silently(_)) => {
+                    trace.peer = None;
+                    trace.is_talking = false;
+                }
                 Err(Failed::Late(error)) => return Err(error),
                 Ok(()) => return Ok(()),
             }
@@ -155,7 +162,7 @@ impl WebhookCaller {
         let connecting = timeout(self.connect_timeout, self.connect(&policy, &target, trace)).await;
         let connection = connecting.unwrap_or_else(|_| Err(trace.slow(self.connect_timeout)))?;
         match self.send(connection, post(), &target, trace).await {
-            Err(Failed::Early(error) | Failed::Late(error)) => Err(error),
+            Err(Failed::Silently(error) | Failed::Late(error)) => Err(error),
             Ok(()) => Ok(()),
         }
     }
@@ -233,6 +240,7 @@ impl WebhookCaller {
     /// that a silent one does not cost the others theirs.
     async fn dial(&self, addresses: &[SocketAddr]) -> Result<Dialled, CallError> {
         let end = Instant::now() + self.connect_timeout;
+        let addresses = addresses.get(..DIALLED_MAX).unwrap_or(addresses);
         let mut text = "nobody took the connection".to_owned();
         for (number, address) in addresses.iter().enumerate() {
             let left = end.saturating_duration_since(Instant::now());
@@ -254,8 +262,16 @@ impl WebhookCaller {
         target: &Target,
         trace: &mut Trace,
     ) -> Result<(), Failed> {
+        trace.is_talking = true;
         let sent = connection.send(request).await;
-        let answer = sent.map_err(|ended| Failed::Early(broken(&ended)))?;
+        let answer = sent.map_err(|ended| {
+            let failed = if ended.is_silent {
+                Failed::Silently
+            } else {
+                Failed::Late
+            };
+            failed(broken(&ended))
+        })?;
         trace.timings.first_byte = Some(trace.started.elapsed());
         let (head, mut body) = answer.into_parts();
         let now = self.clock.now();
@@ -304,9 +320,9 @@ impl fmt::Debug for WebhookCaller {
 
 /// Why a request got no whole answer.
 enum Failed {
-    /// Nothing of the answer had come.
-    Early(CallError),
-    /// Some of it had.
+    /// The connection ended before there was an answer.
+    Silently(CallError),
+    /// Something had come.
     Late(CallError),
 }
 
@@ -315,6 +331,8 @@ struct Trace {
     started: Instant,
     timings: Timings,
     peer: Option<IpAddr>,
+    /// Whether a request went out.
+    is_talking: bool,
     prepared: Option<Arc<Prepared>>,
     answer: Option<Answer>,
 }
@@ -325,6 +343,7 @@ impl Trace {
             started: Instant::now(),
             timings: Timings::default(),
             peer: None,
+            is_talking: false,
             prepared: None,
             answer: None,
         }
@@ -342,8 +361,8 @@ impl Trace {
                 let status = answer.status;
                 format!("it answered {status}, and the answer did not end within {limit}")
             }
-            (None, Some(_)) => format!("it did not answer within {limit}"),
-            (None, None) => format!("no connection stood within {limit}"),
+            (None, Some(_)) if self.is_talking => format!("it did not answer within {limit}"),
+            (None, _) => format!("no connection stood within {limit}"),
         };
         error_of(CallErrorKind::Timeout, text)
     }
@@ -366,7 +385,7 @@ impl Trace {
 }
 
 fn broken(ended: &Ended) -> CallError {
-    let text = format!("the exchange broke off: {}", ended.0);
+    let text = format!("the exchange broke off: {}", ended.text);
     error_of(CallErrorKind::Broken, text)
 }
 

@@ -32,13 +32,20 @@ pub(super) struct Connection {
 }
 
 /// The connection ended, or what came through it was no HTTP.
-#[derive(Debug)]
-pub(super) struct Ended(pub(super) String);
+pub(super) struct Ended {
+    /// In words.
+    pub(super) text: String,
+    /// Whether it just ended, without a word that would be wrong.
+    pub(super) is_silent: bool,
+}
 
 impl From<hyper::Error> for Ended {
     fn from(error: hyper::Error) -> Self {
         // The words of hyper are fixed ones; those of its causes are not all.
-        Self(error.to_string())
+        Self {
+            text: error.to_string(),
+            is_silent: !error.is_parse(),
+        }
     }
 }
 
@@ -98,9 +105,10 @@ async fn drive<F: Future>(driver: &mut Pin<Box<Driver>>, wanted: F) -> Result<F:
         match (wanted.as_mut().poll(cx), ended) {
             (Poll::Ready(found), _) => Poll::Ready(Ok(found)),
             (Poll::Pending, Err(error)) => Poll::Ready(Err(error.into())),
-            (Poll::Pending, Ok(())) => {
-                Poll::Ready(Err(Ended("the connection was closed".to_owned())))
-            }
+            (Poll::Pending, Ok(())) => Poll::Ready(Err(Ended {
+                text: "the connection was closed".to_owned(),
+                is_silent: true,
+            })),
         }
     })
     .await

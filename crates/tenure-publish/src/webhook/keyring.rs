@@ -54,13 +54,13 @@ impl Keyring {
                 return Err(bad(found));
             };
             if keys.iter().any(|other| other.name == name) {
-                return Err(bad(format!("with the name {name:?} twice")));
+                return Err(bad(format!("one that has the name {name:?} twice")));
             }
             let name = name.to_owned();
             keys.push(Named { name, key });
         }
         if keys.is_empty() {
-            return Err(bad("without a key".to_owned()));
+            return Err(bad("one without a key".to_owned()));
         }
         Ok(Self(keys))
     }
