@@ -77,7 +77,7 @@ impl CallerConfig {
 /// | `content-type` | that of the event's headers; else JSON, or `application/octet-stream` |
 /// | `webhook-id`, `-timestamp`, `-signature` | as the Standard Webhooks text says |
 /// | `webhook-topic` | that of the event |
-/// | `webhook-attempt`, `-fence`, `-sequence`, `-tenure-signature` | see [`verify`](super::verify) |
+/// | `webhook-attempt`, `-fence`, `-sequence`, `-tenure-signature` | see [verify](super::verify) |
 /// | the endpoint's own headers | as they were sealed |
 ///
 /// No other header of the event is sent: what is for our own handlers is not for everybody.

@@ -31,12 +31,11 @@ fn try_settle(
     now: Timestamp,
 ) -> rusqlite::Result<Settlement> {
     let lease = lease_of(connection, ask.token.expose())?;
-    let settlement = match &lease {
-        Some(lease) => settle_lease(connection, ask, lease, now)?,
-        None => {
-            let none_held = vec![false; ask.items.len()];
-            answer(connection, ask, &none_held, Guarded::Kept(()))?
-        }
+    let settlement = if let Some(lease) = &lease {
+        settle_lease(connection, ask, lease, now)?
+    } else {
+        let none_held = vec![false; ask.items.len()];
+        answer(connection, ask, &none_held, Guarded::Kept(()))?
     };
     if !ask.calls.is_empty() {
         calls::settled(connection, ask, &settlement, now)?;

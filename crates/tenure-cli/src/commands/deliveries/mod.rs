@@ -41,7 +41,7 @@ not. An attempt that is `unknown` began and its worker died: the receiver may ha
 
 Examples:
   tenure deliveries show d17
-  tenure deliveries show d17 --json | jq '.attempts[].status'")]
+  tenure deliveries show d17 --json | jq '.timeline[].status'")]
     Show {
         /// The delivery's id
         #[arg(value_parser = delivery_id)]

@@ -80,7 +80,7 @@ impl<'a> ShownDelivery<'a> {
             state: record.state.as_str(),
             topic: event.map(Event::topic),
             key: event.and_then(Event::ordering_key),
-            attempts: counters.attempts,
+            attempts: tries(record),
             failures: counters.failures,
             crashes: counters.crashes,
             generation: counters.generation,
@@ -100,6 +100,12 @@ impl<'a> ShownDelivery<'a> {
             last_error: record.last_error.as_deref(),
         }
     }
+}
+
+/// How often it was tried since it was last put back, the one under way and the last one included.
+fn tries(record: &Record) -> u32 {
+    let last = matches!(record.state, State::Claimed | State::Done);
+    record.counters.attempts.saturating_add(u32::from(last))
 }
 
 fn source(record: &Record) -> Option<ItemId> {
@@ -133,7 +139,7 @@ pub(super) fn table(
             Cell::new(record.content.event().map_or("", Event::topic)),
             Cell::new(source(record).map_or_else(String::new, |id| id.to_string())),
             Cell::new(brief(now.since(record.created_at))),
-            Cell::new(record.counters.attempts),
+            Cell::new(tries(record)),
             Cell::new(note(record, now)),
         ]
     });
@@ -195,7 +201,7 @@ fn facts(record: &Record, endpoint: &str, now: Timestamp) -> Vec<Vec<Cell>> {
                 now,
             ),
         ),
-        fact("attempts", Some(counters.attempts.to_string())),
+        fact("attempts", Some(tries(record).to_string())),
         fact("failures", Some(counters.failures.to_string())),
         fact("crashes", Some(counters.crashes.to_string())),
         fact("generation", Some(counters.generation.to_string())),

@@ -130,8 +130,10 @@ async fn what_may_be_a_secret_is_masked_in_what_is_kept() {
     let receiver = Receiver::start(|got: &Received| {
         let echo = got.header("authorization").unwrap();
         let token = echo.strip_prefix("Bearer ").unwrap();
-        let filler = "x".repeat(16 * 1024 - 5);
-        let body = format!("{echo} {token}{filler}{token}");
+        let front = format!("{echo} {token}");
+        // What is kept ends within the last one.
+        let filler = "x".repeat(16 * 1024 - 5 - front.len());
+        let body = format!("{front}{filler}{token}");
         let length = body.len();
         Answering::Text(format!(
             "HTTP/1.1 200 OK\r\nset-cookie: a=biscuit\r\nx-session-id: biscuit\r\n\
@@ -155,7 +157,7 @@ async fn what_may_be_a_secret_is_masked_in_what_is_kept() {
         String::from_utf8_lossy(&reply.body)
     );
     assert!(
-        !kept.contains("biscuit") && !kept.contains("canary"),
+        !kept.contains("biscuit") && !kept.contains("cana"),
         "{}",
         &kept[..400]
     );
