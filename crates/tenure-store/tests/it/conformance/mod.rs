@@ -47,7 +47,7 @@ macro_rules! on_every_keeper_of_webhooks {
                 memory,
                 sqlite_queue,
 
-                // PostgreSQL, as soon as it keeps endpoints.
+                // and PostgreSQL.
             ];
             $($check),*
         );
