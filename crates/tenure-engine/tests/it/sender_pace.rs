@@ -1,5 +1,5 @@
-//! How fast an endpoint is called: never more at once or per second than it wants, in order per key,
-//! and never at the cost of another endpoint.
+//! How fast an endpoint is called: never more at once or per second than it wants, in order per
+//! key, and never at the cost of another endpoint.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
