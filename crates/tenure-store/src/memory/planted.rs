@@ -7,6 +7,7 @@ use tenure_core::{Clock, Guarded, Lateness, Refusal, State, Word, may_renew, may
 
 use super::MemoryStore;
 use super::misplaced::TurnFault;
+use super::misrouted::WebhookFault;
 use super::rules::Rules;
 use super::spaces::Space;
 
@@ -57,10 +58,12 @@ pub enum Fault {
     PruneTooSoon,
     /// The order of a domain is broken.
     Turn(TurnFault),
+    /// What is owed to endpoints is wrong.
+    Webhook(WebhookFault),
 }
 
 impl Fault {
-    /// All of them.
+    /// All of them, but for those of [`WebhookFault::ALL`].
     pub const ALL: [Self; 33] = [
         Self::SettleById,
         Self::SettleByHolder,
@@ -166,6 +169,7 @@ impl Fault {
             }
             Self::PruneTooSoon => rules.is_past = |settled_at, before| settled_at <= before,
             Self::Turn(fault) => fault.plant(&mut rules),
+            Self::Webhook(fault) => fault.plant(&mut rules),
         }
         rules
     }

@@ -39,8 +39,24 @@ macro_rules! on_every_queue {
     };
 }
 
+/// Makes a test of each check for each store that keeps endpoints.
+macro_rules! on_every_keeper_of_webhooks {
+    ($($check:ident),* $(,)?) => {
+        on_stores!(
+            [
+                memory,
+                // The databases, as soon as they keep endpoints: SQLite,
+
+                // and PostgreSQL.
+            ];
+            $($check),*
+        );
+        list!($($check),*);
+    };
+}
+
 macro_rules! on_stores {
-    ([$($store:ident),*]; $($check:ident),*) => {
+    ([$($store:ident),* $(,)?]; $($check:ident),*) => {
         on_stores!(@each [$($store),*] ($($check),*));
     };
     (@each [$($store:ident),*] $checks:tt) => {
@@ -85,6 +101,7 @@ mod settle;
 mod time;
 mod transitions;
 mod turns;
+mod webhooks;
 mod work_lease;
 
 /// All checks, for the planted faults.
@@ -108,6 +125,7 @@ pub(crate) fn all() -> impl Iterator<Item = Check> {
         work_lease::CHECKS,
     ]
     .into_iter()
+    .chain(webhooks::CHECKS)
     .flatten()
     .copied()
 }

@@ -1,0 +1,163 @@
+//! Keys: deliveries of one key keep their order per endpoint; all others flow.
+
+use tenure_core::store::{Pause, Settle};
+use tenure_core::{Guarded, Held, ItemId, Outcome, State, Timestamp};
+
+use super::{
+    add, deliveries, done, enqueue, kept, keyed, lane, outbox, place, publish, source_of, sources,
+    sources_of, take, try_take,
+};
+use crate::world::{T0, World, ask, at, dead, fresh, retry};
+
+on_every_keeper_of_webhooks!(
+    deliveries_of_a_key_keep_their_order_per_endpoint,
+    a_run_of_events_is_owed_in_its_order,
+    a_failing_key_holds_nobody_else_back,
+    a_dead_delivery_lets_the_next_have_its_turn,
+    a_replayed_delivery_goes_to_the_tail_of_its_key,
+    the_key_of_an_endpoint_can_be_paused,
+    runs_of_a_key_keep_to_the_limit_of_their_lane,
+);
+
+/// Settles what is held of one delivery.
+async fn end(world: &dyn World, held: &Held, nth: usize, outcome: Outcome, now: Timestamp) {
+    let settle = Settle::new(held.lease.token.clone());
+    kept(world, settle.item(held.ids()[nth], outcome).at(now)).await;
+}
+
+async fn deliveries_of_a_key_keep_their_order_per_endpoint(world: &dyn World) {
+    let one = add(world, "one", &["*"]).await;
+    let two = add(world, "two", &["*"]).await;
+    let events = ["a", "a", "b", "a"].map(|key| keyed("order.paid", key));
+    let ids = publish(world, &events, T0).await;
+    let first = take(world, &one, T0).await;
+    let mut heads = sources_of(&first);
+    heads.sort();
+    assert_eq!(heads, [ids[0], ids[2]], "a head of each key");
+    assert_eq!(sources(world, &one, T0).await, []);
+    let nth = sources_of(&first).iter().position(|id| *id == ids[0]);
+    end(world, &first, nth.expect("a head"), Outcome::Done, T0).await;
+    let second = take(world, &one, T0).await;
+    assert_eq!(sources_of(&second), [ids[1]]);
+    end(world, &second, 0, Outcome::Done, T0).await;
+    assert_eq!(sources(world, &one, T0).await, [ids[3]]);
+    let other = take(world, &two, T0).await;
+    let mut heads = sources_of(&other);
+    heads.sort();
+    assert_eq!(
+        heads,
+        [ids[0], ids[2]],
+        "the other endpoint is where it was"
+    );
+}
+
+/// However they are named.
+async fn a_run_of_events_is_owed_in_its_order(world: &dyn World) {
+    let one = add(world, "one", &["*"]).await;
+    let ids = enqueue(world, &["a"; 4].map(|key| keyed("order.paid", key))).await;
+    place(world).await;
+    let run = ask(&fresh("relay"), 4, T0).abreast(1);
+    let held = world.try_claim(run).await.expect("a run");
+    assert_eq!(held.ids(), ids);
+    let mut settle = done(&held, T0);
+    settle.fan_out.reverse();
+    kept(world, settle).await;
+    place(world).await;
+    let listed = deliveries(world).await;
+    let listed: Vec<ItemId> = listed
+        .iter()
+        .map(|record| source_of(&record.content))
+        .collect();
+    assert_eq!(listed, ids, "their ids rise as those of the events");
+    for id in ids {
+        let held = take(world, &one, T0).await;
+        assert_eq!(sources_of(&held), [id]);
+        end(world, &held, 0, Outcome::Done, T0).await;
+    }
+}
+
+async fn a_failing_key_holds_nobody_else_back(world: &dyn World) {
+    let one = add(world, "one", &["*"]).await;
+    let events = ["a", "a"].map(|key| keyed("order.paid", key));
+    let ids = publish(world, &events, T0).await;
+    let held = take(world, &one, T0).await;
+    end(world, &held, 0, retry(60), T0).await;
+    let mut others = publish(world, &[keyed("order.paid", "b")], at(1)).await;
+    others.extend(publish(world, &[super::event("order.paid")], at(1)).await);
+    let mut flowing = sources(world, &one, at(59)).await;
+    flowing.sort();
+    assert_eq!(flowing, others);
+    let held = take(world, &one, at(60)).await;
+    assert_eq!(sources_of(&held), [ids[0]], "the same one again");
+    end(world, &held, 0, Outcome::Done, at(60)).await;
+    assert_eq!(sources(world, &one, at(60)).await, [ids[1]]);
+}
+
+async fn a_dead_delivery_lets_the_next_have_its_turn(world: &dyn World) {
+    let one = add(world, "one", &["*"]).await;
+    let events = ["a", "a", "a"].map(|key| keyed("order.paid", key));
+    let ids = publish(world, &events, T0).await;
+    let held = take(world, &one, T0).await;
+    end(world, &held, 0, dead(), T0).await;
+    let held = take(world, &one, T0).await;
+    assert_eq!(sources_of(&held), [ids[1]]);
+    let buried = world.bury(held.ids()[0], 1, at(1)).await;
+    assert_eq!(buried, Guarded::Kept(()));
+    assert_eq!(sources(world, &one, at(2)).await, [ids[2]]);
+}
+
+async fn a_replayed_delivery_goes_to_the_tail_of_its_key(world: &dyn World) {
+    let one = add(world, "one", &["*"]).await;
+    let events = ["a", "a", "a"].map(|key| keyed("order.paid", key));
+    let ids = publish(world, &events, T0).await;
+    let held = take(world, &one, T0).await;
+    end(world, &held, 0, Outcome::Done, T0).await;
+    assert_eq!(world.replay(held.ids()[0], at(1)).await, Guarded::Kept(()));
+    place(world).await;
+    // Another event comes behind it.
+    let last = publish(world, &[keyed("order.paid", "a")], at(2)).await[0];
+    for expected in [ids[1], ids[2], ids[0], last] {
+        let held = take(world, &one, at(3)).await;
+        assert_eq!(sources_of(&held), [expected]);
+        end(world, &held, 0, Outcome::Done, at(3)).await;
+    }
+}
+
+async fn the_key_of_an_endpoint_can_be_paused(world: &dyn World) {
+    let one = add(world, "one", &["*"]).await;
+    let two = add(world, "two", &["*"]).await;
+    let paused = outbox(world).pause_domain("one/a", Pause::Begin).await;
+    paused.expect("pause");
+    let id = publish(world, &[keyed("order.paid", "a")], T0).await[0];
+    assert_eq!(sources(world, &one, at(1)).await, []);
+    assert_eq!(sources(world, &two, at(1)).await, [id], "and no other");
+    let domain = outbox(world).domain("one/a").await.expect("domain");
+    assert_eq!(domain.expect("it is known").waiting, 1);
+    let resumed = outbox(world).pause_domain("one/a", Pause::End).await;
+    resumed.expect("resume");
+    place(world).await;
+    assert_eq!(sources(world, &one, at(2)).await, [id]);
+}
+
+async fn runs_of_a_key_keep_to_the_limit_of_their_lane(world: &dyn World) {
+    let one = add(world, "one", &["*"]).await;
+    let two = add(world, "two", &["*"]).await;
+    let ids = publish(world, &["a"; 5].map(|key| keyed("order.paid", key)), T0).await;
+    let usual = super::USUAL;
+    let lanes = vec![(lane(&one, usual), 3), (lane(&two, usual), 2)];
+    let claim = ask(&fresh("sender"), 10, T0).abreast(1).lanes(lanes);
+    let held = world.try_claim(claim).await.expect("two runs");
+    let expected = [&ids[..3], &ids[..2]].concat();
+    assert_eq!(sources_of(&held), expected);
+    let settle = Settle::new(held.lease.token.clone())
+        .done(held.ids())
+        .at(T0);
+    kept(world, settle).await;
+    assert_eq!(sources(world, &one, T0).await, [ids[3]]);
+    assert_eq!(sources(world, &two, T0).await, [ids[2]]);
+    let none = try_take(world, (&one, 10), &fresh("sender"), T0).await;
+    assert_eq!(none, None, "the next waits for it");
+    for record in deliveries(world).await {
+        assert_ne!(record.state, State::Dead);
+    }
+}
