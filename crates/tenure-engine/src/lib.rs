@@ -21,8 +21,8 @@
 //!
 //! [`Handler`] is what items are handed to, [`Topics`] chooses one by topic, [`Relay`] is the one
 //! that takes events to a publisher, [`FanOut`] has what is done become deliveries, and [`Sender`]
-//! is the handler and the [`Chooser`] of an engine that delivers them. Programs rarely start an [`Engine`] by themselves: the crate
-//! `tenure` puts one together.
+//! is the handler and the [`Chooser`] of an engine that delivers them. Programs rarely start an
+//! [`Engine`] by themselves: the crate `tenure` puts one together.
 
 mod beside;
 mod breaker;
