@@ -90,7 +90,7 @@ async fn weather(world: &World, receiver: &Arc<Receiver>, seed: u64) -> Vec<[Eng
         let nth = dice.random_range(0..running.len());
         let [relay, sender] = running.remove(nth);
         if dice.random_bool(0.3) {
-            drop(tokio::join!(relay.stop(), sender.stop()));
+            tokio::join!(relay.stop(), sender.stop());
         } else {
             drop((relay, sender));
         }
