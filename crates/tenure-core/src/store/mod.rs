@@ -68,6 +68,6 @@ impl<T> Store for T where
         + Examine
         + KeepsWorkLeases
         + KeepsWebhooks
-    + KeepsReplays
+        + KeepsReplays
 {
 }

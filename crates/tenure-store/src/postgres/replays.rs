@@ -84,12 +84,10 @@ impl Replays for PostgresStore {
                 let cancelled = cancelled.map_err(|error| store_error("cancel replay", error))?;
                 return Ok(Guarded::Kept(cancelled));
             }
-            Ok(Guarded::Refused(
-                match self.replay_operation(id).await? {
-                    Some(_) => Refusal::AlreadySettled,
-                    None => Refusal::NotFound,
-                },
-            ))
+            Ok(Guarded::Refused(match self.replay_operation(id).await? {
+                Some(_) => Refusal::AlreadySettled,
+                None => Refusal::NotFound,
+            }))
         })
     }
 }

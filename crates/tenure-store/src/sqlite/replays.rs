@@ -120,10 +120,7 @@ fn list(
 ) -> rusqlite::Result<Vec<ReplayOperation>> {
     connection
         .prepare_cached(sql::REPLAYS)?
-        .query_map(
-            named_params! {":limit": limit, ":id": id.map(number)},
-            read,
-        )?
+        .query_map(named_params! {":limit": limit, ":id": id.map(number)}, read)?
         .collect()
 }
 
@@ -192,7 +189,10 @@ fn take_step(
     let size = operation.step(ask.limit);
     let (found, bound) = page(connection, &operation, size)?;
     let answers = replay(connection, &Replay::new(found.clone()), now)?;
-    let replayed = answers.iter().filter(|(_, answer)| answer.is_kept()).count();
+    let replayed = answers
+        .iter()
+        .filter(|(_, answer)| answer.is_kept())
+        .count();
     let progress = Progress::new(&operation, (&found, size), bound, replayed);
     let moved = connection.prepare_cached(sql::MOVE_REPLAY)?.query_row(
         named_params! {
