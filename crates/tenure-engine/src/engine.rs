@@ -15,7 +15,9 @@ use crate::health::Health;
 use crate::keeper::KeeperThread;
 use crate::shared::Shared;
 use crate::tasks::{Tasks, Wrap};
-use crate::{heartbeat, keeper, live, pruner, reaper, record, registry, replayer, watchdog, worker};
+use crate::{
+    heartbeat, keeper, live, pruner, reaper, record, registry, replayer, watchdog, worker,
+};
 
 /// After the shutdown time, so long for what was cancelled to stop and be given back.
 const LAST_WORDS: Duration = Duration::from_secs(2);

@@ -10,6 +10,7 @@
 //!     │                                                │ ▲ ◄────────────────
 //!     ├─ settings, queues ──► live ────────────────────┼─┤     what it said
 //!     ◄──── reap ──────────── reaper                   │ │
+//!     ◄──── replay ────────── replayer                 │ │
 //!     ◄──── prune ─────────── pruner                   ▼ │ renewed, lost, late, overdue
 //!     ◄──── renew, report ─── keeper, on its own thread: heartbeat, watchdog, registry
 //! ```

@@ -64,6 +64,9 @@ impl Tenure {
     /// # Errors
     /// The database is away.
     pub async fn cancel_replay(&self, id: u64) -> Result<Guarded<ReplayOperation>, StoreError> {
-        self.store().replay_operations().cancel_replay(id, None).await
+        self.store()
+            .replay_operations()
+            .cancel_replay(id, None)
+            .await
     }
 }

@@ -201,7 +201,11 @@ async fn an_interrupt_leaves_a_replay_running_and_says_how_to_follow_it() {
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert_eq!(output.stdout, b"");
         let err = String::from_utf8(output.stderr).unwrap();
-        for part in ["no longer following replay 1", "replay follow 1", "replay cancel 1"] {
+        for part in [
+            "no longer following replay 1",
+            "replay follow 1",
+            "replay cancel 1",
+        ] {
             assert!(err.contains(part), "{err}");
         }
         assert_eq!(tenure.count().await.unwrap().dead, 2);
@@ -246,7 +250,10 @@ async fn a_replay_whose_process_was_killed_is_gone_on_with_by_another() {
             let generation = place.run(&["show", id, "--json"]).succeeded();
             assert_eq!(generation.column("generation"), ["1"]);
         }
-        assert_eq!(tenure.replay_operation(1).await.unwrap().unwrap().replayed, 2);
+        assert_eq!(
+            tenure.replay_operation(1).await.unwrap().unwrap().replayed,
+            2
+        );
     }
 }
 

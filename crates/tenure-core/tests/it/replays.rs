@@ -56,7 +56,13 @@ fn a_filter_is_kept_whole() {
         before: None,
     };
     assert_eq!(Filter::from_json(&filter.to_json()), Some(filter));
-    for text in ["", "{}", "[]", r#"{"state":"odd"}"#, r#"{"state":"dead","queue":""}"#] {
+    for text in [
+        "",
+        "{}",
+        "[]",
+        r#"{"state":"odd"}"#,
+        r#"{"state":"dead","queue":""}"#,
+    ] {
         assert_eq!(Filter::from_json(text), None, "{text:?}");
     }
 }

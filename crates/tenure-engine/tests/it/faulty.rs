@@ -9,9 +9,10 @@ use std::time::Duration;
 use tenure_core::store::{
     Answer, Bury, ChangeEndpoint, ChangeSettings, Claim, Cluster, ClusterSettings, Counts,
     DomainFilter, DomainRecord, Domains, Due, Enqueued, Examine, Filter, Finding, Intake,
-    KeepsReplays, KeepsWebhooks, KeepsWorkLeases, LeaseStore, NewReplay, Operate, Page, Pause, Prune, Pruned, Pruner, Queue,
-    Queues, Reap, Reaped, Renew, Renewed, Replay, ReplayOperation, Replayed, Replays, Settle, Settlement, Skip, StoreError,
-    StepReplay, Stepped, StoreErrorKind, Webhooks, WorkerRecord, WorkerReport,
+    KeepsReplays, KeepsWebhooks, KeepsWorkLeases, LeaseStore, NewReplay, Operate, Page, Pause,
+    Prune, Pruned, Pruner, Queue, Queues, Reap, Reaped, Renew, Renewed, Replay, ReplayOperation,
+    Replayed, Replays, Settle, Settlement, Skip, StepReplay, Stepped, StoreError, StoreErrorKind,
+    Webhooks, WorkerRecord, WorkerReport,
 };
 use tenure_core::webhook::{Call, CallRecord, Endpoint, EndpointId, Health, NewEndpoint};
 use tenure_core::{

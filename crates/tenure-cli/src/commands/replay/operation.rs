@@ -134,7 +134,8 @@ pub(super) async fn start(
         show(cx, tenure, &started).await?;
     } else {
         let of = counted(kind, number);
-        cx.output.line(format_args!("started replay {id} of {of}"))?;
+        cx.output
+            .line(format_args!("started replay {id} of {of}"))?;
     }
     cx.output.note(format_args!(
         "workers go on with it; `tenure replay follow {id}` does too"
@@ -221,11 +222,7 @@ fn stopped(operation: &ReplayOperation) -> Problem {
     ))
 }
 
-async fn ended(
-    cx: &Context,
-    tenure: &Tenure,
-    operation: &ReplayOperation,
-) -> Result<Exit, Stop> {
+async fn ended(cx: &Context, tenure: &Tenure, operation: &ReplayOperation) -> Result<Exit, Stop> {
     if cx.output.is_json() {
         show(cx, tenure, operation).await?;
     } else {

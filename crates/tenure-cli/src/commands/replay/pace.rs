@@ -42,7 +42,8 @@ impl Pace {
             ticks
         });
         Ok(Self {
-            size: usize::try_from(rate.map_or(SIZE_MAX, |rate| rate.step(SIZE_MAX))).unwrap_or(usize::MAX),
+            size: usize::try_from(rate.map_or(SIZE_MAX, |rate| rate.step(SIZE_MAX)))
+                .unwrap_or(usize::MAX),
             ticks,
             interrupt,
         })
