@@ -1,5 +1,5 @@
-//! The table of the preset `webhook` with two kinds of workers: ours, and the application's own with
-//! the statements of its specification, sent by hand.
+//! The table of the preset `webhook` with two kinds of workers: ours, and the application's own
+//! with the statements of its specification, sent by hand.
 
 use tenure_core::store::Reap;
 use tenure_core::testing::token;
