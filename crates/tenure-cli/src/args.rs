@@ -8,8 +8,8 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use tenure::{Event, Filter, Invalid, ItemId, QueueName, State, Timestamp};
 
 use crate::commands::{
-    Bench, Completions, Demo, Domains, Enqueue, Man, Prune, Queues, Replay, Serve, SettingsArgs,
-    Why, Work, Workers,
+    Bench, Completions, Deliveries, Demo, Domains, Endpoints, Enqueue, Listen, Man, Prune, Queues,
+    Replay, Serve, SettingsArgs, Verify, Why, Work, Workers,
 };
 use crate::database::{Database, hide_addresses};
 use crate::exit::Exit;
@@ -140,16 +140,18 @@ Examples:
   tenure events --key customer-7
   tenure events --limit 1000 --json | jq .topic")]
     Events(Events),
-    /// Show all that is known of an event: its facts, its payload and its timeline
+    /// Show all that is known of an event or a delivery: its facts, its payload, its timeline
     #[command(after_help = "\
 Examples:
   tenure show 17
+  tenure show d17
   tenure show 17 --json | jq .payload")]
     Show(Show),
-    /// Say in one sentence why an event is not being worked on, and what to do
+    /// Say in one sentence why an event or a delivery is not being worked on, and what to do
     #[command(after_help = "\
 Examples:
   tenure why 17
+  tenure why d17
   tenure why 17 --json | jq -r .code")]
     Why(Why),
     /// Count what waits, is held, is done and is dead
@@ -208,6 +210,42 @@ Examples:
   tenure domains skip customer-7 --reason 'the order was a test'
   tenure domains pause customer-7")]
     Domains(Domains),
+    /// Add, list, edit, try, disable and remove the addresses that receive webhooks
+    #[command(after_help = "\
+Events that are done are owed to the endpoints that are subscribed to their topics, in the same \
+transaction; `tenure serve` and `tenure work` send them.
+
+Examples:
+  tenure endpoints
+  tenure endpoints add https://example.com/hooks --topics 'order.*'
+  tenure endpoints test example-com
+  tenure endpoints disable example-com --reason 'they migrate until Friday'")]
+    Endpoints(Endpoints),
+    /// List what is owed to endpoints; show, replay and bury single deliveries
+    #[command(after_help = "\
+Examples:
+  tenure deliveries
+  tenure deliveries list --endpoint billing --state dead
+  tenure deliveries show d17
+  tenure deliveries replay --endpoint billing --since 2h --rate 50/s")]
+    Deliveries(Deliveries),
+    /// Receive webhooks on this machine: verify them, print them, be slow or fail on purpose
+    #[command(after_help = "\
+It listens on 127.0.0.1 alone. A call whose signature is not believed is answered with 401. To \
+send to it, plain http and this machine must be allowed: see `tenure endpoints add --help`.
+
+Examples:
+  tenure listen --secret whsec_…
+  tenure listen --port 9000 --fail 503:3 --retry-after 10s
+  tenure listen --late 20s --json")]
+    Listen(Listen),
+    /// Say whether a call that was received can be believed; exits with 1 when it cannot
+    #[command(after_help = "\
+Examples:
+  tenure verify --secret whsec_… --header 'webhook-id: …' --header 'webhook-timestamp: …' \\
+    --header 'webhook-signature: v1,…' '{\"order\": 7}'
+  tenure verify --secret whpk_… --header … --at 1h - < body.json")]
+    Verify(Verify),
     /// Show what is set, or change it for all workers while they run
     #[command(after_help = "\
 Examples:
@@ -329,14 +367,14 @@ pub(crate) struct Events {
 
 #[derive(Debug, Args)]
 pub(crate) struct Show {
-    /// The event's id
+    /// The id of the event, or of the delivery: 17, d17
     #[arg(value_parser = item_id)]
     pub(crate) id: ItemId,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Bury {
-    /// The events' ids
+    /// The ids of events, or of deliveries: 17, d17
     #[arg(value_name = "ID", required = true, value_parser = item_id)]
     pub(crate) ids: Vec<ItemId>,
 
@@ -373,11 +411,25 @@ pub(crate) fn check_key(key: &str) -> Result<(), Invalid> {
 
 /// Reads an id.
 pub(crate) fn item_id(text: &str) -> Result<ItemId, Invalid> {
-    text.parse().map(ItemId::new).map_err(|cause| {
-        Invalid::new(
-            "the id",
-            format!("{text:?} ({cause})"),
-            "a number such as 17",
-        )
-    })
+    text.parse()
+}
+
+/// Reads the id of a delivery.
+pub(crate) fn delivery_id(text: &str) -> Result<ItemId, Invalid> {
+    let id = item_id(text)?;
+    if id.is_delivery() {
+        return Ok(id);
+    }
+    let expected = format!("that of a delivery, such as d{text}");
+    Err(Invalid::new("the id", format!("{text:?}"), expected))
+}
+
+/// Reads the id of an event.
+pub(crate) fn event_id(text: &str) -> Result<ItemId, Invalid> {
+    let id = item_id(text)?;
+    if id.is_delivery() {
+        let expected = "that of an event, such as 17";
+        return Err(Invalid::new("the id", format!("{text:?}"), expected));
+    }
+    Ok(id)
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use tenure::server::{HealthCheck, Ports};
+use tenure::server::Ports;
 use tenure::{
-    Exec, Failure, Handler, Handling, Item, Lines, Publisher, Readiness, Relay, StoreError, Tenure,
-    TopicPattern, Watch, WorkerBuilder, WorkerError, WorkerId,
+    Duties, Duty, Exec, Failure, Handler, Handling, Item, Lines, Publisher, Readiness, Relay,
+    StoreError, Tenure, TopicPattern, WorkerBuilder, WorkerError, WorkerId,
 };
 use tokio::time::Instant;
 
@@ -16,6 +16,8 @@ use crate::config::{Config, PublisherConfig};
 use crate::env;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
+use crate::team::{Team, TeamWatch};
+use crate::webhook::{self, LateCaller};
 
 /// How long to wait before a database that does not answer is asked again.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -80,8 +82,38 @@ async fn attempt(config: &Config, worker: &WorkerId, schema: Schema) -> Result<T
     Ok(tenure)
 }
 
+/// Starts the workers that the configuration describes.
+pub(crate) async fn start(tenure: &Tenure, config: &Config) -> Result<Team, Stop> {
+    let mut relay = worker(tenure, config)?;
+    // The sender first, so that the relay can wake it.
+    let mut sender = None;
+    if config.webhook.send {
+        let own = webhook::own_doors(config).await;
+        let caller = Arc::new(LateCaller::new(config.webhook.clone(), own));
+        let left = Duties {
+            reaper: Duty::Left,
+            pruner: Duty::Left,
+        };
+        let started = tenure
+            .sender(caller)
+            .settings(config.settings.clone())
+            .concurrency(config.webhook.concurrency)
+            .term(config.webhook.term)
+            .duties(left)
+            .host(host())
+            .start()
+            .await
+            .map_err(|error| cannot_start(&error))?;
+        relay = relay.wakes(&started);
+        sender = Some(started);
+    }
+    let relay = relay.start().await;
+    let relay = relay.map_err(|error| cannot_start(&error))?;
+    Ok(Team::new(relay, sender))
+}
+
 /// The worker that the configuration describes, to be started.
-pub(crate) fn worker(tenure: &Tenure, config: &Config) -> Result<WorkerBuilder, Problem> {
+fn worker(tenure: &Tenure, config: &Config) -> Result<WorkerBuilder, Problem> {
     let mut relays: BTreeMap<&str, Arc<dyn Handler>> = BTreeMap::new();
     let mut builder = tenure
         .worker()
@@ -99,7 +131,9 @@ pub(crate) fn worker(tenure: &Tenure, config: &Config) -> Result<WorkerBuilder, 
             builder = builder.route(pattern.clone(), Arc::clone(&relay));
         }
     }
-    if config.routes.is_empty() {
+    if config.webhook.fan_out {
+        builder = builder.fan_out();
+    } else if config.routes.is_empty() {
         tracing::warn!("found no route; events stay pending");
         builder = builder.route(TopicPattern::any(), Arc::new(Nobody));
     }
@@ -180,35 +214,16 @@ pub(crate) fn figures() -> Result<PrometheusHandle, Problem> {
 }
 
 /// What the server asks of this process.
-pub(crate) fn ports(tenure: &Tenure, watch: Watch, figures: PrometheusHandle) -> Ports {
+pub(crate) fn ports(tenure: &Tenure, watch: TeamWatch, figures: PrometheusHandle) -> Ports {
     Ports {
         store: tenure.shared(),
-        health: Arc::new(move || health(&watch)),
+        health: Arc::new(move || watch.health()),
         metrics: Arc::new(move || figures.render()),
     }
 }
 
-/// What the worker says of itself, in the server's words.
-fn health(watch: &Watch) -> Vec<HealthCheck> {
-    let Some(health) = watch.health() else {
-        return vec![HealthCheck {
-            name: "worker".to_owned(),
-            problem: Some("it is stopping".to_owned()),
-            last_seen: None,
-        }];
-    };
-    let checks = health.checks.into_iter();
-    checks
-        .map(|check| HealthCheck {
-            name: check.name.to_owned(),
-            problem: check.problem,
-            last_seen: check.last,
-        })
-        .collect()
-}
-
 /// The report that a worker does not start.
-pub(crate) fn cannot_start(error: &WorkerError) -> Stop {
+fn cannot_start(error: &WorkerError) -> Stop {
     if let WorkerError::Invalid(problems) = error {
         let told = problems.iter();
         let told = told.map(|problem| Problem::new(Exit::Usage, problem.to_string()));

@@ -98,6 +98,22 @@ impl Database {
         }
     }
 
+    /// The host and the port of a PostgreSQL, as far as the address says them.
+    pub(crate) fn door(&self) -> Option<(String, u16)> {
+        let (scheme, rest) = self.url.split_once("://")?;
+        if !scheme.starts_with("postgres") {
+            return None;
+        }
+        let authority = rest.split(['/', '?']).next().unwrap_or_default();
+        let (_, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let (host, port) = match host.rsplit_once(':') {
+            Some((host, port)) if !port.contains(']') => (host, port.parse().ok()?),
+            _ => (host, 5432),
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        (!host.is_empty()).then(|| (host.to_owned(), port))
+    }
+
     fn sqlite_path(&self) -> Option<&str> {
         self.url
             .strip_prefix("sqlite://")

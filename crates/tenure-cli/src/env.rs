@@ -10,11 +10,15 @@ pub(crate) const CONFIG: &str = "TENURE_CONFIG";
 /// The address of the database, when `--database` is not given.
 pub(crate) const DATABASE: &str = "TENURE_DATABASE";
 
+/// The keys that endpoints' secrets are sealed with, in place of the file. No setting: a file that
+/// is shown around is no place for them.
+pub(crate) const WEBHOOK_KEY: &str = "TENURE_WEBHOOK_KEY";
+
 /// The password of a PostgreSQL whose address has none.
 const POSTGRES_PASSWORD: &str = "PGPASSWORD";
 
 /// Each variable, and the setting that it overrides.
-pub(crate) const VARIABLES: [(&str, &str); 23] = [
+pub(crate) const VARIABLES: [(&str, &str); 33] = [
     (DATABASE, "database"),
     ("TENURE_STORE_SCHEMA", "store.schema"),
     ("TENURE_STORE_CONNECTIONS", "store.connections"),
@@ -38,6 +42,16 @@ pub(crate) const VARIABLES: [(&str, &str); 23] = [
     ("TENURE_DOMAIN_ON_DEAD", "domain.on_dead"),
     ("TENURE_RETENTION_PUBLISHED", "retention.published"),
     ("TENURE_RETENTION_DEAD", "retention.dead"),
+    ("TENURE_WEBHOOK_FAN_OUT", "webhook.fan_out"),
+    ("TENURE_WEBHOOK_SEND", "webhook.send"),
+    ("TENURE_WEBHOOK_KEY_FILE", "webhook.key_file"),
+    ("TENURE_WEBHOOK_CONCURRENCY", "webhook.concurrency"),
+    ("TENURE_WEBHOOK_TERM", "webhook.term"),
+    ("TENURE_WEBHOOK_ALLOW_HTTP", "webhook.allow_http"),
+    ("TENURE_WEBHOOK_ALLOW", "webhook.allow"),
+    ("TENURE_WEBHOOK_ALLOW_HOSTS", "webhook.allow_hosts"),
+    ("TENURE_WEBHOOK_PORTS", "webhook.ports"),
+    ("TENURE_WEBHOOK_USER_AGENT", "webhook.user_agent"),
 ];
 
 /// What a command that Tenure runs for an event is told of it, so that it may run `tenure`, too.

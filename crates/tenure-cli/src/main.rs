@@ -13,7 +13,9 @@ mod output;
 mod problem;
 mod progress;
 mod record;
+mod team;
 mod time;
+mod webhook;
 
 use std::process::ExitCode;
 

@@ -197,6 +197,14 @@ pub(crate) fn events(number: usize) -> String {
     }
 }
 
+/// `1 delivery`, `2 deliveries`.
+pub(crate) fn deliveries(number: usize) -> String {
+    match number {
+        1 => "1 delivery".to_owned(),
+        number => format!("{number} deliveries"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

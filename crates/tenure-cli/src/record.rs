@@ -4,12 +4,25 @@
 use std::collections::BTreeMap;
 
 use comfy_table::Cell;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
-use tenure::{Content, Encoding, EndedHold, Event, Record, State, Timestamp};
+use tenure::{Content, Encoding, EndedHold, Event, ItemId, Record, State, Timestamp};
 
 use crate::output::{plain, state};
 use crate::time::{brief, relative};
+
+/// An id, in JSON: a number, or `"d17"` for a delivery.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShownId(pub(crate) ItemId);
+
+impl Serialize for ShownId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.0.is_delivery() {
+            return serializer.collect_str(&self.0);
+        }
+        serializer.serialize_i64(self.0.number())
+    }
+}
 
 /// An event, in JSON. A field that has nothing to say is null.
 #[derive(Serialize)]
@@ -194,6 +207,19 @@ fn on_one_line(json: &str) -> String {
     json.replace(['\n', '\r'], " ")
 }
 
-fn text(moment: Option<Timestamp>) -> Option<String> {
+/// A moment in JSON.
+pub(crate) fn text(moment: Option<Timestamp>) -> Option<String> {
     moment.map(|moment| moment.to_string())
+}
+
+/// A moment for people, with how far away it is.
+pub(crate) fn moment(moment: Option<Timestamp>, now: Timestamp) -> Option<String> {
+    moment.map(|moment| format!("{moment} ({})", relative(moment, now)))
+}
+
+/// A fact and its name, as a row of a table; empty when there is nothing to say.
+pub(crate) fn fact(name: &str, value: Option<String>) -> Vec<Cell> {
+    value.map_or_else(Vec::new, |value| {
+        vec![Cell::new(name), Cell::new(plain(&value))]
+    })
 }

@@ -61,9 +61,13 @@ impl FromStr for ItemId {
 
     /// Reads a number, or `d` and the number of a delivery.
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        let parse = |digits: &str| digits.parse::<i64>().ok().filter(|number| *number >= 0);
+        // A sign is none of the digits.
+        let is_plain = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_digit());
+        let parse = |digits: &str| digits.parse::<i64>().ok().filter(|_| is_plain(digits));
         let number = match text.strip_prefix('d') {
-            Some(digits) => parse(digits).and_then(|nth| Self::FIRST_DELIVERY.checked_add(nth)),
+            Some(digits) => parse(digits)
+                .filter(|nth| *nth > 0)
+                .and_then(|nth| Self::FIRST_DELIVERY.checked_add(nth)),
             None => parse(text),
         };
         number.map(Self).ok_or_else(|| {

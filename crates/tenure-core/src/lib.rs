@@ -61,7 +61,9 @@ pub use queue::{Priority, QueueName};
 pub use retry::{Again, DELAY_MIN, Failure, LapsePolicy, RetryPolicy};
 pub use settings::{Rhythm, Setting, Settings};
 pub use state::{Cause, State, TRANSITIONS};
-pub use table::{Columns, Direction, Identifier, LeaseTable, StatusWord, Words};
+pub use table::{
+    Columns, Condition, Direction, Identifier, LeaseTable, States, StatusColumn, StatusWord, Words,
+};
 pub use time::{Clock, Timestamp, brief_duration, duration_text, parse_duration};
 pub use token::{Fence, Token};
 pub use topic::TopicPattern;

@@ -1,6 +1,11 @@
 //! `EngineConfig`: how an engine runs.
 
+use std::sync::Arc;
+
 use tenure_core::{QueueName, Settings};
+
+use crate::chooser::Chooser;
+use crate::engine::Wake;
 
 /// How an engine runs.
 #[derive(Clone, Debug)]
@@ -19,6 +24,12 @@ pub struct EngineConfig {
     pub pid: u32,
     /// Where chance comes from, for a run that must be repeatable; `None`: from nowhere.
     pub seed: Option<u64>,
+    /// Chooses the endpoints whose deliveries are claimed; `None`: queues are claimed from. With
+    /// one, concurrency and batch are this process's own, whatever is set for the cluster: they
+    /// count calls, not the work of handlers.
+    pub chooser: Option<Arc<dyn Chooser>>,
+    /// The engine that sends what this one fans out, if it runs in the same process: it is woken.
+    pub sender: Option<Wake>,
 }
 
 impl Default for EngineConfig {
@@ -31,6 +42,8 @@ impl Default for EngineConfig {
             host: "localhost".to_owned(),
             pid: std::process::id(),
             seed: None,
+            chooser: None,
+            sender: None,
         }
     }
 }

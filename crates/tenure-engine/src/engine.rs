@@ -1,7 +1,7 @@
 //! Engine: builds, starts, drains and stops every task of a worker.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tenure_core::store::Store;
@@ -15,7 +15,7 @@ use crate::health::Health;
 use crate::keeper::KeeperThread;
 use crate::shared::Shared;
 use crate::tasks::{Tasks, Wrap};
-use crate::{heartbeat, keeper, live, pruner, reaper, registry, watchdog, worker};
+use crate::{heartbeat, keeper, live, pruner, reaper, record, registry, watchdog, worker};
 
 /// After the shutdown time, so long for what was cancelled to stop and be given back.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -89,6 +89,25 @@ pub struct Engine {
     keeper: Option<KeeperThread>,
 }
 
+/// Wakes an engine, for as long as there is one.
+#[derive(Clone)]
+pub struct Wake(Weak<Shared>);
+
+impl Wake {
+    /// Looks for work at once.
+    pub fn wake(&self) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.wake();
+        }
+    }
+}
+
+impl fmt::Debug for Wake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Wake")
+    }
+}
+
 /// How an engine ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
@@ -143,6 +162,11 @@ impl Engine {
         self.shared.wake();
     }
 
+    /// A handle that wakes it, for whoever knows of work.
+    pub fn waker(&self) -> Wake {
+        Wake(Arc::downgrade(&self.shared))
+    }
+
     /// Where it stands.
     pub fn health(&self) -> Health {
         let shared = &self.shared;
@@ -182,13 +206,21 @@ impl Engine {
         drop(timeout(LAST_WORDS, idle).await);
         // One bound for all: a store that is gone answers none of them.
         let until = Instant::now() + LAST_WORDS;
-        for (no, settle) in shared.desk.take_last() {
+        for mut ending in shared.desk.take_last(Instant::now()) {
             shared.metrics.call("settle");
-            match timeout_at(until, shared.store.settle(&settle)).await {
-                Ok(Ok(settlement)) => shared.desk.settled(no, &settlement),
+            let settle = ending.sent_at(Instant::now());
+            match timeout_at(until, shared.store.settle(settle)).await {
+                Ok(Ok(settlement)) => {
+                    shared.desk.settled(ending.no, &settlement, Instant::now());
+                }
                 Ok(Err(error)) => shared.metrics.store_error("settle", &error),
                 Err(_) => shared.metrics.store_silence("settle"),
             }
+        }
+        let orphans = shared.desk.take_orphans();
+        if !orphans.is_empty() {
+            drop(timeout_at(until, record::write(shared, &orphans)).await);
+            shared.desk.returned();
         }
         let left = shared.desk.load().held;
         if left > 0 {

@@ -6,9 +6,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure_core::webhook::{AttemptOutcome, Reply};
 use tenure_core::{Event, Failure, Fence, Item, ItemId, Outcome, TopicPattern};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use crate::beside::CallSlot;
 
 /// The answer of a handler, on its way.
 pub type Handling<'a> = Pin<Box<dyn Future<Output = Result<Outcome, Failure>> + Send + 'a>>;
@@ -49,6 +52,35 @@ pub trait Handler: Send + Sync + 'static {
     fn readiness(&self) -> Readiness {
         Readiness::Ready
     }
+
+    /// Whether this event, once it is done, is owed to the endpoints that want its topic; see
+    /// [`FanOut`](crate::FanOut).
+    fn fans_out(&self, _event: &Event) -> bool {
+        false
+    }
+
+    /// How long this item may be worked on, where that is longer than the settings say.
+    fn max_hold(&self, _item: &Item) -> Option<Duration> {
+        None
+    }
+
+    /// What follows a failure of an item; `None`: the retry policy says it. It answers at once.
+    fn judge(&self, _failed: &Failed<'_>) -> Option<Outcome> {
+        None
+    }
+}
+
+/// An item that failed.
+#[derive(Clone, Copy, Debug)]
+pub struct Failed<'a> {
+    /// How often it had failed before.
+    pub failures: u32,
+    /// The endpoint that it is owed to, by its number, if it is a delivery.
+    pub endpoint: Option<u32>,
+    /// What went wrong, and what the handler said of trying again.
+    pub failure: &'a Failure,
+    /// From 0 to 1, to spread the next try by.
+    pub chance: f64,
 }
 
 /// Whether items should be claimed.
@@ -71,6 +103,7 @@ pub struct Context {
     pub(crate) attempt: u32,
     pub(crate) deadline: Instant,
     pub(crate) cancel: CancellationToken,
+    pub(crate) call: CallSlot,
 }
 
 impl Context {
@@ -93,6 +126,18 @@ impl Context {
     /// How long the handler may go on; then it is stopped.
     pub fn time_left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    /// Notes that a call leaves now for the delivery that is worked on. It is written down with the
+    /// settle, however it ends: one that is stopped before [`replied`](Self::replied) as aborted,
+    /// or as superseded when the hold was lost. For other items nothing is noted.
+    pub fn calling(&self) {
+        self.call.begin(self.fence, self.attempt);
+    }
+
+    /// Notes what came back, and how the call ended: delivered or failed.
+    pub fn replied(&self, reply: Reply, outcome: AttemptOutcome) {
+        self.call.end(reply, outcome);
     }
 
     /// Whether the hold on the item is over: what is done from now on may be done twice.
@@ -177,6 +222,16 @@ impl Handler for Topics {
             }
         }
         away.unwrap_or(Readiness::Ready)
+    }
+
+    fn fans_out(&self, event: &Event) -> bool {
+        let handler = self.choose(event.topic());
+        handler.is_some_and(|handler| handler.fans_out(event))
+    }
+
+    fn max_hold(&self, item: &Item) -> Option<Duration> {
+        let topic = item.content.event().map_or("", Event::topic);
+        self.choose(topic)?.max_hold(item)
     }
 }
 

@@ -79,8 +79,8 @@ async fn renew(shared: &Shared, beat: Beat) {
             shared.vitals.missed_beat(Instant::now(), &reason);
             warn!(reason, leases, "a renewal failed");
             for (no, _) in &beat.leases {
-                if let Some(lost) = shared.desk.lose(*no, Loss::Failed) {
-                    shared.tell_loss(&lost);
+                if let Some(lost) = shared.desk.lose(*no, Loss::Failed, Instant::now()) {
+                    shared.tell_loss(&lost, Some(&reason));
                 }
             }
         }
@@ -94,7 +94,7 @@ fn take(shared: &Shared, no: LeaseNo, sent_at: Instant, answer: Guarded<Renewed>
             shared.desk.renewed(no, (sent_at, Instant::now()), &renewed)
         }
         Guarded::Refused(why) => {
-            let lost = shared.desk.lose(no, Loss::Refused(why));
+            let lost = shared.desk.lose(no, Loss::Refused(why), Instant::now());
             if lost.is_some() {
                 shared.metrics.heartbeats("refused", 1);
             } else {
@@ -104,7 +104,7 @@ fn take(shared: &Shared, no: LeaseNo, sent_at: Instant, answer: Guarded<Renewed>
         }
     };
     if let Some(lost) = lost {
-        shared.tell_loss(&lost);
+        shared.tell_loss(&lost, None);
     }
 }
 

@@ -22,6 +22,7 @@ use tenure_core::{Fence, ItemId, OnDead, Outcome, Refusal, Rhythm, Token, Word};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::beside::{Beside, Ending};
 use crate::run::Runs;
 
 /// The name of a lease within this process.
@@ -46,6 +47,8 @@ pub(crate) struct InHand {
     /// When it is to be renewed next.
     pub(crate) beat_at: Instant,
     pub(crate) items: BTreeMap<ItemId, Stage>,
+    /// The endpoints of those that are deliveries.
+    pub(crate) endpoints: BTreeMap<ItemId, u32>,
     /// Which of them wait for each other.
     pub(crate) runs: Runs,
     /// How many of them are answered and not yet being settled.
@@ -61,11 +64,31 @@ pub(crate) enum Stage {
     Waiting,
     /// In the hands of its handler.
     Running(CancellationToken),
-    /// The handler has said what becomes of it; and what a dead one does to its key, which must be
-    /// the same when it is settled: the next one may have been started on it.
-    Answered(Outcome, OnDead),
+    /// The handler has said what becomes of it.
+    Answered(Answered),
     /// That is on its way to the store.
     Settling,
+}
+
+/// What becomes of an item.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) outcome: Outcome,
+    /// What a dead one does to its key: the same when it is settled, since the next one may have
+    /// been started on it.
+    pub(crate) on_dead: OnDead,
+    pub(crate) beside: Beside,
+}
+
+impl Answered {
+    /// Given back unstarted.
+    fn unstarted() -> Self {
+        Self {
+            outcome: Outcome::RELEASE,
+            on_dead: OnDead::Skip,
+            beside: Beside::Nothing,
+        }
+    }
 }
 
 /// Why a hold ended without a settle of ours.
@@ -126,13 +149,8 @@ impl InHand {
     }
 
     /// Takes an answer.
-    pub(crate) fn answer(
-        &mut self,
-        id: ItemId,
-        (outcome, on_dead): (Outcome, OnDead),
-        now: Instant,
-    ) {
-        self.items.insert(id, Stage::Answered(outcome, on_dead));
+    pub(crate) fn answer(&mut self, id: ItemId, answered: Answered, now: Instant) {
+        self.items.insert(id, Stage::Answered(answered));
         self.answered += 1;
         self.answered_since.get_or_insert(now);
     }
@@ -142,7 +160,7 @@ impl InHand {
         self.runs.stop(id);
         for later in self.runs.after(id).to_vec() {
             if matches!(self.items.get(&later), Some(Stage::Waiting)) {
-                self.answer(later, (Outcome::RELEASE, OnDead::Skip), now);
+                self.answer(later, Answered::unstarted(), now);
             }
         }
     }
@@ -157,7 +175,7 @@ impl InHand {
         let ids: Vec<ItemId> = waiting.map(|(id, _)| *id).collect();
         let count = ids.len();
         for id in ids {
-            self.answer(id, (Outcome::RELEASE, OnDead::Skip), now);
+            self.answer(id, Answered::unstarted(), now);
         }
         (count.saturating_sub(behind), behind)
     }
@@ -186,14 +204,17 @@ impl InHand {
 
     /// Takes the answers that can be settled now. A settle says once what a dead item does, so
     /// answers that were given under another rule wait for the next one.
-    pub(crate) fn take_settle(&mut self) -> Option<Settle> {
+    pub(crate) fn take_settle(&mut self, no: LeaseNo, now: Instant) -> Option<Ending> {
         let mut held_back = self.busy_runs();
         let mut rule = None;
-        let mut settle = Settle::new(self.token.clone());
+        let mut ending = Ending::new(no, Settle::new(self.token.clone()), now);
         for (id, stage) in &mut self.items {
-            let Stage::Answered(outcome, on_dead) = stage else {
+            let Stage::Answered(answered) = stage else {
                 continue;
             };
+            let Answered {
+                outcome, on_dead, ..
+            } = answered;
             let run = self.runs.of(*id);
             if run.is_some_and(|run| held_back.contains(&run)) {
                 continue;
@@ -202,27 +223,27 @@ impl InHand {
                 held_back.extend(run);
                 continue;
             }
-            if let Stage::Answered(outcome, _) = std::mem::replace(stage, Stage::Settling) {
-                settle.items.push((*id, outcome));
+            if let Stage::Answered(answered) = std::mem::replace(stage, Stage::Settling) {
+                ending.add(*id, answered.outcome, answered.beside);
             }
         }
-        self.took(settle.items.len());
-        settle.on_dead = rule.unwrap_or_default();
-        (!settle.items.is_empty()).then_some(settle)
+        self.took(ending.settle.items.len());
+        ending.settle.on_dead = rule.unwrap_or_default();
+        (!ending.settle.items.is_empty()).then_some(ending)
     }
 
     /// Takes what was answered of those before an item in its run.
-    pub(crate) fn take_before(&mut self, id: ItemId) -> Vec<(ItemId, Outcome)> {
-        let mut taken = Vec::new();
+    pub(crate) fn take_before(&mut self, no: LeaseNo, id: ItemId, now: Instant) -> Ending {
+        let mut ending = Ending::new(no, Settle::new(self.token.clone()), now);
         for before in self.runs.before(id) {
             if let Some(stage @ Stage::Answered(..)) = self.items.get_mut(before)
-                && let Stage::Answered(outcome, _) = std::mem::replace(stage, Stage::Settling)
+                && let Stage::Answered(answered) = std::mem::replace(stage, Stage::Settling)
             {
-                taken.push((*before, outcome));
+                ending.add(*before, answered.outcome, answered.beside);
             }
         }
-        self.took(taken.len());
-        taken
+        self.took(ending.settle.items.len());
+        ending
     }
 
     /// Takes those behind an item in its run.

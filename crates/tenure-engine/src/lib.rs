@@ -20,14 +20,18 @@
 //! of the settings. The keeper wakes by its own clock and stops work whose hold is over.
 //!
 //! [`Handler`] is what items are handed to, [`Topics`] chooses one by topic, [`Relay`] is the one
-//! that takes events to a publisher. Programs rarely start an [`Engine`] by themselves: the crate
-//! `tenure` puts one together.
+//! that takes events to a publisher, [`FanOut`] has what is done become deliveries, and [`Sender`]
+//! is the handler and the [`Chooser`] of an engine that delivers them. Programs rarely start an
+//! [`Engine`] by themselves: the crate `tenure` puts one together.
 
+mod beside;
 mod breaker;
+mod chooser;
 mod config;
 mod desk;
 mod dice;
 mod engine;
+mod fan_out;
 mod handler;
 mod health;
 mod heartbeat;
@@ -38,10 +42,12 @@ pub mod metrics;
 mod pace;
 mod pruner;
 mod reaper;
+mod record;
 mod registry;
 mod relay;
 mod round;
 mod run;
+mod sender;
 mod shared;
 mod slot;
 mod tasks;
@@ -49,9 +55,12 @@ mod watchdog;
 mod worker;
 
 pub use breaker::BreakerConfig;
+pub use chooser::{Chooser, Room};
 pub use config::{Duties, Duty, EngineConfig, Keeper};
-pub use engine::{Ended, Engine, Parts};
-pub use handler::{Context, EventFn, Handler, Handling, Readiness, Topics};
+pub use engine::{Ended, Engine, Parts, Wake};
+pub use fan_out::{FanOut, Owed};
+pub use handler::{Context, EventFn, Failed, Handler, Handling, Readiness, Topics};
 pub use health::{Check, Health};
 pub use relay::Relay;
+pub use sender::{Sender, SenderParts};
 pub use tasks::Wrap;

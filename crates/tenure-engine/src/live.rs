@@ -30,6 +30,8 @@ pub(crate) struct Live {
     pub(crate) groups: Arc<[Group]>,
     /// Whether the cluster has been asked; nothing is claimed before.
     pub(crate) is_followed: bool,
+    /// Whether lanes of endpoints are claimed from, as a chooser says.
+    pub(crate) is_choosing: bool,
 }
 
 impl Live {
@@ -39,6 +41,7 @@ impl Live {
             version: 0,
             groups: Arc::new([]),
             is_followed: false,
+            is_choosing: false,
         }
     }
 
@@ -107,12 +110,19 @@ impl Follower {
                 (old.settings.clone(), old.version)
             }
         };
-        let groups = self.groups(&shared.config.queues, &settings, queues);
+        let (settings, groups) = match &shared.config.chooser {
+            None => {
+                let groups = self.groups(&shared.config.queues, &settings, queues);
+                (settings, groups)
+            }
+            Some(chooser) => of_deliveries(own, settings, chooser.term()),
+        };
         let new = Live {
             settings,
             version,
             groups,
             is_followed: true,
+            is_choosing: old.is_choosing,
         };
         if new == *old {
             return;
@@ -160,4 +170,15 @@ impl Follower {
             })
             .collect()
     }
+}
+
+/// A sender's places are its own; all that it claims has one term.
+fn of_deliveries(own: &Settings, mut settings: Settings, term: Term) -> (Settings, Arc<[Group]>) {
+    settings.concurrency = own.concurrency;
+    settings.batch = own.batch;
+    let group = Group {
+        rhythm: settings.rhythm_of(term),
+        queues: Vec::new(),
+    };
+    (settings, Arc::new([group]))
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use tenure_core::store::{StoreError, StoreErrorKind};
+use tenure_core::webhook::AttemptOutcome;
 use tenure_core::{Refusal, Word, WorkerId};
 
 use crate::hold::Loss;
@@ -53,8 +54,17 @@ pub const REAPER_STALE: &str = "reaper_stale_duration";
 /// Runs of the reaper.
 pub const REAPER_RUNS: &str = "reaper_runs_total";
 
+/// Calls that were made for deliveries, by `outcome`.
+pub const DELIVERY_ATTEMPTS: &str = "tenure_delivery_attempts_total";
+/// How long calls of endpoints take.
+pub const DELIVERY_SECONDS: &str = "tenure_delivery_seconds";
+/// Calls of endpoints under way.
+pub const DELIVERIES_IN_FLIGHT: &str = "tenure_deliveries_in_flight";
+/// 1 while an endpoint is left alone, by `endpoint`.
+pub const ENDPOINT_PAUSED: &str = "tenure_endpoint_paused";
+
 /// What an engine asks of a store.
-const VERBS: [&str; 9] = [
+const VERBS: [&str; 11] = [
     "claim",
     "settle",
     "settle_and_claim",
@@ -64,6 +74,8 @@ const VERBS: [&str; 9] = [
     "report",
     "settings",
     "leave",
+    "choose",
+    "record_calls",
 ];
 
 /// The metrics of one worker.
@@ -176,6 +188,13 @@ impl Metrics {
         counter!(STORE_ERRORS, "worker" => worker, "verb" => verb, "kind" => "silent").increment(1);
     }
 
+    /// A call that was made for a delivery ended so.
+    pub(crate) fn attempt(&self, outcome: AttemptOutcome) {
+        let worker = self.worker.clone();
+        let outcome = outcome.as_str();
+        counter!(DELIVERY_ATTEMPTS, "worker" => worker, "outcome" => outcome).increment(1);
+    }
+
     /// The worker ended.
     pub(crate) fn terminated(&self, cause: &'static str) {
         let worker = self.worker.clone();
@@ -191,6 +210,31 @@ impl Metrics {
     /// How long the reaper's finds had been stale.
     pub(crate) fn stale(&self, stale: Duration) {
         self.reaper_stale.record(stale.as_secs_f64());
+    }
+}
+
+/// The metrics of a sender.
+pub(crate) struct SenderMetrics {
+    worker: String,
+    pub(crate) seconds: Histogram,
+    pub(crate) in_flight: Gauge,
+}
+
+impl SenderMetrics {
+    pub(crate) fn new(worker: &WorkerId) -> Self {
+        let worker = worker.to_string();
+        Self {
+            seconds: histogram!(DELIVERY_SECONDS, "worker" => worker.clone()),
+            in_flight: gauge!(DELIVERIES_IN_FLIGHT, "worker" => worker.clone()),
+            worker,
+        }
+    }
+
+    /// An endpoint is left alone from now on, or no longer.
+    pub(crate) fn paused(&self, endpoint: &str, is_paused: bool) {
+        let (worker, endpoint) = (self.worker.clone(), endpoint.to_owned());
+        let gauge = gauge!(ENDPOINT_PAUSED, "worker" => worker, "endpoint" => endpoint);
+        gauge.set(if is_paused { 1.0 } else { 0.0 });
     }
 }
 

@@ -76,6 +76,15 @@ impl Pace {
         self.next_at = now + BUSY;
     }
 
+    /// There is room for what could not be taken before: look again in a moment, so that what ends
+    /// close together shares a look.
+    pub(crate) fn look_soon(&mut self, now: Instant) {
+        if self.errors == 0 {
+            self.delay = SOONEST;
+            self.next_at = self.next_at.min(now + SOONEST);
+        }
+    }
+
     /// Someone knows of work.
     pub(crate) fn wake(&mut self, now: Instant) {
         if self.errors == 0 {

@@ -268,6 +268,7 @@ mod tests {
             attempt: 2,
             deadline: Instant::now() + Duration::from_secs(30),
             cancel: CancellationToken::new(),
+            call: crate::beside::CallSlot::default(),
         };
         relay.handle(item(topic), cx).await
     }
@@ -407,6 +408,7 @@ mod tests {
             attempt: 1,
             deadline: Instant::now(),
             cancel: CancellationToken::new(),
+            call: crate::beside::CallSlot::default(),
         };
         let row = Item {
             content: Content::Row("{}".to_owned()),

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tenure_core::store::Store;
-use tenure_core::{Token, WorkerId};
+use tenure_core::{ItemId, Outcome, Token, WorkerId};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::config::EngineConfig;
 use crate::desk::{Desk, Lost};
 use crate::dice::Dice;
-use crate::handler::Handler;
+use crate::handler::{Failed, Handler};
 use crate::health::Vitals;
 use crate::hold::Loss;
 use crate::live::Live;
@@ -47,7 +47,9 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(parts: crate::engine::Parts, now: Instant) -> Self {
-        let live = Arc::new(Live::new(parts.config.settings.clone()));
+        let mut live = Live::new(parts.config.settings.clone());
+        live.is_choosing = parts.config.chooser.is_some();
+        let live = Arc::new(live);
         Self {
             metrics: Metrics::new(&parts.worker),
             vitals: Vitals::new(now),
@@ -95,21 +97,37 @@ impl Shared {
         self.hands.notify_one();
     }
 
-    /// Tells of a hold that was taken away, in the log and the metric.
-    pub(crate) fn tell_loss(&self, lost: &Lost) {
+    /// What follows a failure: as the handler says, else by the retry policy in force.
+    pub(crate) fn judge(&self, failed: &Failed<'_>) -> Outcome {
+        self.handler.judge(failed).unwrap_or_else(|| {
+            let policy = self.live.borrow().settings.retry_policy();
+            policy.judge(failed.failures, failed.failure, failed.chance)
+        })
+    }
+
+    /// Tells of a hold that was taken away, in the log and the metric; `error` is what the store
+    /// said, if it said anything.
+    pub(crate) fn tell_loss(&self, lost: &Lost, error: Option<&str>) {
         self.metrics.lost(lost.loss, lost.items);
         let reason = lost.loss.as_str();
         let why = match lost.loss {
             Loss::Refused(refusal) => refusal.as_str(),
             Loss::Failed | Loss::Late | Loss::Buried => reason,
         };
-        let running: Vec<i64> = lost.running.iter().map(|id| id.number()).collect();
+        let text = |ids: &[ItemId]| {
+            let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+            ids.join(" ")
+        };
+        let running = text(&lost.running);
+        let events = (!lost.events.is_empty()).then(|| text(&lost.events));
         tracing::warn!(
             reason,
             why,
             fence = lost.fence.number(),
             items = lost.items,
-            ?running,
+            running,
+            events,
+            error,
             "lost a hold; its work was cancelled and will not be settled"
         );
         self.hands.notify_one();

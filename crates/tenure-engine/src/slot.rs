@@ -4,11 +4,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use futures_util::FutureExt as _;
-use tenure_core::{Again, Event, Failure, Outcome, brief_duration};
+use tenure_core::webhook::Delivery;
+use tenure_core::{Again, Content, Event, Failure, Item, Outcome, brief_duration};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
+use crate::beside::Beside;
 use crate::desk::{Next, Nudge, Said, Start};
+use crate::handler::Failed;
 use crate::shared::Shared;
 
 /// Errors longer than this are cut in the log; the store keeps more.
@@ -49,9 +52,22 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 
 /// Runs the handler, until it answers or its hold is over.
 async fn work(shared: &Shared, start: Start) -> Said {
-    let Start { no, item, cx } = start;
+    let Start { no, item, mut cx } = start;
     let id = item.id;
-    let failures = item.counters.failures;
+    let known = Known {
+        failures: item.counters.failures,
+        endpoint: item
+            .content
+            .delivery()
+            .map(|Delivery { endpoint, .. }| *endpoint),
+    };
+    let topic = fanned_out(shared, &item);
+    if let Some(longest) = shared.handler.max_hold(&item)
+        && let Some(deadline) = shared.desk.hold_longer(no, id, longest)
+    {
+        cx.deadline = deadline;
+    }
+    let call = cx.call.clone();
     let attempt = cx.attempt();
     let event_id = item.content.event().and_then(Event::event_id);
     let cancel = cx.cancel.clone();
@@ -67,7 +83,7 @@ async fn work(shared: &Shared, start: Start) -> Said {
     // What a handler leaves behind may panic when it is put away; that is its own trouble.
     if catch_unwind(AssertUnwindSafe(|| drop(handling))).is_err() {
         shared.metrics.panics.increment(1);
-        warn!(item = id.number(), "a handler panicked when it was stopped");
+        warn!(item = %id, "a handler panicked when it was stopped");
     }
     shared.metrics.handler_seconds.record(took.as_secs_f64());
     let outcome = answer.map(|answer| {
@@ -78,44 +94,51 @@ async fn work(shared: &Shared, start: Start) -> Said {
                 text_of(&*panic)
             )))
         });
-        judge(shared, failures, answer)
+        judge(shared, known, answer)
     });
     let event = event_id.map(tracing::field::display);
     match &outcome {
-        None => debug!(
-            item = id.number(),
-            event, "stopped a handler whose hold was over"
-        ),
-        Some(Outcome::Done) => debug!(item = id.number(), event, attempt, "worked"),
+        None => debug!(item = %id, event, "stopped a handler whose hold was over"),
+        Some(Outcome::Done) => debug!(item = %id, event, attempt, "worked"),
         Some(Outcome::Release { after }) => {
-            debug!(item = id.number(), event, attempt, ?after, "gave back");
+            debug!(item = %id, event, attempt, ?after, "gave back");
         }
         Some(Outcome::Retry { after, error }) => {
             let error = cut(error);
             let after = brief_duration(*after);
-            info!(
-                item = id.number(),
-                event, attempt, after, error, "failed; will be tried again"
-            );
+            info!(item = %id, event, attempt, after, error, "failed; will be tried again");
         }
         Some(Outcome::Dead { reason, error }) => {
             let error = cut(error);
-            warn!(
-                item = id.number(),
-                event, attempt, reason, error, "failed for good"
-            );
+            warn!(item = %id, event, attempt, reason, error, "failed for good");
         }
     }
     Said {
         no,
         id,
         outcome,
+        beside: topic.map_or_else(|| call.take(), Beside::FanOut),
         took,
     }
 }
 
+/// What is known of an item beside its handler's answer.
+#[derive(Clone, Copy)]
+struct Known {
+    failures: u32,
+    endpoint: Option<u32>,
+}
+
+/// The topic by which this item is fanned out once it is done.
+fn fanned_out(shared: &Shared, item: &Item) -> Option<String> {
+    match &item.content {
+        Content::Event(event) if shared.handler.fans_out(event) => Some(event.topic().to_owned()),
+        Content::Event(_) | Content::Delivery(_) | Content::Row(_) => None,
+    }
+}
+
 /// What becomes of an item, by the policy in force.
-fn judge(shared: &Shared, failures: u32, answer: Result<Outcome, Failure>) -> Outcome {
+fn judge(shared: &Shared, known: Known, answer: Result<Outcome, Failure>) -> Outcome {
     let failure = match answer {
         Ok(Outcome::Retry { after, error }) => Failure {
             error,
@@ -124,8 +147,12 @@ fn judge(shared: &Shared, failures: u32, answer: Result<Outcome, Failure>) -> Ou
         Ok(outcome) => return outcome,
         Err(failure) => failure,
     };
-    let policy = shared.live.borrow().settings.retry_policy();
-    policy.judge(failures, &failure, shared.dice.chance())
+    shared.judge(&Failed {
+        failures: known.failures,
+        endpoint: known.endpoint,
+        failure: &failure,
+        chance: shared.dice.chance(),
+    })
 }
 
 /// What a panic said, if it said it in words.

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use tenure_core::store::Settle;
-use tenure_core::{Failure, ItemId, Outcome};
+use tenure_core::{Failure, Outcome};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tracing::{info, warn};
 
+use crate::beside::Beside;
 use crate::desk::Overdue;
+use crate::handler::Failed;
 use crate::hold::Loss;
 use crate::shared::Shared;
 use crate::worker::{tell_load, tell_settled};
@@ -29,15 +30,15 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         tuned.as_mut().enable();
         let now = Instant::now();
         for no in shared.desk.late(now) {
-            if let Some(lost) = shared.desk.lose(no, Loss::Late) {
-                shared.tell_loss(&lost);
+            if let Some(lost) = shared.desk.lose(no, Loss::Late, now) {
+                shared.tell_loss(&lost, None);
             }
         }
         for overdue in shared.desk.take_overdue(now) {
             shared.metrics.overdue.increment(1);
             let max_hold = overdue.max_hold;
             warn!(
-                item = overdue.id.number(),
+                item = %overdue.id,
                 ?max_hold,
                 "cut a handler at the longest hold"
             );
@@ -71,28 +72,30 @@ pub(crate) async fn run(shared: Arc<Shared>) {
 async fn end(shared: Arc<Shared>, overdue: Overdue) {
     let max_hold = tenure_core::duration_text(overdue.max_hold);
     let failure = Failure::new(format!("processing time exceeded: longer than {max_hold}"));
-    let policy = shared.live.borrow().settings.retry_policy();
-    let outcome = policy.judge(overdue.failures, &failure, shared.dice.chance());
-    let mut settle = Settle::new(overdue.token).on_dead(overdue.on_dead);
-    settle.items = overdue.before;
-    settle.items.push((overdue.id, outcome));
+    let outcome = shared.judge(&Failed {
+        failures: overdue.failures,
+        endpoint: overdue.endpoint,
+        failure: &failure,
+        chance: shared.dice.chance(),
+    });
+    let mut ending = overdue.ending;
+    ending.add(overdue.id, outcome, overdue.call);
     // Even if the next one had its turn now: this handler may not have stopped yet.
-    let behind = overdue.behind.into_iter();
-    settle.items.extend(behind.map(|id| (id, Outcome::RELEASE)));
+    for id in overdue.behind {
+        ending.add(id, Outcome::RELEASE, Beside::Nothing);
+    }
     let until = Instant::now() + overdue.term.length();
-    while Instant::now() < until && shared.desk.is_live(overdue.no, Instant::now()) {
-        if !shared
-            .desk
-            .is_its_turn(overdue.no, overdue.id, &settle.items)
-        {
+    while Instant::now() < until && shared.desk.is_live(ending.no, Instant::now()) {
+        if !shared.desk.is_its_turn(overdue.id, &ending) {
             sleep(AGAIN).await;
             continue;
         }
         shared.metrics.call("settle");
-        match timeout_at(until, shared.keeper_store.settle(&settle)).await {
+        let settle = ending.sent_at(Instant::now());
+        match timeout_at(until, shared.keeper_store.settle(settle)).await {
             Ok(Ok(settlement)) => {
-                tell_settled(&shared, &settle, &settlement);
-                shared.desk.settled(overdue.no, &settlement);
+                tell_settled(&shared, settle, &settlement);
+                shared.desk.settled(ending.no, &settlement, Instant::now());
                 shared.hands.notify_one();
                 return;
             }
@@ -106,10 +109,7 @@ async fn end(shared: Arc<Shared>, overdue: Overdue) {
             Err(_) => shared.metrics.store_silence("settle"),
         }
     }
-    warn!(
-        item = overdue.id.number(),
-        "gave up a settle; the lease lapses"
-    );
-    let ids: Vec<ItemId> = settle.items.iter().map(|(id, _)| *id).collect();
-    shared.desk.abandon(overdue.no, &ids);
+    warn!(item = %overdue.id, "gave up a settle; the lease lapses");
+    shared.desk.abandon(ending, Instant::now());
+    shared.hands.notify_one();
 }

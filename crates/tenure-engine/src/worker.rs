@@ -9,13 +9,17 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tenure_core::store::{Claim, Company, Rest, Settle, Settlement, StoreError};
+use tenure_core::webhook::AttemptOutcome;
 use tenure_core::{Held, Refusal, Token, Word};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
+use crate::beside::Ending;
+use crate::chooser::{Chooser, Room};
 use crate::desk::{Asked, Step, Work};
 use crate::handler::Readiness;
-use crate::hold::{InHand, LeaseNo, less_margin};
+use crate::hold::{InHand, less_margin};
+use crate::record;
 use crate::shared::Shared;
 use crate::slot;
 use crate::tasks::Tasks;
@@ -93,38 +97,60 @@ fn is_ready(shared: &Shared) -> bool {
 }
 
 async fn go(shared: &Arc<Shared>, tasks: &Tasks, work: Work) {
-    match work {
-        Work {
-            settle: Some((no, settle)),
-            claim: Some(asked),
-        } => both(shared, tasks, (no, settle), asked).await,
-        Work {
-            settle: Some((no, settle)),
-            claim: None,
-        } => settle_until_answered(shared, no, settle).await,
-        Work {
-            settle: None,
-            claim: Some(asked),
-        } => claim(shared, tasks, asked).await,
-        Work {
-            settle: None,
-            claim: None,
-        } => {}
+    record::spawn(shared, tasks, work.orphans);
+    match (work.settle, work.claim) {
+        (Some(ending), Some(asked)) => both(shared, tasks, ending, asked).await,
+        (Some(ending), None) => settle_until_answered(shared, ending).await,
+        (None, Some(asked)) => match &shared.config.chooser {
+            None => claim(shared, tasks, asked).await,
+            Some(chooser) => choose_and_claim(shared, tasks, chooser.as_ref(), asked).await,
+        },
+        (None, None) => {}
     }
 }
 
-async fn both(shared: &Arc<Shared>, tasks: &Tasks, (no, settle): (LeaseNo, Settle), asked: Asked) {
+async fn both(shared: &Arc<Shared>, tasks: &Tasks, mut ending: Ending, asked: Asked) {
     let ask = claim_of(&asked);
-    let call = shared.store.settle_and_claim(&settle, &ask);
+    let settle = ending.sent_at(Instant::now());
+    let call = shared.store.settle_and_claim(settle, &ask);
     match bounded(shared, "settle_and_claim", bound(&asked), call).await {
         Answer::Ok((settlement, held)) => {
-            tell_settled(shared, &settle, &settlement);
-            shared.desk.settled(no, &settlement);
+            tell_settled(shared, settle, &settlement);
+            shared.desk.settled(ending.no, &settlement, Instant::now());
             take(shared, tasks, &asked, held);
         }
         Answer::Lost | Answer::Bad => {
             claim_failed(shared, tasks, &asked);
-            settle_until_answered(shared, no, settle).await;
+            settle_until_answered(shared, ending).await;
+        }
+    }
+}
+
+/// Asks which lanes there are to claim from, then claims.
+async fn choose_and_claim(
+    shared: &Arc<Shared>,
+    tasks: &Tasks,
+    chooser: &dyn Chooser,
+    mut asked: Asked,
+) {
+    let room = Room {
+        limit: asked.limit,
+        places: shared.live.borrow().settings.concurrency,
+        company: asked.look.company,
+        in_hand: std::mem::take(&mut asked.in_hand),
+    };
+    match bounded(shared, "choose", bound(&asked), chooser.choose(&room)).await {
+        Answer::Ok(lanes) if lanes.is_empty() => take(shared, tasks, &asked, None),
+        Answer::Ok(lanes) => {
+            asked.lanes = lanes;
+            // Its lease is asked for only now.
+            asked.sent_at = Instant::now();
+            claim(shared, tasks, asked).await;
+        }
+        // Nothing was claimed, so there is nothing to give back.
+        Answer::Lost | Answer::Bad => {
+            let now = Instant::now();
+            shared.desk.choice_failed(&asked, now, shared.dice.chance());
         }
     }
 }
@@ -143,6 +169,7 @@ fn claim_of(asked: &Asked) -> Claim {
         .abreast(asked.abreast)
         .term(asked.look.rhythm.term)
         .queues(asked.look.queues.clone())
+        .lanes(asked.lanes.clone())
         // The reaper runs beside us, and what it recovers is counted and told.
         .recovery(None);
     match asked.look.company {
@@ -225,17 +252,17 @@ fn give_back(shared: &Arc<Shared>, tasks: &Tasks, token: Token) {
 
 /// Says a settle again and again until it is answered or the lease is over; but not for longer than
 /// an item may be worked on, for nothing is held for ever.
-async fn settle_until_answered(shared: &Shared, no: LeaseNo, settle: Settle) {
+async fn settle_until_answered(shared: &Shared, mut ending: Ending) {
     let mut wait = AGAIN_SOONEST;
-    let ids: Vec<_> = settle.items.iter().map(|(id, _)| *id).collect();
     let until = Instant::now() + shared.live.borrow().settings.max_hold();
-    while Instant::now() < until && shared.desk.is_live(no, Instant::now()) {
+    while Instant::now() < until && shared.desk.is_live(ending.no, Instant::now()) {
         let term = shared.live.borrow().settings.term.length();
         let bound = Instant::now() + less_margin(term) / 2;
-        match bounded(shared, "settle", bound, shared.store.settle(&settle)).await {
+        let settle = ending.sent_at(Instant::now());
+        match bounded(shared, "settle", bound, shared.store.settle(settle)).await {
             Answer::Ok(settlement) => {
-                tell_settled(shared, &settle, &settlement);
-                shared.desk.settled(no, &settlement);
+                tell_settled(shared, settle, &settlement);
+                shared.desk.settled(ending.no, &settlement, Instant::now());
                 tell_load(shared);
                 return;
             }
@@ -246,8 +273,9 @@ async fn settle_until_answered(shared: &Shared, no: LeaseNo, settle: Settle) {
             Answer::Bad => break,
         }
     }
-    warn!(items = ids.len(), "gave up a settle; the lease lapses");
-    shared.desk.abandon(no, &ids);
+    let items = ending.settle.items.len();
+    warn!(items, "gave up a settle; the lease lapses");
+    shared.desk.abandon(ending, Instant::now());
 }
 
 /// Waits for an answer of the store, but not for ever.
@@ -309,14 +337,36 @@ pub(crate) fn tell_settled(shared: &Shared, settle: &Settle, settlement: &Settle
             shared.metrics.settled(word, count);
         }
     }
-    for (id, why) in settlement.refused() {
+    for (item, why) in settlement.refused() {
         shared.metrics.refused(why);
-        let item = id.number();
         if why == Refusal::OutOfTurn {
-            error!(item, %why, "a settle was refused, which is a fault of Tenure");
+            error!(%item, %why, "a settle was refused, which is a fault of Tenure");
         } else {
-            warn!(item, %why, "a settle was refused; another has the item now");
+            warn!(%item, %why, "a settle was refused; another has the item now");
         }
+    }
+    tell_calls(shared, settle, settlement);
+    if let Some(sender) = &shared.config.sender
+        && !settle.fan_out.is_empty()
+    {
+        sender.wake();
+    }
+}
+
+/// Counts the calls that were settled, and tells that their deliveries are renewed no longer.
+fn tell_calls(shared: &Shared, settle: &Settle, settlement: &Settlement) {
+    for call in &settle.calls {
+        let is_refused = settlement.refused().any(|(id, _)| id == call.delivery);
+        let outcome = if is_refused {
+            AttemptOutcome::Superseded
+        } else {
+            call.outcome
+        };
+        shared.metrics.attempt(outcome);
+        let item = call.delivery;
+        let reason = if is_refused { "refused" } else { "settled" };
+        let outcome = outcome.as_str();
+        debug!(%item, reason, outcome, "stopped renewing a delivery");
     }
 }
 

@@ -10,6 +10,9 @@
 //! | [`Lines`] | a line of JSON, to a file or to the standard output | the line is on the disk, or written out where there is no disk |
 //! | [`Exec`] | a command of yours, payload on its input | the command ends with exit code 0 |
 //!
+//! What is owed to endpoints goes out through [`webhook`], by another port: who calls is told to
+//! whom, and says what came back.
+//!
 //! ```
 //! use std::time::Duration;
 //! use tenure_core::{Event, Fence, ItemId, Publication, Publisher};
@@ -37,6 +40,7 @@
 
 mod exec;
 mod lines;
+pub mod webhook;
 
 pub use exec::Exec;
 pub use lines::Lines;

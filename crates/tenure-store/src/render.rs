@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_core::store::{StoreError, StoreErrorKind};
-use tenure_core::{Direction, Identifier, LeaseTable, StatusWord};
+use tenure_core::{Condition, Direction, Identifier, LeaseTable, State, States};
 
 /// The line that begins a named statement of a file that has several.
 pub(crate) const MARKER: &str = "-- statement: ";
@@ -20,7 +20,7 @@ impl Names {
     /// The names of this table. `schema` is where Tenure's own tables are.
     ///
     /// # Errors
-    /// Two facts share a column, or two states a word.
+    /// Two facts share a column, or two states cannot be told apart.
     pub(crate) fn of(table: &LeaseTable, schema: Option<&Identifier>) -> Result<Self, StoreError> {
         table.check().map_err(|problem| {
             StoreError::invalid("open", &problem).hint("describe the table anew")
@@ -30,11 +30,7 @@ impl Names {
         for (hole, column) in &facts {
             names.name(hole, column);
         }
-        let words = &table.words;
-        names.word("pending", &words.pending);
-        names.word("claimed", &words.claimed);
-        names.word("done", &words.done);
-        names.word("dead", &words.dead);
+        names.states(table);
         names.0.insert("table", qualified(&table.name, schema));
         names.0.insert("fence_sequence", fence_sequence(schema));
         names.bare("token_name", &table.columns.token);
@@ -63,8 +59,33 @@ impl Names {
         self.0.insert(hole, name.as_str().to_owned());
     }
 
-    fn word(&mut self, hole: &'static str, word: &StatusWord) {
-        self.0.insert(hole, word.quoted());
+    /// How a row tells its state: `is_…` and `state` ask a row `t`, `bare_…` where there is no such
+    /// name; and the words that a row is given.
+    fn states(&mut self, table: &LeaseTable) {
+        let [pending, claimed, done, dead] = State::ALL.map(|state| conditions(table, state, "t."));
+        self.0.insert("is_pending", pending);
+        self.0.insert("is_claimed", claimed);
+        self.0.insert("is_done", done);
+        self.0.insert("is_dead", dead);
+        self.0.insert("state", state(table, "t."));
+        let [pending, claimed, done, dead] = State::ALL.map(|state| conditions(table, state, ""));
+        self.0.insert("claim_checks", claim_checks(table, &claimed));
+        self.0.insert("bare_pending", pending);
+        self.0.insert("bare_claimed", claimed);
+        self.0.insert("bare_done", done);
+        self.0.insert("bare_dead", dead);
+        self.0.insert("bare_state", state(table, ""));
+        let Some(status) = table.states.status() else {
+            return;
+        };
+        let [pending, claimed, done, dead] = State::ALL.map(|of| status.words.word(of).quoted());
+        let mut words = vec![pending.clone(), claimed.clone(), done.clone(), dead.clone()];
+        words.dedup();
+        self.0.insert("words", words.join(", "));
+        self.0.insert("pending", pending);
+        self.0.insert("claimed", claimed);
+        self.0.insert("done", done);
+        self.0.insert("dead", dead);
     }
 
     /// The text with every hole filled, without its comment lines and without empty lines.
@@ -131,10 +152,9 @@ pub(crate) fn check_columns(
         return Err(invalid(format!("there is no table {}", table.name))
             .hint("create it first, or check its name and the search path"));
     }
-    let named = table.facts().map(|(_, column)| column);
+    let named = table.facts().into_iter().map(|(_, column)| column);
     let ordering = table.order.iter().map(|(column, _)| column);
     let missing: BTreeSet<&str> = named
-        .into_iter()
         .chain(ordering)
         .map(Identifier::as_str)
         .filter(|column| !columns.contains(*column))
@@ -182,6 +202,43 @@ fn order(table: &LeaseTable, qualifier: &str) -> String {
         format!("{qualifier}{}{way}", column.quoted())
     };
     columns.map(part).collect::<Vec<_>>().join(", ")
+}
+
+/// What a row in this state looks like.
+fn conditions(table: &LeaseTable, state: State, qualifier: &str) -> String {
+    let part = |condition: &Condition<'_>| match condition {
+        Condition::Is(column, word) => {
+            format!("{qualifier}{} = {}", column.quoted(), word.quoted())
+        }
+        Condition::Null(column) => format!("{qualifier}{} is null", column.quoted()),
+        Condition::NotNull(column) => format!("{qualifier}{} is not null", column.quoted()),
+    };
+    let parts: Vec<String> = table.conditions(state).iter().map(part).collect();
+    parts.join(" and ")
+}
+
+/// The state of a row in our words; null if its columns tell none.
+fn state(table: &LeaseTable, qualifier: &str) -> String {
+    let when = |state: State| {
+        let conditions = conditions(table, state, qualifier);
+        format!("when {conditions} then '{state}'")
+    };
+    format!("case {} end", State::ALL.map(when).join(" "))
+}
+
+/// What a table that we make asks of a claim besides its holder and its end: where others may claim
+/// with statements that know no more than those two, nothing.
+fn claim_checks(table: &LeaseTable, claimed: &str) -> String {
+    let columns = match &table.states {
+        States::Worded(_) => vec![&table.columns.token, &table.columns.claimed_at],
+        States::Held(_) => Vec::new(),
+    };
+    let check = |column: &Identifier| {
+        let column = column.quoted();
+        format!("check (({claimed}) = ({column} is not null)),")
+    };
+    let checks: Vec<String> = columns.into_iter().map(check).collect();
+    checks.join("\n    ")
 }
 
 /// The columns that only the order needs, for a table that we make. Both databases read the type.

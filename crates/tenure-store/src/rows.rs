@@ -41,19 +41,26 @@ pub(crate) fn rest_word(rest: Rest) -> Option<&'static str> {
     }
 }
 
-/// The state that a stored word stands for.
+/// The state of a row, as a statement found it.
 ///
 /// # Errors
-/// It stands for none: someone else wrote it.
+/// Its columns tell none: someone else wrote them.
 pub(crate) fn state_of(
     verb: &'static str,
     table: &LeaseTable,
-    word: &str,
+    found: Option<&str>,
 ) -> Result<State, StoreError> {
-    table.words.state(word).ok_or_else(|| {
-        let problem = format!("the table {} holds a status that is none", table.name);
-        StoreError::new(verb, StoreErrorKind::Corrupt, problem)
-            .hint(format!("{word:?} is none of the table's words"))
+    found.and_then(State::parse).ok_or_else(|| {
+        let problem = format!("the table {} holds a row that is in no state", table.name);
+        let mut words: Vec<&str> = State::ALL
+            .into_iter()
+            .filter_map(|state| table.states.word(state))
+            .collect();
+        words.dedup();
+        StoreError::new(verb, StoreErrorKind::Corrupt, problem).hint(format!(
+            "look for a status that is none of {}, and set it right",
+            words.join(", ")
+        ))
     })
 }
 

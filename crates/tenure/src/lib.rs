@@ -159,21 +159,25 @@
 
 mod claim;
 mod operate;
+mod owed;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod sender;
 mod signal;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod tenure;
+pub mod webhook;
 mod work_lease;
 mod worker;
 
 pub use tenure_core::domain;
 pub use tenure_core::store::{
-    Bury, ChangeSettings, Claim, ClusterSettings, Company, Counts, DomainFilter, DomainRecord,
-    DomainState, Enqueued, Filter, Finding, Page, Pause, Presence, Prune, Pruned, Queue,
-    QueueCounts, Reap, Reaped, Renew, Renewed, Replay, Replayed, Rest, Settle, Settlement, Skip,
-    Store, StoreError, StoreErrorKind, Verdict, WorkerRecord, WorkerReport,
+    Bury, ChangeEndpoint, ChangeSettings, Claim, ClusterSettings, Company, Counts, DeliveryCounts,
+    DomainFilter, DomainRecord, DomainState, Enqueued, Filter, Finding, Kind, Page, Pause,
+    Presence, Prune, Pruned, Queue, QueueCounts, Reap, Reaped, Renew, Renewed, Replay, Replayed,
+    Rest, Settle, Settlement, Skip, Store, StoreError, StoreErrorKind, Verdict, WorkerRecord,
+    WorkerReport,
 };
 pub use tenure_core::{
     AcquireResult, Again, Boundary, Clock, Content, Counters, DELAY_MAX, DomainName, DomainRules,
@@ -198,6 +202,7 @@ pub use tenure_store::config::{Planner, StoreConfig, Synchronous};
 pub use tenure_store::memory::{SystemClock, WorkLease};
 pub use tenure_store::{Migrated, migrate, migration_sql};
 
+pub use crate::sender::SenderBuilder;
 pub use crate::signal::Signals;
 pub use crate::tenure::{Tenure, new_worker_id};
 pub use crate::work_lease::{StoredWorkLease, StoredWorkLeaseError};

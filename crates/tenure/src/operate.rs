@@ -2,8 +2,10 @@
 
 use tenure_core::store::{
     Bury, ChangeSettings, ClusterSettings, Counts, DomainFilter, DomainRecord, Filter, Finding,
-    Page, Pause, Prune, Pruned, Queue, Replay, Replayed, Skip, StoreError, WorkerRecord,
+    Page, Pause, Prune, Pruned, Queue, QueueCounts, Replay, Replayed, Skip, StoreError,
+    WorkerRecord,
 };
+use tenure_core::webhook::Delivery;
 use tenure_core::{
     Clock as _, EndedHold, Event, Facts, Guarded, ItemId, QueueName, Record, Settings, Term,
     Timestamp, Why, why,
@@ -72,23 +74,31 @@ impl Tenure {
         let Some(record) = self.find(&[id]).await?.pop() else {
             return Ok(None);
         };
+        let endpoint = match record.content.delivery() {
+            Some(delivery) => self.endpoints_by_number().await?.remove(&delivery.endpoint),
+            None => None,
+        };
         let key = record.content.event().and_then(Event::ordering_key);
+        // Deliveries keep the order of a key for each endpoint by itself.
+        let key = key.map(|key| match &endpoint {
+            Some(endpoint) => Delivery::key(&endpoint.id, key),
+            None => key.to_owned(),
+        });
         let domain = match key {
-            Some(key) => self.domain(key).await?,
+            Some(key) => self.domain(&key).await?,
             None => None,
         };
         // Whose turn it is decides: an event behind another one of its key waits for that one.
         let first = domain.as_ref().and_then(|domain| domain.head.as_ref());
         let queue = queue_of(first.unwrap_or(&record));
         let paused = |other: &Queue| other.name == queue && other.paused;
-        let counts = self.count().await?.queues.into_iter();
+        let counts = self.count().await?;
         let facts = Facts {
             is_paused: self.queues().await?.iter().any(paused),
-            counts: counts
-                .filter(|(name, _)| *name == queue)
-                .map(|(_, counts)| counts)
-                .next()
-                .unwrap_or_default(),
+            counts: match &endpoint {
+                Some(endpoint) => counts_of(counts.deliveries.endpoints, &endpoint.number),
+                None => counts_of(counts.queues, &queue),
+            },
             workers: workers
                 .into_iter()
                 .map(|worker| {
@@ -98,6 +108,7 @@ impl Tenure {
                 .collect(),
             settings: settings.clone(),
             domain,
+            endpoint,
         };
         Ok(Some(why(&record, &facts, credible(moment, &record))))
     }
@@ -300,6 +311,12 @@ impl Tenure {
     ) -> Result<Option<u64>, StoreError> {
         self.store().change_settings(change).await
     }
+}
+
+/// What waits in one line.
+fn counts_of<T: PartialEq>(lines: Vec<(T, QueueCounts)>, line: &T) -> QueueCounts {
+    let found = lines.into_iter().find(|(name, _)| name == line);
+    found.map(|(_, counts)| counts).unwrap_or_default()
 }
 
 fn queue_of(record: &Record) -> QueueName {

@@ -7,11 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tenure_core::store::{
     Claim, Enqueued, Reap, Reaped, Renew, Renewed, Rest, Settle, Settlement, Store, StoreError,
 };
+use tenure_core::webhook::Caller;
 use tenure_core::{Event, Guarded, Held, Invalid, Token, WorkerId};
 use tenure_store::config::StoreConfig;
 use tenure_store::{Opened, open};
 
 use crate::claim;
+use crate::sender::SenderBuilder;
 use crate::worker::{Watch, WorkerBuilder};
 
 /// Of the connections to PostgreSQL, those kept for the heartbeat.
@@ -127,6 +129,17 @@ impl Tenure {
     /// Begins a worker on this store: name its handlers, then start it or run it.
     pub fn worker(&self) -> WorkerBuilder {
         WorkerBuilder::new(self.clone())
+    }
+
+    /// Begins a sender on this store: it claims what is owed to endpoints and makes the calls
+    /// through `caller`, such as a
+    #[cfg_attr(
+        feature = "webhook",
+        doc = "[`WebhookCaller`](crate::webhook::WebhookCaller)."
+    )]
+    #[cfg_attr(not(feature = "webhook"), doc = "`WebhookCaller`.")]
+    pub fn sender(&self, caller: Arc<dyn Caller>) -> SenderBuilder {
+        SenderBuilder::new(self.clone(), caller)
     }
 
     /// Who this program is to the store: `<name>-<random part>`.
@@ -260,6 +273,14 @@ impl Tenure {
         }
         let name = own.as_str().rsplit_once('-').map_or("", |(name, _)| name);
         new_worker_id(name)
+    }
+
+    /// Who the next sender is: this program's name with a word behind it.
+    pub(crate) fn sender_worker_id(&self) -> Result<WorkerId, Invalid> {
+        let own = self.inner.worker.as_str();
+        let name = own.rsplit_once('-').map_or("", |(name, _)| name);
+        // A name that has no room for the word is good enough.
+        new_worker_id(&format!("{name}-sender")).or_else(|_long| new_worker_id(name))
     }
 
     /// Wakes this worker after each enqueue, until it is gone.

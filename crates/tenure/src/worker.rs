@@ -4,12 +4,16 @@ use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Weak};
 
-use tenure_core::{Event, Failure, Invalid, Outcome, Publisher, QueueName, Settings, TopicPattern};
+use tenure_core::{
+    Event, Failure, Invalid, Outcome, Publisher, QueueName, Settings, TopicPattern, WorkerId,
+};
 use tenure_engine::{
-    Context, Duties, Ended, Engine, EngineConfig, EventFn, Handler, Health, Parts, Relay, Topics,
+    Context, Duties, Ended, Engine, EngineConfig, EventFn, FanOut, Handler, Health, Parts, Relay,
+    Topics,
 };
 use tokio::sync::RwLock;
 
+use crate::owed::{OwedTopics, Unowed};
 use crate::signal::Signals;
 use crate::tenure::Tenure;
 
@@ -41,6 +45,7 @@ pub struct WorkerBuilder {
     tenure: Tenure,
     topics: Topics,
     config: EngineConfig,
+    fan_out: FansOut,
     /// What was wrong so far; told when it is started, all at once.
     problems: Vec<Invalid>,
 }
@@ -51,6 +56,7 @@ impl WorkerBuilder {
             tenure,
             topics: Topics::new(),
             config: EngineConfig::default(),
+            fan_out: FansOut::Not,
             problems: Vec::new(),
         }
     }
@@ -104,6 +110,24 @@ impl WorkerBuilder {
         self.handler(pattern, Relay::new(name, Arc::new(publisher)))
     }
 
+    /// Owes each event that is done to the endpoints that are subscribed to its topic: one delivery
+    /// for each, written in the transaction that settles the event. Events that no handler takes
+    /// are done at once if an endpoint is subscribed to them; a worker without any handler leaves
+    /// the others waiting. What is owed is sent by a [`sender`](Tenure::sender), in this process
+    /// or in another one.
+    pub fn fan_out(mut self) -> Self {
+        self.fan_out = FansOut::All;
+        self
+    }
+
+    /// Wakes this sender when there is something for it to send.
+    pub fn wakes(mut self, sender: &Worker) -> Self {
+        if let Ok(engine) = sender.slot.try_read() {
+            self.config.sender = engine.as_ref().map(Engine::waker);
+        }
+        self
+    }
+
     /// Serves only these queues; without this all that there are, also those added later.
     pub fn queues(mut self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         for name in names {
@@ -142,34 +166,28 @@ impl WorkerBuilder {
         reason = "it spawns, so it is to be called on a runtime"
     )]
     pub async fn start(mut self) -> Result<Worker, WorkerError> {
-        if self.topics.is_empty() && self.problems.is_empty() {
+        if self.topics.is_empty() && self.problems.is_empty() && self.fan_out == FansOut::Not {
             let expected = "one or more: `.on(\"order.*\", …)`";
             self.problems
                 .push(Invalid::new("the worker's handlers", "none", expected));
         }
-        if let Err(problem) = self.tenure.check_connections() {
-            self.problems.push(problem);
-        }
-        if let Err(problems) = self.config.settings.check() {
-            self.problems.extend(problems);
-        }
-        if !self.problems.is_empty() {
-            return Err(WorkerError::Invalid(self.problems));
-        }
+        check(&self.tenure, &self.config, self.problems)?;
         let worker = self.tenure.next_worker_id();
         let worker = worker.map_err(|problem| WorkerError::Invalid(vec![problem]))?;
-        let parts = Parts {
-            store: self.tenure.shared(),
-            keeper_store: self.tenure.companion(),
-            worker,
-            handler: Arc::new(self.topics),
-            config: self.config,
-            wrap: None,
+        let handler: Arc<dyn Handler> = match self.fan_out {
+            FansOut::Not => Arc::new(self.topics),
+            FansOut::All => {
+                let unowed = if self.topics.is_empty() {
+                    Unowed::Waits
+                } else {
+                    Unowed::Fails
+                };
+                let owed = OwedTopics::new(self.tenure.shared(), unowed);
+                self.topics.add(TopicPattern::any(), Arc::new(owed));
+                Arc::new(FanOut::new(Arc::new(self.topics)))
+            }
         };
-        let engine = Engine::start(parts).map_err(WorkerError::Invalid)?;
-        let slot = Arc::new(RwLock::new(Some(engine)));
-        self.tenure.add_watch(Watch(Arc::downgrade(&slot)));
-        Ok(Worker { slot })
+        launch(&self.tenure, worker, handler, self.config)
     }
 
     /// Runs it until `end` comes, then stops it: what is in hand is finished or given back.
@@ -177,16 +195,7 @@ impl WorkerBuilder {
     /// # Errors
     /// As [`WorkerBuilder::start`], and when the worker fails, which it never should.
     pub async fn run_until(self, end: impl Future) -> Result<Ended, WorkerError> {
-        let worker = self.start().await?;
-        let failed = tokio::select! {
-            _ = end => None,
-            why = worker.failed() => Some(why),
-        };
-        let ended = worker.stop().await;
-        match failed {
-            None => Ok(ended),
-            Some(why) => Err(WorkerError::Failed(why)),
-        }
+        self.start().await?.until(end).await
     }
 
     /// Runs it until the process is told to end (SIGINT, SIGTERM), then stops it: what is in hand
@@ -218,6 +227,48 @@ impl fmt::Debug for WorkerBuilder {
     }
 }
 
+/// Whether what is done is owed to endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FansOut {
+    Not,
+    All,
+}
+
+/// Everything that is wrong, with what was wrong so far.
+pub(crate) fn check(
+    tenure: &Tenure,
+    config: &EngineConfig,
+    mut problems: Vec<Invalid>,
+) -> Result<(), WorkerError> {
+    problems.extend(tenure.check_connections().err());
+    problems.extend(config.settings.check().err().unwrap_or_default());
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(WorkerError::Invalid(problems))
+}
+
+/// Starts an engine.
+pub(crate) fn launch(
+    tenure: &Tenure,
+    worker: WorkerId,
+    handler: Arc<dyn Handler>,
+    config: EngineConfig,
+) -> Result<Worker, WorkerError> {
+    let parts = Parts {
+        store: tenure.shared(),
+        keeper_store: tenure.companion(),
+        worker,
+        handler,
+        config,
+        wrap: None,
+    };
+    let engine = Engine::start(parts).map_err(WorkerError::Invalid)?;
+    let slot = Arc::new(RwLock::new(Some(engine)));
+    tenure.add_watch(Watch(Arc::downgrade(&slot)));
+    Ok(Worker { slot })
+}
+
 /// Empty once the worker is being stopped.
 type Slot = RwLock<Option<Engine>>;
 
@@ -242,6 +293,19 @@ impl Worker {
         self.watch()
             .health()
             .expect("only stop empties the slot, and takes the worker")
+    }
+
+    /// Runs until `end` comes, then stops.
+    pub(crate) async fn until(self, end: impl Future) -> Result<Ended, WorkerError> {
+        let failed = tokio::select! {
+            _ = end => None,
+            why = self.failed() => Some(why),
+        };
+        let ended = self.stop().await;
+        match failed {
+            None => Ok(ended),
+            Some(why) => Err(WorkerError::Failed(why)),
+        }
     }
 
     /// A handle that outlives it, to look at it from elsewhere.

@@ -3,11 +3,14 @@
 mod bench;
 mod bury;
 mod completions;
+mod deliveries;
 mod demo;
 mod doctor;
 mod domains;
+mod endpoints;
 mod enqueue;
 mod events;
+mod listen;
 mod man;
 mod migrate;
 mod prune;
@@ -18,6 +21,7 @@ mod serve;
 mod settings;
 mod show;
 mod stats;
+mod verify;
 mod why;
 mod work;
 mod workers;
@@ -30,15 +34,19 @@ use tenure::{Guarded, ItemId, Refusal, Settings, Tenure};
 
 pub(crate) use self::bench::Bench;
 pub(crate) use self::completions::Completions;
+pub(crate) use self::deliveries::Deliveries;
 pub(crate) use self::demo::Demo;
 pub(crate) use self::domains::Domains;
+pub(crate) use self::endpoints::Endpoints;
 pub(crate) use self::enqueue::Enqueue;
+pub(crate) use self::listen::Listen;
 pub(crate) use self::man::Man;
 pub(crate) use self::prune::Prune;
 pub(crate) use self::queues::Queues;
 pub(crate) use self::replay::Replay;
 pub(crate) use self::serve::Serve;
 pub(crate) use self::settings::SettingsArgs;
+pub(crate) use self::verify::Verify;
 pub(crate) use self::why::Why;
 pub(crate) use self::work::Work;
 pub(crate) use self::workers::Workers;
@@ -48,9 +56,10 @@ use crate::database::{Database, hide_addresses};
 use crate::exit::Exit;
 use crate::output::{Output, Reader, report};
 use crate::problem::{Problem, Stop};
+use crate::record::ShownId;
 
 /// What a command is given.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Context {
     config: Config,
     /// The configured one, as it is to be opened.
@@ -84,7 +93,11 @@ pub(crate) fn run(cli: Cli, command: Command) -> Exit {
     // These need none, and a shell that completes must not stumble over a bad file.
     let is_bare = matches!(
         command,
-        Command::Completions(_) | Command::Demo(_) | Command::Man(_)
+        Command::Completions(_)
+            | Command::Demo(_)
+            | Command::Listen(_)
+            | Command::Man(_)
+            | Command::Verify(_)
     );
     let loaded = if is_bare {
         Ok(Config::default())
@@ -162,6 +175,10 @@ async fn dispatch(cx: &Context, command: Command) -> Result<Exit, Stop> {
         Command::Prune(args) => prune::run(cx, &args).await,
         Command::Queues(args) => queues::run(cx, args.command).await,
         Command::Domains(args) => domains::run(cx, args.command).await,
+        Command::Endpoints(args) => endpoints::run(cx, args.command).await,
+        Command::Deliveries(args) => deliveries::run(cx, args.command).await,
+        Command::Listen(args) => listen::run(cx, args).await,
+        Command::Verify(args) => verify::run(cx, &args),
         Command::Serve(args) => serve::run(cx, &args).await,
         Command::Work(args) => work::run(cx, &args).await,
         Command::Settings(args) => settings::run(cx, args).await,
@@ -177,7 +194,7 @@ async fn dispatch(cx: &Context, command: Command) -> Result<Exit, Stop> {
 /// The answer to an operator's verb on one event, in JSON.
 #[derive(Serialize)]
 struct Answered {
-    id: i64,
+    id: ShownId,
     /// The verb took effect.
     kept: bool,
     /// Why not, as one word.
@@ -189,7 +206,7 @@ fn answers(cx: &Context, verb: &str, answers: &[(ItemId, Guarded)]) -> Result<Ex
     for (id, answer) in answers {
         let refusal = answer.refusal();
         let object = Answered {
-            id: id.number(),
+            id: ShownId(*id),
             kept: refusal.is_none(),
             refused: refusal.map(Refusal::as_str),
         };
@@ -235,8 +252,12 @@ fn once_each(ids: &[ItemId]) -> Vec<ItemId> {
     ids.iter().copied().filter(|id| seen.insert(*id)).collect()
 }
 
-/// The report that there is no such event.
-fn no_such_event(id: ItemId) -> Problem {
+/// The report that there is no such event, or no such delivery.
+fn no_such_item(id: ItemId) -> Problem {
+    if id.is_delivery() {
+        return Problem::new(Exit::Nothing, format!("there is no delivery {id}"))
+            .hint("`tenure deliveries list` lists the newest");
+    }
     Problem::new(Exit::Nothing, format!("there is no event {id}"))
         .hint("`tenure events` lists the newest")
 }

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
-use tenure::{Signals, Worker, server};
+use tenure::{Signals, server};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
@@ -17,6 +17,7 @@ use crate::assemble::{self, Schema};
 use crate::config::{LogFormat, Override};
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
+use crate::team::Team;
 use crate::{logs, time};
 
 #[derive(Debug, Args)]
@@ -98,8 +99,7 @@ pub(super) async fn run(cx: &Context, args: &Serve) -> Result<Exit, Stop> {
         () = signals.next() => return Ok(Exit::Done),
     };
     let figures = assemble::figures()?;
-    let running = assemble::worker(&tenure, config)?.start().await;
-    let running = running.map_err(|error| assemble::cannot_start(&error))?;
+    let running = assemble::start(&tenure, config).await?;
     let router = server::router(assemble::ports(&tenure, running.watch(), figures));
     let (close, closed) = oneshot::channel::<()>();
     let http = tokio::spawn(server::serve(listener, router, closed).in_current_span());
@@ -128,10 +128,10 @@ pub(super) fn greet(cx: &Context, what: fmt::Arguments<'_>) {
     }
 }
 
-/// Runs the worker until a signal comes or `enough` does, stops it, then does `after`. A second
+/// Runs the workers until a signal comes or `enough` does, stops them, then does `after`. A second
 /// signal ends everything at once.
 pub(super) async fn until_the_end(
-    worker: Worker,
+    team: Team,
     signals: &mut Signals,
     enough: impl Future<Output = ()>,
     after: impl Future<Output = ()>,
@@ -139,14 +139,14 @@ pub(super) async fn until_the_end(
     let exit = tokio::select! {
         () = signals.next() => Exit::Done,
         () = enough => Exit::Done,
-        why = worker.failed() => {
+        why = team.failed() => {
             tracing::error!(why, "the worker failed");
             Exit::Failed
         }
     };
     // The worker tells in the log that it stops, and what it left.
     let stopped = async {
-        worker.stop().await;
+        team.stop().await;
         after.await;
     };
     tokio::select! {

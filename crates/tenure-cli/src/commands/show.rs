@@ -3,20 +3,23 @@
 use comfy_table::Cell;
 use tenure::{DomainRecord, EndedHold, Event, Record, Tenure, Timestamp};
 
-use super::{Context, no_such_event};
+use super::{Context, deliveries, no_such_item};
 use crate::args::Show;
 use crate::database::Absent;
 use crate::exit::Exit;
-use crate::output::{plain, state};
+use crate::output::state;
 use crate::problem::Stop;
-use crate::record::{Shown, note, payload};
+use crate::record::{Shown, fact, moment, note, payload};
 use crate::time::{brief, relative};
 
 pub(super) async fn run(cx: &Context, args: &Show) -> Result<Exit, Stop> {
     let tenure = cx.database.open(Absent::Report).await?;
+    if args.id.is_delivery() {
+        return deliveries::show(cx, &tenure, args.id).await;
+    }
     let mut found = tenure.find(&[args.id]).await?;
     let Some(record) = found.pop() else {
-        return Err(no_such_event(args.id).into());
+        return Err(no_such_item(args.id).into());
     };
     let holds = tenure.timeline(args.id).await?;
     let domain = domain_of(&tenure, &record).await?;
@@ -74,9 +77,7 @@ fn facts(record: &Record, now: Timestamp) -> Vec<Vec<Cell>> {
     ];
     rows.extend(event_facts(record));
     let counters = record.counters;
-    let moment = |moment: Option<Timestamp>| {
-        moment.map(|moment| format!("{moment} ({})", relative(moment, now)))
-    };
+    let moment = |at: Option<Timestamp>| moment(at, now);
     let hold = record.hold.as_ref();
     rows.extend([
         fact("created", moment(Some(record.created_at))),
@@ -113,13 +114,6 @@ fn event_facts(record: &Record) -> Vec<Vec<Cell>> {
         rows.push(fact("header", Some(format!("{name}: {value}"))));
     }
     rows
-}
-
-/// A fact and its name; empty when there is nothing to say.
-fn fact(name: &str, value: Option<String>) -> Vec<Cell> {
-    value.map_or_else(Vec::new, |value| {
-        vec![Cell::new(name), Cell::new(plain(&value))]
-    })
 }
 
 /// A line of the timeline.

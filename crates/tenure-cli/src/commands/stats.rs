@@ -1,22 +1,64 @@
-//! `tenure stats`: how many events stand where.
+//! `tenure stats`: how many events stand where, and what is owed to endpoints.
+
+use std::collections::BTreeMap;
 
 use comfy_table::Cell;
-use tenure::QueueName;
+use serde::Serialize;
 use tenure::server::wire::Stats;
+use tenure::webhook::Endpoint;
+use tenure::{Counts, DeliveryCounts, QueueCounts, QueueName};
 
+use super::endpoints::standing;
 use super::{Context, paused_cell};
 use crate::database::Absent;
 use crate::exit::Exit;
-use crate::output::events;
+use crate::output::{events, plain};
 use crate::problem::Stop;
 use crate::time::brief;
+
+/// So many endpoints are shown, those first for which most waits.
+const ENDPOINTS_MAX: usize = 10;
+
+/// Everything, in JSON.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    events: Stats,
+    deliveries: ShownDeliveries<'a>,
+}
+
+/// Deliveries, in JSON.
+#[derive(Serialize)]
+struct ShownDeliveries<'a> {
+    pending: u64,
+    claimed: u64,
+    lapsed: u64,
+    delivered: u64,
+    dead: u64,
+    /// Those for which something waits.
+    endpoints: Vec<ShownLine<'a>>,
+}
+
+/// What waits for an endpoint, in JSON.
+#[derive(Serialize)]
+struct ShownLine<'a> {
+    endpoint: &'a str,
+    due: u64,
+    delayed: u64,
+    behind: u64,
+    oldest_due_ms: Option<u64>,
+}
 
 pub(super) async fn run(cx: &Context) -> Result<Exit, Stop> {
     let tenure = cx.database.open(Absent::Report).await?;
     let counts = tenure.count().await?;
     let queues = tenure.queues().await?;
+    let endpoints = tenure.endpoints_by_number().await?;
     if cx.output.is_json() {
-        cx.output.json(&Stats::new(&counts, &queues))?;
+        cx.output.json(&Shown {
+            events: Stats::new(&counts, &queues),
+            deliveries: shown(&counts.deliveries, &endpoints),
+        })?;
         return Ok(Exit::Done);
     }
     let total = |number: u64| Cell::new(number);
@@ -50,6 +92,9 @@ pub(super) async fn run(cx: &Context) -> Result<Exit, Stop> {
         &["QUEUE", " DUE", " DELAYED", " BEHIND", "OLDEST DUE", ""],
         rows.collect(),
     )?;
+    if !endpoints.is_empty() {
+        deliveries(cx, &counts, &endpoints)?;
+    }
     if counts.lapsed > 0 {
         cx.output.note(format_args!(
             "{} held past the term: `tenure reap` ends that, as does a claim that finds nothing \
@@ -58,4 +103,101 @@ pub(super) async fn run(cx: &Context) -> Result<Exit, Stop> {
         ));
     }
     Ok(Exit::Done)
+}
+
+fn waits(counts: &QueueCounts) -> u64 {
+    counts.due + counts.delayed + counts.behind
+}
+
+fn pending(counts: &DeliveryCounts) -> u64 {
+    counts.endpoints.iter().map(|(_, line)| waits(line)).sum()
+}
+
+/// The lines for which something waits, the longest first.
+fn lines<'a>(
+    counts: &'a DeliveryCounts,
+    endpoints: &'a BTreeMap<u32, Endpoint>,
+) -> Vec<(&'a Endpoint, &'a QueueCounts)> {
+    let lines = counts.endpoints.iter();
+    let mut lines: Vec<_> = lines
+        .filter_map(|(number, line)| Some((endpoints.get(number)?, line)))
+        .collect();
+    lines.sort_by_key(|(_, line)| std::cmp::Reverse(waits(line)));
+    lines
+}
+
+fn shown<'a>(
+    counts: &'a DeliveryCounts,
+    endpoints: &'a BTreeMap<u32, Endpoint>,
+) -> ShownDeliveries<'a> {
+    let millis = |age: std::time::Duration| u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+    let lines = lines(counts, endpoints).into_iter();
+    ShownDeliveries {
+        pending: pending(counts),
+        claimed: counts.claimed,
+        lapsed: counts.lapsed,
+        delivered: counts.delivered,
+        dead: counts.dead,
+        endpoints: lines
+            .map(|(endpoint, line)| ShownLine {
+                endpoint: endpoint.id.as_str(),
+                due: line.due,
+                delayed: line.delayed,
+                behind: line.behind,
+                oldest_due_ms: line.oldest_due.map(millis),
+            })
+            .collect(),
+    }
+}
+
+/// What is owed to endpoints: all of it, and the longest lines.
+fn deliveries(
+    cx: &Context,
+    counts: &Counts,
+    endpoints: &BTreeMap<u32, Endpoint>,
+) -> Result<(), Stop> {
+    let counts = &counts.deliveries;
+    cx.output.line("")?;
+    let all = [
+        pending(counts),
+        counts.claimed,
+        counts.lapsed,
+        counts.delivered,
+        counts.dead,
+    ];
+    let heading = [" OWED", " CLAIMED", " LAPSED", " DELIVERED", " DEAD"];
+    cx.output
+        .table(&heading, vec![all.into_iter().map(Cell::new).collect()])?;
+    let lines = lines(counts, endpoints);
+    if lines.is_empty() {
+        return Ok(());
+    }
+    cx.output.line("")?;
+    let heading = [
+        "ENDPOINT",
+        "STATE",
+        " DUE",
+        " DELAYED",
+        " BEHIND",
+        "OLDEST DUE",
+        "",
+    ];
+    let rows = lines.iter().take(ENDPOINTS_MAX).map(|(endpoint, line)| {
+        let (state, note) = standing(endpoint, cx.output.now);
+        vec![
+            Cell::new(&endpoint.id),
+            state,
+            Cell::new(line.due),
+            Cell::new(line.delayed),
+            Cell::new(line.behind),
+            Cell::new(line.oldest_due.map_or_else(String::new, brief)),
+            Cell::new(plain(&note)),
+        ]
+    });
+    cx.output.table(&heading, rows.collect())?;
+    match lines.len().saturating_sub(ENDPOINTS_MAX) {
+        0 => {}
+        more => cx.output.note(format_args!("and {more} more endpoints")),
+    }
+    Ok(())
 }

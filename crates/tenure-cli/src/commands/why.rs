@@ -4,16 +4,17 @@ use clap::Args;
 use serde::Serialize;
 use tenure::{ItemId, Why as Answer};
 
-use super::{Context, no_such_event};
+use super::{Context, no_such_item};
 use crate::args::item_id;
 use crate::database::Absent;
 use crate::exit::Exit;
 use crate::output::plain;
 use crate::problem::Stop;
+use crate::record::ShownId;
 
 #[derive(Debug, Args)]
 pub(crate) struct Why {
-    /// The event's id
+    /// The id of the event, or of the delivery: 17, d17
     #[arg(value_parser = item_id)]
     id: ItemId,
 }
@@ -21,7 +22,7 @@ pub(crate) struct Why {
 /// The answer, in JSON.
 #[derive(Serialize)]
 struct Shown<'a> {
-    id: i64,
+    id: ShownId,
     /// Why, as one word.
     code: &'static str,
     why: &'a str,
@@ -37,10 +38,10 @@ pub(super) async fn run(cx: &Context, args: &Why) -> Result<Exit, Stop> {
         code,
     }) = tenure.why(args.id, &settings).await?
     else {
-        return Err(no_such_event(args.id).into());
+        return Err(no_such_item(args.id).into());
     };
     let object = Shown {
-        id: args.id.number(),
+        id: ShownId(args.id),
         code,
         why: &sentence,
         hint: hint.as_deref(),

@@ -4,15 +4,17 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use tenure::{QueueName, StoreError, Tenure, TopicPattern, Watch};
+use tenure::webhook::EndpointState;
+use tenure::{Counts, QueueName, StoreError, Tenure, TopicPattern};
 
 use super::Context;
 use super::serve::{Working, given, greet, signals, until_the_end};
 use crate::assemble::{self, Schema};
 use crate::config::{Config, Override, PublisherConfig, Route};
 use crate::exit::Exit;
-use crate::logs;
 use crate::problem::{Problem, Stop};
+use crate::team::TeamWatch;
+use crate::{logs, time};
 
 /// The name of the publisher that `--exec` makes.
 const EXEC: &str = "exec";
@@ -85,8 +87,7 @@ pub(super) async fn run(cx: &Context, args: &Work) -> Result<Exit, Stop> {
         opened = opened => opened?,
         () = signals.next() => return Ok(Exit::Done),
     };
-    let running = assemble::worker(&tenure, &config)?.start().await;
-    let running = running.map_err(|error| assemble::cannot_start(&error))?;
+    let running = assemble::start(&tenure, &config).await?;
     greet(cx, format_args!("works on {} as {worker}", config.database));
     let watch = running.watch();
     let enough = async {
@@ -100,7 +101,7 @@ pub(super) async fn run(cx: &Context, args: &Work) -> Result<Exit, Stop> {
 }
 
 /// Waits until nothing is due in these queues and nothing is in hand.
-async fn drained(tenure: &Tenure, watch: &Watch, queues: &[QueueName]) {
+async fn drained(tenure: &Tenure, watch: &TeamWatch, queues: &[QueueName]) {
     let mut quiet = 0;
     while quiet < LOOKS {
         // Others enqueue and settle, too: the store alone knows, and it gives no notice.
@@ -118,7 +119,7 @@ async fn drained(tenure: &Tenure, watch: &Watch, queues: &[QueueName]) {
 
 async fn is_quiet(
     tenure: &Tenure,
-    watch: &Watch,
+    watch: &TeamWatch,
     served: &[QueueName],
 ) -> Result<bool, StoreError> {
     let queues = tenure.queues().await?;
@@ -131,7 +132,25 @@ async fn is_quiet(
     let counts = tenure.count().await?;
     let mut waits = counts.queues.iter();
     let is_due = waits.any(|(name, waits)| waits.due > 0 && is_ours(name) && is_open(name));
+    let is_owed = watch.sends() && is_owed(tenure, &counts).await?;
     // Looked at last: what was claimed since is in hand, or settled.
-    let is_holding = watch.health().is_none_or(|health| health.held > 0);
-    Ok(!is_due && !is_holding)
+    Ok(!is_due && !is_owed && !watch.is_holding())
+}
+
+/// Whether something is due for an endpoint that is sent to.
+async fn is_owed(tenure: &Tenure, counts: &Counts) -> Result<bool, StoreError> {
+    let lines = &counts.deliveries.endpoints;
+    if lines.iter().all(|(_, line)| line.due == 0) {
+        return Ok(false);
+    }
+    let now = time::now();
+    let endpoints = tenure.endpoints_by_number().await?;
+    let is_open = |number: &u32| {
+        endpoints.get(number).is_some_and(|endpoint| {
+            endpoint.state == EndpointState::Enabled && !endpoint.health.is_paused(now)
+        })
+    };
+    Ok(lines
+        .iter()
+        .any(|(number, line)| line.due > 0 && is_open(number)))
 }

@@ -38,13 +38,21 @@ impl Value {
     /// As the environment and flags give it.
     pub(super) fn of_text(form: Form, text: &str) -> Self {
         match form {
-            Form::Text | Form::Duration | Form::Number => Self::One(text.to_owned()),
-            Form::List => Self::Many(
+            Form::Text | Form::Duration | Form::Number | Form::Flag => Self::One(text.to_owned()),
+            Form::List | Form::Numbers => Self::Many(
                 text.split(',')
                     .map(|part| part.trim().to_owned())
                     .filter(|part| !part.is_empty())
                     .collect(),
             ),
+        }
+    }
+
+    /// Each part of it.
+    pub(super) fn parts(&self) -> &[String] {
+        match self {
+            Self::One(text) => std::slice::from_ref(text),
+            Self::Many(texts) => texts,
         }
     }
 
@@ -164,10 +172,14 @@ impl Walk<'_> {
                 let text = read.map_or_else(|_| number.to_string(), |number| number.to_string());
                 Some(Value::One(text))
             }
-            (Form::List, DeValue::Array(values)) => {
-                let texts = values
-                    .iter()
-                    .map(|value| self.text(name, Form::Text, value));
+            (Form::Flag, DeValue::Boolean(flag)) => Some(Value::One(flag.to_string())),
+            (Form::List | Form::Numbers, DeValue::Array(values)) => {
+                let of = if form == Form::Numbers {
+                    Form::Number
+                } else {
+                    Form::Text
+                };
+                let texts = values.iter().map(|value| self.text(name, of, value));
                 // All of them, so that every wrong one is told.
                 let read: Vec<_> = texts.collect();
                 read.into_iter().collect::<Option<_>>().map(Value::Many)

@@ -8,8 +8,12 @@ pub(super) enum Form {
     /// Text with a unit.
     Duration,
     Number,
+    /// `true` or `false`.
+    Flag,
     /// Several texts; in the environment with commas between them.
     List,
+    /// Several whole numbers; in the environment with commas between them.
+    Numbers,
 }
 
 impl Form {
@@ -19,13 +23,15 @@ impl Form {
             Self::Text => "text in quotes",
             Self::Duration => "a duration in quotes, such as \"30s\" or \"5m\"",
             Self::Number => "a whole number without quotes, such as 10",
+            Self::Flag => "true or false without quotes",
             Self::List => "a list of texts, such as [\"mail\"]",
+            Self::Numbers => "a list of whole numbers without quotes, such as [443, 8443]",
         }
     }
 }
 
 /// Every single value; `tenure.default.toml` has them in the same order.
-pub(super) const KEYS: [(&str, Form); 23] = [
+pub(super) const KEYS: [(&str, Form); 33] = [
     ("database", Form::Text),
     ("store.schema", Form::Text),
     ("store.connections", Form::Number),
@@ -49,6 +55,16 @@ pub(super) const KEYS: [(&str, Form); 23] = [
     ("domain.on_dead", Form::Text),
     ("retention.published", Form::Duration),
     ("retention.dead", Form::Duration),
+    ("webhook.fan_out", Form::Flag),
+    ("webhook.send", Form::Flag),
+    ("webhook.key_file", Form::Text),
+    ("webhook.concurrency", Form::Number),
+    ("webhook.term", Form::Duration),
+    ("webhook.allow_http", Form::Flag),
+    ("webhook.allow", Form::List),
+    ("webhook.allow_hosts", Form::List),
+    ("webhook.ports", Form::Numbers),
+    ("webhook.user_agent", Form::Text),
 ];
 
 /// The parts of a file that are no single values.

@@ -13,6 +13,7 @@ use tenure::{
 use super::complaint::{Complaint, Place};
 use super::file::{Given, Layer, Value, read};
 use super::key::{self, nearest};
+use super::webhook::Hidden;
 use super::{Config, LogFormat, PublisherConfig};
 use crate::database::Database;
 use crate::{env, logs};
@@ -56,6 +57,8 @@ fn load_with(
     }
     draft.layer(environment(variables));
     draft.layer(flags(sources));
+    let key = variables.iter().find(|(name, _)| name == env::WEBHOOK_KEY);
+    draft.config.webhook.key = key.and_then(|(_, text)| text.clone()).map(Hidden);
     if let Some(database) = &sources.database {
         draft.config.database = database.clone();
         draft
@@ -71,11 +74,17 @@ fn load_with(
     Err(draft.complaints)
 }
 
+/// Variables that are no settings.
+const OTHER_VARIABLES: [&str; 2] = [env::CONFIG, env::WEBHOOK_KEY];
+
 /// What the environment says.
 fn environment(variables: &[(String, Option<String>)]) -> (Layer, Vec<Complaint>) {
     let mut layer = Layer::default();
     let mut complaints = Vec::new();
-    for (name, text) in variables.iter().filter(|(name, _)| name != env::CONFIG) {
+    for (name, text) in variables
+        .iter()
+        .filter(|(name, _)| !OTHER_VARIABLES.contains(&name.as_str()))
+    {
         let place = Place::Variable(name.clone());
         let known = env::VARIABLES.iter().find(|(known, _)| known == name);
         match (known.and_then(|(_, key)| key::find(key)), text) {
@@ -96,7 +105,7 @@ fn environment(variables: &[(String, Option<String>)]) -> (Layer, Vec<Complaint>
 
 fn unknown_variable(name: &str, place: Place) -> Complaint {
     let known = env::VARIABLES.iter().map(|(known, _)| *known);
-    let hint = match nearest(name, known.chain([env::CONFIG])) {
+    let hint = match nearest(name, known.chain(OTHER_VARIABLES)) {
         Some(meant) => format!("did you mean {meant}?"),
         None => format!("unset it: names that begin with {} are ours", env::PREFIX),
     };
@@ -342,14 +351,16 @@ fn set(config: &mut Config, key: &'static str, value: &Value) -> Result<(), Inva
             config.worker_name = text;
         }
         "worker.queues" => {
-            let names = match value {
-                Value::One(name) => std::slice::from_ref(name),
-                Value::Many(names) => names,
-            };
-            let queues = names.iter().map(|name| QueueName::new(name));
+            let queues = value.parts().iter().map(|name| QueueName::new(name));
             let queues: Result<_, _> = queues.collect();
             config.serve_queues =
                 queues.map_err(|_cause| wrong("names of queues, such as mail"))?;
+        }
+        _ if key.starts_with("webhook.") => {
+            config
+                .webhook
+                .set(key, value)
+                .map_err(|expected| wrong(&expected))?;
         }
         _ => config.settings.set(Setting::parse(key)?, &text)?,
     }
@@ -560,6 +571,42 @@ max_retries = -1
         let told = loaded(text, &variables, &flags).unwrap_err();
         assert!(!told.contains("canary"), "{told}");
         insta::assert_snapshot!(told);
+    }
+
+    #[test]
+    fn all_that_is_wrong_with_webhooks_is_told_with_its_line() {
+        let text = "\
+[webhook]
+allow = [\"10.0.0.0\"]
+allow_http = \"yes\"
+allow_hosts = [\"a b\"]
+ports = [0]
+concurrency = 0
+term = \"25h\"
+key_file = \"\"
+user_agent = \"a\\nb\"
+sned = true
+";
+        let variables = [
+            ("TENURE_WEBHOOK_SEND", "no"),
+            ("TENURE_WEBHOOK_KEY", "canary"),
+        ];
+        let told = loaded(text, &variables, &[]).unwrap_err();
+        for line in 2..=10 {
+            let place = format!("tenure.toml:{line}: ");
+            assert_eq!(told.matches(&place).count(), 1, "{place}{told}");
+        }
+        assert!(told.contains("TENURE_WEBHOOK_SEND: "), "{told}");
+        assert!(told.contains("did you mean webhook.send?"), "{told}");
+        assert!(!told.contains("canary"), "{told}");
+
+        let text = "[webhook]\nports = [443, 9000]\nallow = [\"10.0.0.0/8\"]\nsend = false\n";
+        let variables = [("TENURE_WEBHOOK_ALLOW", "fd00::/8, 127.0.0.0/8")];
+        let config = loaded(text, &variables, &[]).unwrap();
+        assert_eq!(config.shown("webhook.ports").as_deref(), Some("443, 9000"));
+        let networks = Some("fd00::/8, 127.0.0.0/8");
+        assert_eq!(config.shown("webhook.allow").as_deref(), networks);
+        assert!(!config.webhook.send && config.webhook.fan_out);
     }
 
     #[test]

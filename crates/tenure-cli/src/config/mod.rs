@@ -6,6 +6,7 @@ mod file;
 mod key;
 mod load;
 mod table;
+mod webhook;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,6 +18,7 @@ use tenure::{QueueName, Setting, Settings, StoreConfig, Term, TopicPattern, dura
 pub(crate) use self::complaint::Place;
 pub(crate) use self::key::nearest;
 pub(crate) use self::load::{FILE, Override, Sources, load};
+pub(crate) use self::webhook::WebhookConfig;
 use crate::database::Database;
 
 /// Everything that the program can be told.
@@ -42,6 +44,8 @@ pub(crate) struct Config {
     pub(crate) publishers: BTreeMap<String, PublisherConfig>,
     /// Which topics go to which publisher; the first that takes a topic has it.
     pub(crate) routes: Vec<Route>,
+    /// Webhooks: whether and how this process sends them.
+    pub(crate) webhook: WebhookConfig,
     /// What looks like an oversight and is none that stops the program.
     pub(crate) remarks: Vec<String>,
     /// Where each single value was set; those that are not here are defaults.
@@ -69,6 +73,7 @@ impl Default for Config {
                 topics: vec![TopicPattern::any()],
                 publisher: output,
             }],
+            webhook: WebhookConfig::default(),
             remarks: Vec::new(),
             places: BTreeMap::new(),
         }
@@ -106,7 +111,7 @@ impl Config {
                 let names: Vec<_> = self.serve_queues.iter().map(QueueName::as_str).collect();
                 Some(names.join(", ")).filter(|names| !names.is_empty())
             }
-            _ => None,
+            _ => self.webhook.shown(key),
         }
     }
 }

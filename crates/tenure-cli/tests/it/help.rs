@@ -5,7 +5,7 @@ use crate::program::sqlite;
 #[test]
 fn every_command_has_its_help() {
     let place = sqlite();
-    let commands: [&[&str]; 32] = [
+    let commands: [&[&str]; 49] = [
         &[],
         &["serve"],
         &["work"],
@@ -38,6 +38,23 @@ fn every_command_has_its_help() {
         &["settings"],
         &["settings", "get"],
         &["settings", "set"],
+        &["endpoints"],
+        &["endpoints", "add"],
+        &["endpoints", "list"],
+        &["endpoints", "show"],
+        &["endpoints", "edit"],
+        &["endpoints", "rotate"],
+        &["endpoints", "enable"],
+        &["endpoints", "disable"],
+        &["endpoints", "remove"],
+        &["endpoints", "test"],
+        &["deliveries"],
+        &["deliveries", "list"],
+        &["deliveries", "show"],
+        &["deliveries", "replay"],
+        &["deliveries", "bury"],
+        &["listen"],
+        &["verify"],
     ];
     for command in commands {
         let args = [command, &["--help"]].concat();

@@ -11,7 +11,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -114,6 +114,7 @@ impl Place {
             .unwrap();
         Running {
             err: BufReader::new(child.stderr.take().unwrap()),
+            out: BufReader::new(child.stdout.take().unwrap()),
             seen: String::new(),
             child,
         }
@@ -223,6 +224,7 @@ pub(crate) async fn soon<T>(ask: impl AsyncFn() -> Option<T>) -> T {
 pub(crate) struct Running {
     child: Child,
     err: BufReader<ChildStderr>,
+    out: BufReader<ChildStdout>,
     /// What it said on the error stream so far.
     seen: String,
 }
@@ -242,6 +244,15 @@ impl Running {
         }
     }
 
+    /// Waits for the next line of its output.
+    #[track_caller]
+    pub(crate) fn out_line(&mut self) -> String {
+        let mut line = String::new();
+        let read = self.out.read_line(&mut line).unwrap();
+        assert!(read > 0, "it ended without another line: {}", self.seen);
+        line
+    }
+
     /// Tells it to end.
     pub(crate) fn terminate(&self) {
         let id = rustix::process::Pid::from_child(&self.child);
@@ -253,8 +264,7 @@ impl Running {
         let mut err = std::mem::take(&mut self.seen);
         self.err.read_to_string(&mut err).unwrap();
         let mut out = String::new();
-        let mut output = self.child.stdout.take().unwrap();
-        output.read_to_string(&mut out).unwrap();
+        self.out.read_to_string(&mut out).unwrap();
         let code = self.child.wait().unwrap().code();
         Said { code, out, err }
     }

@@ -1,12 +1,14 @@
 //! `LeaseTable`: what a table calls our facts. It renames, nothing else.
 
 mod outbox;
+mod states;
+mod webhook;
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::invalid::Invalid;
-use crate::state::State;
+pub use states::{Condition, States, StatusColumn, StatusWord, Words};
 
 /// The name of a table or column that is safe to write into SQL.
 ///
@@ -77,8 +79,8 @@ pub struct LeaseTable {
     pub created_at: Identifier,
     /// Which column holds which fact.
     pub columns: Columns,
-    /// Which word stands for which state.
-    pub words: Words,
+    /// How a row tells its state.
+    pub states: States,
 }
 
 /// Which way a column is sorted.
@@ -93,8 +95,6 @@ pub enum Direction {
 /// Which column holds which fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Columns {
-    /// The state, as one of [`Words`].
-    pub status: Identifier,
     /// Until when the lease runs; null unless claimed.
     pub until: Identifier,
     /// The worker that holds it; null unless claimed.
@@ -125,81 +125,13 @@ pub struct Columns {
     pub settled_token: Identifier,
 }
 
-/// A word of a status column that is safe to write into SQL.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StatusWord(String);
-
-impl StatusWord {
-    /// A word of letters, digits and `_`.
-    ///
-    /// # Errors
-    /// Anything else, and words over 63 bytes.
-    pub fn new(word: &str) -> Result<Self, Invalid> {
-        let is_word = (1..=Identifier::BYTES_MAX).contains(&word.len())
-            && word
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-        if is_word {
-            return Ok(Self(word.to_owned()));
-        }
-        Err(Invalid::new(
-            "word of a status column",
-            format!("{word:?}"),
-            "1 to 63 of A-Z a-z 0-9 _",
-        ))
-    }
-
-    /// The bare word.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// The word as SQL wants it.
-    pub fn quoted(&self) -> String {
-        format!("'{}'", self.0)
-    }
-}
-
-/// The words of a status column.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Words {
-    /// For [`State::Pending`].
-    pub pending: StatusWord,
-    /// For [`State::Claimed`].
-    pub claimed: StatusWord,
-    /// For [`State::Done`].
-    pub done: StatusWord,
-    /// For [`State::Dead`].
-    pub dead: StatusWord,
-}
-
-impl Words {
-    /// The word for a state.
-    pub const fn word(&self, state: State) -> &StatusWord {
-        match state {
-            State::Pending => &self.pending,
-            State::Claimed => &self.claimed,
-            State::Done => &self.done,
-            State::Dead => &self.dead,
-        }
-    }
-
-    /// The state that a word stands for.
-    pub fn state(&self, word: &str) -> Option<State> {
-        State::ALL
-            .into_iter()
-            .find(|state| self.word(*state).as_str() == word)
-    }
-}
-
 impl LeaseTable {
     /// Every fact with the column that holds it.
-    pub fn facts(&self) -> [(&'static str, &Identifier); 17] {
+    pub fn facts(&self) -> Vec<(&'static str, &Identifier)> {
         let columns = &self.columns;
-        [
+        let mut facts = vec![
             ("key", &self.key),
             ("created_at", &self.created_at),
-            ("status", &columns.status),
             ("until", &columns.until),
             ("holder", &columns.holder),
             ("token", &columns.token),
@@ -214,23 +146,26 @@ impl LeaseTable {
             ("dead_at", &columns.dead_at),
             ("generation", &columns.generation),
             ("settled_token", &columns.settled_token),
-        ]
+        ];
+        let status = self.states.status();
+        facts.extend(status.map(|status| ("status", &status.column)));
+        facts
     }
 
-    /// Checks that each fact has a column and each state a word of its own; every store calls this
-    /// when it opens or makes the table.
+    /// Checks that each fact has a column of its own and that the states can be told apart; every
+    /// store calls this when it opens or makes the table.
     ///
     /// ```
     /// use tenure_core::LeaseTable;
     ///
     /// let mut table = LeaseTable::outbox();
     /// assert!(table.check().is_ok());
-    /// table.words.dead = table.words.done.clone();
+    /// table.columns.failures = table.columns.attempts.clone();
     /// assert!(table.check().is_err());
     /// ```
     ///
     /// # Errors
-    /// Two facts share a column, or two states a word.
+    /// Two facts share a column, or two states a word that they may not share.
     pub fn check(&self) -> Result<(), Invalid> {
         let mut columns = BTreeSet::new();
         for (fact, column) in self.facts() {
@@ -244,15 +179,7 @@ impl LeaseTable {
                 ));
             }
         }
-        let mut words = BTreeSet::new();
-        for state in State::ALL {
-            let word = self.words.word(state);
-            if !words.insert(word) {
-                let found = format!("{}, which stands for two states", word.as_str());
-                return Err(Invalid::new("status word", found, "a word for each state"));
-            }
-        }
-        Ok(())
+        self.check_states()
     }
 
     /// The same description for a table of another name.
@@ -261,4 +188,9 @@ impl LeaseTable {
         self.name = name;
         self
     }
+}
+
+/// A name of a preset.
+fn name(text: &str) -> Identifier {
+    Identifier::new(text).expect("the presets' names are safe: a test reads them all")
 }

@@ -1,6 +1,7 @@
 //! The two presets for outbox tables: each in the words of its own specification.
 
-use super::{Columns, Direction, Identifier, LeaseTable, StatusWord, Words};
+use super::states::status;
+use super::{Columns, Direction, LeaseTable, States, name};
 
 impl LeaseTable {
     /// A table `outbox` in the words PENDING, CLAIMED, PUBLISHED, DEAD.
@@ -9,7 +10,7 @@ impl LeaseTable {
     /// use tenure_core::{LeaseTable, State};
     ///
     /// let table = LeaseTable::outbox();
-    /// assert_eq!(table.words.word(State::Done).as_str(), "PUBLISHED");
+    /// assert_eq!(table.states.word(State::Done), Some("PUBLISHED"));
     /// assert_eq!(table.columns.holder.as_str(), "claimed_by");
     /// ```
     pub fn outbox() -> Self {
@@ -22,7 +23,6 @@ impl LeaseTable {
             ],
             created_at: name("created_at"),
             columns: Columns {
-                status: name("status"),
                 until: name("locked_until"),
                 holder: name("claimed_by"),
                 token: name("lock_token"),
@@ -38,7 +38,10 @@ impl LeaseTable {
                 generation: name("generation"),
                 settled_token: name("settled_token"),
             },
-            words: words(["PENDING", "CLAIMED", "PUBLISHED", "DEAD"]),
+            states: States::Worded(status(
+                "status",
+                ["PENDING", "CLAIMED", "PUBLISHED", "DEAD"],
+            )),
         }
     }
 
@@ -48,51 +51,19 @@ impl LeaseTable {
     /// use tenure_core::{LeaseTable, State};
     ///
     /// let table = LeaseTable::outbox_processing();
-    /// assert_eq!(table.words.word(State::Claimed).as_str(), "PROCESSING");
+    /// assert_eq!(table.states.word(State::Claimed), Some("PROCESSING"));
     /// assert_eq!(table.columns.token.as_str(), "lock_token");
     /// ```
     pub fn outbox_processing() -> Self {
         let mut table = Self::outbox();
         table.order = vec![(name("created_at"), Direction::Ascending)];
-        table.words = words(["PENDING", "PROCESSING", "COMPLETED", "DEAD"]);
+        let words = ["PENDING", "PROCESSING", "COMPLETED", "DEAD"];
+        table.states = States::Worded(status("status", words));
         table.columns.holder = name("locked_by");
         table.columns.claimed_at = name("locked_at");
         table.columns.done_at = name("completed_at");
         table.columns.dead_at = name("failed_at");
         table.columns.attempts = name("retry_count");
         table
-    }
-}
-
-fn name(text: &str) -> Identifier {
-    Identifier::new(text).expect("the presets' names are safe: a test reads them all")
-}
-
-fn words([pending, claimed, done, dead]: [&str; 4]) -> Words {
-    let word =
-        |text| StatusWord::new(text).expect("the presets' words are safe: a test reads them");
-    Words {
-        pending: word(pending),
-        claimed: word(claimed),
-        done: word(done),
-        dead: word(dead),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::state::State;
-
-    #[test]
-    fn every_word_of_a_preset_reads_back() {
-        for table in [LeaseTable::outbox(), LeaseTable::outbox_processing()] {
-            for state in State::ALL {
-                assert_eq!(
-                    table.words.state(table.words.word(state).as_str()),
-                    Some(state)
-                );
-            }
-        }
     }
 }

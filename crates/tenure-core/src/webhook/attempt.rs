@@ -177,11 +177,11 @@ impl CallDetail {
 pub struct Attempt {
     /// The claim.
     pub fence: Fence,
-    /// Who held the delivery.
+    /// Who held the delivery; empty when only the call is still known.
     pub holder: String,
-    /// When it was claimed.
+    /// When it was claimed; when it was called, if no more is known.
     pub claimed_at: Timestamp,
-    /// When the hold ended.
+    /// When the hold ended, if it has and that is known.
     pub ended_at: Option<Timestamp>,
     /// How.
     pub outcome: AttemptOutcome,
@@ -212,15 +212,34 @@ pub fn attempts(timeline: &[EndedHold], hold: Option<&Hold>, calls: &[CallRecord
             call,
         })
     });
-    let open = hold.map(|hold| Attempt {
-        fence: hold.fence,
-        holder: hold.holder.clone(),
-        claimed_at: hold.claimed_at,
-        ended_at: None,
-        outcome: AttemptOutcome::Open,
-        call: None,
+    let open = hold.map(|hold| {
+        // It may be known that the call ended before the lapsed hold is ended.
+        let call = call_of(hold.fence);
+        let outcome = call.as_ref().map(|call| call.outcome);
+        Attempt {
+            fence: hold.fence,
+            holder: hold.holder.clone(),
+            claimed_at: hold.claimed_at,
+            ended_at: None,
+            outcome: outcome.unwrap_or(AttemptOutcome::Open),
+            call,
+        }
     });
-    let mut attempts: Vec<Attempt> = ended.chain(open).collect();
+    let held = |fence| {
+        let mut fences = timeline.iter().map(|ended| ended.fence);
+        fences.any(|other| other == fence) || hold.is_some_and(|hold| hold.fence == fence)
+    };
+    // The journal is pruned while a delivery waits; what is known of its calls is not.
+    let forgotten = calls.iter().filter(|call| !held(call.fence));
+    let forgotten = forgotten.map(|call| Attempt {
+        fence: call.fence,
+        holder: String::new(),
+        claimed_at: call.began_at,
+        ended_at: None,
+        outcome: call.outcome,
+        call: Some(call.clone()),
+    });
+    let mut attempts: Vec<Attempt> = ended.chain(open).chain(forgotten).collect();
     attempts.sort_by_key(|attempt| attempt.fence);
     attempts
 }

@@ -8,7 +8,7 @@ use crate::reason;
 
 /// However long an endpoint wants to be left alone, it is asked again after this.
 const ASKED_MAX: Duration = Duration::from_hours(6);
-/// An endpoint that says *too many requests* without saying how long is left alone this long at most.
+/// An endpoint that says *too many requests* without saying how long is left alone this long.
 const TOO_MANY: Duration = Duration::from_mins(1);
 
 /// What an answer means.
@@ -79,17 +79,26 @@ fn judge_status(rules: &EndpointSettings, reply: &Reply, failures: u32, chance: 
                 OnGone::Keep => again(rules, reply, failures, chance, error),
             })
         },
-        _ if rules.no_retry.contains(&status) => failed(dead(reason::REJECTED, &error)),
-        429 | 503 => {
-            let asked = reply.retry_after.map(|asked| asked.min(ASKED_MAX));
-            let unasked = (status == 429).then_some(TOO_MANY);
-            Verdict {
-                pause: asked.or(unasked),
-                ..failed(again(rules, reply, failures, chance, error))
-            }
-        }
-        _ => failed(again(rules, reply, failures, chance, error)),
+        _ => Verdict {
+            pause: pause(status, reply),
+            ..failed(if rules.no_retry.contains(&status) {
+                dead(reason::REJECTED, &error)
+            } else {
+                again(rules, reply, failures, chance, error)
+            })
+        },
     }
+}
+
+/// How long an endpoint that is busy is left alone.
+fn pause(status: u16, reply: &Reply) -> Option<Duration> {
+    let unasked = match status {
+        429 => Some(TOO_MANY),
+        503 => None,
+        _ => return None,
+    };
+    let asked = reply.retry_after.map(|asked| asked.min(ASKED_MAX));
+    asked.or(unasked)
 }
 
 /// The next attempt, if the schedule has one: never earlier than the receiver asked for.

@@ -2,6 +2,7 @@
 //!
 //! A pure function of what a store knows: the item, its queue, its key, who is there to work.
 
+mod delivery;
 mod key;
 
 use std::fmt;
@@ -15,6 +16,7 @@ use crate::settings::Settings;
 use crate::state::State;
 use crate::store::{DomainRecord, Presence, QueueCounts, WorkerRecord};
 use crate::time::{Timestamp, brief_duration};
+use crate::webhook::Endpoint;
 
 /// What is known around an item.
 ///
@@ -32,6 +34,8 @@ pub struct Facts {
     pub settings: Settings,
     /// Its domain, if it has a key.
     pub domain: Option<DomainRecord>,
+    /// The endpoint that it is owed to, if it is a delivery; `counts` is then what waits for that.
+    pub endpoint: Option<Endpoint>,
 }
 
 /// The answer.
@@ -71,7 +75,9 @@ impl fmt::Display for Why {
 /// The words: `published`, `dead`; `claimed`, `silent` (its holder no longer reports), `lapsed`;
 /// `paused`, `delayed`, `backoff`; `no_worker`, `unserved` (none for its queue), `alone`,
 /// `waiting`; and of an event with a key `behind` (another one comes first), `key_paused`,
-/// `key_blocked` (by a dead one), `unplaced` (its key has no head yet).
+/// `key_blocked` (by a dead one), `unplaced` (its key has no head yet); and of a delivery
+/// `delivered`, `endpoint_disabled`, `endpoint_removed`, `endpoint_paused` (it is left alone for a
+/// while), `endpoint_on_trial` (one call at a time).
 ///
 /// ```
 /// use std::time::Duration;
@@ -99,6 +105,9 @@ impl fmt::Display for Why {
 /// # Ok::<(), tenure_core::Invalid>(())
 /// ```
 pub fn why(record: &Record, facts: &Facts, now: Timestamp) -> Why {
+    if let Some(why) = delivery::why(record, facts, now) {
+        return why;
+    }
     match (record.state, &record.hold) {
         (State::Done, _) => published(record, now),
         (State::Dead, _) => dead(record, facts, now),
@@ -152,6 +161,9 @@ fn died(record: &Record, now: Timestamp) -> String {
             times(record.counters.crashes.max(1))
         ),
         Some(reason::BURIED) => ", because an operator buried it".to_owned(),
+        Some(reason::GONE) => ", because its endpoint said that it is gone for good".to_owned(),
+        Some(reason::REMOVED) => ", because its endpoint was removed".to_owned(),
+        Some(reason::ABORTED) => ", because the receiver wants it no more".to_owned(),
         Some(other) => format!(" ({other})"),
         None => String::new(),
     };

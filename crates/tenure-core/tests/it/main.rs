@@ -23,4 +23,6 @@ mod time;
 #[cfg(test)]
 mod token;
 #[cfg(test)]
+mod webhook;
+#[cfg(test)]
 mod why;

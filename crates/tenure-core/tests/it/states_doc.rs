@@ -1,7 +1,7 @@
 //! The diagram and the tables of `docs/STATES.md` are printed from the core: this fails when one
 //! of them is stale, and shows it as it should be. The prose between them is written by hand.
 
-use tenure_core::{Cause, LeaseTable, State, TRANSITIONS};
+use tenure_core::{Cause, Condition, LeaseTable, State, TRANSITIONS};
 
 #[test]
 fn the_diagram_shows_the_six_transitions() {
@@ -51,20 +51,33 @@ fn the_table_of_causes_is_that_of_the_core() {
 
 #[test]
 fn the_table_of_words_is_that_of_the_presets() {
-    let (outbox, processing) = (LeaseTable::outbox(), LeaseTable::outbox_processing());
     let mut lines = vec![
-        "| State | view `tenure_outbox`, preset `outbox` | preset `outbox_processing` |".to_owned(),
-        "|---|---|---|".to_owned(),
+        "| State | view `tenure_outbox`, preset `outbox` | preset `outbox_processing` | preset \
+         `webhook` |"
+            .to_owned(),
+        "|---|---|---|---|".to_owned(),
+    ];
+    let tables = [
+        LeaseTable::outbox(),
+        LeaseTable::outbox_processing(),
+        LeaseTable::webhook(),
     ];
     lines.extend(State::ALL.map(|state| {
-        let word = |table: &LeaseTable| table.words.word(state).as_str().to_owned();
-        format!(
-            "| {state} | `{}` | `{}` |",
-            word(&outbox),
-            word(&processing)
-        )
+        let words: Vec<String> = tables.iter().map(|table| cell(table, state)).collect();
+        format!("| {state} | {} |", words.join(" | "))
     }));
     assert_shown(&lines);
+}
+
+/// What a row in this state shows: its word, and the column that tells it from another's.
+fn cell(table: &LeaseTable, state: State) -> String {
+    let conditions = table.conditions(state);
+    let parts = conditions.iter().map(|condition| match condition {
+        Condition::Is(_, word) => format!("`{}`", word.as_str()),
+        Condition::Null(column) => format!("no `{column}`"),
+        Condition::NotNull(column) => format!("`{column}` set"),
+    });
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 /// The page has these lines, one after the other, as a block of their own.

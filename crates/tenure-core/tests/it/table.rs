@@ -4,7 +4,15 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use tenure_core::{Identifier, LeaseTable, State, StatusWord};
+use tenure_core::{Identifier, LeaseTable, State, States, StatusColumn, StatusWord};
+
+fn presets() -> [LeaseTable; 3] {
+    [
+        LeaseTable::outbox(),
+        LeaseTable::outbox_processing(),
+        LeaseTable::webhook(),
+    ]
+}
 
 /// Text near the grammar of names: many just inside, many just outside.
 fn name_like() -> impl Strategy<Value = String> {
@@ -64,12 +72,12 @@ proptest! {
 
 #[test]
 fn a_preset_names_no_column_twice() {
-    for table in [LeaseTable::outbox(), LeaseTable::outbox_processing()] {
+    for table in presets() {
         let columns = &table.columns;
         let all = [
             &table.key,
             &table.created_at,
-            &columns.status,
+            &table.states.status().unwrap().column,
             &columns.until,
             &columns.holder,
             &columns.token,
@@ -90,12 +98,99 @@ fn a_preset_names_no_column_twice() {
     }
 }
 
+/// The state of a row with this word, held or not.
+fn read(table: &LeaseTable, word: &str, holder: Option<&str>) -> Option<State> {
+    let status = &table.states.status().unwrap().column;
+    table.state(|column| match column {
+        column if column == status => Some(word),
+        column if *column == table.columns.holder => holder,
+        _ => None,
+    })
+}
+
+/// What a row of a state shows is read as that state again, and nothing else is read as it.
+#[test]
+fn every_state_of_a_preset_reads_back() {
+    for table in presets() {
+        let mut seen = BTreeSet::new();
+        for state in State::ALL {
+            let word = table.states.word(state).unwrap();
+            let holder = (state == State::Claimed).then_some("w");
+            assert_eq!(read(&table, word, holder), Some(state), "{}", table.name);
+            assert!(
+                seen.insert((word, holder)),
+                "{} shows {state} twice",
+                table.name
+            );
+        }
+    }
+}
+
+/// Pending and claimed both print `pending`; the owner of the lease tells them apart.
+///
+/// Proves: S2-002
+#[test]
+fn the_words_of_the_webhook_table_are_read_with_the_owner_of_the_lease() {
+    let table = LeaseTable::webhook();
+    let words = State::ALL.map(|state| table.states.word(state).unwrap());
+    assert_eq!(words, ["pending", "pending", "delivered", "failed"]);
+    for (word, holder, state) in [
+        ("pending", None, Some(State::Pending)),
+        ("pending", Some("w"), Some(State::Claimed)),
+        ("delivered", None, Some(State::Done)),
+        ("failed", None, Some(State::Dead)),
+        // Others may leave their name on what they have settled.
+        ("delivered", Some("w"), Some(State::Done)),
+        ("failed", Some("w"), Some(State::Dead)),
+        ("claimed", Some("w"), None),
+        ("PENDING", None, None),
+    ] {
+        assert_eq!(read(&table, word, holder), state, "{word} of {holder:?}");
+        let Some(state) = state else { continue };
+        assert_eq!(
+            table.states.word(state),
+            Some(word),
+            "{state} in words again"
+        );
+    }
+}
+
 #[test]
 fn a_word_of_another_vocabulary_is_no_state() {
     let (outbox, processing) = (LeaseTable::outbox(), LeaseTable::outbox_processing());
-    assert_eq!(processing.words.state("PROCESSING"), Some(State::Claimed));
-    assert_eq!(outbox.words.state("PROCESSING"), None);
-    assert_eq!(outbox.words.state("pending"), None);
+    assert_eq!(read(&processing, "PROCESSING", None), Some(State::Claimed));
+    assert_eq!(read(&outbox, "PROCESSING", None), None);
+    assert_eq!(read(&outbox, "pending", None), None);
+}
+
+/// Where the holder tells pending from claimed they may share a word, elsewhere not; no other two
+/// states ever may.
+#[test]
+fn states_that_cannot_be_told_apart_are_refused() {
+    for table in presets() {
+        assert_eq!(table.check(), Ok(()), "{}", table.name);
+    }
+    let shared = |states: fn(StatusColumn) -> States, of: State| {
+        let mut table = LeaseTable::outbox();
+        let mut status = table.states.status().unwrap().clone();
+        if of == State::Claimed {
+            status.words.claimed = status.words.pending.clone();
+        } else {
+            status.words.dead = status.words.done.clone();
+        }
+        table.states = states(status);
+        table.check()
+    };
+    assert_eq!(shared(States::Held, State::Claimed), Ok(()));
+    let problem = shared(States::Worded, State::Claimed).unwrap_err();
+    assert!(
+        problem.to_string().contains("pending and claimed"),
+        "{problem}"
+    );
+    for states in [States::Worded, States::Held] {
+        let problem = shared(states, State::Dead).unwrap_err();
+        assert!(problem.to_string().contains("done and dead"), "{problem}");
+    }
 }
 
 #[test]

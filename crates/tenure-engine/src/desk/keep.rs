@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tenure_core::store::Renewed;
-use tenure_core::{Fence, ItemId, OnDead, Outcome, Rhythm, Term, Token, Word};
+use tenure_core::{Fence, ItemId, OnDead, Rhythm, Term, Token, Word};
 use tokio::time::Instant;
 
-use super::{Desk, State};
+use super::{AtWork, Desk, State};
+use crate::beside::{Beside, Ending};
 use crate::hold::{LeaseNo, Loss, Stage};
 
 /// One renewal: all leases of one term.
@@ -27,6 +28,8 @@ pub(crate) struct Lost {
     pub(crate) loss: Loss,
     /// The items that were being worked on.
     pub(crate) running: Vec<ItemId>,
+    /// The events of those that are deliveries.
+    pub(crate) events: Vec<ItemId>,
     /// All items that had not been settled.
     pub(crate) items: usize,
 }
@@ -34,19 +37,19 @@ pub(crate) struct Lost {
 /// An item that was worked on for too long.
 #[derive(Debug)]
 pub(crate) struct Overdue {
-    pub(crate) no: LeaseNo,
-    pub(crate) token: Token,
     pub(crate) id: ItemId,
     /// What was answered of those before it in its run and was not on its way yet.
-    pub(crate) before: Vec<(ItemId, Outcome)>,
+    pub(crate) ending: Ending,
     /// Those behind it in its run.
     pub(crate) behind: Vec<ItemId>,
-    /// What a dead item does to the rest of its domain.
-    pub(crate) on_dead: OnDead,
+    /// Its call, if one was made for it.
+    pub(crate) call: Beside,
     pub(crate) max_hold: Duration,
     pub(crate) term: Term,
     /// How often it had failed before.
     pub(crate) failures: u32,
+    /// The endpoint of a delivery.
+    pub(crate) endpoint: Option<u32>,
 }
 
 impl Desk {
@@ -99,7 +102,7 @@ impl Desk {
         let mut state = self.state();
         let lease = state.leases.get_mut(&no)?;
         if lease.is_over || now >= lease.deadline {
-            return state.lose(no, Loss::Late);
+            return state.lose(no, Loss::Late, now);
         }
         lease.renewed(sent_at);
         let gone: Vec<ItemId> = lease
@@ -115,21 +118,26 @@ impl Desk {
         }
         let fence = lease.fence;
         let mut running = Vec::new();
+        let mut orphans = Vec::new();
         for id in &gone {
             match lease.items.remove(id) {
                 Some(stage @ Stage::Running(_)) => {
                     stage.cancel();
                     running.push(*id);
                 }
-                Some(Stage::Answered(..)) => lease.took(1),
+                Some(Stage::Answered(answered)) => {
+                    lease.took(1);
+                    orphans.push((*id, answered.beside));
+                }
                 _ => {}
             }
             lease.runs.forget(*id);
         }
         let is_empty = lease.items.is_empty();
-        for id in &running {
-            state.running.remove(&(no, *id));
+        for (id, beside) in orphans {
+            state.orphan(id, beside, now);
         }
+        let events = state.forget(no, &running);
         if is_empty {
             state.leases.remove(&no);
         }
@@ -137,20 +145,21 @@ impl Desk {
             fence,
             loss: Loss::Buried,
             running,
+            events,
             items: gone.len(),
         })
     }
 
     /// A hold is over: whatever runs under it is cancelled, and nothing of it will be settled.
     /// `None` when it had ended by itself in the meantime, or is just being settled.
-    pub(crate) fn lose(&self, no: LeaseNo, loss: Loss) -> Option<Lost> {
+    pub(crate) fn lose(&self, no: LeaseNo, loss: Loss, now: Instant) -> Option<Lost> {
         let mut state = self.state();
         let lease = state.leases.get_mut(&no)?;
         if matches!(loss, Loss::Refused(_)) && lease.is_finalizing() {
             lease.is_refused = true;
             return None;
         }
-        state.lose(no, loss)
+        state.lose(no, loss, now)
     }
 
     /// The leases whose deadline has come.
@@ -169,11 +178,11 @@ impl Desk {
         let due: Vec<_> = state
             .running
             .iter()
-            .filter(|(_, at_work)| now >= at_work.overdue_at)
-            .map(|(key, at_work)| (*key, at_work.failures))
+            .filter(|(_, at_work)| now >= at_work.overdue_at())
+            .map(|(key, at_work)| (*key, at_work.clone()))
             .collect();
         let mut overdue = Vec::new();
-        for ((no, id), failures) in due {
+        for ((no, id), at_work) in due {
             state.running.remove(&(no, id));
             let Some(lease) = state.leases.get_mut(&no) else {
                 continue;
@@ -181,34 +190,33 @@ impl Desk {
             if let Some(stage @ Stage::Running(_)) = lease.items.get_mut(&id) {
                 stage.cancel();
                 *stage = Stage::Settling;
-                let before = lease.take_before(id);
+                let mut ending = lease.take_before(no, id, now);
                 // The next one was begun on it.
-                let is_skipped = before
-                    .iter()
-                    .any(|(_, outcome)| outcome.word() == Word::Dead);
+                let mut before = ending.settle.items.iter();
+                let is_skipped = before.any(|(_, outcome)| outcome.word() == Word::Dead);
+                ending.settle.on_dead = if is_skipped { OnDead::Skip } else { on_dead };
                 overdue.push(Overdue {
-                    no,
-                    token: lease.token.clone(),
                     id,
-                    before,
+                    ending,
                     behind: lease.take_behind(id),
-                    on_dead: if is_skipped { OnDead::Skip } else { on_dead },
-                    max_hold: lease.rhythm.max_hold,
+                    call: at_work.call.take(),
+                    max_hold: at_work.max_hold,
                     term: lease.rhythm.term,
-                    failures,
+                    failures: at_work.failures,
+                    endpoint: at_work.delivery.map(|(endpoint, _)| endpoint),
                 });
             }
         }
         overdue
     }
 
-    /// Whether all that stands before this item in its run is settled, or is one of `ours`, which
-    /// are to be settled with it.
-    pub(crate) fn is_its_turn(&self, no: LeaseNo, id: ItemId, ours: &[(ItemId, Outcome)]) -> bool {
+    /// Whether all that stands before this item in its run is settled, or is to be settled with it.
+    pub(crate) fn is_its_turn(&self, id: ItemId, ending: &Ending) -> bool {
         let state = self.state();
-        let Some(lease) = state.leases.get(&no) else {
+        let Some(lease) = state.leases.get(&ending.no) else {
             return true;
         };
+        let ours = &ending.settle.items;
         let is_ours = |id: &ItemId| ours.iter().any(|(our, _)| our == id);
         let mut before = lease.runs.before(id).iter();
         before.all(|id| !lease.items.contains_key(id) || is_ours(id))
@@ -243,7 +251,7 @@ impl Desk {
         let state = self.state();
         let leases = state.leases.values().filter(|lease| !lease.is_ending());
         let deadlines = leases.map(|lease| lease.deadline);
-        let overdue = state.running.values().map(|at_work| at_work.overdue_at);
+        let overdue = state.running.values().map(AtWork::overdue_at);
         deadlines.chain(overdue).min()
     }
 
@@ -256,28 +264,43 @@ impl Desk {
     pub(crate) fn is_clear(&self) -> bool {
         let state = self.state();
         let is_silent = state.claims == 0 && state.returning == 0;
-        state.leases.is_empty() && state.occupied == 0 && is_silent
+        let is_idle = state.occupied == 0 && state.orphans.is_empty();
+        state.leases.is_empty() && is_idle && is_silent
     }
 }
 
 impl State {
-    fn lose(&mut self, no: LeaseNo, loss: Loss) -> Option<Lost> {
+    fn lose(&mut self, no: LeaseNo, loss: Loss, now: Instant) -> Option<Lost> {
         let lease = self.leases.remove(&no)?;
         lease.cancel();
+        let items = lease.items.len();
         let running: Vec<ItemId> = lease
             .items
             .iter()
             .filter(|(_, stage)| matches!(stage, Stage::Running(_)))
             .map(|(id, _)| *id)
             .collect();
-        for id in &running {
-            self.running.remove(&(no, *id));
+        let events = self.forget(no, &running);
+        for (id, stage) in lease.items {
+            if let Stage::Answered(answered) = stage {
+                self.orphan(id, answered.beside, now);
+            }
         }
         Some(Lost {
             fence: lease.fence,
             loss,
             running,
-            items: lease.items.len(),
+            events,
+            items,
         })
+    }
+
+    /// These run under no hold any more; answers the events of those that are deliveries.
+    fn forget(&mut self, no: LeaseNo, running: &[ItemId]) -> Vec<ItemId> {
+        let ended = running
+            .iter()
+            .filter_map(|id| self.running.remove(&(no, *id)));
+        let events = ended.filter_map(|at_work| at_work.delivery);
+        events.map(|(_, event)| event).collect()
     }
 }

@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_core::store::{Company, Settle};
+use tenure_core::store::Company;
+use tenure_core::webhook::Delivery;
 use tenure_core::{Held, Item, ItemId, Outcome, Standing, settle_run};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -19,8 +20,9 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use keep::{Beat, Lost, Overdue};
 pub(crate) use step::{Asked, Step, Work};
 
+use crate::beside::{Beside, CallSlot, Ending, Orphan};
 use crate::handler::Context;
-use crate::hold::{InHand, LeaseNo, Stage};
+use crate::hold::{Answered, InHand, LeaseNo, Stage};
 use crate::live::Live;
 use crate::pace::{Pace, Speed};
 use crate::round::Round;
@@ -54,16 +56,28 @@ struct State {
     is_flush: bool,
     is_alone_asked: bool,
     is_stopping: bool,
-    /// Claims that nobody works under and that are being given back.
+    /// Claims that nobody works under and that are being given back, and writes of calls.
     returning: u32,
+    /// Calls whose hold is gone and that are to be written down.
+    orphans: Vec<Orphan>,
 }
 
 /// What is known of an item while it runs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct AtWork {
-    overdue_at: Instant,
+    began: Instant,
+    max_hold: Duration,
     /// How often it had failed before.
     failures: u32,
+    /// The endpoint of a delivery, and its event.
+    delivery: Option<(u32, ItemId)>,
+    call: CallSlot,
+}
+
+impl AtWork {
+    fn overdue_at(&self) -> Instant {
+        self.began + self.max_hold
+    }
 }
 
 /// An item to be worked on now.
@@ -99,6 +113,7 @@ pub(crate) struct Said {
     pub(crate) id: ItemId,
     /// `None`: it was stopped before it said anything.
     pub(crate) outcome: Option<Outcome>,
+    pub(crate) beside: Beside,
     pub(crate) took: Duration,
 }
 
@@ -128,6 +143,7 @@ impl Desk {
             is_alone_asked: false,
             is_stopping: false,
             returning: 0,
+            orphans: Vec::new(),
         }))
     }
 
@@ -196,7 +212,22 @@ impl Desk {
         }
     }
 
-    /// A claim that nobody works under was given back, or its lease is over.
+    /// This item may be worked on for so long, if that is longer than its lease says; answers until
+    /// when.
+    pub(crate) fn hold_longer(
+        &self,
+        no: LeaseNo,
+        id: ItemId,
+        max_hold: Duration,
+    ) -> Option<Instant> {
+        let mut state = self.state();
+        let at_work = state.running.get_mut(&(no, id))?;
+        at_work.max_hold = at_work.max_hold.max(max_hold);
+        Some(at_work.overdue_at())
+    }
+
+    /// A claim that nobody works under was given back, or its lease is over; or calls were written
+    /// down.
     pub(crate) fn returned(&self) {
         let mut state = self.state();
         state.returning = state.returning.saturating_sub(1);
@@ -204,12 +235,18 @@ impl Desk {
 
     /// Takes all that can be settled now, whoever should have done it: what was answered or was not
     /// started.
-    pub(crate) fn take_last(&self) -> Vec<(LeaseNo, Settle)> {
+    pub(crate) fn take_last(&self, now: Instant) -> Vec<Ending> {
         let mut state = self.state();
         let leases = state.leases.iter_mut();
         leases
-            .filter_map(|(no, lease)| Some((*no, lease.take_settle()?)))
+            .filter_map(|(no, lease)| lease.take_settle(*no, now))
             .collect()
+    }
+
+    /// Takes the calls whose hold is gone; they count as being written down until
+    /// [`Desk::returned`] says that they were.
+    pub(crate) fn take_orphans(&self) -> Vec<Orphan> {
+        self.state().take_orphans()
     }
 
     /// Cancels what still runs; each is given back when its handler has stopped.
@@ -234,6 +271,9 @@ impl State {
         let no = self.last_no;
         let ids = held.items.iter().map(|item| item.id);
         let items = ids.map(|id| (id, Stage::Waiting)).collect();
+        let deliveries = held.items.iter();
+        let endpoints = deliveries.filter_map(|item| Some((item.id, owed(item)?.0)));
+        let endpoints = endpoints.collect();
         let (in_line, runs) = Runs::line_up(held.items);
         let count = u32::try_from(in_line.len()).unwrap_or(u32::MAX);
         self.leases.insert(
@@ -249,6 +289,7 @@ impl State {
                 is_refused: false,
                 beat_at: asked.sent_at + asked.look.rhythm.heartbeat,
                 items,
+                endpoints,
                 runs,
                 answered: 0,
                 answered_since: None,
@@ -265,7 +306,7 @@ impl State {
                 continue;
             };
             let fence = lease.fence;
-            let overdue_at = now + lease.rhythm.max_hold;
+            let max_hold = lease.rhythm.max_hold;
             // A lease that is nearly over is left to the watchdog; a buried item is gone.
             if now >= lease.deadline {
                 lease.is_over = true;
@@ -277,20 +318,23 @@ impl State {
             };
             let cancel = CancellationToken::new();
             *stage = Stage::Running(cancel.clone());
-            let failures = item.counters.failures;
             let at_work = AtWork {
-                overdue_at,
-                failures,
+                began: now,
+                max_hold,
+                failures: item.counters.failures,
+                delivery: owed(&item),
+                call: CallSlot::of(item.id),
             };
-            self.running.insert((no, item.id), at_work);
-            self.occupied += 1;
             let cx = Context {
                 id: item.id,
                 fence,
                 attempt: item.counters.attempts.saturating_add(1),
-                deadline: overdue_at,
+                deadline: at_work.overdue_at(),
                 cancel,
+                call: at_work.call.clone(),
             };
+            self.running.insert((no, item.id), at_work);
+            self.occupied += 1;
             return Some(Start { no, item, cx });
         }
         None
@@ -300,11 +344,17 @@ impl State {
     fn hear(&mut self, said: Said, now: Instant) -> Nudge {
         self.occupied = self.occupied.saturating_sub(1);
         self.running.remove(&(said.no, said.id));
+        if self.live.is_choosing {
+            // Its endpoint has room again.
+            self.pace.look_soon(now);
+        }
         let Some(lease) = self.leases.get_mut(&said.no) else {
+            self.orphan(said.id, said.beside, now);
             return Nudge::Needed;
         };
         if !matches!(lease.items.get(&said.id), Some(Stage::Running(_))) {
             // It was buried; only now has its handler stopped.
+            self.orphan(said.id, said.beside, now);
             self.pass_turn(said.no, said.id);
             return Nudge::Needed;
         }
@@ -318,7 +368,12 @@ impl State {
         let on_dead = self.live.settings.on_dead;
         let (_, standing) = settle_run(&[Some(outcome.word())], on_dead);
         let is_first = lease.answered_since.is_none();
-        lease.answer(said.id, (outcome, on_dead), now);
+        let answered = Answered {
+            outcome,
+            on_dead,
+            beside: said.beside,
+        };
+        lease.answer(said.id, answered, now);
         match standing {
             Standing::Open => self.pass_turn(said.no, said.id),
             Standing::Headed | Standing::Blocked => lease.give_back_behind(said.id, now),
@@ -339,6 +394,19 @@ impl State {
         }
     }
 
+    /// What was said of an item whose hold is gone: its call is written down all the same.
+    fn orphan(&mut self, id: ItemId, beside: Beside, now: Instant) {
+        if let Beside::Call(made) = beside {
+            self.orphans.push(Orphan::new(made.into_call(id, now), now));
+        }
+    }
+
+    fn take_orphans(&mut self) -> Vec<Orphan> {
+        let orphans = std::mem::take(&mut self.orphans);
+        self.returning += u32::from(!orphans.is_empty());
+        orphans
+    }
+
     fn has_alone(&self) -> bool {
         self.is_alone_asked
             || self
@@ -346,4 +414,12 @@ impl State {
                 .values()
                 .any(|lease| lease.company == Company::Alone)
     }
+}
+
+/// The endpoint of a delivery, and its event.
+fn owed(item: &Item) -> Option<(u32, ItemId)> {
+    let Delivery {
+        endpoint, source, ..
+    } = item.content.delivery()?;
+    Some((*endpoint, *source))
 }

@@ -1,12 +1,14 @@
 //! What a hand does next: settle what is answered, claim what there is room for, or wait.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tenure_core::store::{Company, Settle, Settlement};
+use tenure_core::store::{Company, EndpointLane, Settlement};
 use tenure_core::{Held, ItemId, Refusal, Token};
 use tokio::time::Instant;
 
 use super::{Desk, State};
+use crate::beside::{Ending, Orphan};
 use crate::hold::{LeaseNo, Stage};
 use crate::round::{Look, Wish};
 
@@ -31,8 +33,10 @@ pub(crate) enum Step {
 /// What to say to the store.
 #[derive(Debug)]
 pub(crate) struct Work {
-    pub(crate) settle: Option<(LeaseNo, Settle)>,
+    pub(crate) settle: Option<Ending>,
     pub(crate) claim: Option<Asked>,
+    /// Calls to be written down by themselves.
+    pub(crate) orphans: Vec<Orphan>,
 }
 
 /// A claim that is to be sent.
@@ -42,6 +46,10 @@ pub(crate) struct Asked {
     pub(crate) limit: u32,
     /// How many of them should be such that can be worked at the same time.
     pub(crate) abreast: u32,
+    /// How much is in hand for which endpoint.
+    pub(crate) in_hand: BTreeMap<u32, u32>,
+    /// The lanes of endpoints to take from, once they are chosen.
+    pub(crate) lanes: Vec<(EndpointLane, u32)>,
     pub(crate) token: Token,
     /// Read before it is sent.
     pub(crate) sent_at: Instant,
@@ -51,12 +59,24 @@ impl Desk {
     /// Decides. `is_ready` says whether what items are handed to takes any; `mint` makes a token.
     pub(crate) fn step(&self, now: Instant, is_ready: bool, mint: impl FnOnce() -> Token) -> Step {
         let mut state = self.state();
+        let orphans = state.take_orphans();
         let settle = state.take_settle(now);
-        let claim = state.take_claim(now, is_ready, mint);
-        if settle.is_some() || claim.is_some() {
-            return Step::Go(Box::new(Work { settle, claim }));
+        // A claim that has to be chosen first is no part of a settle; the other hand sends it.
+        let is_apart = settle.is_some() && state.live.is_choosing;
+        let claim = if is_apart {
+            None
+        } else {
+            state.take_claim(now, is_ready, mint)
+        };
+        if settle.is_some() || claim.is_some() || !orphans.is_empty() {
+            return Step::Go(Box::new(Work {
+                settle,
+                claim,
+                orphans,
+            }));
         }
-        if state.is_stopping && state.leases.is_empty() && state.claims == 0 {
+        let is_idle = state.occupied == 0 && state.leases.is_empty();
+        if state.is_stopping && is_idle && state.claims == 0 {
             return Step::Over;
         }
         Step::Wait(state.next_at(now))
@@ -105,13 +125,20 @@ impl Desk {
         state.pace.failed(now, chance);
     }
 
+    /// It could not be said what to claim; nothing was.
+    pub(crate) fn choice_failed(&self, asked: &Asked, now: Instant, chance: f64) {
+        let mut state = self.state();
+        state.asked_for(asked);
+        state.pace.failed(now, chance);
+    }
+
     /// A settle was answered: these items are no longer in hand, whatever the answer was.
-    pub(crate) fn settled(&self, no: LeaseNo, settlement: &Settlement) {
+    pub(crate) fn settled(&self, no: LeaseNo, settlement: &Settlement, now: Instant) {
         let mut state = self.state();
         for (id, why) in settlement.refused() {
             if why == Refusal::OutOfTurn {
                 // The store still holds it, before all that follows.
-                state.drop_behind(no, id);
+                state.drop_behind(no, id, now);
             }
         }
         let ids = settlement.items.iter().map(|(id, _)| *id);
@@ -128,17 +155,19 @@ impl Desk {
 
     /// The settle of these items was given up: their lease lapses. What follows one of them in its
     /// run is dropped with it, for the store would not take it before.
-    pub(crate) fn abandon(&self, no: LeaseNo, ids: &[ItemId]) {
+    pub(crate) fn abandon(&self, ending: Ending, now: Instant) {
         let mut state = self.state();
-        for id in ids {
-            state.drop_behind(no, *id);
+        let (no, ids) = (ending.no, ending.ids());
+        for id in &ids {
+            state.drop_behind(no, *id, now);
         }
-        state.put_down(no, ids.iter().copied());
+        state.put_down(no, ids);
+        state.orphans.extend(ending.into_orphans());
     }
 }
 
 impl State {
-    fn take_settle(&mut self, now: Instant) -> Option<(LeaseNo, Settle)> {
+    fn take_settle(&mut self, now: Instant) -> Option<Ending> {
         let linger = if self.is_stopping {
             Duration::ZERO
         } else {
@@ -150,7 +179,7 @@ impl State {
                 .is_some_and(|since| now >= since + linger);
             now < lease.deadline && (lease.is_answered() || is_old && lease.can_settle())
         })?;
-        Some((*no, lease.take_settle()?))
+        lease.take_settle(*no, now)
     }
 
     fn take_claim(
@@ -159,7 +188,13 @@ impl State {
         is_ready: bool,
         mint: impl FnOnce() -> Token,
     ) -> Option<Asked> {
-        let most = if self.is_flush { CLAIMS } else { 1 };
+        // Two claims that are chosen at once would fill the same room twice.
+        let is_choosing = self.live.is_choosing;
+        let most = if self.is_flush && !is_choosing {
+            CLAIMS
+        } else {
+            1
+        };
         let is_due = self.live.is_followed && now >= self.pace.next_at();
         if self.is_stopping || !is_due || self.claims >= most {
             return None;
@@ -182,7 +217,13 @@ impl State {
             Company::Together => room,
             Company::Alone => 1,
         };
-        let abreast = self.abreast(limit);
+        // The room of an endpoint is not for what waits for its turn.
+        let abreast = if is_choosing {
+            limit
+        } else {
+            self.abreast(limit)
+        };
+        let in_hand = self.in_hand();
         self.claims += 1;
         self.asked += limit;
         self.is_alone_asked |= look.company == Company::Alone;
@@ -190,9 +231,24 @@ impl State {
             look,
             limit,
             abreast,
+            in_hand,
+            lanes: Vec::new(),
             token: mint(),
             sent_at: now,
         })
+    }
+
+    /// How much is in hand for which endpoint.
+    fn in_hand(&self) -> BTreeMap<u32, u32> {
+        let mut in_hand = BTreeMap::new();
+        for lease in self.leases.values() {
+            for (id, endpoint) in &lease.endpoints {
+                if lease.items.contains_key(id) {
+                    *in_hand.entry(*endpoint).or_default() += 1;
+                }
+            }
+        }
+        in_hand
     }
 
     /// How many items the next claim may take; `None`: there is enough in line.
@@ -263,11 +319,12 @@ impl State {
 
     /// Drops whatever follows an item in its run: it is neither started nor settled, and what runs
     /// of it is cancelled.
-    fn drop_behind(&mut self, no: LeaseNo, id: ItemId) {
+    fn drop_behind(&mut self, no: LeaseNo, id: ItemId, now: Instant) {
         let Some(lease) = self.leases.get_mut(&no) else {
             return;
         };
         lease.runs.stop(id);
+        let mut orphans = Vec::new();
         for later in lease.runs.after(id).to_vec() {
             match lease.items.get(&later) {
                 // Whoever settles it puts it down.
@@ -279,7 +336,12 @@ impl State {
                 Some(Stage::Answered(..)) => lease.took(1),
                 Some(Stage::Waiting) => {}
             }
-            lease.items.remove(&later);
+            if let Some(Stage::Answered(answered)) = lease.items.remove(&later) {
+                orphans.push((later, answered.beside));
+            }
+        }
+        for (id, beside) in orphans {
+            self.orphan(id, beside, now);
         }
     }
 

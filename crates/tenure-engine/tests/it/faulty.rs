@@ -2,16 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure_core::store::{
-    Answer, Bury, ChangeSettings, Claim, Cluster, ClusterSettings, Counts, DomainFilter,
-    DomainRecord, Domains, Enqueued, Examine, Filter, Finding, Intake, KeepsWorkLeases, LeaseStore,
-    Operate, Page, Pause, Prune, Pruned, Pruner, Queue, Queues, Reap, Reaped, Renew, Renewed,
-    Replay, Replayed, Settle, Settlement, Skip, StoreError, StoreErrorKind, WorkerRecord,
-    WorkerReport,
+    Answer, Bury, ChangeEndpoint, ChangeSettings, Claim, Cluster, ClusterSettings, Counts,
+    DomainFilter, DomainRecord, Domains, Due, Enqueued, Examine, Filter, Finding, Intake,
+    KeepsWebhooks, KeepsWorkLeases, LeaseStore, Operate, Page, Pause, Prune, Pruned, Pruner, Queue,
+    Queues, Reap, Reaped, Renew, Renewed, Replay, Replayed, Settle, Settlement, Skip, StoreError,
+    StoreErrorKind, Webhooks, WorkerRecord, WorkerReport,
 };
+use tenure_core::webhook::{Call, CallRecord, Endpoint, EndpointId, Health, NewEndpoint};
 use tenure_core::{
     EndedHold, Event, Guarded, Held, ItemId, QueueName, Record, Term, Timestamp, Token, WorkerId,
 };
@@ -31,6 +33,10 @@ pub(crate) enum Ask {
     Queues,
     Report(WorkerReport),
     Leave,
+    /// What there is for a sender to do.
+    Due,
+    KeepHealth(Health),
+    RecordCalls(Vec<Call>),
     /// What no engine asks.
     Other,
 }
@@ -86,6 +92,8 @@ pub(crate) struct Faulty {
     inner: Arc<MemoryStore>,
     rules: Mutex<Vec<Rule>>,
     calls: Mutex<Vec<(Instant, Ask)>>,
+    /// Calls that are not answered yet.
+    open: AtomicUsize,
 }
 
 impl fmt::Debug for Faulty {
@@ -100,7 +108,13 @@ impl Faulty {
             inner,
             rules: Mutex::new(Vec::new()),
             calls: Mutex::new(Vec::new()),
+            open: AtomicUsize::new(0),
         }
+    }
+
+    /// How many calls are not answered yet: as many connections would be in use.
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::SeqCst)
     }
 
     /// From now on calls go wrong as this says; the first rule that has a fault for one decides.
@@ -170,6 +184,8 @@ impl Faulty {
         call: impl FnOnce() -> Answer<'a, T> + Send + 'a,
     ) -> Answer<'a, T> {
         Box::pin(async move {
+            self.open.fetch_add(1, Ordering::SeqCst);
+            let _open = Open(&self.open);
             match self.note(ask) {
                 None => call().await,
                 Some(Fault::Before) => Err(away()),
@@ -194,6 +210,15 @@ impl Faulty {
                 )),
             }
         })
+    }
+}
+
+/// A call that is not answered yet.
+struct Open<'a>(&'a AtomicUsize);
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -327,10 +352,53 @@ impl Examine for Faulty {
     }
 }
 
-/// The engine has no use for them.
-impl tenure_core::store::KeepsWebhooks for Faulty {
-    fn webhooks(&self) -> &dyn tenure_core::store::Webhooks {
-        self.inner.webhooks()
+impl KeepsWebhooks for Faulty {
+    fn webhooks(&self) -> &dyn Webhooks {
+        self
+    }
+}
+
+impl Webhooks for Faulty {
+    fn add_endpoint<'a>(
+        &'a self,
+        endpoint: &'a NewEndpoint,
+        now: Option<Timestamp>,
+    ) -> Answer<'a, Option<Endpoint>> {
+        self.through(Ask::Other, move || self.inner.add_endpoint(endpoint, now))
+    }
+
+    fn endpoints<'a>(
+        &'a self,
+        after: Option<&'a EndpointId>,
+        limit: u32,
+    ) -> Answer<'a, Vec<Endpoint>> {
+        self.through(Ask::Other, move || self.inner.endpoints(after, limit))
+    }
+
+    fn endpoint<'a>(&'a self, id: &'a EndpointId) -> Answer<'a, Option<Endpoint>> {
+        self.through(Ask::Other, move || self.inner.endpoint(id))
+    }
+
+    fn change_endpoint<'a>(&'a self, change: &'a ChangeEndpoint) -> Answer<'a, Guarded<Endpoint>> {
+        self.through(Ask::Other, move || self.inner.change_endpoint(change))
+    }
+
+    fn keep_health<'a>(&'a self, id: &'a EndpointId, health: &'a Health) -> Answer<'a, ()> {
+        let ask = Ask::KeepHealth(health.clone());
+        self.through(ask, move || self.inner.keep_health(id, health))
+    }
+
+    fn due_deliveries(&self, now: Option<Timestamp>) -> Answer<'_, Due> {
+        self.through(Ask::Due, move || self.inner.due_deliveries(now))
+    }
+
+    fn record_calls<'a>(&'a self, calls: &'a [Call], now: Option<Timestamp>) -> Answer<'a, ()> {
+        let ask = Ask::RecordCalls(calls.to_vec());
+        self.through(ask, move || self.inner.record_calls(calls, now))
+    }
+
+    fn calls(&self, delivery: ItemId) -> Answer<'_, Vec<CallRecord>> {
+        self.through(Ask::Other, move || Webhooks::calls(&*self.inner, delivery))
     }
 }
 

@@ -67,6 +67,12 @@ impl Meter {
             .map_or(f64::NAN, |value| *value.level.lock().unwrap())
     }
 
+    /// Where one of several gauges of this worker stands.
+    pub(crate) fn level_of(&self, worker: &WorkerId, name: &str, labels: &[(&str, &str)]) -> f64 {
+        self.find(worker, name, labels)
+            .map_or(f64::NAN, |value| *value.level.lock().unwrap())
+    }
+
     /// What a histogram of this worker has seen.
     pub(crate) fn seen(&self, worker: &WorkerId, name: &str) -> Vec<f64> {
         self.find(worker, name, &[])

@@ -45,7 +45,7 @@ pub(crate) struct World {
 }
 
 /// A worker's name is never used twice in this program: log and metrics are told apart by it.
-fn fresh_worker() -> WorkerId {
+pub(crate) fn fresh_worker() -> WorkerId {
     static WORKERS: AtomicU64 = AtomicU64::new(1);
     WorkerId::new("worker", WORKERS.fetch_add(1, Ordering::Relaxed)).unwrap()
 }

@@ -9,6 +9,7 @@
 
 mod exec;
 mod lines;
+mod webhook;
 
 use std::future::Future;
 use std::process::Command;

@@ -4,7 +4,7 @@
 -- Old and new programs side by side: this is the first version.
 
 -- Named lines of events. A lane is number * 16 + (7 - priority); number * 16 + 8 is for the items
--- of the queue that must be claimed alone.
+-- of the queue that must be claimed alone. Endpoints have numbers of the same kind.
 create table tenure_queues (
     number  integer primary key check (number >= 0),
     name    text    not null unique check (length(cast(name as blob)) between 1 and 255),
@@ -24,24 +24,44 @@ create table tenure_fence (
 insert into tenure_fence (one, fence)
 values (1, 0);
 
--- Append-only. Never updated; deleted only by prune. The wide columns stand last, so that the
--- narrow ones are read without them. An id is never given twice (autoincrement): the journal names it.
+-- The last id that was given to an event or a delivery, and how many ids have no item: it was pruned,
+-- or the number was drawn for a turn. The ids that were given, less these, are the items.
+create table tenure_ids (
+    kind    text    primary key not null check (kind in ('event', 'delivery')),
+    last_id integer not null,
+    vacant  integer not null default 0 check (vacant >= 0)
+) strict, without rowid;
+
+insert into tenure_ids (kind, last_id)
+values ('event', 0), ('delivery', 4503599627370496);
+
+-- Events, and deliveries: events owed to endpoints, with ids above 2^52. Append-only. Never updated;
+-- deleted only by prune. The wide columns stand last, so that the narrow ones are read without them. An
+-- id is never given twice (tenure_ids; deliveries lie behind all events, so the next rowid is of no
+-- use): the journal names it.
 create table tenure_events (
-    id           integer primary key autoincrement,
+    id           integer primary key,
     lane         integer not null check (lane >= 0 and lane % 16 < 8),
     created_at   integer not null,
     available_at integer not null,    -- as enqueued; a later one is in tenure_setbacks
+    source       integer,             -- of a delivery: the event, which has the payload
     event_id     blob    not null check (length(event_id) = 16),
     topic        text    not null check (length(cast(topic as blob)) between 1 and 255),
-    ordering_key text    check (length(cast(ordering_key as blob)) between 1 and 255),
+    -- Of a delivery: the endpoint's name, a slash, and the event's key.
+    ordering_key text    check (
+        length(cast(ordering_key as blob)) between 1 and iif(source is null, 255, 320)
+    ),
     encoding     text    check (encoding = 'base64'),
     headers      text    check (json_type(headers) = 'object'),
-    payload      text    not null check (
-        json_valid(payload) and length(cast(payload as blob)) <= 1048576
-    )
+    payload      text    check (json_valid(payload) and length(cast(payload as blob)) <= 1048576),
+    check ((source is null) = (payload is not null)),
+    check ((source is null) = (id <= 4503599627370496))
 ) strict;
 
 create index tenure_events_key on tenure_events (ordering_key) where ordering_key is not null;
+-- An event is owed to an endpoint once, whatever happens.
+create unique index tenure_events_source on tenure_events (source, lane / 16)
+where source is not null;
 
 -- What may be claimed at available_at: items without a key, and the head of each domain. Inserted
 -- and deleted, never updated. Lane and available_at are always coalesce(setbacks, events) of the same
@@ -143,16 +163,6 @@ create table tenure_dedupe (
 ) strict, without rowid;
 
 create index tenure_dedupe_id on tenure_dedupe (id);
-
--- How many events were pruned, or numbers drawn for a turn: the ids that were given, less these, are
--- the events. One row.
-create table tenure_pruned (
-    one   integer primary key check (one = 1),
-    items integer not null check (items >= 0)
-) strict;
-
-insert into tenure_pruned (one, items)
-values (1, 0);
 
 -- What is set for all processes, over each one's own configuration.
 create table tenure_settings (
@@ -314,7 +324,8 @@ left join tenure_backlog as behind
 left join tenure_dead as dead
     on dead.id = event.id
 left join held
-    on held.id = event.id;
+    on held.id = event.id
+where event.id <= 4503599627370496;
 
 -- `insert into tenure_outbox (topic, payload) values (…)` enqueues an event, in the caller's
 -- transaction and from any language. It refuses what the library refuses, then inserts, and nothing
@@ -380,9 +391,14 @@ begin
                 or header.value glob
                     '*[' || char(1) || '-' || char(31) || char(127) || '-' || char(159) || ']*'
         );
-    insert into tenure_events
-        (lane, created_at, available_at, event_id, topic, ordering_key, encoding, headers, payload)
+    update tenure_ids
+    set last_id = last_id + 1
+    where kind = 'event';
+    insert into tenure_events (
+        id, lane, created_at, available_at, event_id, topic, ordering_key, encoding, headers, payload
+    )
     values (
+        (select last_id from tenure_ids where kind = 'event'),
         (select number from tenure_queues where name = coalesce(new.queue, 'default')) * 16
             + 7 - coalesce(new.priority, 0),
         strftime('%s', 'now') * 1000000 + substr(strftime('%f', 'now'), 4) * 1000,

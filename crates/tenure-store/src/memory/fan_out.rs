@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use tenure_core::store::Settle;
-use tenure_core::webhook::{Call, Delivery, EndpointId};
+use tenure_core::webhook::{Call, EndpointId};
 use tenure_core::{ItemId, Timestamp};
 
 use super::rules::{Owing, Rules};
@@ -57,7 +57,7 @@ impl Shelf {
         let key = event.ordering_key();
         let delivery = Kept {
             source: Some(source),
-            key: key.map(|key| Delivery::key(endpoint, key)),
+            key: key.map(|key| (rules.delivery_key)(endpoint, key)),
             // The event has waited its time.
             available_at: now,
             ..Kept::new(Arc::clone(&event), number, now)

@@ -13,6 +13,8 @@ mod intake;
 mod lease;
 #[cfg(feature = "testing")]
 mod misplaced;
+#[cfg(feature = "testing")]
+mod misrouted;
 mod operate;
 #[cfg(feature = "testing")]
 mod planted;
@@ -38,6 +40,8 @@ use tenure_core::{
 pub use clock::SystemClock;
 #[cfg(feature = "testing")]
 pub use misplaced::TurnFault;
+#[cfg(feature = "testing")]
+pub use misrouted::WebhookFault;
 #[cfg(feature = "testing")]
 pub use planted::Fault;
 pub use work_lease::WorkLease;

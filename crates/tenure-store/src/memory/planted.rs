@@ -7,6 +7,7 @@ use tenure_core::{Clock, Guarded, Lateness, Refusal, State, Word, may_renew, may
 
 use super::MemoryStore;
 use super::misplaced::TurnFault;
+use super::misrouted::WebhookFault;
 use super::rules::Rules;
 use super::spaces::Space;
 
@@ -57,10 +58,12 @@ pub enum Fault {
     PruneTooSoon,
     /// The order of a domain is broken.
     Turn(TurnFault),
+    /// What is owed to endpoints is wrong.
+    Webhook(WebhookFault),
 }
 
 impl Fault {
-    /// All of them.
+    /// All of them, but for those of [`WebhookFault::ALL`].
     pub const ALL: [Self; 33] = [
         Self::SettleById,
         Self::SettleByHolder,
@@ -138,21 +141,13 @@ impl Fault {
             Self::RepeatByToken => rules.is_repeat = |line, settle| line.0 == settle.0,
             Self::LapseUncounted => {
                 rules.count = |counters, word| {
-                    let word = if word == Word::Lapsed {
-                        Word::Release
-                    } else {
-                        word
-                    };
+                    let word = mistaken(word, Word::Lapsed, Word::Release);
                     (Rules::default().count)(counters, word)
                 };
             }
             Self::ReleaseCharged => {
                 rules.count = |counters, word| {
-                    let word = if word == Word::Release {
-                        Word::Retry
-                    } else {
-                        word
-                    };
+                    let word = mistaken(word, Word::Release, Word::Retry);
                     (Rules::default().count)(counters, word)
                 };
             }
@@ -166,9 +161,15 @@ impl Fault {
             }
             Self::PruneTooSoon => rules.is_past = |settled_at, before| settled_at <= before,
             Self::Turn(fault) => fault.plant(&mut rules),
+            Self::Webhook(fault) => fault.plant(&mut rules),
         }
         rules
     }
+}
+
+/// A word, taken for another if it is this one.
+fn mistaken(word: Word, this: Word, other: Word) -> Word {
+    if word == this { other } else { word }
 }
 
 impl MemoryStore {

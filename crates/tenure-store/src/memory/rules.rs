@@ -2,7 +2,7 @@
 //! wrong one to see whether the suite notices.
 
 use tenure_core::store::{Claim, Rest};
-use tenure_core::webhook::AttemptOutcome;
+use tenure_core::webhook::{AttemptOutcome, Delivery, EndpointId};
 use tenure_core::{
     Boundary, Counters, Fate, Guarded, ItemId, LapsePolicy, Lateness, Lease, OnDead, Standing,
     State, Timestamp, Token, Word, lapse_run, may_reap, may_renew, may_settle, settle_run,
@@ -74,6 +74,8 @@ pub(super) struct Rules {
     pub(super) lane_most: fn(u32) -> u32,
     /// Whether a delivery is written.
     pub(super) owes: fn(Owing) -> bool,
+    /// The domain of a delivery, from its endpoint and the event's key.
+    pub(super) delivery_key: fn(&EndpointId, &str) -> String,
     /// How a call ended that was said to have ended so, and whether its delivery was refused.
     pub(super) call_outcome: fn(AttemptOutcome, bool) -> AttemptOutcome,
     /// Whether a settled item may be pruned of which there are deliveries or not.
@@ -115,6 +117,7 @@ impl Default for Rules {
             next: |backlog| backlog.first().copied(),
             lane_most: |most| most,
             owes: |owing| owing.is_done_now && owing.is_wanted && !owing.is_owed,
+            delivery_key: Delivery::key,
             call_outcome: |said, is_refused| {
                 if is_refused {
                     AttemptOutcome::Superseded

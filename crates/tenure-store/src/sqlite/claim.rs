@@ -1,19 +1,21 @@
 //! What a claim does in its transaction.
 //!
 //! What is due is read from ready, lane by lane. All that has no key is taken; the heads of domains
-//! share what that leaves of the limit, in their order, each with a run of those behind it.
+//! share what that leaves of the limit, in their order, each with a run of those behind it. A lane
+//! of an endpoint has a limit of its own, too.
 
 use std::collections::{BTreeSet, HashMap};
 
 use rusqlite::{Connection, named_params};
 use tenure_core::store::{Claim, Company, Reap, StoreError};
-use tenure_core::{Held, Item, Lease, QueueName, Timestamp};
+use tenure_core::{Held, Lease, Timestamp};
 
 use super::error::failed;
 use super::holds::{Runs, domains, json};
-use super::queue::{check_fresh, draw_fence, lanes_of};
+use super::queue::{Asked, check_fresh, draw_fence, lanes_of};
 use super::reap::reap;
-use super::{row, statements as sql};
+use super::row::Waiting;
+use super::{sources, statements as sql};
 use crate::lane::Lane;
 use crate::limits::INLINE_REAP_LIMIT;
 
@@ -52,7 +54,9 @@ pub(super) fn claim(
         claimed_at: now,
         until: now.after(ask.term.length()),
     };
-    write_lease(connection, &lease, &items).map_err(failed("claim"))?;
+    let items = write_lease(connection, &lease, &items)
+        .and_then(|()| sources::items(connection, items))
+        .map_err(failed("claim"))?;
     let mut held = Held::new(lease, items, ask.most());
     held.is_full |= is_cut;
     Ok(Some(held))
@@ -68,9 +72,18 @@ struct Taking<'a> {
 
 /// What is due of a lane, the oldest first.
 struct Due<'a> {
-    lane: Lane,
-    queue: &'a QueueName,
-    items: Vec<Item>,
+    asked: &'a Asked,
+    items: Vec<Waiting>,
+}
+
+impl Due<'_> {
+    /// How many have no key: all of them are taken.
+    fn unkeyed(&self) -> usize {
+        self.items
+            .iter()
+            .filter(|item| item.key().is_none())
+            .count()
+    }
 }
 
 /// What was read of ready so far.
@@ -83,28 +96,26 @@ struct Tally {
 }
 
 /// An item behind a head, with its lane and turn.
-type Follower = (Item, Lane, i64);
+type Follower = (Waiting, Lane, i64);
 
 impl Taking<'_> {
     /// Moves up to the limit of items that are due out of ready, lane by lane, and their runs out
     /// of the backlog; and whether it stopped before it had looked at all that the limit allows.
-    fn take(&self, lanes: &[(Lane, QueueName)]) -> rusqlite::Result<(Vec<Item>, bool)> {
+    fn take(&self, lanes: &[Asked]) -> rusqlite::Result<(Vec<Waiting>, bool)> {
         let mut all: Vec<Due<'_>> = Vec::new();
         let mut left = self.limit;
         let mut tally = Tally::default();
-        for (lane, queue) in lanes {
+        for asked in lanes {
             if left == 0 || tally.is_cut {
                 break;
             }
-            let due = self.due((*lane, queue), left, &mut tally)?;
+            let due = self.due(asked, left, &mut tally)?;
             left -= due.items.len();
             if !due.items.is_empty() {
                 all.push(due);
             }
         }
-        let items = all.iter().flat_map(|due| &due.items);
-        let unkeyed = items.filter(|item| key_of(item).is_none()).count();
-        let mut room = self.limit - unkeyed;
+        let mut room = self.limit - all.iter().map(Due::unkeyed).sum::<usize>();
         let mut taken = Vec::with_capacity(self.limit - left);
         for due in all {
             self.take_from(due, &mut room, &mut taken)?;
@@ -114,37 +125,39 @@ impl Taking<'_> {
 
     fn due<'b>(
         &self,
-        (lane, queue): (Lane, &'b QueueName),
-        limit: usize,
+        asked: &'b Asked,
+        left: usize,
         tally: &mut Tally,
     ) -> rusqlite::Result<Due<'b>> {
         let mut items = Vec::new();
         let mut statement = self.connection.prepare_cached(sql::CLAIM_DUE)?;
         let mut due = statement.query(named_params! {
-            ":lane": lane,
+            ":lane": asked.lane,
             ":now": self.now.as_micros(),
-            ":limit": i64::try_from(limit).unwrap_or(i64::MAX),
+            ":limit": i64::try_from(left.min(asked.most)).unwrap_or(i64::MAX),
         })?;
         while let Some(found) = due.next()? {
             if self.has_enough(tally) {
                 tally.is_cut = true;
                 break;
             }
-            let item = row::item(found, queue.clone())?;
-            match key_of(&item) {
+            let item = Waiting::read(found, asked.queue.as_ref())?;
+            match item.key() {
                 None => tally.unkeyed += 1,
                 Some(_) => tally.heads += 1,
             }
             items.push(item);
         }
-        Ok(Due { lane, queue, items })
+        Ok(Due { asked, items })
     }
 
     /// Whether the heads that were read can fill the claim with their runs; reading more, payload
-    /// and all, would be for nothing. A claim at a given moment (a test's) looks at everything.
+    /// and all, would be for nothing. (That of deliveries is not read here.) A claim at a given
+    /// moment (a test's) looks at everything.
     fn has_enough(&self, tally: &Tally) -> bool {
         let length = usize::try_from(self.ask.run_length()).unwrap_or(usize::MAX);
         self.ask.now.is_none()
+            && self.ask.lanes.is_empty()
             && length > 1
             && tally.heads.saturating_mul(length) + tally.unkeyed >= self.limit
     }
@@ -153,21 +166,23 @@ impl Taking<'_> {
     fn take_from(
         &self,
         due: Due<'_>,
-        room: &mut usize,
-        taken: &mut Vec<Item>,
+        all_room: &mut usize,
+        taken: &mut Vec<Waiting>,
     ) -> rusqlite::Result<()> {
-        let (lane, seen) = (due.lane, due.items.len());
+        let (lane, seen) = (due.asked.lane, due.items.len());
         let mut keys = Vec::with_capacity(seen);
-        let mut runs = self.runs(&due, *room)?;
+        let had = (*all_room).min(due.asked.most - due.unkeyed());
+        let mut room = had;
+        let mut runs = self.runs(&due, room)?;
         let mut followed: Vec<(String, i64)> = Vec::new();
         for item in due.items {
-            let run = match key_of(&item) {
+            let run = match item.key() {
                 None => Vec::new(),
-                Some(_) if *room == 0 => continue,
+                Some(_) if room == 0 => continue,
                 Some(key) => {
                     let mut run = runs.remove(key).unwrap_or_default();
-                    run.truncate(*room - 1);
-                    *room -= 1 + run.len();
+                    run.truncate(room - 1);
+                    room -= 1 + run.len();
                     followed.extend(run.iter().map(|item| (key.to_owned(), item.id.number())));
                     run
                 }
@@ -176,6 +191,7 @@ impl Taking<'_> {
             taken.push(item);
             taken.extend(run);
         }
+        *all_room -= had - room;
         self.remove(lane, &keys, keys.len() == seen)?;
         if !followed.is_empty() {
             self.connection
@@ -208,23 +224,23 @@ impl Taking<'_> {
     }
 
     /// The runs behind the heads of a lane, for as many of them as there may be room for.
-    fn runs(&self, due: &Due<'_>, room: usize) -> rusqlite::Result<HashMap<String, Vec<Item>>> {
+    fn runs(&self, due: &Due<'_>, room: usize) -> rusqlite::Result<HashMap<String, Vec<Waiting>>> {
         let length = usize::try_from(self.ask.run_length()).unwrap_or(usize::MAX);
         let mut runs = HashMap::new();
         if length < 2 || self.ask.company == Company::Alone {
             return Ok(runs);
         }
-        let heads: Vec<&Item> = due
+        let heads: Vec<&Waiting> = due
             .items
             .iter()
-            .filter(|item| key_of(item).is_some())
+            .filter(|item| item.key().is_some())
             .collect();
         let (mut rest, mut room) = (heads.as_slice(), room);
         // Where runs come out short, there is room for more heads than was thought.
         while room > 0 && !rest.is_empty() {
             let (some, others) = rest.split_at(room.div_ceil(length).min(rest.len()));
             let leaders = some.iter().filter(|head| may_lead(head));
-            let keys: BTreeSet<&str> = leaders.filter_map(|head| key_of(head)).collect();
+            let keys: BTreeSet<&str> = leaders.filter_map(|head| head.key()).collect();
             let found = self.followers(due, &keys, length - 1)?;
             let taken: usize = some.len() + found.values().map(Vec::len).sum::<usize>();
             room = room.saturating_sub(taken);
@@ -240,7 +256,7 @@ impl Taking<'_> {
         due: &Due<'_>,
         keys: &BTreeSet<&str>,
         most: usize,
-    ) -> rusqlite::Result<HashMap<String, Vec<Item>>> {
+    ) -> rusqlite::Result<HashMap<String, Vec<Waiting>>> {
         let mut behind: HashMap<String, Vec<Follower>> = HashMap::new();
         if keys.is_empty() {
             return Ok(HashMap::new());
@@ -251,14 +267,14 @@ impl Taking<'_> {
             ":most": i64::try_from(most).unwrap_or(i64::MAX),
         })?;
         while let Some(found) = rows.next()? {
-            let item = row::item(found, due.queue.clone())?;
-            if let Some(key) = key_of(&item).map(str::to_owned) {
-                let follower = (item, found.get(13)?, found.get(14)?);
+            let item = Waiting::read(found, due.asked.queue.as_ref())?;
+            if let Some(key) = item.key().map(str::to_owned) {
+                let follower = (item, found.get(14)?, found.get(15)?);
                 behind.entry(key).or_default().push(follower);
             }
         }
         let may_follow = |(item, lane, turn): &Follower| {
-            *lane == due.lane && *turn == item.id.number() && item.available_at <= self.now
+            *lane == due.asked.lane && *turn == item.id.number() && item.available_at <= self.now
         };
         let run_of = |mut all: Vec<Follower>| {
             all.sort_by_key(|(_, _, turn)| *turn);
@@ -272,21 +288,17 @@ impl Taking<'_> {
     }
 }
 
-fn key_of(item: &Item) -> Option<&str> {
-    item.content.event()?.ordering_key()
-}
-
 /// Whether others are claimed behind it: not when it was tried before, or replayed.
-fn may_lead(head: &Item) -> bool {
+fn may_lead(head: &Waiting) -> bool {
     head.counters.attempts == 0 && head.counters.generation == 0
 }
 
-fn write_lease(connection: &Connection, lease: &Lease, items: &[Item]) -> rusqlite::Result<()> {
+fn write_lease(connection: &Connection, lease: &Lease, items: &[Waiting]) -> rusqlite::Result<()> {
     let mut ids: Vec<i64> = items.iter().map(|item| item.id.number()).collect();
     ids.sort_unstable();
     let mut runs = Runs::new();
     for item in items {
-        if let Some(key) = key_of(item) {
+        if let Some(key) = item.key() {
             let run = runs.entry(key.to_owned()).or_default();
             run.push(item.id.number());
         }

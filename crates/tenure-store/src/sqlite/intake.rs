@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use rusqlite::{Connection, ToSql, named_params};
-use tenure_core::store::{Answer, Enqueued, Intake, StoreError};
+use tenure_core::store::{Answer, Enqueued, Intake, Kind, StoreError};
 use tenure_core::{Encoding, Event, ItemId, Timestamp};
 use uuid::Uuid;
 
@@ -100,6 +100,8 @@ fn write(
 ) -> rusqlite::Result<Vec<Enqueued>> {
     let keys: Vec<&str> = events.iter().filter_map(Event::dedupe_key).collect();
     let mut winners = there(connection, &keys)?;
+    let before = last_id(connection, Kind::Events)?;
+    let mut last = before;
     let mut won: Vec<(&str, i64)> = Vec::new();
     let mut answers = Vec::with_capacity(events.len());
     for (event, lane) in events.iter().zip(lanes) {
@@ -107,7 +109,8 @@ fn write(
             answers.push(Enqueued::Existed { id: *id });
             continue;
         }
-        let answer = write_event(connection, event, *lane, now)?;
+        last += 1;
+        let answer = write_event(connection, (last, event), *lane, now)?;
         if let Some(key) = event.dedupe_key() {
             winners.insert(key.to_owned(), answer.id());
             won.push((key, answer.id().number()));
@@ -115,7 +118,10 @@ fn write(
         answers.push(answer);
     }
     let has_keys = events.iter().any(|event| event.ordering_key().is_some());
-    place(connection, &answers, has_keys, now)?;
+    if last > before {
+        given(connection, Kind::Events, last)?;
+    }
+    place(connection, (before, last), has_keys, now)?;
     if !won.is_empty() {
         connection
             .prepare_cached(sql::ENQUEUE_UNIQUE_WON)?
@@ -139,7 +145,7 @@ fn there(connection: &Connection, keys: &[&str]) -> rusqlite::Result<HashMap<Str
 
 fn write_event(
     connection: &Connection,
-    event: &Event,
+    (id, event): (i64, &Event),
     lane: Lane,
     now: Timestamp,
 ) -> rusqlite::Result<Enqueued> {
@@ -147,6 +153,7 @@ fn write_event(
     connection
         .prepare_cached(sql::ENQUEUE_EVENT)?
         .execute(named_params! {
+            ":id": id,
             ":lane": lane,
             ":now": now.as_micros(),
             ":available_at": now.after(event.held_back()).as_micros(),
@@ -157,23 +164,54 @@ fn write_event(
             ":headers": stored_headers(event),
             ":payload": event.payload(),
         })?;
-    let id = ItemId::new(connection.last_insert_rowid());
+    let id = ItemId::new(id);
     Ok(Enqueued::Fresh { id, event_id })
 }
 
-/// Gives the fresh ones their places. Their ids follow each other: nobody else writes meanwhile.
-fn place(
+/// What an item is, by its id.
+pub(super) fn kind_of(id: i64) -> Kind {
+    if ItemId::new(id).is_delivery() {
+        Kind::Deliveries
+    } else {
+        Kind::Events
+    }
+}
+
+/// The word for it in `tenure_ids`.
+pub(super) fn kind_word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Events => "event",
+        Kind::Deliveries => "delivery",
+    }
+}
+
+/// The last id that was given to an item of this kind.
+pub(super) fn last_id(connection: &Connection, kind: Kind) -> rusqlite::Result<i64> {
+    connection
+        .prepare_cached(sql::ENQUEUE_LAST)?
+        .query_row(named_params! {":kind": kind_word(kind)}, |row| row.get(0))
+}
+
+/// Notes that ids up to this one were given.
+pub(super) fn given(connection: &Connection, kind: Kind, last: i64) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(sql::ENQUEUE_GIVEN)?
+        .execute(named_params! {":kind": kind_word(kind), ":last": last})?;
+    Ok(())
+}
+
+/// Gives fresh items their places: those behind `before`, up to `last`. Their ids follow each
+/// other: nobody else writes meanwhile.
+pub(super) fn place(
     connection: &Connection,
-    answers: &[Enqueued],
+    (before, last): (i64, i64),
     has_keys: bool,
     now: Timestamp,
 ) -> rusqlite::Result<()> {
-    let mut fresh = answers.iter().filter(|answer| answer.is_fresh());
-    let Some(first) = fresh.next() else {
+    if before == last {
         return Ok(());
-    };
-    let last = fresh.next_back().unwrap_or(first);
-    let (first, last) = (first.id().number(), last.id().number());
+    }
+    let first = before + 1;
     let change = |text: &str, ask: &[(&str, &dyn ToSql)]| {
         let mut statement = connection.prepare_cached(text)?;
         statement.execute(ask).map(drop)

@@ -14,7 +14,10 @@ use crate::memory::SystemClock;
 use crate::open::Migrated;
 
 /// Every migration, oldest first; the n-th makes version n. Never edited once released.
-const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/sqlite/0001_queue.sql")];
+const MIGRATIONS: [&str; 2] = [
+    include_str!("../../migrations/sqlite/0001_queue.sql"),
+    include_str!("../../migrations/sqlite/0002_webhooks.sql"),
+];
 const VERB: &str = "migrate";
 
 const JOURNAL: &str = "create table if not exists tenure_migrations (

@@ -6,6 +6,7 @@
 //! `tenure_fence`.
 
 mod bury;
+mod calls;
 mod claim;
 mod cluster;
 mod connect;
@@ -13,6 +14,7 @@ mod domains;
 pub(crate) mod door;
 pub(crate) mod error;
 mod examine;
+mod fan_out;
 mod holds;
 mod intake;
 mod look;
@@ -25,6 +27,7 @@ mod replay;
 mod row;
 mod rows;
 mod settle;
+mod sources;
 mod statements;
 #[cfg(test)]
 mod tests;

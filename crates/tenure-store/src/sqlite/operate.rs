@@ -4,17 +4,19 @@ use std::collections::HashMap;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, ToSql, named_params};
 use tenure_core::store::{
-    Answer, Bury, Counts, Filter, Operate, Page, Pause, Queue, QueueCounts, Queues, Replay,
-    Replayed,
+    Answer, Bury, Counts, DeliveryCounts, Filter, Kind, Operate, Page, Pause, Queue, QueueCounts,
+    Queues, Replay, Replayed,
 };
 use tenure_core::{EndedHold, Guarded, ItemId, QueueName, Record, Refusal, State, Term, Timestamp};
 
 use super::bury::bury;
 use super::error::failed;
 use super::holds::json;
+use super::intake::kind_word;
 use super::queue::queues_named;
 use super::replay::replay;
-use super::{SqliteStore, row, statements as sql};
+use super::row::Recorded;
+use super::{SqliteStore, row, sources, statements as sql};
 use crate::complaint::unknown_queue;
 use crate::lane::lanes;
 use crate::page::{cut, in_order, page_limit};
@@ -103,9 +105,9 @@ pub(super) fn find(connection: &Connection, ids: &[ItemId]) -> rusqlite::Result<
     let numbers: Vec<i64> = ids.iter().map(|id| id.number()).collect();
     let mut statement = connection.prepare_cached(sql::FIND)?;
     let found = statement
-        .query_map(named_params! {":ids": json(&numbers)}, row::record)?
-        .collect::<rusqlite::Result<Vec<Record>>>()?;
-    Ok(in_order(ids, found))
+        .query_map(named_params! {":ids": json(&numbers)}, Recorded::read)?
+        .collect::<rusqlite::Result<Vec<Recorded>>>()?;
+    Ok(in_order(ids, sources::records(connection, found)?))
 }
 
 fn timeline(connection: &Connection, id: ItemId) -> rusqlite::Result<Vec<EndedHold>> {
@@ -117,6 +119,7 @@ fn timeline(connection: &Connection, id: ItemId) -> rusqlite::Result<Vec<EndedHo
 
 fn page(connection: &Connection, filter: &Filter, limit: u32) -> rusqlite::Result<Page> {
     let statement = match filter.state {
+        _ if source_of(filter).is_some() => sql::PAGE_SOURCE,
         _ if filter.key.is_some() => sql::PAGE_OF_KEY,
         None => sql::PAGE_ALL,
         Some(State::Pending) => sql::PAGE_PENDING,
@@ -133,25 +136,47 @@ fn page(connection: &Connection, filter: &Filter, limit: u32) -> rusqlite::Resul
     })
 }
 
+/// The event whose deliveries are asked for.
+fn source_of(filter: &Filter) -> Option<i64> {
+    let source = filter.source.filter(|_| filter.kind == Kind::Deliveries);
+    source.map(ItemId::number)
+}
+
 fn page_ids(
     mut statement: CachedStatement<'_>,
     filter: &Filter,
     limit: u32,
 ) -> rusqlite::Result<Vec<ItemId>> {
     let before = filter.before.map_or(i64::MAX, ItemId::number);
-    let since = filter.since.map(Timestamp::as_micros);
+    // What an item is shows in its id.
+    let (after, before) = match filter.kind {
+        Kind::Events => (i64::MIN, before.min(ItemId::FIRST_DELIVERY + 1)),
+        Kind::Deliveries => (ItemId::FIRST_DELIVERY, before),
+    };
+    let (since, until) = (
+        filter.since.map(Timestamp::as_micros),
+        filter.until.map(Timestamp::as_micros),
+    );
+    let source = source_of(filter);
+    let endpoint = filter.endpoint.filter(|_| filter.kind == Kind::Deliveries);
     let queue = filter.queue.as_ref().map(QueueName::as_str);
     let mut ask: Vec<(&str, &dyn ToSql)> = vec![
+        (":after", &after),
         (":before", &before),
         (":since", &since),
+        (":until", &until),
         (":topic", &filter.topic),
         (":queue", &queue),
+        (":endpoint", &endpoint),
         (":limit", &limit),
     ];
     let state = filter.state.map(State::as_str);
-    if filter.key.is_some() {
+    if filter.key.is_some() || source.is_some() {
         ask.push((":key", &filter.key));
         ask.push((":state", &state));
+    }
+    if source.is_some() {
+        ask.push((":source", &source));
     }
     statement
         .query_map(ask.as_slice(), |found| row::id(found, 0))?
@@ -174,18 +199,67 @@ fn count(connection: &Connection, now: Timestamp) -> rusqlite::Result<Counts> {
         };
         counts.queues.push((name, of_queue));
     }
-    (counts.claimed, counts.lapsed) = connection
-        .prepare_cached(sql::COUNT_HELD)?
-        .query_row(named_params! {":now": now.as_micros()}, |row| {
-            Ok((row::count(row, 0)?, row::count(row, 1)?))
-        })?;
-    let total: u64;
-    (counts.dead, total) = connection
-        .prepare_cached(sql::COUNT_SETTLED)?
-        .query_row([], |row| Ok((row::count(row, 0)?, row::count(row, 1)?)))?;
+    let events = settled(connection, Kind::Events, now)?;
+    (counts.claimed, counts.lapsed, counts.dead) = (events.claimed, events.lapsed, events.dead);
     let elsewhere = counts.pending() + counts.claimed + counts.dead;
-    counts.done = total.saturating_sub(elsewhere);
+    counts.done = events.total.saturating_sub(elsewhere);
+    counts.deliveries = count_deliveries(connection, &behind, now)?;
     Ok(counts)
+}
+
+fn count_deliveries(
+    connection: &Connection,
+    behind: &HashMap<i32, u64>,
+    now: Timestamp,
+) -> rusqlite::Result<DeliveryCounts> {
+    let numbers = connection
+        .prepare_cached(sql::COUNT_ENDPOINTS)?
+        .query_map([], |found| found.get(0))?
+        .collect::<rusqlite::Result<Vec<i32>>>()?;
+    let mut counts = DeliveryCounts::default();
+    let mut pending = 0;
+    for number in numbers {
+        let of_endpoint = QueueCounts {
+            behind: behind.get(&number).copied().unwrap_or_default(),
+            ..waiting(connection, number, now)?
+        };
+        let all = of_endpoint.due + of_endpoint.delayed + of_endpoint.behind;
+        if all > 0 {
+            let number = u32::try_from(number).unwrap_or_default();
+            counts.endpoints.push((number, of_endpoint));
+        }
+        pending += all;
+    }
+    let others = settled(connection, Kind::Deliveries, now)?;
+    (counts.claimed, counts.lapsed, counts.dead) = (others.claimed, others.lapsed, others.dead);
+    let elsewhere = pending + counts.claimed + counts.dead;
+    counts.delivered = others.total.saturating_sub(elsewhere);
+    Ok(counts)
+}
+
+/// How many items of a kind do not wait, and how many there are.
+struct Settled {
+    claimed: u64,
+    lapsed: u64,
+    dead: u64,
+    total: u64,
+}
+
+fn settled(connection: &Connection, kind: Kind, now: Timestamp) -> rusqlite::Result<Settled> {
+    let two = |row: &rusqlite::Row<'_>| Ok((row::count(row, 0)?, row::count(row, 1)?));
+    let word = kind_word(kind);
+    let (claimed, lapsed) = connection
+        .prepare_cached(sql::COUNT_HELD)?
+        .query_row(named_params! {":now": now.as_micros(), ":kind": word}, two)?;
+    let (dead, total) = connection
+        .prepare_cached(sql::COUNT_SETTLED)?
+        .query_row(named_params! {":kind": word}, two)?;
+    Ok(Settled {
+        claimed,
+        lapsed,
+        dead,
+        total,
+    })
 }
 
 fn waiting(connection: &Connection, queue: i32, now: Timestamp) -> rusqlite::Result<QueueCounts> {

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::{CachedStatement, Connection, Params, named_params};
 use tenure_core::Timestamp;
-use tenure_core::store::{Answer, Prune, Pruned, Pruner};
+use tenure_core::store::{Answer, Kind, Prune, Pruned, Pruner};
 
 use super::error::failed;
 use super::holds::{json, parse};
+use super::intake::{kind_of, kind_word};
 use super::{SqliteStore, row, statements as sql};
 use crate::cluster::WORKERS_KEPT;
 
@@ -55,14 +56,27 @@ impl Round<'_> {
         let dead = self.dead()?;
         let more = is_cut || dead.len() >= self.limit;
         let named: BTreeSet<i64> = lines.iter().flat_map(|line| &line.ids).copied().collect();
-        let named: Vec<i64> = named.into_iter().chain(dead).collect();
-        let settled = self.settled(&named)?;
-        self.delete(&settled)?;
+        let (owed, events): (Vec<i64>, Vec<i64>) = named
+            .into_iter()
+            .chain(dead)
+            .partition(|id| kind_of(*id) == Kind::Deliveries);
+        // Deliveries first: an event goes with its last one, if it is not to be kept for itself.
+        let owed = self.settled(&owed, true)?;
+        let sources = self.sources(&owed)?;
+        self.delete(Kind::Deliveries, &owed)?;
+        let mut gone = self.settled(&events, true)?;
+        gone.extend(self.settled(&sources, false)?);
+        self.delete(Kind::Events, &gone)?;
         self.close(lines)?;
         let others = self.delete_others()?;
-        let dead = settled.values().filter(|is_dead| **is_dead).count();
+        let all = gone.len() + owed.len();
+        let dead = gone
+            .values()
+            .chain(owed.values())
+            .filter(|is_dead| **is_dead)
+            .count();
         Ok(Pruned {
-            done: count(settled.len() - dead),
+            done: count(all - dead),
             dead: count(dead),
             more: more || others >= self.limit,
         })
@@ -99,10 +113,26 @@ impl Round<'_> {
             .collect()
     }
 
-    /// Those of these items that may be deleted, and whether they are dead.
-    fn settled(&self, named: &[i64]) -> rusqlite::Result<BTreeMap<i64, bool>> {
+    /// The events of deliveries that will be deleted.
+    fn sources(&self, owed: &BTreeMap<i64, bool>) -> rusqlite::Result<Vec<i64>> {
+        if owed.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids = json(&owed.keys().collect::<Vec<_>>());
+        self.prepare(sql::PRUNE_SOURCES)?
+            .query_map(named_params! {":ids": ids}, |row| row.get(0))?
+            .collect()
+    }
+
+    /// Those of these items that may be deleted, and whether they are dead; whether they are named
+    /// by the lines that this round goes through.
+    fn settled(&self, ids: &[i64], is_named: bool) -> rusqlite::Result<BTreeMap<i64, bool>> {
+        if ids.is_empty() {
+            return Ok(BTreeMap::new());
+        }
         let ask = named_params! {
-            ":ids": json(named),
+            ":ids": json(ids),
+            ":named": is_named,
             ":done": self.done.as_micros(),
             ":dead": self.dead.as_micros(),
         };
@@ -112,20 +142,25 @@ impl Round<'_> {
     }
 
     /// Deletes items and all that is theirs alone.
-    fn delete(&self, settled: &BTreeMap<i64, bool>) -> rusqlite::Result<()> {
+    fn delete(&self, kind: Kind, settled: &BTreeMap<i64, bool>) -> rusqlite::Result<()> {
         if settled.is_empty() {
             return Ok(());
         }
         let ids = json(&settled.keys().collect::<Vec<_>>());
+        // What only one of the kinds has.
+        let theirs = match kind {
+            Kind::Events => sql::PRUNE_KEYS,
+            Kind::Deliveries => sql::PRUNE_ATTEMPTS,
+        };
         for text in [
             sql::PRUNE_EVENTS,
             sql::PRUNE_SETBACKS,
             sql::PRUNE_BURIED,
-            sql::PRUNE_KEYS,
+            theirs,
         ] {
             self.change(text, named_params! {":ids": ids})?;
         }
-        let items = named_params! {":items": number(settled.len())};
+        let items = named_params! {":items": number(settled.len()), ":kind": kind_word(kind)};
         self.change(sql::PRUNE_COUNTED, items).map(drop)
     }
 

@@ -1,7 +1,7 @@
 //! The four verbs on the queue layout, each one transaction; what renew does in its own, and what a
 //! claim asks first.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use rusqlite::{Connection, named_params};
 use tenure_core::store::{
@@ -17,7 +17,7 @@ use super::reap::reap;
 use super::settle::settle;
 use super::{SqliteStore, row, statements as sql};
 use crate::complaint::{unknown_queue, used_before};
-use crate::lane::{Lane, alone_lane, lanes};
+use crate::lane::{Lane, alone_lane, lane_of, lanes};
 
 impl LeaseStore for SqliteStore {
     fn claim<'a>(&'a self, ask: &'a Claim) -> Answer<'a, Option<Held>> {
@@ -94,27 +94,61 @@ pub(super) fn check_fresh(connection: &Connection, token: &Token) -> Result<(), 
     Err(used_before("claim"))
 }
 
-/// The lanes that a claim looks into, in order, each with the name of its queue.
-pub(super) fn lanes_of(
-    connection: &Connection,
-    ask: &Claim,
-) -> Result<Vec<(Lane, QueueName)>, StoreError> {
+/// A lane that a claim looks into.
+pub(super) struct Asked {
+    pub(super) lane: Lane,
+    /// How many items it takes from there at most.
+    pub(super) most: usize,
+    /// Its queue; `None`: it is an endpoint's.
+    pub(super) queue: Option<QueueName>,
+}
+
+/// The lanes that a claim looks into, in order, each once.
+pub(super) fn lanes_of(connection: &Connection, ask: &Claim) -> Result<Vec<Asked>, StoreError> {
+    if !ask.lanes.is_empty() {
+        return endpoint_lanes(connection, ask).map_err(failed("claim"));
+    }
     let queues = queues_named(connection, &ask.queues).map_err(failed("claim"))?;
-    let mut all: Vec<(Lane, QueueName)> = Vec::new();
+    let mut all: Vec<Asked> = Vec::new();
     for name in &ask.queues {
         let (number, is_paused) = *queues
             .get(name.as_str())
             .ok_or_else(|| unknown_queue("claim", name))?;
         // A queue that was named twice is looked into once.
-        if is_paused || all.iter().any(|(_, seen)| seen == name) {
+        if is_paused || all.iter().any(|seen| seen.queue.as_ref() == Some(name)) {
             continue;
         }
+        let asked = |lane| Asked {
+            lane,
+            most: usize::MAX,
+            queue: Some(name.clone()),
+        };
         match ask.company {
-            Company::Together => all.extend(lanes(number).map(|lane| (lane, name.clone()))),
-            Company::Alone => all.push((alone_lane(number), name.clone())),
+            Company::Together => all.extend(lanes(number).map(asked)),
+            Company::Alone => all.push(asked(alone_lane(number))),
         }
     }
     Ok(all)
+}
+
+/// The lanes of endpoints among those that were named: the number of a queue is not an endpoint's.
+fn endpoint_lanes(connection: &Connection, ask: &Claim) -> rusqlite::Result<Vec<Asked>> {
+    let numbers: BTreeSet<u32> = ask.lanes.iter().map(|(lane, _)| lane.endpoint).collect();
+    let known: HashSet<u32> = connection
+        .prepare_cached(sql::CLAIM_ENDPOINTS)?
+        .query_map(named_params! {":numbers": json(&numbers)}, |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    let mut seen = HashSet::new();
+    let asked = ask
+        .lanes
+        .iter()
+        .filter(|(lane, _)| known.contains(&lane.endpoint) && seen.insert(*lane))
+        .map(|(lane, most)| Asked {
+            lane: lane_of(*lane),
+            most: usize::try_from(*most).unwrap_or(usize::MAX),
+            queue: None,
+        });
+    Ok(asked.collect())
 }
 
 /// The number of each queue, and whether it is paused.

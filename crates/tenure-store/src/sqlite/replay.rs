@@ -3,10 +3,11 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use rusqlite::{Connection, named_params};
-use tenure_core::store::{Replay, Replayed};
+use tenure_core::store::{Kind, Replay, Replayed};
 use tenure_core::{Guarded, ItemId, Refusal, Timestamp};
 
 use super::holds::{json, make_ready, put_behind};
+use super::intake::{kind_of, kind_word};
 use super::look::states;
 use super::statements as sql;
 use super::turns::Turns;
@@ -96,18 +97,25 @@ fn standings(connection: &Connection, ids: &str) -> rusqlite::Result<HashMap<i64
         .collect()
 }
 
-/// Gives items the last turns of all so far, in this order.
+/// Gives items the last turns of all so far, in this order. A delivery's are numbers of deliveries:
+/// all of those come after all of the others.
 fn draw_turns(connection: &Connection, ids: &[i64]) -> rusqlite::Result<()> {
+    for kind in [Kind::Events, Kind::Deliveries] {
+        let of_kind = ids.iter().copied().filter(|id| kind_of(*id) == kind);
+        draw_turns_of(connection, kind, &of_kind.collect::<Vec<i64>>())?;
+    }
+    Ok(())
+}
+
+fn draw_turns_of(connection: &Connection, kind: Kind, ids: &[i64]) -> rusqlite::Result<()> {
     if ids.is_empty() {
         return Ok(());
     }
     let numbers = i64::try_from(ids.len()).unwrap_or(i64::MAX);
-    let last: i64 = connection
-        .prepare_cached(sql::REPLAY_DRAWN)?
-        .query_row(named_params! {":numbers": numbers}, |row| row.get(0))?;
-    connection
-        .prepare_cached(sql::REPLAY_COUNTED)?
-        .execute(named_params! {":numbers": numbers})?;
+    let last: i64 = connection.prepare_cached(sql::REPLAY_DRAWN)?.query_row(
+        named_params! {":numbers": numbers, ":kind": kind_word(kind)},
+        |row| row.get(0),
+    )?;
     let turns: Vec<(i64, i64)> = ids.iter().copied().zip(last - numbers + 1..).collect();
     connection
         .prepare_cached(sql::REPLAY_TURNS)?

@@ -1,47 +1,125 @@
 //! From rows of the database to the words of the core.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::Row;
 use rusqlite::types::{FromSqlError, Type};
 use tenure_core::store::Queue;
+use tenure_core::webhook::EndpointSettings;
 use tenure_core::{
-    Content, Counters, DomainName, Encoding, EndedHold, Event, Fence, Hold, Item, ItemId,
-    QueueName, Record, State, StoredEvent, Term, Timestamp, Token, Word, WorkerId,
+    Content, Counters, DomainName, Encoding, EndedHold, Event, Fence, Hold, ItemId, QueueName,
+    Record, State, StoredEvent, Term, Timestamp, Token, Word, WorkerId,
 };
 use uuid::Uuid;
 
 use crate::headers::read_headers;
-use crate::lane::{Lane, priority};
+use crate::lane::{Lane, priority, queue_of};
 
-/// A claimed item: the columns of `claim.sql`, statement due.
-pub(super) fn item(row: &Row<'_>, queue: QueueName) -> rusqlite::Result<Item> {
-    Ok(Item {
-        id: id(row, 0)?,
-        content: Content::Event(event(row, queue)?),
-        available_at: moment(row, 1)?,
-        counters: counters(row)?,
+/// What an item carries, as its row has it.
+pub(super) enum Carried {
+    /// An event, whole.
+    Event(Event),
+    /// A delivery; its event is in another row.
+    Owed {
+        /// The number of the endpoint.
+        endpoint: u32,
+        /// The event.
+        source: ItemId,
+        /// The domain whose order it keeps.
+        key: Option<String>,
+    },
+}
+
+/// An item that may be claimed: the columns of `claim.sql`, statement due.
+pub(super) struct Waiting {
+    pub(super) id: ItemId,
+    pub(super) carried: Carried,
+    pub(super) available_at: Timestamp,
+    pub(super) counters: Counters,
+}
+
+impl Waiting {
+    /// Reads one; the queue is that of the lane, if it is one of a queue.
+    pub(super) fn read(row: &Row<'_>, queue: Option<&QueueName>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            id: id(row, 0)?,
+            carried: carried(row, || {
+                queue
+                    .cloned()
+                    .ok_or_else(|| unreadable(2, FromSqlError::InvalidType))
+            })?,
+            available_at: moment(row, 1)?,
+            counters: counters(row)?,
+        })
+    }
+
+    /// The domain whose order it keeps, if any.
+    pub(super) fn key(&self) -> Option<&str> {
+        match &self.carried {
+            Carried::Event(event) => event.ordering_key(),
+            Carried::Owed { key, .. } => key.as_deref(),
+        }
+    }
+}
+
+/// A record, but for what it carries.
+pub(super) struct Recorded {
+    pub(super) carried: Carried,
+    pub(super) record: Record,
+}
+
+impl Recorded {
+    /// The columns of `find.sql`, of which the first are those of an item.
+    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let record = Record {
+            id: id(row, 0)?,
+            state: word(row, 16, State::parse)?,
+            // Until it is given its own.
+            content: Content::Row(String::new()),
+            counters: counters(row)?,
+            created_at: moment(row, 15)?,
+            available_at: Some(moment(row, 1)?),
+            hold: hold(row)?,
+            last_error: row.get(17)?,
+            done_at: past(row, 22)?,
+            dead_at: past(row, 23)?,
+            dead_reason: row.get(24)?,
+        };
+        let carried = carried(row, || queue_name(row, 14))?;
+        Ok(Self { carried, record })
+    }
+}
+
+/// An event of a delivery: the columns of `sources.sql`.
+pub(super) fn source(row: &Row<'_>) -> rusqlite::Result<(ItemId, Arc<Event>)> {
+    let queue = queue_name(row, 9)?;
+    Ok((id(row, 0)?, Arc::new(event(row, queue)?)))
+}
+
+fn carried(
+    row: &Row<'_>,
+    queue: impl FnOnce() -> rusqlite::Result<QueueName>,
+) -> rusqlite::Result<Carried> {
+    let source: Option<i64> = row.get(13)?;
+    let Some(source) = source else {
+        return Ok(Carried::Event(event(row, queue()?)?));
+    };
+    let lane: Lane = row.get(2)?;
+    Ok(Carried::Owed {
+        endpoint: queue_of(lane).unsigned_abs(),
+        source: ItemId::new(source),
+        key: row.get(5)?,
     })
 }
 
-/// A record: the columns of `find.sql`, of which the first are those of an item.
-pub(super) fn record(row: &Row<'_>) -> rusqlite::Result<Record> {
-    let queue = queue_name(row, 13)?;
-    let word: String = row.get(15)?;
-    let state = State::parse(&word);
-    Ok(Record {
-        id: id(row, 0)?,
-        state: state.ok_or_else(|| unreadable(15, FromSqlError::InvalidType))?,
-        content: Content::Event(event(row, queue)?),
-        counters: counters(row)?,
-        created_at: moment(row, 14)?,
-        available_at: Some(moment(row, 1)?),
-        hold: hold(row)?,
-        last_error: row.get(16)?,
-        done_at: past(row, 21)?,
-        dead_at: past(row, 22)?,
-        dead_reason: row.get(23)?,
-    })
+/// The rules of an endpoint.
+pub(super) fn endpoint_settings(
+    row: &Row<'_>,
+    column: usize,
+) -> rusqlite::Result<EndpointSettings> {
+    let stored = row.get_ref(column)?.as_str()?;
+    EndpointSettings::from_json(stored).map_err(|cause| unreadable(column, cause))
 }
 
 /// A line of the journal: the columns of `timeline.sql`.
@@ -102,19 +180,19 @@ fn counters(row: &Row<'_>) -> rusqlite::Result<Counters> {
 }
 
 fn hold(row: &Row<'_>) -> rusqlite::Result<Option<Hold>> {
-    let holder: Option<String> = row.get(17)?;
+    let holder: Option<String> = row.get(18)?;
     let Some(holder) = holder else {
         return Ok(None);
     };
     Ok(Some(Hold {
         holder,
-        fence: Fence::new(row.get(18)?),
-        claimed_at: moment(row, 19)?,
-        until: moment(row, 20)?,
+        fence: Fence::new(row.get(19)?),
+        claimed_at: moment(row, 20)?,
+        until: moment(row, 21)?,
     }))
 }
 
-fn unreadable(
+pub(super) fn unreadable(
     column: usize,
     cause: impl std::error::Error + Send + Sync + 'static,
 ) -> rusqlite::Error {

@@ -8,7 +8,9 @@ use tenure_core::{
     Fate, Guarded, ItemId, Lateness, OnDead, Outcome, Refusal, Timestamp, Word, settle_run,
 };
 
+use super::calls;
 use super::error::failed;
+use super::fan_out::FanOut;
 use super::holds::{Back, Ends, Leased, Runs, Said, json};
 use super::look::look;
 use super::statements as sql;
@@ -28,19 +30,36 @@ fn try_settle(
     ask: &Settle,
     now: Timestamp,
 ) -> rusqlite::Result<Settlement> {
-    let Some(lease) = lease_of(connection, ask.token.expose())? else {
+    let lease = lease_of(connection, ask.token.expose())?;
+    let settlement = if let Some(lease) = &lease {
+        settle_lease(connection, ask, lease, now)?
+    } else {
         let none_held = vec![false; ask.items.len()];
-        return answer(connection, ask, &none_held, Guarded::Kept(()));
+        answer(connection, ask, &none_held, Guarded::Kept(()))?
     };
-    let share = Share::of(ask, &lease)?;
+    if !ask.calls.is_empty() {
+        calls::settled(connection, ask, &settlement, now)?;
+    }
+    Ok(settlement)
+}
+
+fn settle_lease(
+    connection: &Connection,
+    ask: &Settle,
+    lease: &Leased,
+    now: Timestamp,
+) -> rusqlite::Result<Settlement> {
+    let share = Share::of(ask, lease)?;
     let is_over = lease.until <= now;
     if is_over && ask.lateness == Lateness::Refuse {
         let lapsed = Guarded::Refused(Refusal::Lapsed);
         return answer(connection, ask, &share.is_held, lapsed);
     }
-    let mut settling = Settling::new(&lease, ask.on_dead, now)?;
+    let mut settling = Settling::new(lease, ask.on_dead, now)?;
     let rest = settling.hear(ask, &share);
+    let fan_out = FanOut::of(ask, settling.said.get(&Word::Done));
     settling.write(connection)?;
+    fan_out.write(connection, now)?;
     let early = settling.early;
     let mut settlement = answer(connection, ask, &share.is_held, Guarded::Kept(()))?;
     for (id, answer) in &mut settlement.items {

@@ -1,4 +1,5 @@
-//! The statements of the queue layout and of the work lease, each cut out of the file of its verb.
+//! The statements of the queue layout, of the work lease and of webhooks, each cut out of the file
+//! of its verb.
 //!
 //! A file opens with the header that every `.sql` file has. A line `-- statement: <name>` begins a
 //! statement, which goes on to the next such line; the statements of a file are those of one
@@ -44,6 +45,7 @@ statements! {
 statements! {
     "queue", ALL:
     CLAIM_QUEUES = "claim", "queues";
+    CLAIM_ENDPOINTS = "claim", "endpoints";
     CLAIM_USED = "claim", "used";
     CLAIM_DUE = "claim", "due";
     CLAIM_TAKEN = "claim", "taken";
@@ -72,6 +74,8 @@ statements! {
     LOOK_PLACE = "look", "place";
     LOOK_SAID = "look", "said";
     ENQUEUE_QUEUES = "enqueue", "queues";
+    ENQUEUE_LAST = "enqueue", "last";
+    ENQUEUE_GIVEN = "enqueue", "given";
     ENQUEUE_EVENT = "enqueue", "event";
     ENQUEUE_HEADS = "enqueue", "heads";
     ENQUEUE_READY = "enqueue", "ready";
@@ -82,7 +86,6 @@ statements! {
     REPLAY_RAISED = "replay", "raised";
     REPLAY_DOMAINS = "replay", "domains";
     REPLAY_DRAWN = "replay", "drawn";
-    REPLAY_COUNTED = "replay", "counted";
     REPLAY_TURNS = "replay", "turns";
     BURY_TAKEN = "bury", "taken";
     BURY_LEFT = "bury", "left";
@@ -91,11 +94,13 @@ statements! {
     PRUNE_LINES = "prune", "lines";
     PRUNE_DEAD = "prune", "dead";
     PRUNE_SETTLED = "prune", "settled";
+    PRUNE_SOURCES = "prune", "sources";
     PRUNE_EVENTS = "prune", "events";
     PRUNE_SETBACKS = "prune", "setbacks";
     PRUNE_BURIED = "prune", "buried";
     PRUNE_KEYS = "prune", "keys";
     PRUNE_COUNTED = "prune", "counted";
+    PRUNE_ATTEMPTS = "prune", "attempts";
     PRUNE_KEPT = "prune", "kept";
     PRUNE_ENDED = "prune", "ended";
     PRUNE_SPENT = "prune", "spent";
@@ -109,6 +114,7 @@ statements! {
     PAGE_DONE = "page_done", "page_done";
     PAGE_DEAD = "page_dead", "page_dead";
     COUNT_QUEUES = "count", "queues";
+    COUNT_ENDPOINTS = "count", "endpoints";
     COUNT_WAITING = "count", "waiting";
     COUNT_BEHIND = "count", "behind";
     COUNT_HELD = "count", "held";
@@ -133,6 +139,25 @@ statements! {
     EXAMINE_FILE = "examine", "file";
     EXAMINE_SYNCHRONOUS = "examine", "synchronous";
     EXAMINE_INTEGRITY = "examine", "integrity";
+}
+
+statements! {
+    "webhook", WEBHOOK:
+    ADD_ENDPOINT = "add_endpoint", "added";
+    ADD_ENDPOINT_MOVED = "add_endpoint", "moved";
+    ENDPOINTS = "endpoints", "endpoints";
+    ENDPOINT = "endpoint", "endpoint";
+    CHANGE_ENDPOINT = "change_endpoint", "changed";
+    KEEP_HEALTH = "keep_health", "kept";
+    KEEP_HEALTH_MOVED = "keep_health", "moved";
+    DUE_VERSION = "due_deliveries", "version";
+    DUE_LANES = "due_deliveries", "lanes";
+    SUBSCRIPTIONS = "subscriptions", "subscriptions";
+    FAN_OUT = "fan_out", "fan_out";
+    SOURCES = "sources", "sources";
+    PAGE_SOURCE = "page_source", "page_source";
+    RECORD_CALLS = "record_calls", "record_calls";
+    CALLS = "calls", "calls";
 }
 
 const MARK: &str = "-- statement: ";

@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 
 use tenure_store::Planted;
-use tenure_store::memory::{Fault, TurnFault};
+use tenure_store::memory::{Fault, TurnFault, WebhookFault};
 
 use crate::conformance;
 use crate::world;
@@ -149,10 +149,35 @@ const EXPECTED: [(Fault, &str); Fault::ALL.len()] = [
     ),
 ];
 
+/// The same for what is owed to endpoints.
+const OWED: [(WebhookFault, &str); WebhookFault::ALL.len()] = [
+    (WebhookFault::OwedUndone, "a_refused_settle_owes_nothing"),
+    (
+        WebhookFault::OwedUnwanted,
+        "an_event_is_owed_to_each_endpoint_that_wants_it",
+    ),
+    (WebhookFault::OwedTwice, "a_replayed_event_is_owed_once"),
+    (
+        WebhookFault::KeyShared,
+        "deliveries_of_a_key_keep_their_order_per_endpoint",
+    ),
+    (WebhookFault::LaneLimitIgnored, "each_lane_has_its_limit"),
+    (
+        WebhookFault::SupersededBelieved,
+        "the_call_of_a_refused_delivery_is_superseded",
+    ),
+    (
+        WebhookFault::SourcePruned,
+        "an_event_outlives_its_deliveries",
+    ),
+];
+
 #[tokio::test]
 async fn the_suite_catches_every_planted_fault() {
     assert_eq!(EXPECTED.map(|(fault, _)| fault), Fault::ALL);
-    for (fault, check) in EXPECTED {
+    assert_eq!(OWED.map(|(fault, _)| fault), WebhookFault::ALL);
+    let owed = OWED.map(|(fault, check)| (Fault::Webhook(fault), check));
+    for (fault, check) in EXPECTED.into_iter().chain(owed) {
         let names = caught_by(fault).await;
         assert!(
             names.contains(&check),

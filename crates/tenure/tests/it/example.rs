@@ -14,6 +14,27 @@ mod outbox;
 #[path = "../../examples/partitioned_log.rs"]
 mod partitioned_log;
 
+#[expect(
+    dead_code,
+    reason = "the example's `main` is not called here, what it calls is"
+)]
+#[path = "../../examples/webhooks.rs"]
+mod webhooks;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_webhooks_example_runs_as_printed() {
+    let mut printed = Vec::new();
+    webhooks::run(&mut printed).await.unwrap();
+    assert_eq!(
+        String::from_utf8(printed).unwrap(),
+        "\
+order 7 was committed, and its event with it
+the receiver believes it: 7, attempt 1
+d1: delivered with 204
+"
+    );
+}
+
 /// Proves: S3-003, S3-011, S3-013
 #[test]
 fn the_log_example_runs_as_printed() {

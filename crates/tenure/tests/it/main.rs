@@ -3,5 +3,6 @@
 mod claim;
 mod enqueue;
 mod example;
+mod webhook;
 mod work_lease;
 mod worker;

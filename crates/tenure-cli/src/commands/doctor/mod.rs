@@ -1,5 +1,6 @@
 //! `tenure doctor`: looks for what keeps work from being done.
 
+mod endpoints;
 mod judge;
 
 use comfy_table::{Cell, Color};
@@ -59,7 +60,11 @@ async fn look(cx: &Context) -> Result<Vec<Finding>, Stop> {
     let tenure = cx.database.open(Absent::Report).await?;
     let mut findings = vec![Finding::good("database", "it answers")];
     findings.extend(tenure.examine().await?);
-    findings.extend(judge(&scene(&tenure).await?));
+    let scene = scene(&tenure).await?;
+    findings.extend(judge(&scene));
+    let all: Vec<_> = tenure.endpoints_by_number().await?.into_values().collect();
+    findings.extend(endpoints::judge(&all, &scene));
+    findings.extend(endpoints::keys(&all, &cx.config.webhook));
     Ok(findings)
 }
 

@@ -5,15 +5,16 @@ mod pace;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use tenure::{Filter, ItemId, Replayed, State, Tenure, Timestamp};
+use tenure::{Filter, ItemId, Kind, Replayed, State, Tenure, Timestamp};
 
-use self::pace::{Pace, Rate, Step};
+pub(super) use self::pace::Rate;
+use self::pace::{Pace, Step};
 use super::{Context, answers, exit_of, once_each};
 use crate::args::{Choice, item_id};
 use crate::confirm::{Question, confirm};
 use crate::database::Absent;
 use crate::exit::Exit;
-use crate::output::events;
+use crate::output::{deliveries, events};
 use crate::problem::{Problem, Stop};
 use crate::progress::{Whole, begin};
 use crate::time;
@@ -23,7 +24,7 @@ const PAGE: u32 = 1_000;
 
 #[derive(Debug, Args)]
 pub(crate) struct Replay {
-    /// The events' ids
+    /// The ids of events, or of deliveries: 17, d17
     #[arg(value_name = "ID", value_parser = item_id)]
     ids: Vec<ItemId>,
 
@@ -74,6 +75,11 @@ struct Planned {
 }
 
 pub(super) async fn run(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
+    let choosing = Choosing {
+        rate: args.rate,
+        is_dry: args.dry_run,
+        is_sure: args.yes,
+    };
     let is_chosen = args.state.is_some() || args.until.is_some() || args.choice.is_given();
     match (args.ids.is_empty(), is_chosen) {
         (true, false) => Err(
@@ -87,46 +93,76 @@ pub(super) async fn run(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
         (false, true) => Err(Problem::new(Exit::Usage, "both ids and a choice are given")
             .hint("name ids, or choose by --state, --topic, --queue, --key, --since and --until")
             .into()),
-        (false, false) => by_id(cx, args).await,
-        (true, true) => by_choice(cx, args).await,
+        (false, false) => by_id(cx, &args.ids, choosing).await,
+        (true, true) => {
+            let state = args.state.unwrap_or(SettledWord::Dead);
+            let mut filter = args.choice.filter(Some(State::from(state)))?;
+            filter.until = args.until;
+            let tenure = cx.database.open(Absent::Report).await?;
+            by_filter(cx, &tenure, filter, choosing).await
+        }
     }
 }
 
-async fn by_id(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
+/// How a choice is replayed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Choosing {
+    /// How fast at most.
+    pub(super) rate: Option<Rate>,
+    /// Only counted.
+    pub(super) is_dry: bool,
+    /// Not asked about.
+    pub(super) is_sure: bool,
+}
+
+/// Replays these, and answers for each.
+pub(super) async fn by_id(cx: &Context, ids: &[ItemId], how: Choosing) -> Result<Exit, Stop> {
     let tenure = cx.database.open(Absent::Report).await?;
-    let ids = once_each(&args.ids);
-    if args.dry_run {
+    let ids = once_each(ids);
+    let kind = ids.first().map_or(Kind::Events, |id| kind_of(*id));
+    if how.is_dry {
         let found = tenure.find(&ids).await?;
         let settled = found.iter().filter(|record| record.state.is_terminal());
-        return planned(cx, settled.count());
+        return planned(cx, kind, settled.count());
     }
-    let (said, end) = replay(cx, &tenure, &ids, args.rate).await;
+    let (said, end) = replay(cx, &tenure, &ids, how.rate).await;
     let exit = answers(cx, "replayed", &said)?;
     end.map(|()| exit)
 }
 
-async fn by_choice(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
-    let state = args.state.unwrap_or(SettledWord::Dead);
-    let filter = args.choice.filter(Some(State::from(state)))?;
-    let tenure = cx.database.open(Absent::Report).await?;
-    let ids = choose(&tenure, filter, args.until).await?;
+/// Replays everything that the filter matches.
+///
+/// The list is made first and lives in this process. A replay that was stopped is gone on with by
+/// the same choice, because what was put back no longer matches it.
+pub(super) async fn by_filter(
+    cx: &Context,
+    tenure: &Tenure,
+    filter: Filter,
+    how: Choosing,
+) -> Result<Exit, Stop> {
+    let kind = filter.kind;
+    let ids = choose(tenure, filter).await?;
     if ids.is_empty() {
-        cx.output.note("no events match");
+        cx.output.note(match kind {
+            Kind::Events => "no events match",
+            Kind::Deliveries => "no deliveries match",
+        });
         return Ok(Exit::Nothing);
     }
-    if args.dry_run {
-        return planned(cx, ids.len());
+    if how.is_dry {
+        return planned(cx, kind, ids.len());
     }
-    if !args.yes {
-        ask(ids.len())?;
+    if !how.is_sure {
+        ask(kind, ids.len())?;
     }
-    let (said, end) = replay(cx, &tenure, &ids, args.rate).await;
+    let (said, end) = replay(cx, tenure, &ids, how.rate).await;
     if cx.output.is_json() {
         let exit = answers(cx, "replayed", &said)?;
         return end.map(|()| exit);
     }
     let kept = said.iter().filter(|(_, answer)| answer.is_kept()).count();
-    cx.output.line(format_args!("replayed {}", events(kept)))?;
+    cx.output
+        .line(format_args!("replayed {}", counted(kind, kept)))?;
     if kept < said.len() {
         cx.output.note(format_args!(
             "{} had changed in the meantime and were left alone",
@@ -136,24 +172,34 @@ async fn by_choice(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
     end.map(|()| exit_of(&said))
 }
 
-/// Every event that the filter matches, oldest first. Each is looked up by the page before any is
+/// Everything that the filter matches, oldest first. Each is looked up by the page before any is
 /// replayed, so that one that dies again at once is not replayed twice.
-async fn choose(
-    tenure: &Tenure,
-    mut filter: Filter,
-    until: Option<Timestamp>,
-) -> Result<Vec<ItemId>, Stop> {
-    let is_before = |moment: Timestamp| until.is_none_or(|until| moment < until);
+async fn choose(tenure: &Tenure, mut filter: Filter) -> Result<Vec<ItemId>, Stop> {
     let mut ids = Vec::new();
     loop {
         let page = tenure.list(&filter, PAGE).await?;
-        let asked = page.records.iter().filter(|it| is_before(it.created_at));
-        ids.extend(asked.map(|record| record.id));
+        ids.extend(page.records.iter().map(|record| record.id));
         filter.before = page.next;
         if page.next.is_none() {
             ids.reverse();
             return Ok(ids);
         }
+    }
+}
+
+fn kind_of(id: ItemId) -> Kind {
+    if id.is_delivery() {
+        Kind::Deliveries
+    } else {
+        Kind::Events
+    }
+}
+
+/// `2 events`, `1 delivery`.
+fn counted(kind: Kind, number: usize) -> String {
+    match kind {
+        Kind::Events => events(number),
+        Kind::Deliveries => deliveries(number),
     }
 }
 
@@ -174,7 +220,9 @@ async fn replay(
     let mut end = Ok(());
     for part in ids.chunks(pace.size) {
         if pace.next().await == Step::Stop {
-            let message = format!("stopped after {} of {}", said.len(), events(ids.len()));
+            let kind = ids.first().map_or(Kind::Events, |id| kind_of(*id));
+            let all = counted(kind, ids.len());
+            let message = format!("stopped after {} of {all}", said.len());
             end = Err(Problem::new(Exit::Failed, message)
                 .hint("the rest is as it was: say it again to go on with it")
                 .into());
@@ -193,12 +241,13 @@ async fn replay(
     (said, end)
 }
 
-fn planned(cx: &Context, number: usize) -> Result<Exit, Stop> {
+fn planned(cx: &Context, kind: Kind, number: usize) -> Result<Exit, Stop> {
     let object = Planned {
         would_replay: number,
     };
-    cx.output
-        .either(&object, || format!("{} would be replayed", events(number)))?;
+    cx.output.either(&object, || {
+        format!("{} would be replayed", counted(kind, number))
+    })?;
     Ok(if number == 0 {
         Exit::Nothing
     } else {
@@ -207,8 +256,8 @@ fn planned(cx: &Context, number: usize) -> Result<Exit, Stop> {
 }
 
 /// Asks whether so many are to be replayed.
-fn ask(number: usize) -> Result<(), Stop> {
-    let number = events(number);
+fn ask(kind: Kind, number: usize) -> Result<(), Stop> {
+    let number = counted(kind, number);
     confirm(&Question {
         text: format!("replay {number}?"),
         unasked: format!("{number} would be replayed"),

@@ -18,14 +18,14 @@ const DISTANCE: Duration = Duration::from_millis(100);
 
 /// At most so many events in such a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rate {
+pub(crate) struct Rate {
     number: u32,
     per: Duration,
 }
 
 impl Rate {
     /// Reads `50/s` or `600/m`.
-    pub(super) fn parse(text: &str) -> Result<Self, Invalid> {
+    pub(crate) fn parse(text: &str) -> Result<Self, Invalid> {
         let wrong = || Invalid::new("the rate", format!("{text:?}"), "one such as 50/s or 600/m");
         let (number, unit) = text.split_once('/').ok_or_else(wrong)?;
         let per = match unit.trim() {

@@ -9,12 +9,12 @@ set {status} = {dead},
     {dead_at} = coalesce($1::timestamptz, now()),
     {attempts} = t.{attempts} + 1,
     {last_error} = $4,
-    {fence} = case when t.{status} = {pending} then nextval('{fence_sequence}') else t.{fence} end,
+    {fence} = case when {is_pending} then nextval('{fence_sequence}') else t.{fence} end,
     {settled_token} = coalesce(t.{token}, $2) || ' buried',
     {holder} = null,
     {token} = null,
     {until} = null,
     {claimed_at} = null
 where t.{key} = $3::bigint
-  and t.{status} in ({pending}, {claimed})
+  and ({is_pending} or {is_claimed})
 returning t.{key} as id

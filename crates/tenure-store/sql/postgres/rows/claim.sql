@@ -10,12 +10,12 @@
 --   the rows are locked, and a plan made on an empty table would go by the wrong index.
 with used as materialized (
     select exists (
-        select 1 from {table} t where t.{token} = $2 and t.{status} = {claimed}
+        select 1 from {table} t where t.{token} = $2 and {is_claimed}
     ) as used
 ), claimable as materialized (
     select t.{key} as id
     from {table} t
-    where t.{status} = {pending}
+    where {is_pending}
       and (t.{available_at} is null or t.{available_at} <= coalesce($1::timestamptz, now()))
       and t.{crashes} < 2
       and not $6::boolean
@@ -25,7 +25,7 @@ with used as materialized (
 ), claimable_alone as materialized (
     select t.{key} as id
     from {table} t
-    where t.{status} = {pending}
+    where {is_pending}
       and (t.{available_at} is null or t.{available_at} <= coalesce($1::timestamptz, now()))
       and t.{crashes} >= 2
       and $6::boolean

@@ -4,17 +4,17 @@
 --   lapsed, done, dead; and now.
 -- Keeps: nothing; it only reads.
 -- Relies on: no index: every row is looked at once.
-select count(*) filter (where t.{status} = {pending}
+select count(*) filter (where {is_pending}
                           and (t.{available_at} is null or t.{available_at} <= m.now)) as due,
-       count(*) filter (where t.{status} = {pending}
+       count(*) filter (where {is_pending}
                           and t.{available_at} > m.now) as delayed,
        min(coalesce(t.{available_at}, t.{created_at})) filter (
-           where t.{status} = {pending}
+           where {is_pending}
              and (t.{available_at} is null or t.{available_at} <= m.now)) as oldest_due,
-       count(*) filter (where t.{status} = {claimed}) as claimed,
-       count(*) filter (where t.{status} = {claimed} and t.{until} <= m.now) as lapsed,
-       count(*) filter (where t.{status} = {done}) as done,
-       count(*) filter (where t.{status} = {dead}) as dead,
+       count(*) filter (where {is_claimed}) as claimed,
+       count(*) filter (where {is_claimed} and t.{until} <= m.now) as lapsed,
+       count(*) filter (where {is_done}) as done,
+       count(*) filter (where {is_dead}) as dead,
        max(m.now) as now
 from (select coalesce($1::timestamptz, now()) as now) as m
 left join {table} t on true

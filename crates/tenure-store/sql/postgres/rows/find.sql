@@ -1,10 +1,10 @@
 -- find: everything that is known of rows, but for the tokens, which are their holders' secrets.
 -- Parameters: $1 ids.
--- Returns: per row that exists: id, status, content, the counters, created_at, available_at, holder,
+-- Returns: per row that exists: id, state, content, the counters, created_at, available_at, holder,
 --   fence, claimed_at, until, last_error, done_at, dead_at.
 -- Keeps: nothing; it only reads.
 -- Relies on: the key.
-select t.{key} as id, t.{status} as status,
+select t.{key} as id, {state} as state,
        (select json_object_agg(part.key, part.value)::text
         from json_each(to_json(t)) as part
         where part.key not in ('{token_name}', '{settled_token_name}')) as content,

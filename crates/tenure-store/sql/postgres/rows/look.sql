@@ -1,12 +1,12 @@
 -- look: where rows are now, and what a token has said of them last. The second look after a refusal:
 -- it runs in a snapshot of its own, so it also sees a first settle that ran beside its repeat.
 -- Parameters: $1 token, $2 holder, $3 ids.
--- Returns: per row that exists: id, status, is_mine (claimed under this token), the word that the token
+-- Returns: per row that exists: id, state, is_mine (claimed under this token), the word that the token
 --   said last, if the last settle was its own.
 -- Keeps: law 9, until the row is settled again; it only reads.
 -- Relies on: the key.
-select t.{key} as id, t.{status} as status,
-       t.{status} = {claimed} and t.{token} = $1 and t.{holder} = $2 as is_mine,
+select t.{key} as id, {state} as state,
+       {is_claimed} and t.{token} = $1 and t.{holder} = $2 as is_mine,
        case when starts_with(t.{settled_token}, $1 || ' ')
             then substr(t.{settled_token}, length($1) + 2) end as word
 from {table} t

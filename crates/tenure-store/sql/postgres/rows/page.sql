@@ -1,5 +1,5 @@
 -- page: the ids of one page of a list, newest first; it is filled afterwards.
--- Parameters: $1 a status or null for all, $2 written at or after this moment or null, $3 the largest
+-- Parameters: $1 a state or null for all, $2 written at or after this moment or null, $3 the largest
 --   id, $4 limit.
 -- Returns: id.
 -- Keeps: nothing; it only reads.
@@ -7,7 +7,7 @@
 select t.{key} as id
 from {table} t
 where t.{key} <= $3::bigint
-  and ($1::text is null or t.{status} = $1)
+  and ($1::text is null or {state} = $1)
   and ($2::timestamptz is null or t.{created_at} >= $2)
 order by t.{key} desc
 limit $4::bigint

@@ -2,7 +2,7 @@
 -- used up.
 -- Parameters: $1 now, $2 limit, $3 delays in microseconds by number of lapses, $4 the crash budget,
 --   $5 whether a term that ends this very moment is over.
--- Returns: per row: id, the holder and fence it had, the `until` that was, its status now,
+-- Returns: per row: id, the holder and fence it had, the `until` that was, its state now,
 --   available_at; the longest lapsed first.
 -- Keeps: laws 5, 6. One conditional statement: a row that was renewed or settled meanwhile fails the
 --   predicate under its lock, and one that someone has in hand is left for the next turn.
@@ -11,7 +11,7 @@
 with lapsed as materialized (
     select t.{key} as id, t.{until} as until, t.{holder} as holder
     from {table} t
-    where t.{status} = {claimed}
+    where {is_claimed}
       and (t.{until} < coalesce($1::timestamptz, now())
            or $5::boolean and t.{until} = coalesce($1::timestamptz, now()))
     order by t.{until}, t.{key}
@@ -34,17 +34,17 @@ with lapsed as materialized (
         {dead_at} = case when t.{crashes} + 1 > $4::integer
                          then coalesce($1::timestamptz, now()) end
     where t.{key} = any (array(select id from lapsed))
-    returning t.{key} as id, t.{fence} as fence, t.{status} as status,
+    returning t.{key} as id, t.{fence} as fence, {state} as state,
               t.{available_at} as available_at
 )
-select id, max(holder) as holder, max(fence) as fence, max(until) as until, max(status) as status,
+select id, max(holder) as holder, max(fence) as fence, max(until) as until, max(state) as state,
        max(available_at) as available_at, coalesce($1::timestamptz, now()) as now
 from (
-    select id, holder, null::bigint as fence, until, null::text as status,
+    select id, holder, null::bigint as fence, until, null::text as state,
            null::timestamptz as available_at
     from lapsed
     union all
-    select id, null, fence, null, status, available_at from ended
+    select id, null, fence, null, state, available_at from ended
 ) as reaped
 group by id
 having count(fence) > 0

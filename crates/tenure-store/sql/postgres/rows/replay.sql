@@ -14,5 +14,5 @@ set {status} = {pending},
     {done_at} = null,
     {dead_at} = null
 where t.{key} = any ($2::bigint[])
-  and t.{status} in ({done}, {dead})
+  and ({is_done} or {is_dead})
 returning t.{key} as id

@@ -12,7 +12,7 @@ with said as materialized (
 ), term as materialized (
     select t.{until} <= coalesce($1::timestamptz, now()) as is_over
     from {table} t
-    where t.{token} = $2 and t.{holder} = $3 and t.{status} = {claimed}
+    where t.{token} = $2 and t.{holder} = $3 and {is_claimed}
     limit 1
 ), ended as (
     update {table} t
@@ -41,7 +41,7 @@ with said as materialized (
         {claimed_at} = null
     where t.{token} = $2
       and t.{holder} = $3
-      and t.{status} = {claimed}
+      and {is_claimed}
       and ($8::text is not null or (select outcomes from said) ? t.{key}::text)
       and (not $9::boolean or t.{until} > coalesce($1::timestamptz, now()))
     returning t.{key} as id

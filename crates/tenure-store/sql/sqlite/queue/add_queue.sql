@@ -1,13 +1,17 @@
 -- add_queue: declares a queue, or gives one that is there another term.
 -- Parameters: :name, :term_ms (null: that of the worker).
 -- Returns: nothing.
--- Keeps: a queue's number is given once, so its lanes stay its own.
+-- Keeps: a number is given once, to a queue or an endpoint, so its lanes stay its own.
 -- Relies on: the unique index on their names.
 
 -- statement: add_queue
 insert into tenure_queues (number, name, term_ms)
 select max(number) + 1, :name, :term_ms
-from tenure_queues
+from (
+    select number from tenure_queues
+    union all
+    select number from tenure_endpoints
+)
 where true
 on conflict (name) do update set
     term_ms = excluded.term_ms;

@@ -4,10 +4,12 @@
 --   limit is reached); :last_at and :last_id, the last item of the lane that was due; :some, a JSON
 --   array of [available_at, id]; :keys, of domains, as a JSON array; :most, how many may follow a
 --   head; :run, a JSON array of [ordering key, turn]; :token, :holder, :until, :fence, :ids as a JSON
---   array, ascending, and :domains; :names, queue names as a JSON array.
+--   array, ascending, and :domains; :names, queue names as a JSON array; :numbers, of endpoints, too.
 -- Returns: used: whether the token has a lease already; due: the items with their counters, in
 --   order; followers: the same of the first ones of each backlog, and lane and turn, in any order;
---   fence: the number of this claim; queues: name, number and whether it is paused.
+--   fence: the number of this claim; queues: name, number and whether it is paused; endpoints: the
+--   numbers that are those of endpoints. The payload of a delivery is read by
+--   webhook/sources.sql.
 -- Keeps: laws 1, 2, 6, 7. What is due is chosen once, so the limit holds; taken removes exactly that
 --   from ready, since it is the front of its lane, and taken_some what of it is named; a fence is
 --   drawn only if there is something to claim.
@@ -19,6 +21,12 @@ select queue.name, queue.number, queue.paused
 from json_each(:names) as named
 cross join tenure_queues as queue
     on queue.name = named.value;
+
+-- statement: endpoints
+select endpoint.number
+from json_each(:numbers) as named
+cross join tenure_endpoints as endpoint
+    on endpoint.number = named.value;
 
 -- statement: used
 select exists (select 1 from tenure_leases where token = :token);
@@ -37,7 +45,8 @@ select
     coalesce(setback.generation, 0) as generation,
     coalesce(setback.attempts, 0) as attempts,
     coalesce(setback.failures, 0) as failures,
-    coalesce(setback.crashes, 0) as crashes
+    coalesce(setback.crashes, 0) as crashes,
+    event.source
 from tenure_ready as ready
 cross join tenure_events as event
     on event.id = ready.id
@@ -75,6 +84,7 @@ select
     coalesce(setback.attempts, 0) as attempts,
     coalesce(setback.failures, 0) as failures,
     coalesce(setback.crashes, 0) as crashes,
+    event.source,
     behind.lane as own_lane,
     behind.turn
 from json_each(:keys) as named

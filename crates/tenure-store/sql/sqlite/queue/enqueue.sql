@@ -1,8 +1,9 @@
 -- enqueue: writes events and their places in the queue.
 -- Parameters: :lane, :now, :available_at, :event_id, :topic, :ordering_key, :encoding, :headers,
 --   :payload of one event (run for each: a payload wrapped into a JSON array of all would be parsed
---   three times over); :first and :last, the ids that were given.
--- Returns: queues: name and number of every queue.
+--   three times over) with its :id; :first and :last, the ids that were given; :kind, event or
+--   delivery.
+-- Returns: queues: name and number of every queue; last: the last id that was given.
 -- Keeps: laws 7, 8: all of it is in one transaction, the caller's or one of its own. The first of a
 --   domain of which nothing is known is its head; whatever else has a key waits behind.
 -- Relies on: the primary keys; ids of one transaction follow each other, since there is one writer.
@@ -11,11 +12,23 @@
 select name, number
 from tenure_queues;
 
+-- statement: last
+select last_id
+from tenure_ids
+where kind = :kind;
+
+-- statement: given
+update tenure_ids
+set last_id = :last
+where kind = :kind;
+
 -- statement: event
-insert into tenure_events
-    (lane, created_at, available_at, event_id, topic, ordering_key, encoding, headers, payload)
-values
-    (:lane, :now, :available_at, :event_id, :topic, :ordering_key, :encoding, :headers, :payload);
+insert into tenure_events (
+    id, lane, created_at, available_at, event_id, topic, ordering_key, encoding, headers, payload
+)
+values (
+    :id, :lane, :now, :available_at, :event_id, :topic, :ordering_key, :encoding, :headers, :payload
+);
 
 -- statement: heads
 insert into tenure_domains (ordering_key, head, since)

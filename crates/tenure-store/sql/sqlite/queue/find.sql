@@ -1,7 +1,7 @@
 -- find: everything that is known of items.
 -- Parameters: :ids as a JSON array.
--- Returns: the facts of each item that exists, in any order; the columns of the view tenure_outbox,
---   with the lane in place of queue and priority.
+-- Returns: the facts of each item that exists, in any order; the columns of the view
+--   tenure_outbox, with the lane in place of queue and priority; a delivery has a source and no payload.
 -- Keeps: no token is shown.
 -- Relies on: the primary keys; tenure_settled_span. The ids of all leases are read once: they are
 --   few rows.
@@ -31,6 +31,7 @@ select
     coalesce(setback.attempts, 0) as attempts,
     coalesce(setback.failures, 0) as failures,
     coalesce(setback.crashes, 0) as crashes,
+    event.source,
     queue.name as queue,
     event.created_at,
     case

@@ -1,6 +1,7 @@
 -- page_all: the ids of a page of items, newest first; find.sql fills it.
--- Parameters: :before (ids below this one), :since (written at or after), :topic, :queue (each
---   null: all), :limit; of_key: also :key, and :state (null: any).
+-- Parameters: :after and :before (ids between these), :since (written at or after), :until (written
+--   before), :topic, :queue, :endpoint (each null: all; the queue of a delivery is that of its event),
+--   :limit; of_key: also :key, and :state (null: any).
 -- Returns: id.
 -- Keeps: nothing; it only reads.
 -- Relies on: the primary key of tenure_events, or tenure_events_key, read backwards until the page is
@@ -9,12 +10,18 @@
 -- statement: page_all
 select event.id
 from tenure_events as event
-where event.id < :before
+where event.id > :after
+    and event.id < :before
     and (:since is null or event.created_at >= :since)
+    and (:until is null or event.created_at < :until)
+    and (:endpoint is null or event.lane / 16 = :endpoint)
     and (:topic is null or event.topic = :topic)
     and (
         :queue is null
-        or event.lane / 16 = (select number from tenure_queues where name = :queue)
+        or (select number from tenure_queues where name = :queue) = coalesce(
+            (select source.lane from tenure_events as source where source.id = event.source),
+            event.lane
+        ) / 16
     )
 order by event.id desc
 limit :limit;
@@ -34,12 +41,18 @@ left join tenure_backlog as behind
 left join tenure_dead as dead
     on dead.id = event.id
 where event.ordering_key = :key
+    and event.id > :after
     and event.id < :before
     and (:since is null or event.created_at >= :since)
+    and (:until is null or event.created_at < :until)
+    and (:endpoint is null or event.lane / 16 = :endpoint)
     and (:topic is null or event.topic = :topic)
     and (
         :queue is null
-        or event.lane / 16 = (select number from tenure_queues where name = :queue)
+        or (select number from tenure_queues where name = :queue) = coalesce(
+            (select source.lane from tenure_events as source where source.id = event.source),
+            event.lane
+        ) / 16
     )
     and (
         :state is null

@@ -1,6 +1,7 @@
 -- page_claimed: the ids of a page of items that are held, newest first; find.sql fills it.
--- Parameters: :before (ids below this one), :since (written at or after), :topic, :queue (each
---   null: all), :limit.
+-- Parameters: :after and :before (ids between these), :since (written at or after), :until (written
+--   before), :topic, :queue, :endpoint (each null: all; the queue of a delivery is that of its event),
+--   :limit.
 -- Returns: id.
 -- Keeps: nothing; it only reads.
 -- Relies on: the ids of all leases are read: they are few rows; the primary key of tenure_events.
@@ -8,18 +9,34 @@
 -- statement: page_claimed
 select held.value as id
 from tenure_leases as lease, json_each(lease.ids) as held
-where held.value < :before
+where held.value > :after
+    and held.value < :before
     and (
-        (:since is null and :topic is null and :queue is null)
+        (
+            :since is null
+            and :until is null
+            and :topic is null
+            and :queue is null
+            and :endpoint is null
+        )
         or exists (
             select 1
             from tenure_events as event
             where event.id = held.value
                 and (:since is null or event.created_at >= :since)
+                and (:until is null or event.created_at < :until)
+                and (:endpoint is null or event.lane / 16 = :endpoint)
                 and (:topic is null or event.topic = :topic)
                 and (
                     :queue is null
-                    or event.lane / 16 = (select number from tenure_queues where name = :queue)
+                    or (select number from tenure_queues where name = :queue) = coalesce(
+                        (
+                            select source.lane
+                            from tenure_events as source
+                            where source.id = event.source
+                        ),
+                        event.lane
+                    ) / 16
                 )
         )
     )

@@ -1,6 +1,7 @@
 -- page_done: the ids of a page of items that are done, newest first; find.sql fills it.
--- Parameters: :before (ids below this one), :since (written at or after), :topic, :queue (each
---   null: all), :limit.
+-- Parameters: :after and :before (ids between these), :since (written at or after), :until (written
+--   before), :topic, :queue, :endpoint (each null: all; the queue of a delivery is that of its event),
+--   :limit.
 -- Returns: id.
 -- Keeps: nothing; it only reads. Done is what is in no other place.
 -- Relies on: the primary key of tenure_events, read backwards until the page is full; those of the
@@ -20,12 +21,18 @@ left join tenure_backlog as behind
     and behind.turn = coalesce(setback.turn, event.id)
 left join tenure_dead as dead
     on dead.id = event.id
-where event.id < :before
+where event.id > :after
+    and event.id < :before
     and (:since is null or event.created_at >= :since)
+    and (:until is null or event.created_at < :until)
+    and (:endpoint is null or event.lane / 16 = :endpoint)
     and (:topic is null or event.topic = :topic)
     and (
         :queue is null
-        or event.lane / 16 = (select number from tenure_queues where name = :queue)
+        or (select number from tenure_queues where name = :queue) = coalesce(
+            (select source.lane from tenure_events as source where source.id = event.source),
+            event.lane
+        ) / 16
     )
     and ready.id is null
     and behind.id is null

@@ -1,19 +1,21 @@
 -- prune: deletes settled items past their retention; and of the journal what is old and names
 --   nothing that is kept.
 -- Parameters: :done and :dead, the moments before which an item must have been done or dead; :old,
---   the earlier of both; :limit; :ids as a JSON array; :line, :lo, :hi of a journal row; :items,
---   how many.
+--   the earlier of both; :limit; :ids as a JSON array; :named, whether these are from the lines, so
+--   that what was not replayed is done for long enough; :line, :lo, :hi of a journal row; :items, how
+--   many, and :kind, event or delivery.
 -- Returns: lines: the oldest journal rows of done items: line, settled_at, ids; dead: ids of the
 --   oldest dead items; settled: of the named items those that may be deleted, and whether they are
---   dead; kept: of the named items those that exist; others: the oldest journal rows of all other
---   words, and those that prune is through with.
+--   dead; sources: the events of the named deliveries; kept: of the named items those that exist;
+--   others: the oldest journal rows of all other words, and those that prune is through with.
 -- Keeps: laws 4, 6: only what stands in no place, or in tenure_dead, and for long enough: the last
 --   done row of an item that was replayed counts. A dead item that blocks its domain is kept: the
 --   others wait for an operator to decide about it. A journal row stays for the timeline of an item
---   that is kept, up to the longer retention.
+--   that is kept, up to the longer retention; one that is gone was past it. An event is kept while a
+--   delivery of it is.
 -- Relies on: tenure_settled_done, tenure_settled_other and tenure_dead_at, from the oldest; the
---   primary keys; tenure_dedupe_id; tenure_settled_span for items that were replayed. The ids of
---   all leases are read once: they are few rows.
+--   primary keys; tenure_events_source; tenure_dedupe_id; tenure_settled_span for items that were
+--   replayed, and events that had deliveries. The ids of all leases are read once: they are few rows.
 
 -- statement: lines
 select line, settled_at, ids
@@ -37,6 +39,7 @@ where dead_at < :dead
             and domain.head = event.id
             and domain.blocked
     )
+    and not exists (select 1 from tenure_events as owed where owed.source = tenure_dead.id)
 order by dead_at
 limit :limit;
 
@@ -62,18 +65,29 @@ where ready.id is null
         select held.value
         from tenure_leases as lease, json_each(lease.ids) as held
     )
+    and not exists (select 1 from tenure_events as owed where owed.source = event.id)
     and case
         when dead.id is not null then dead.dead_at < :dead
-        when setback.replayed_at is not null then (
-            select max(settled.settled_at)
-            from tenure_settled as settled indexed by tenure_settled_span
-            where settled.hi between event.id and event.id | 1023
-                and settled.lo <= event.id
-                and settled.outcome = 'done'
-                and instr(',' || trim(settled.ids, '[]') || ',', ',' || event.id || ',') > 0
-        ) < :done
-        else true
+        when :named and setback.replayed_at is null then true
+        else coalesce(
+            (
+                select max(settled.settled_at)
+                from tenure_settled as settled indexed by tenure_settled_span
+                where settled.hi between event.id and event.id | 1023
+                    and settled.lo <= event.id
+                    and settled.outcome = 'done'
+                    and instr(',' || trim(settled.ids, '[]') || ',', ',' || event.id || ',') > 0
+            ) < :done,
+            true
+        )
     end;
+
+-- statement: sources
+select distinct event.source
+from json_each(:ids) as named
+cross join tenure_events as event
+    on event.id = named.value
+where event.source is not null;
 
 -- statement: events
 delete from tenure_events
@@ -97,8 +111,13 @@ where key in (
 );
 
 -- statement: counted
-update tenure_pruned
-set items = items + :items;
+update tenure_ids
+set vacant = vacant + :items
+where kind = :kind;
+
+-- statement: attempts
+delete from tenure_delivery_attempts
+where delivery in (select value from json_each(:ids));
 
 -- statement: kept
 select event.id

@@ -1,7 +1,7 @@
 -- replay: puts settled items back as a new generation. Which are settled is asked of look.sql
 --   before.
--- Parameters: :ids as a JSON array; :now; :numbers, how many turns to draw; :turns, a JSON array of
---   [id, turn].
+-- Parameters: :ids as a JSON array; :now; :numbers, how many turns to draw, and :kind, event or
+--   delivery: each has ids of its own; :turns, a JSON array of [id, turn].
 -- Returns: domains: of those that have a key: id, key, whether their domain has a head, and whether it
 --   is this one, dead and blocking; drawn: the last number.
 -- Keeps: laws 4, 6, 7: one that has a key goes to the tail of its domain, by a number that comes after
@@ -42,14 +42,12 @@ left join tenure_domains as domain
 where event.ordering_key is not null;
 
 -- statement: drawn
-update sqlite_sequence
-set seq = seq + :numbers
-where name = 'tenure_events'
-returning seq;
-
--- statement: counted
-update tenure_pruned
-set items = items + :numbers;
+update tenure_ids
+set
+    last_id = last_id + :numbers,
+    vacant = vacant + :numbers
+where kind = :kind
+returning last_id;
 
 -- statement: turns
 insert into tenure_setbacks as old (id, turn)

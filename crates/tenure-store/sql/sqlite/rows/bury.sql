@@ -7,7 +7,7 @@
 -- Keeps: laws 5, 6: there is no way from pending to dead but through a claim.
 -- Relies on: the key.
 -- statement: pending
-select exists (select 1 from {table} t where t.{key} = :id and t.{status} = {pending})
+select exists (select 1 from {table} t where t.{key} = :id and {is_pending})
 -- statement: fence
 update tenure_fence set fence = fence + 1 returning fence
 -- statement: bury
@@ -23,5 +23,5 @@ set {status} = {dead},
     {until} = null,
     {claimed_at} = null
 where t.{key} = :id
-  and t.{status} in ({pending}, {claimed})
+  and ({is_pending} or {is_claimed})
 returning {key}

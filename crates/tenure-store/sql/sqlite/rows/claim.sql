@@ -8,12 +8,12 @@
 --   key.
 -- statement: used
 select exists (
-    select 1 from {table} t where t.{token} = :token and t.{status} = {claimed}
+    select 1 from {table} t where t.{token} = :token and {is_claimed}
 )
 -- statement: claimable
 select t.{key}
 from {table} t
-where t.{status} = {pending}
+where {is_pending}
   and (t.{available_at} is null or t.{available_at} <= :now)
   and t.{crashes} < 2
 order by {order}
@@ -21,7 +21,7 @@ limit :limit
 -- statement: claimable_alone
 select t.{key}
 from {table} t
-where t.{status} = {pending}
+where {is_pending}
   and (t.{available_at} is null or t.{available_at} <= :now)
   and t.{crashes} >= 2
 order by {order}
@@ -37,9 +37,9 @@ set {status} = {claimed},
     {claimed_at} = :now,
     {fence} = :fence
 where t.{key} in (select value from json_each(:ids))
-  and t.{status} = {pending}
+  and {is_pending}
 -- statement: claimed
 select t.*
 from {table} t
-where t.{token} = :token and t.{status} = {claimed}
+where t.{token} = :token and {is_claimed}
 order by {order}

@@ -5,14 +5,14 @@
 -- Keeps: nothing; it only reads.
 -- Relies on: no index: every row is looked at once.
 -- statement: count
-select count(*) filter (where t.{status} = {pending}
+select count(*) filter (where {is_pending}
                           and (t.{available_at} is null or t.{available_at} <= :now)),
-       count(*) filter (where t.{status} = {pending} and t.{available_at} > :now),
+       count(*) filter (where {is_pending} and t.{available_at} > :now),
        min(ifnull(t.{available_at}, t.{created_at})) filter (
-           where t.{status} = {pending}
+           where {is_pending}
              and (t.{available_at} is null or t.{available_at} <= :now)),
-       count(*) filter (where t.{status} = {claimed}),
-       count(*) filter (where t.{status} = {claimed} and t.{until} <= :now),
-       count(*) filter (where t.{status} = {done}),
-       count(*) filter (where t.{status} = {dead})
+       count(*) filter (where {is_claimed}),
+       count(*) filter (where {is_claimed} and t.{until} <= :now),
+       count(*) filter (where {is_done}),
+       count(*) filter (where {is_dead})
 from {table} t

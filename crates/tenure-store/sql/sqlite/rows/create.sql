@@ -26,20 +26,19 @@ create table {table} (
     {done_at} integer,
     {dead_at} integer,
     {settled_token} text,
-    check ({status} in ({pending}, {claimed}, {done}, {dead})),
-    check (({status} = {claimed}) = ({holder} is not null)),
-    check (({status} = {claimed}) = ({token} is not null)),
-    check (({status} = {claimed}) = ({claimed_at} is not null)),
-    check (({status} = {claimed}) = ({until} is not null)),
-    check (({status} = {done}) = ({done_at} is not null)),
-    check (({status} = {dead}) = ({dead_at} is not null))
+    check ({status} in ({words})),
+    check (({bare_claimed}) = ({holder} is not null)),
+    check (({bare_claimed}) = ({until} is not null)),
+    {claim_checks}
+    check (({bare_done}) = ({done_at} is not null)),
+    check (({bare_dead}) = ({dead_at} is not null))
 );
 -- statement: claimable_index
 create index {claimable_index} on {table} ({order_index})
-where {status} = {pending};
+where {bare_pending};
 -- statement: alone_index
 create index {alone_index} on {table} ({order_index})
-where {status} = {pending} and {crashes} >= 2;
+where {bare_pending} and {crashes} >= 2;
 -- statement: claimed_index
 create index {claimed_index} on {table} ({token}, {key})
-where {status} = {claimed};
+where {bare_claimed};

@@ -1,10 +1,10 @@
 -- find: everything that is known of rows.
 -- Parameters: :ids as a JSON array.
--- Returns: the whole rows that exist; the reader leaves out the tokens, which are their holders'
---   secrets.
+-- Returns: the whole rows that exist, each with its state; the reader leaves out the tokens, which are
+--   their holders' secrets.
 -- Keeps: nothing; it only reads.
 -- Relies on: the key.
 -- statement: find
-select t.*
+select {state} as ":state", t.*
 from {table} t
 where t.{key} in (select value from json_each(:ids))

@@ -1,12 +1,12 @@
 -- look: where rows are now, and what a token has said of them last: the answer to what was refused.
 -- Parameters: :token, :holder, :ids as a JSON array.
--- Returns: per row that exists: id, status, is_mine (claimed under this token), the word that the token
+-- Returns: per row that exists: id, state, is_mine (claimed under this token), the word that the token
 --   said last, if the last settle was its own.
 -- Keeps: law 9, until the row is settled again; it only reads.
 -- Relies on: the key.
 -- statement: look
-select t.{key}, t.{status},
-       ifnull(t.{status} = {claimed} and t.{token} = :token and t.{holder} = :holder, false),
+select t.{key}, {state},
+       ifnull({is_claimed} and t.{token} = :token and t.{holder} = :holder, false),
        case when substr(t.{settled_token}, 1, length(:token) + 1) = :token || ' '
             then substr(t.{settled_token}, length(:token) + 2) end
 from {table} t

@@ -1,5 +1,5 @@
 -- page: the ids of one page of a list, newest first; it is filled afterwards.
--- Parameters: :status or null for all, :since written at or after this moment or null, :last the
+-- Parameters: :state or null for all, :since written at or after this moment or null, :last the
 --   largest id, :limit.
 -- Returns: id.
 -- Keeps: nothing; it only reads.
@@ -8,7 +8,7 @@
 select t.{key}
 from {table} t
 where t.{key} <= :last
-  and (:status is null or t.{status} = :status)
+  and (:state is null or {state} = :state)
   and (:since is null or t.{created_at} >= :since)
 order by t.{key} desc
 limit :limit

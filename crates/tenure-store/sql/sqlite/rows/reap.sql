@@ -3,13 +3,13 @@
 -- Parameters: :now, :limit, :delays in microseconds by number of lapses as a JSON array, :budget,
 --   :reached whether a term that ends this very moment is over, :ids as a JSON array.
 -- Returns: lapsed: id, holder, fence and the `until` that was, the longest lapsed first; reap: id, its
---   status now, available_at.
+--   state now, available_at.
 -- Keeps: laws 5, 6. Both statements ask whether the term is over, in one transaction.
 -- Relies on: the partial index of claimed rows, which are few and are all looked at; the key.
 -- statement: lapsed
 select t.{key}, t.{holder}, t.{fence}, t.{until}
 from {table} t
-where t.{status} = {claimed}
+where {is_claimed}
   and (t.{until} < :now or :reached and t.{until} = :now)
 order by t.{until}, t.{key}
 limit :limit
@@ -28,6 +28,6 @@ set {status} = case when t.{crashes} + 1 > :budget then {dead} else {pending} en
         else :now + (:delays ->> min(t.{crashes}, json_array_length(:delays) - 1)) end,
     {dead_at} = case when t.{crashes} + 1 > :budget then :now end
 where t.{key} in (select value from json_each(:ids))
-  and t.{status} = {claimed}
+  and {is_claimed}
   and (t.{until} < :now or :reached and t.{until} = :now)
-returning {key}, {status}, {available_at}
+returning {key}, {bare_state}, {available_at}

@@ -2,14 +2,17 @@
 -- Parameters: :now, :token, :holder, :until the new end.
 -- Returns: renew: id, until and fence of each row that was renewed; lapsed: whether the token has rows
 --   whose term is over.
--- Keeps: law 3; `until` never moves back and nothing else changes.
--- Relies on: the partial index on the tokens of claimed rows.
+-- Keeps: law 3: key, token, holder and state in one predicate; `until` never moves back and nothing
+--   else changes.
+-- Relies on: the partial index on the tokens of claimed rows; the key (the `+` keeps the other index
+--   away from the update).
 -- statement: renew
 update {table} as t
 set {until} = max(t.{until}, :until)
-where t.{token} = :token
+where t.{key} in (select t.{key} from {table} t where t.{token} = :token and {is_claimed})
+  and +t.{token} = :token
   and t.{holder} = :holder
-  and t.{status} = {claimed}
+  and {is_claimed}
   and t.{until} > :now
 returning {key}, {until}, {fence}
 -- statement: lapsed
@@ -18,6 +21,6 @@ select exists (
     from {table} t
     where t.{token} = :token
       and t.{holder} = :holder
-      and t.{status} = {claimed}
+      and {is_claimed}
       and t.{until} <= :now
 )

@@ -15,5 +15,5 @@ set {status} = {pending},
     {done_at} = null,
     {dead_at} = null
 where t.{key} in (select value from json_each(:ids))
-  and t.{status} in ({done}, {dead})
+  and ({is_done} or {is_dead})
 returning {key}

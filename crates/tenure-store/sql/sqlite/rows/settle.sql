@@ -9,12 +9,12 @@
 -- statement: held
 select t.{key}
 from {table} t
-where t.{token} = :token and t.{holder} = :holder and t.{status} = {claimed}
+where t.{token} = :token and t.{holder} = :holder and {is_claimed}
 order by t.{key}
 -- statement: late
 select ifnull(t.{until} <= :now, false)
 from {table} t
-where t.{token} = :token and t.{holder} = :holder and t.{status} = {claimed}
+where t.{token} = :token and t.{holder} = :holder and {is_claimed}
 limit 1
 -- statement: settle
 update {table} as t
@@ -38,6 +38,6 @@ from (
 where t.{key} = s.id
   and +t.{token} = :token
   and t.{holder} = :holder
-  and t.{status} = {claimed}
+  and {is_claimed}
   and (not :strict or t.{until} > :now)
 returning {key}

@@ -190,8 +190,8 @@ impl PostgresRows {
             .map_err(failed)?;
         let mut reaped = Vec::with_capacity(rows.len());
         for row in &rows {
-            let status: &str = get(row, 4).map_err(failed)?;
-            let state = state_of("reap", &self.table, status)?;
+            let state: Option<&str> = get(row, 4).map_err(failed)?;
+            let state = state_of("reap", &self.table, state)?;
             reaped.push(reaped_of(row, state).map_err(failed)?);
         }
         Ok(reaped)

@@ -140,10 +140,10 @@ impl PostgresRows {
             .map_err(failed)?;
         let mut looks = Looks::with_capacity(found.len());
         for row in &found {
-            let status: &str = get(row, 1).map_err(failed)?;
+            let state: Option<&str> = get(row, 1).map_err(failed)?;
             let word: Option<&str> = get(row, 3).map_err(failed)?;
             let look = Look {
-                state: state_of(verb, &self.table, status)?,
+                state: state_of(verb, &self.table, state)?,
                 // Null is a comparison with a column that is null: not ours.
                 is_mine: get::<Option<bool>>(row, 2)
                     .map_err(failed)?

@@ -100,9 +100,6 @@ impl Operate for PostgresRows {
 
 impl PostgresRows {
     async fn page_ids(&self, filter: &Filter, limit: u32) -> Result<Vec<ItemId>, sqlx::Error> {
-        let word = filter
-            .state
-            .map(|state| self.table.words.word(state).as_str());
         let last = filter
             .before
             .map_or(i64::MAX, |id| id.number().saturating_sub(1));
@@ -110,7 +107,7 @@ impl PostgresRows {
             .statements
             .page
             .query()
-            .bind(word)
+            .bind(filter.state.map(State::as_str))
             .bind(moment(filter.since))
             .bind(last)
             .bind(i64::from(limit))
@@ -134,8 +131,8 @@ impl PostgresRows {
         let rows = query.all_from(&self.pool).await.map_err(failed)?;
         let mut found = Vec::with_capacity(rows.len());
         for row in &rows {
-            let status: &str = get(row, 1).map_err(failed)?;
-            let state = state_of(verb, &self.table, status)?;
+            let state: Option<&str> = get(row, 1).map_err(failed)?;
+            let state = state_of(verb, &self.table, state)?;
             found.push(record_of(row, state).map_err(failed)?);
         }
         Ok(in_order(ids, found))

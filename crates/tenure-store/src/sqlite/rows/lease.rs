@@ -247,7 +247,7 @@ impl Desk {
         now: Timestamp,
     ) -> Result<Vec<Reaped>, StoreError> {
         type Lapsed = (i64, Option<String>, i64, i64);
-        type Ended = (i64, String, Option<i64>);
+        type Ended = (i64, Option<String>, Option<i64>);
         let ask = self.ask(conn, "reap");
         let reached = reap.boundary == Boundary::Reached;
         let at = now.as_micros();
@@ -270,16 +270,16 @@ impl Desk {
         let ended: Vec<Ended> = ask.rows("reap", "reap", params, |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?))
         })?;
-        let ended: HashMap<i64, (String, Option<i64>)> = ended
+        let ended: HashMap<i64, (Option<String>, Option<i64>)> = ended
             .into_iter()
-            .map(|(id, status, available_at)| (id, (status, available_at)))
+            .map(|(id, state, available_at)| (id, (state, available_at)))
             .collect();
         let mut reaped = Vec::with_capacity(lapsed.len());
         for (id, holder, fence, until) in lapsed {
-            let Some((status, available_at)) = ended.get(&id) else {
+            let Some((state, available_at)) = ended.get(&id) else {
                 continue;
             };
-            let state = state_of("reap", &self.table, status)?;
+            let state = state_of("reap", &self.table, state.as_deref())?;
             let available_at = available_at.filter(|_| state == State::Pending);
             reaped.push(Reaped {
                 id: ItemId::new(id),

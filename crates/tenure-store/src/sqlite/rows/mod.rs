@@ -217,7 +217,7 @@ impl Ask<'_> {
 
     /// Where rows are now, and what a token has said of them.
     fn look(&self, (token, holder): (&str, &str), ids: &[ItemId]) -> Result<Looks, StoreError> {
-        type Seen = (i64, String, bool, Option<String>);
+        type Seen = (i64, Option<String>, bool, Option<String>);
         if ids.is_empty() {
             return Ok(Looks::new());
         }
@@ -226,9 +226,9 @@ impl Ask<'_> {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
         })?;
         let mut looks = Looks::with_capacity(seen.len());
-        for (id, status, is_mine, word) in seen {
+        for (id, state, is_mine, word) in seen {
             let look = Look {
-                state: state_of(self.verb, &self.desk.table, &status)?,
+                state: state_of(self.verb, &self.desk.table, state.as_deref())?,
                 is_mine,
                 word: word.as_deref().and_then(Word::parse),
             };

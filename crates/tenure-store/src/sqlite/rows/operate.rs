@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row, named_params};
 use tenure_core::store::{
     Answer, Bury, Counts, Filter, Operate, Page, QueueCounts, Replay, Replayed, StoreError,
 };
-use tenure_core::{EndedHold, Guarded, ItemId, QueueName, Record, Timestamp};
+use tenure_core::{EndedHold, Guarded, ItemId, QueueName, Record, State, Timestamp};
 
 use super::row::corrupt;
 use super::{Desk, SqliteRows, json_ids};
@@ -81,12 +81,9 @@ impl Desk {
     fn list(&self, conn: &Connection, filter: &Filter, limit: u32) -> Result<Page, StoreError> {
         let ask = self.ask(conn, "list");
         let limit = page_limit(limit);
-        let word = filter
-            .state
-            .map(|state| self.table.words.word(state).as_str());
         // One more than asked tells whether there is a next page.
         let params = named_params! {
-            ":status": word,
+            ":state": filter.state.map(State::as_str),
             ":since": filter.since.map(Timestamp::as_micros),
             ":last": filter.before.map_or(i64::MAX, |id| id.number().saturating_sub(1)),
             ":limit": limit + 1,

@@ -12,6 +12,9 @@ use tenure_core::{
 use super::Desk;
 use crate::rows::{hold_of, state_of};
 
+/// The column of an answer that says the state; no column of a table can have this name.
+const STATE: &str = ":state";
+
 /// A claimed row, read whole: the item, and the lease that it shares with the others.
 pub(super) struct Claimed {
     pub(super) item: Item,
@@ -46,8 +49,8 @@ impl Desk {
         row: &Row<'_>,
     ) -> rusqlite::Result<Result<Record, StoreError>> {
         let columns = &self.table.columns;
-        let status: String = get(row, &columns.status)?;
-        let state = match state_of(verb, &self.table, &status) {
+        let state: Option<String> = row.get(STATE)?;
+        let state = match state_of(verb, &self.table, state.as_deref()) {
             Ok(state) => state,
             Err(error) => return Ok(Err(error)),
         };
@@ -56,7 +59,11 @@ impl Desk {
             moment(row, &columns.claimed_at)?,
             moment(row, &columns.until)?,
         );
-        let secrets = [&columns.token, &columns.settled_token];
+        let secrets = [
+            columns.token.as_str(),
+            columns.settled_token.as_str(),
+            STATE,
+        ];
         Ok(Ok(Record {
             id: ItemId::new(get(row, &self.table.key)?),
             state,
@@ -84,10 +91,10 @@ impl Desk {
 
     /// The row as a JSON object, without these columns. What was declared as JSON stands in it as
     /// such, other text as a string, bytes as a string in base64.
-    fn content(&self, row: &Row<'_>, without: &[&Identifier]) -> rusqlite::Result<String> {
+    fn content(&self, row: &Row<'_>, without: &[&str]) -> rusqlite::Result<String> {
         let mut parts = Vec::new();
         for (index, name) in row.as_ref().column_names().into_iter().enumerate() {
-            if without.iter().any(|column| column.as_str() == name) {
+            if without.contains(&name) {
                 continue;
             }
             let value = match row.get_ref(index)? {

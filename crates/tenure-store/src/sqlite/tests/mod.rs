@@ -5,6 +5,7 @@ mod domains;
 mod file;
 mod plans;
 mod producer;
+mod webhooks;
 
 use std::path::PathBuf;
 

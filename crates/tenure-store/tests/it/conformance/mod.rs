@@ -21,9 +21,11 @@ macro_rules! on_every_store {
                 sqlite_queue,
                 sqlite_outbox,
                 sqlite_processing,
+                sqlite_webhook,
                 postgres_queue,
                 postgres_outbox,
-                postgres_processing
+                postgres_processing,
+                postgres_webhook
             ];
             $($check),*
         );
@@ -45,8 +47,7 @@ macro_rules! on_every_keeper_of_webhooks {
         on_stores!(
             [
                 memory,
-                // The databases, as soon as they keep endpoints: SQLite,
-
+                sqlite_queue,
                 postgres_queue,
             ];
             $($check),*
@@ -122,7 +123,10 @@ pub(crate) fn all() -> impl Iterator<Item = Check> {
         prune::CHECKS,
         time::CHECKS,
         lost_answers::CHECKS,
-        work_lease::CHECKS,
+        work_lease::added::CHECKS,
+        work_lease::bounds::CHECKS,
+        work_lease::contract::CHECKS,
+        work_lease::watermark::CHECKS,
     ]
     .into_iter()
     .chain(webhooks::CHECKS)

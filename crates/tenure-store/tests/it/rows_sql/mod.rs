@@ -1,12 +1,14 @@
 //! The statements of the row layout: their text, their plans, and that they say what the guards
 //! say.
 
+mod by_hand;
 mod guards;
 mod plans;
 mod planted;
 mod text;
 mod together;
 mod verbs;
+mod webhook;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,7 +19,7 @@ use rusqlite::types::ValueRef;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, Executor, PgPool, Row};
 use tenure_core::store::{LeaseStore, Operate};
-use tenure_core::{Identifier, LapsePolicy, LeaseTable, Timestamp};
+use tenure_core::{Identifier, LapsePolicy, LeaseTable, StatusColumn, Timestamp};
 use tenure_store::Planted;
 use tenure_store::config::{StoreConfig, Synchronous};
 use tenure_store::memory::SystemClock;
@@ -36,11 +38,17 @@ impl<T: LeaseStore + Operate> Rows for T {}
 /// A table's rows, column by column as text, by id.
 type Table = BTreeMap<i64, BTreeMap<String, String>>;
 
-fn presets() -> [(&'static str, LeaseTable); 2] {
+fn presets() -> [(&'static str, LeaseTable); 3] {
     [
         ("outbox", LeaseTable::outbox()),
         ("outbox_processing", LeaseTable::outbox_processing()),
+        ("webhook", LeaseTable::webhook()),
     ]
+}
+
+/// The column with the words.
+fn status(table: &LeaseTable) -> &StatusColumn {
+    table.states.status().unwrap()
 }
 
 fn seconds(n: u64) -> Duration {
@@ -167,6 +175,22 @@ impl Bench {
                 done.unwrap_or_else(|error| panic!("{error}\n{sql}"));
             }
         }
+    }
+
+    /// Runs one statement of a stranger's; how many rows it changed.
+    async fn change(&self, sql: &str) -> usize {
+        let changed = match self {
+            Self::Postgres { pool, .. } => {
+                let done = pool.execute(AssertSqlSafe(sql.to_owned())).await;
+                done.map(|done| usize::try_from(done.rows_affected()).unwrap())
+                    .map_err(|e| e.to_string())
+            }
+            Self::Sqlite { path, .. } => {
+                let conn = rusqlite::Connection::open(path).unwrap();
+                conn.execute(sql, []).map_err(|e| e.to_string())
+            }
+        };
+        changed.unwrap_or_else(|error| panic!("{error}\n{sql}"))
     }
 
     /// A moment as this database writes it.

@@ -6,15 +6,20 @@ use tenure_core::{LeaseTable, State};
 use tenure_store::postgres::PostgresRows;
 use tenure_store::sqlite::SqliteRows;
 
-use super::{Bench, Checks};
+use super::{Bench, Checks, status};
 
 /// Rows of every state, most of them done, as in a table that has been in use.
 const ROWS: u32 = 100_000;
 
 #[tokio::test]
 async fn postgres_goes_by_index_on_an_empty_and_on_a_full_table() {
-    let table = LeaseTable::outbox();
-    let bench = Bench::postgres(&table, Checks::Kept).await;
+    for table in [LeaseTable::outbox(), LeaseTable::webhook()] {
+        postgres_goes_by_index(&table).await;
+    }
+}
+
+async fn postgres_goes_by_index(table: &LeaseTable) {
+    let bench = Bench::postgres(table, Checks::Kept).await;
     let Bench::Postgres { pool, database } = &bench else {
         panic!("the bench is PostgreSQL's");
     };
@@ -22,14 +27,14 @@ async fn postgres_goes_by_index_on_an_empty_and_on_a_full_table() {
     let settings =
         "set plan_cache_mode = force_generic_plan; set enable_seqscan = off; set jit = off";
     conn.execute(settings).await.unwrap();
-    for fill in ["empty", "full"] {
-        if fill == "full" {
-            pool.execute(sqlx::raw_sql(AssertSqlSafe(postgres_fill(&table))))
+    for what in ["empty", "full"] {
+        if what == "full" {
+            pool.execute(sqlx::raw_sql(AssertSqlSafe(fill(table, "now()"))))
                 .await
                 .unwrap();
             pool.execute("analyze").await.unwrap();
         }
-        for (name, text) in PostgresRows::statements(&table).unwrap() {
+        for (name, text) in PostgresRows::statements(table).unwrap() {
             // A count looks at every row.
             if name == "create" || name == "count" {
                 continue;
@@ -37,34 +42,30 @@ async fn postgres_goes_by_index_on_an_empty_and_on_a_full_table() {
             let plan = postgres_plan(&mut conn, name, &text).await;
             assert!(
                 !plan.contains("Seq Scan"),
-                "{name} on an {fill} table:\n{plan}"
+                "{name} on an {what} table:\n{plan}"
             );
-            for index in postgres_indexes(name) {
+            for ending in postgres_indexes(name) {
+                let index = format!("{}_{ending}", table.name);
                 assert!(
-                    plan.contains(index),
-                    "{name} on an {fill} table misses {index}:\n{plan}"
+                    plan.contains(&index),
+                    "{name} on an {what} table misses {index}:\n{plan}"
                 );
             }
             assert!(
                 !plan.contains("Hash Join") && !plan.contains("Merge Join"),
-                "{name} on an {fill} table reads a whole table to join it:\n{plan}"
+                "{name} on an {what} table reads a whole table to join it:\n{plan}"
             );
         }
     }
 }
 
-/// The indexes that a statement must go by.
+/// The indexes that a statement must go by, by the ends of their names.
 fn postgres_indexes(name: &str) -> &'static [&'static str] {
     match name {
-        "claim" => &[
-            "outbox_claimable",
-            "outbox_alone",
-            "outbox_claimed",
-            "outbox_pkey",
-        ],
-        "renew" | "settle" => &["outbox_claimed"],
-        "reap" => &["outbox_claimed", "outbox_pkey"],
-        "look" | "replay" | "bury" | "find" | "page" => &["outbox_pkey"],
+        "claim" => &["claimable", "alone", "claimed", "pkey"],
+        "renew" | "settle" => &["claimed"],
+        "reap" => &["claimed", "pkey"],
+        "look" | "replay" | "bury" | "find" | "page" => &["pkey"],
         _ => &[],
     }
 }
@@ -94,22 +95,26 @@ async fn postgres_plan(conn: &mut PgConnection, name: &str, text: &str) -> Strin
     lines.join("\n")
 }
 
-fn postgres_fill(table: &LeaseTable) -> String {
+/// Fills a table, with this expression for a moment.
+fn fill(table: &LeaseTable, now: &str) -> String {
     let columns = &table.columns;
-    let word = |state| table.words.word(state).quoted();
+    let word = |state| status(table).words.word(state).quoted();
     format!(
         "insert into {table} (topic, payload, {status}, {holder}, {token}, {claimed_at}, {until},
                               {done_at}, {dead_at})
-         select 'order.paid', '{{}}', s, case when s = {claimed} then 'w' end,
-                case when s = {claimed} then 'w.' || n / 50 end,
-                case when s = {claimed} then now() end,
-                case when s = {claimed} then now() end, case when s = {done} then now() end,
-                case when s = {dead} then now() end
-         from generate_series(1, {ROWS}) n,
-              lateral (select case when n % 10 < 2 then {pending} when n % 100 = 5 then {claimed}
-                                   when n % 100 = 6 then {dead} else {done} end as s) as state",
+         with recursive n (n) as (select 1 union all select n + 1 from n where n < {ROWS}),
+              s as (select n, case when n % 10 < 2 then 'pending' when n % 100 = 5 then 'claimed'
+                                   when n % 100 = 6 then 'dead' else 'done' end as s from n)
+         select 'order.paid', '{{}}',
+                case s when 'pending' then {pending} when 'claimed' then {claimed}
+                       when 'dead' then {dead} else {done} end,
+                case when s = 'claimed' then 'w' end,
+                case when s = 'claimed' then 'w.' || n / 50 end,
+                case when s = 'claimed' then {now} end, case when s = 'claimed' then {now} end,
+                case when s = 'done' then {now} end, case when s = 'dead' then {now} end
+         from s",
         table = table.name.quoted(),
-        status = columns.status.quoted(),
+        status = status(table).column.quoted(),
         holder = columns.holder.quoted(),
         token = columns.token.quoted(),
         claimed_at = columns.claimed_at.quoted(),
@@ -125,18 +130,23 @@ fn postgres_fill(table: &LeaseTable) -> String {
 
 #[tokio::test]
 async fn sqlite_goes_by_index_on_an_empty_and_on_a_full_table() {
-    let table = LeaseTable::outbox();
-    let bench = Bench::sqlite(&table, Checks::Kept).await;
+    for table in [LeaseTable::outbox(), LeaseTable::webhook()] {
+        sqlite_goes_by_index(&table).await;
+    }
+}
+
+async fn sqlite_goes_by_index(table: &LeaseTable) {
+    let bench = Bench::sqlite(table, Checks::Kept).await;
     let Bench::Sqlite { path, .. } = &bench else {
         panic!("the bench is SQLite's");
     };
     let conn = rusqlite::Connection::open(path).unwrap();
-    for fill in ["empty", "full"] {
-        if fill == "full" {
-            bench.execute(&sqlite_fill()).await;
+    for what in ["empty", "full"] {
+        if what == "full" {
+            bench.execute(&fill(table, "1")).await;
             bench.execute("analyze").await;
         }
-        for (file, name, text) in SqliteRows::statements(&table).unwrap() {
+        for (file, name, text) in SqliteRows::statements(table).unwrap() {
             if file == "create" || file == "count" {
                 continue;
             }
@@ -144,12 +154,12 @@ async fn sqlite_goes_by_index_on_an_empty_and_on_a_full_table() {
             let scans = plan.iter().any(|line| line == "SCAN t");
             assert!(
                 !scans,
-                "{file}: {name} on an {fill} table scans it: {plan:#?}"
+                "{file}: {name} on an {what} table scans it: {plan:#?}"
             );
             let sorts = plan.iter().any(|line| line.contains("TEMP B-TREE"));
             assert!(
                 !(sorts && name.starts_with("claimable")),
-                "{name} on an {fill} table sorts what waits: {plan:#?}"
+                "{name} on an {what} table sorts what waits: {plan:#?}"
             );
         }
     }
@@ -164,18 +174,4 @@ fn sqlite_plan(conn: &rusqlite::Connection, text: &str) -> Vec<String> {
         plan.push(line.get(3).unwrap());
     }
     plan
-}
-
-fn sqlite_fill() -> String {
-    format!(
-        "insert into outbox (topic, payload, status, claimed_by, lock_token, claimed_at,
-                             locked_until, published_at, dead_at)
-         with recursive n (n) as (select 1 union all select n + 1 from n limit {ROWS}),
-              s as (select n, case when n % 10 < 2 then 'PENDING' when n % 100 = 5 then 'CLAIMED'
-                                   when n % 100 = 6 then 'DEAD' else 'PUBLISHED' end as s from n)
-         select 'order.paid', '{{}}', s, iif(s = 'CLAIMED', 'w', null),
-                iif(s = 'CLAIMED', 'w.' || n / 50, null), iif(s = 'CLAIMED', 1, null),
-                iif(s = 'CLAIMED', 1, null), iif(s = 'PUBLISHED', 1, null), iif(s = 'DEAD', 1, null)
-         from s"
-    )
 }

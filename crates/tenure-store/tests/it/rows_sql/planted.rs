@@ -10,24 +10,24 @@ use super::guards::{reap_keeps_its_guard, renew_keeps_its_guard, settle_keeps_it
 use super::{Bench, Checks, NOW, Rows};
 
 /// A fault in the words of each database: what the files say, and what is planted.
-struct Fault {
-    name: &'static str,
-    file: &'static str,
-    postgres: [&'static str; 2],
-    sqlite: [&'static str; 2],
+pub(super) struct Fault {
+    pub(super) name: &'static str,
+    pub(super) file: &'static str,
+    pub(super) postgres: [&'static str; 2],
+    pub(super) sqlite: [&'static str; 2],
 }
 
-const FAULTS: [Fault; 8] = [
+pub(super) const FAULTS: [Fault; 11] = [
     Fault {
         name: "settle by id alone",
         file: "settle",
         postgres: [
-            "t.{token} = $2\n      and t.{holder} = $3\n      and t.{status}",
-            "t.{status}",
+            "t.{token} = $2\n      and t.{holder} = $3\n      and {is_claimed}",
+            "{is_claimed}",
         ],
         sqlite: [
-            "  and +t.{token} = :token\n  and t.{holder} = :holder\n  and t.{status}",
-            "  and :holder is not null\n  and t.{status}",
+            "  and +t.{token} = :token\n  and t.{holder} = :holder\n  and {is_claimed}",
+            "  and :holder is not null\n  and {is_claimed}",
         ],
     },
     Fault {
@@ -40,12 +40,12 @@ const FAULTS: [Fault; 8] = [
         name: "settle without the holder",
         file: "settle",
         postgres: [
-            "      and t.{holder} = $3\n      and t.{status}",
-            "      and t.{status}",
+            "      and t.{holder} = $3\n      and {is_claimed}",
+            "      and {is_claimed}",
         ],
         sqlite: [
-            "  and t.{holder} = :holder\n  and t.{status} = {claimed}\n  and (not",
-            "  and :holder is not null\n  and t.{status} = {claimed}\n  and (not",
+            "  and t.{holder} = :holder\n  and {is_claimed}\n  and (not",
+            "  and :holder is not null\n  and {is_claimed}\n  and (not",
         ],
     },
     Fault {
@@ -85,6 +85,38 @@ const FAULTS: [Fault; 8] = [
         ],
     },
     Fault {
+        name: "renew by worker",
+        file: "renew",
+        postgres: [
+            "= any (array(select id from held))\n      and t.{token} = any ($2::text[])\n      \
+             and t.{holder} = ($3::text[])[array_position($2::text[], t.{token})]",
+            "is not null\n      and t.{holder} = any ($3::text[])",
+        ],
+        sqlite: [
+            "where t.{key} in (select t.{key} from {table} t where t.{token} = :token and \
+             {is_claimed})\n  and +t.{token} = :token\n",
+            "where :token is not null\n",
+        ],
+    },
+    Fault {
+        name: "renew without the holder",
+        file: "renew",
+        postgres: [
+            "      and t.{holder} = ($3::text[])[array_position($2::text[], t.{token})]\n",
+            "      and $3::text[] is not null\n",
+        ],
+        sqlite: [
+            "  and +t.{token} = :token\n  and t.{holder} = :holder\n",
+            "  and +t.{token} = :token\n  and :holder is not null\n",
+        ],
+    },
+    Fault {
+        name: "renew of what is settled",
+        file: "renew",
+        postgres: ["and {is_claimed}", "and t.{key} is not null"],
+        sqlite: ["and {is_claimed}", "and t.{key} is not null"],
+    },
+    Fault {
         name: "renew that shortens",
         file: "renew",
         postgres: ["greatest(", "least("],
@@ -93,7 +125,7 @@ const FAULTS: [Fault; 8] = [
 ];
 
 impl Fault {
-    fn planted(&self, bench: &Bench) -> Planted {
+    pub(super) fn planted(&self, bench: &Bench) -> Planted {
         let [from, to] = match bench {
             Bench::Postgres { .. } => self.postgres,
             Bench::Sqlite { .. } => self.sqlite,
@@ -106,28 +138,41 @@ impl Fault {
     }
 }
 
+/// A table of each kind: states told by words, and by words and holders.
+fn tables() -> [LeaseTable; 2] {
+    [LeaseTable::outbox(), LeaseTable::webhook()]
+}
+
 #[tokio::test]
 async fn every_fault_in_a_guard_is_noticed() {
-    let table = LeaseTable::outbox();
-    for bench in Bench::both(&table, Checks::Dropped).await {
-        for fault in FAULTS {
-            let rows = bench.planted(&table, &[fault.planted(&bench)]).await;
-            let noticed = match fault.file {
-                "settle" => settle_keeps_its_guard(&bench, &table, &*rows).await,
-                "reap" => reap_keeps_its_guard(&bench, &table, &*rows).await,
-                _ => renew_keeps_its_guard(&bench, &table, &*rows).await,
-            };
-            assert!(noticed.is_err(), "{} on {}", fault.name, bench.name());
+    for table in tables() {
+        for bench in Bench::both(&table, Checks::Dropped).await {
+            for fault in FAULTS {
+                let rows = bench.planted(&table, &[fault.planted(&bench)]).await;
+                let noticed = match fault.file {
+                    "settle" => settle_keeps_its_guard(&bench, &table, &*rows).await,
+                    "reap" => reap_keeps_its_guard(&bench, &table, &*rows).await,
+                    _ => renew_keeps_its_guard(&bench, &table, &*rows).await,
+                };
+                let place = format!("{} on {}", table.name, bench.name());
+                assert!(noticed.is_err(), "{} in {place}", fault.name);
+            }
         }
     }
 }
 
-/// What a claim must keep: never more than the limit, and a token is good for one lease.
-async fn claim_keeps_its_promises(bench: &Bench, rows: &dyn Rows) -> Result<(), String> {
-    bench.execute("delete from outbox").await;
-    let insert = "insert into outbox (topic, payload) values ('order.paid', '1')";
+/// What a claim must keep: never more than the limit, a token is good for one lease, and what is
+/// held is left alone.
+async fn claim_keeps_its_promises(
+    bench: &Bench,
+    table: &LeaseTable,
+    rows: &dyn Rows,
+) -> Result<(), String> {
+    let name = table.name.quoted();
+    bench.execute(&format!("delete from {name}")).await;
+    let insert = format!("insert into {name} (topic, payload) values ('order.paid', '1')");
     for _ in 0..5 {
-        bench.execute(insert).await;
+        bench.execute(&insert).await;
     }
     let claim = Claim::new(token("mailer", 1), 2).recovery(None).at(NOW);
     let held = rows
@@ -138,9 +183,17 @@ async fn claim_keeps_its_promises(bench: &Bench, rows: &dyn Rows) -> Result<(), 
     if held.items.len() != 2 {
         return Err(format!("{} items for a limit of 2", held.items.len()));
     }
-    match rows.claim(&claim).await {
-        Err(_) => Ok(()),
-        Ok(again) => Err(format!("the token was used again for {again:?}")),
+    if let Ok(again) = rows.claim(&claim).await {
+        return Err(format!("the token was used again for {again:?}"));
+    }
+    let other = Claim::new(token("other", 1), 9).recovery(None).at(NOW);
+    let others = match rows.claim(&other).await {
+        Ok(others) => others.ok_or("nothing was left")?,
+        Err(error) => return Err(error.to_string()),
+    };
+    match others.ids().iter().find(|id| held.ids().contains(id)) {
+        None => Ok(()),
+        Some(id) => Err(format!("item {id} was claimed twice")),
     }
 }
 
@@ -165,15 +218,24 @@ async fn every_fault_in_a_claim_is_noticed() {
                 "select not exists (\n    select 1 from {table} union all select 1 from",
             ],
         },
+        Fault {
+            name: "claim of what is held",
+            file: "claim",
+            postgres: ["{is_pending}", "t.{status} in ({pending}, {claimed})"],
+            sqlite: ["{is_pending}", "t.{status} in ({pending}, {claimed})"],
+        },
     ];
-    let table = LeaseTable::outbox();
-    for bench in Bench::both(&table, Checks::Kept).await {
-        let sound = bench.rows(&table).await;
-        assert_eq!(claim_keeps_its_promises(&bench, &*sound).await, Ok(()));
-        for fault in &faults {
-            let rows = bench.planted(&table, &[fault.planted(&bench)]).await;
-            let noticed = claim_keeps_its_promises(&bench, &*rows).await;
-            assert!(noticed.is_err(), "{} on {}", fault.name, bench.name());
+    for table in tables() {
+        for bench in Bench::both(&table, Checks::Kept).await {
+            let sound = bench.rows(&table).await;
+            let kept = claim_keeps_its_promises(&bench, &table, &*sound).await;
+            assert_eq!(kept, Ok(()), "{} on {}", table.name, bench.name());
+            for fault in &faults {
+                let rows = bench.planted(&table, &[fault.planted(&bench)]).await;
+                let noticed = claim_keeps_its_promises(&bench, &table, &*rows).await;
+                let place = format!("{} on {}", table.name, bench.name());
+                assert!(noticed.is_err(), "{} in {place}", fault.name);
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{Bench, Checks, presets};
 
 /// A reader sees real SQL: this is what is sent for each preset.
 #[test]
-fn the_statements_of_both_presets_read_as_printed() {
+fn the_statements_of_each_preset_read_as_printed() {
     for (preset, table) in presets() {
         let mut postgres = String::new();
         for (name, text) in PostgresRows::statements(&table).unwrap() {

@@ -115,16 +115,22 @@ impl Hall {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workers_and_a_reaper_at_once_end_each_row_once() {
-    let table = LeaseTable::outbox();
-    for bench in Bench::both(&table, Checks::Kept).await {
+    for table in [LeaseTable::outbox(), LeaseTable::webhook()] {
+        end_each_row_once(&table).await;
+    }
+}
+
+async fn end_each_row_once(table: &LeaseTable) {
+    for bench in Bench::both(table, Checks::Kept).await {
         let values = vec!["('order.paid', '1')"; ROWS].join(", ");
         bench
             .execute(&format!(
-                "insert into outbox (topic, payload) values {values}"
+                "insert into {} (topic, payload) values {values}",
+                table.name.quoted()
             ))
             .await;
         let hall = Arc::new(Hall {
-            rows: bench.rows(&table).await,
+            rows: bench.rows(table).await,
             now: AtomicI64::new(NOW.as_micros()),
             call: Notify::new(),
             done: Mutex::default(),

@@ -1,4 +1,4 @@
-//! The verbs of the row layout on both databases and both presets, as far as they are its own: the
+//! The verbs of the row layout on both databases and in each preset, as far as they are its own: the
 //! order of a table, rows that come back whole, what an operator sees, a table that does not fit.
 
 use tenure_core::store::{Bury, Claim, Filter, Reap, Replay, Rest, Settle, StoreErrorKind};
@@ -8,7 +8,7 @@ use tenure_core::{
 };
 use tenure_store::postgres::PostgresRows;
 
-use super::{Bench, Checks, NOW, Rows, identifier, policy, presets, seconds};
+use super::{Bench, Checks, NOW, Rows, identifier, policy, presets, seconds, status};
 
 /// Writes rows as an application would, one per topic; the first is the oldest.
 async fn insert(bench: &Bench, table: &LeaseTable, topics: &[&str]) {
@@ -64,9 +64,9 @@ async fn a_claim_takes_the_oldest_up_to_its_limit_and_returns_whole_rows() {
             let content = &held.items[0].content;
             assert_eq!(column(content, "topic"), "a", "{place}");
             assert_eq!(column(content, "payload")["of"][0], 1, "{place}");
-            let word = table.words.claimed.as_str();
+            let word = table.states.word(State::Claimed).unwrap();
             assert_eq!(
-                column(content, table.columns.status.as_str()),
+                column(content, status(&table).column.as_str()),
                 word,
                 "{place}"
             );

@@ -8,6 +8,7 @@
 mod pair;
 mod script;
 mod side;
+mod webhooks;
 
 use std::panic::catch_unwind;
 use std::pin::Pin;
@@ -92,8 +93,10 @@ fn postgres_queue_is_the_twin_of_memory() {
 fn rows_are_twins_of_memory() {
     compare(make!(memory), make!(sqlite_outbox), Way::Mixed, 12);
     compare(make!(memory), make!(sqlite_processing), Way::Mixed, 12);
+    compare(make!(memory), make!(sqlite_webhook), Way::Mixed, 12);
     compare(make!(memory), make!(postgres_outbox), Way::Mixed, 8);
     compare(make!(memory), make!(postgres_processing), Way::Mixed, 8);
+    compare(make!(memory), make!(postgres_webhook), Way::Mixed, 8);
 }
 
 #[test]
@@ -111,6 +114,8 @@ fn rows_are_twins_of_each_other() {
         Way::Rows,
         8,
     );
+    compare(make!(sqlite_outbox), make!(sqlite_webhook), Way::Rows, 12);
+    compare(make!(sqlite_webhook), make!(postgres_webhook), Way::Rows, 8);
 }
 
 /// A twin that breaks a rule is told from one that keeps it.

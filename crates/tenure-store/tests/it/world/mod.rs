@@ -26,8 +26,11 @@ pub(crate) use desk::{Desk, desk, mismatch, no_lease, out_of_order};
 pub(crate) use memory::{memory, planted, ranked_events};
 pub(crate) use postgres::{
     postgres_on, postgres_outbox, postgres_planted, postgres_processing, postgres_queue,
+    postgres_webhook,
 };
-pub(crate) use sqlite::{sqlite_on, sqlite_outbox, sqlite_processing, sqlite_queue};
+pub(crate) use sqlite::{
+    sqlite_on, sqlite_outbox, sqlite_processing, sqlite_queue, sqlite_webhook,
+};
 pub(crate) use tenure_core::testing::token;
 
 /// The start of time in the tests: 2100-01-01.

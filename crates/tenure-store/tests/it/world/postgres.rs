@@ -1,5 +1,6 @@
 //! The worlds on PostgreSQL: the built-in outbox, and a lease table in each preset.
 
+use sqlx::AssertSqlSafe;
 use tenure_core::store::{LeaseStore, Operate, Store};
 use tenure_core::{ItemId, LeaseTable};
 use tenure_store::Planted;
@@ -43,6 +44,11 @@ pub(crate) async fn postgres_outbox() -> Box<dyn World> {
 /// A fresh table in the words of the preset `outbox_processing`.
 pub(crate) async fn postgres_processing() -> Box<dyn World> {
     rows(LeaseTable::outbox_processing()).await
+}
+
+/// A fresh table in the words of the preset `webhook`.
+pub(crate) async fn postgres_webhook() -> Box<dyn World> {
+    rows(LeaseTable::webhook()).await
 }
 
 /// A world in a database that is there: the outbox, or a lease table.
@@ -133,14 +139,15 @@ impl World for Rows {
     fn add_ranked<'a>(&'a self, ranks: &'a [u32]) -> Soon<'a, Vec<ItemId>> {
         let ranks: Vec<i64> = ranks.iter().copied().map(i64::from).collect();
         Box::pin(async move {
-            let ids: Vec<i64> = sqlx::query_scalar(
-                "insert into outbox (topic, payload, created_at)
-                 select 'order.paid', format('{\"rank\":%s}', rank)::json,
+            let ids: Vec<i64> = sqlx::query_scalar(AssertSqlSafe(format!(
+                "insert into {} (topic, payload, created_at)
+                 select 'order.paid', format('{{\"rank\":%s}}', rank)::json,
                         now() + rank * interval '1 second'
                  from unnest($1::bigint[]) with ordinality as r(rank, nth)
                  order by nth
                  returning id",
-            )
+                self.rows.table().name.quoted(),
+            )))
             .bind(ranks)
             .fetch_all(self.queue.store.pool())
             .await

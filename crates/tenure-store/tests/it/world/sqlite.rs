@@ -43,6 +43,11 @@ pub(crate) async fn sqlite_processing() -> Box<dyn World> {
     rows(LeaseTable::outbox_processing()).await
 }
 
+/// A fresh table in the words of the preset `webhook`.
+pub(crate) async fn sqlite_webhook() -> Box<dyn World> {
+    rows(LeaseTable::webhook()).await
+}
+
 async fn rows(table: LeaseTable) -> Box<dyn World> {
     let queue = queue().await;
     queue.store.create_table(&table).await.expect("create");
@@ -140,16 +145,15 @@ impl World for Rows {
     fn add_ranked<'a>(&'a self, ranks: &'a [u32]) -> Soon<'a, Vec<ItemId>> {
         Box::pin(async move {
             let conn = self.queue.connect();
-            let insert = |rank: &u32| {
-                conn.query_row(
-                    "insert into outbox (topic, payload, created_at)
-                     values ('order.paid', '{\"rank\":' || ?1 || '}',
-                             cast(unixepoch('subsec') * 1000 as integer) * 1000 + ?1 * 1000000)
-                     returning id",
-                    [rank],
-                    |row| row.get(0).map(ItemId::new),
-                )
-            };
+            let insert = format!(
+                "insert into {} (topic, payload, created_at)
+                 values ('order.paid', '{{\"rank\":' || ?1 || '}}',
+                         cast(unixepoch('subsec') * 1000 as integer) * 1000 + ?1 * 1000000)
+                 returning id",
+                self.rows.table().name.quoted(),
+            );
+            let insert =
+                |rank: &u32| conn.query_row(&insert, [rank], |row| row.get(0).map(ItemId::new));
             let ids: Result<_, _> = ranks.iter().map(insert).collect();
             ids.expect("a plain insert")
         })

@@ -1,0 +1,218 @@
+//! A delivery as the program shows it: the JSON that scripts read, its row in a table, all of it.
+
+use std::collections::BTreeMap;
+
+use comfy_table::Cell;
+use serde::Serialize;
+use tenure::webhook::{Attempt, Delivery, Endpoint};
+use tenure::{Event, ItemId, Record, State, StoreError, Tenure, Timestamp};
+
+use super::attempts::{ShownAttempt, print};
+use crate::commands::{Context, no_such_item};
+use crate::exit::Exit;
+use crate::output::{plain, state};
+use crate::problem::Stop;
+use crate::record::{ShownId, fact, moment, note, text};
+use crate::time::brief;
+
+/// The endpoints, by the numbers that deliveries name them by.
+#[derive(Debug)]
+pub(super) struct Names(BTreeMap<u32, Endpoint>);
+
+impl Names {
+    pub(super) async fn load(tenure: &Tenure) -> Result<Self, StoreError> {
+        Ok(Self(tenure.endpoints_by_number().await?))
+    }
+
+    /// The endpoint that a delivery is owed to; one that came after the names were read has none.
+    fn of(&self, record: &Record) -> &str {
+        let number = record.content.delivery().map(|delivery| delivery.endpoint);
+        let endpoint = number.and_then(|number| self.0.get(&number));
+        endpoint.map_or("?", |endpoint| endpoint.id.as_str())
+    }
+}
+
+/// A delivery, in JSON. A field that has nothing to say is null.
+#[derive(Serialize)]
+pub(super) struct ShownDelivery<'a> {
+    id: ShownId,
+    /// The event's handle.
+    event: Option<ShownId>,
+    event_id: Option<String>,
+    endpoint: &'a str,
+    state: &'static str,
+    topic: Option<&'a str>,
+    key: Option<&'a str>,
+    attempts: u32,
+    failures: u32,
+    crashes: u32,
+    generation: u32,
+    created_at: String,
+    next_attempt_at: Option<String>,
+    holder: Option<&'a str>,
+    fence: Option<i64>,
+    claimed_at: Option<String>,
+    until: Option<String>,
+    delivered_at: Option<String>,
+    dead_at: Option<String>,
+    dead_reason: Option<&'a str>,
+    last_error: Option<&'a str>,
+}
+
+/// A delivery and what came of it, in JSON.
+#[derive(Serialize)]
+struct Whole<'a> {
+    #[serde(flatten)]
+    delivery: ShownDelivery<'a>,
+    timeline: Vec<ShownAttempt<'a>>,
+}
+
+impl<'a> ShownDelivery<'a> {
+    pub(super) fn new(record: &'a Record, names: &'a Names) -> Self {
+        let event = record.content.event();
+        let hold = record.hold.as_ref();
+        let counters = record.counters;
+        Self {
+            id: ShownId(record.id),
+            event: source(record).map(ShownId),
+            event_id: event.and_then(Event::event_id).map(|id| id.to_string()),
+            endpoint: names.of(record),
+            state: record.state.as_str(),
+            topic: event.map(Event::topic),
+            key: event.and_then(Event::ordering_key),
+            attempts: tries(record),
+            failures: counters.failures,
+            crashes: counters.crashes,
+            generation: counters.generation,
+            created_at: record.created_at.to_string(),
+            next_attempt_at: text(
+                record
+                    .available_at
+                    .filter(|_| record.state == State::Pending),
+            ),
+            holder: hold.map(|hold| hold.holder.as_str()),
+            fence: hold.map(|hold| hold.fence.number()),
+            claimed_at: text(hold.map(|hold| hold.claimed_at)),
+            until: text(hold.map(|hold| hold.until)),
+            delivered_at: text(record.done_at),
+            dead_at: text(record.dead_at),
+            dead_reason: record.dead_reason.as_deref(),
+            last_error: record.last_error.as_deref(),
+        }
+    }
+}
+
+/// How often it was tried since it was last put back, the one under way and the last one included.
+fn tries(record: &Record) -> u32 {
+    let last = matches!(record.state, State::Claimed | State::Done);
+    record.counters.attempts.saturating_add(u32::from(last))
+}
+
+fn source(record: &Record) -> Option<ItemId> {
+    record
+        .content
+        .delivery()
+        .map(|Delivery { source, .. }| *source)
+}
+
+/// The heading and the rows of a table of deliveries.
+pub(super) fn table(
+    records: &[Record],
+    names: &Names,
+    now: Timestamp,
+) -> (Vec<&'static str>, Vec<Vec<Cell>>) {
+    let heading = vec![
+        "ID",
+        "STATE",
+        "ENDPOINT",
+        "TOPIC",
+        " EVENT",
+        "AGE",
+        " ATTEMPTS",
+        "NOTE",
+    ];
+    let rows = records.iter().map(|record| {
+        vec![
+            Cell::new(record.id),
+            state(record.state),
+            Cell::new(names.of(record)),
+            Cell::new(record.content.event().map_or("", Event::topic)),
+            Cell::new(source(record).map_or_else(String::new, |id| id.to_string())),
+            Cell::new(brief(now.since(record.created_at))),
+            Cell::new(tries(record)),
+            Cell::new(note(record, now)),
+        ]
+    });
+    let rows = rows.collect();
+    (heading, rows)
+}
+
+/// Shows all that is known of a delivery.
+pub(in crate::commands) async fn show(
+    cx: &Context,
+    tenure: &Tenure,
+    id: ItemId,
+) -> Result<Exit, Stop> {
+    let Some(record) = tenure.find(&[id]).await?.pop() else {
+        return Err(no_such_item(id).into());
+    };
+    let names = Names::load(tenure).await?;
+    let attempts: Vec<Attempt> = tenure.attempts(id).await?;
+    if cx.output.is_json() {
+        let whole = Whole {
+            delivery: ShownDelivery::new(&record, &names),
+            timeline: attempts.iter().map(ShownAttempt::new).collect(),
+        };
+        cx.output.json(&whole)?;
+        return Ok(Exit::Done);
+    }
+    let rows = facts(&record, names.of(&record), cx.output.now);
+    cx.output.table(&["DELIVERY", ""], rows)?;
+    print(cx, &attempts)?;
+    Ok(Exit::Done)
+}
+
+/// The facts that have something to say, by name.
+fn facts(record: &Record, endpoint: &str, now: Timestamp) -> Vec<Vec<Cell>> {
+    let event = record.content.event();
+    let hold = record.hold.as_ref();
+    let counters = record.counters;
+    let mut rows = vec![
+        fact("id", Some(record.id.to_string())),
+        vec![Cell::new("state"), state(record.state)],
+        fact("endpoint", Some(endpoint.to_owned())),
+        fact("event", source(record).map(|id| id.to_string())),
+        fact(
+            "event id",
+            event.and_then(Event::event_id).map(|id| id.to_string()),
+        ),
+        fact("topic", event.map(|event| event.topic().to_owned())),
+        fact(
+            "key",
+            event.and_then(Event::ordering_key).map(str::to_owned),
+        ),
+        fact("created", moment(Some(record.created_at), now)),
+        fact(
+            "next attempt",
+            moment(
+                record
+                    .available_at
+                    .filter(|_| record.state == State::Pending),
+                now,
+            ),
+        ),
+        fact("attempts", Some(tries(record).to_string())),
+        fact("failures", Some(counters.failures.to_string())),
+        fact("crashes", Some(counters.crashes.to_string())),
+        fact("generation", Some(counters.generation.to_string())),
+        fact("holder", hold.map(|hold| hold.holder.clone())),
+        fact("fence", hold.map(|hold| hold.fence.to_string())),
+        fact("until", moment(hold.map(|hold| hold.until), now)),
+        fact("delivered", moment(record.done_at, now)),
+        fact("dead", moment(record.dead_at, now)),
+        fact("reason", record.dead_reason.clone()),
+        fact("last error", record.last_error.as_deref().map(plain)),
+    ];
+    rows.retain(|row| !row.is_empty());
+    rows
+}

@@ -1,0 +1,283 @@
+//! The rules of an endpoint on the command line, and `tenure endpoints edit`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use clap::{ArgGroup, Args};
+use tenure::webhook::{EndpointId, EndpointSettings, OnGone, Rate, Schedule};
+use tenure::{Invalid, TopicPattern};
+
+use super::{find, kept, shown};
+use crate::commands::Context;
+use crate::database::Absent;
+use crate::exit::Exit;
+use crate::problem::{Problem, Stop};
+use crate::{time, webhook};
+
+/// What can be said of an endpoint, when it is added and later.
+#[derive(Debug, Default, Args)]
+#[command(group = ArgGroup::new("gone").args(["keep_when_gone", "bury_when_gone"]))]
+pub(crate) struct Rules {
+    /// The events that are owed to it: order.paid, order.*, * [default: *]
+    #[arg(long, value_name = "TOPIC,…", value_delimiter = ',', value_parser = TopicPattern::new)]
+    topics: Vec<TopicPattern>,
+
+    /// What it is for
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+
+    /// Send this header with every call; its value is kept sealed; may be given often
+    #[arg(long = "header", value_name = "NAME=VALUE")]
+    headers: Vec<String>,
+
+    /// How long a call may take, answer included, 1s to 15m [default: 15s]
+    #[arg(long, value_name = "DURATION", value_parser = time::duration)]
+    timeout: Option<Duration>,
+
+    /// How many calls a process makes to it at once [default: 10]
+    #[arg(long, value_name = "N")]
+    concurrency: Option<u32>,
+
+    /// How many calls a process makes to it per second, such as 10/s; none for no limit
+    #[arg(long, value_name = "N/s", value_parser = Limit::parse)]
+    rate: Option<Limit>,
+
+    /// The waits between attempts: 5s,5m,1h; none for one attempt; default for ten in three days
+    #[arg(long, value_name = "DURATION,…", value_parser = schedule)]
+    schedule: Option<Schedule>,
+
+    /// Statuses after which a delivery is dead at once: 400,404; none for no such status
+    #[arg(long, value_name = "STATUS,…", value_parser = Statuses::parse)]
+    no_retry: Option<Statuses>,
+
+    /// When it answers 410: keep what is queued until it is enabled again
+    #[arg(long)]
+    keep_when_gone: bool,
+
+    /// When it answers 410: bury what is queued, as it is by default
+    #[arg(long)]
+    bury_when_gone: bool,
+
+    /// Remember this of it; may be given often
+    #[arg(long = "meta", value_name = "NAME=VALUE")]
+    metadata: Vec<String>,
+}
+
+/// A rate, or none.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit(Option<Rate>);
+
+impl Limit {
+    fn parse(text: &str) -> Result<Self, Invalid> {
+        if text == "none" {
+            return Ok(Self(None));
+        }
+        let number = text.strip_suffix("/s").and_then(|n| n.trim().parse().ok());
+        let Some(per_second) = number.filter(|number| *number > 0) else {
+            let expected = "one such as 10/s, or none";
+            return Err(Invalid::new("the rate", format!("{text:?}"), expected));
+        };
+        // After a quiet second as many at once as come in a second.
+        let burst = per_second;
+        Ok(Self(Some(Rate { per_second, burst })))
+    }
+}
+
+/// Statuses after which nothing is tried again.
+#[derive(Clone, Debug)]
+pub(crate) struct Statuses(Vec<u16>);
+
+impl Statuses {
+    fn parse(text: &str) -> Result<Self, Invalid> {
+        if text == "none" {
+            return Ok(Self(Vec::new()));
+        }
+        let parts = text.split(',').map(|part| part.trim().parse().ok());
+        let statuses: Option<Vec<u16>> = parts.collect();
+        statuses.map(Self).ok_or_else(|| {
+            let expected = "statuses such as 400,404, or none";
+            Invalid::new("the list", format!("{text:?}"), expected)
+        })
+    }
+}
+
+fn schedule(text: &str) -> Result<Schedule, Invalid> {
+    match text {
+        "none" => Schedule::new(Vec::new()),
+        "default" => Ok(Schedule::default()),
+        _ => {
+            let waits = text.split(',').map(|part| time::duration(part.trim()));
+            Schedule::new(waits.collect::<Result<_, _>>()?)
+        }
+    }
+}
+
+/// `name=value`; the value is not shown when it is wrong.
+fn pair(text: &str) -> Result<(String, String), Problem> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.trim().is_empty() => {
+            Ok((name.trim().to_owned(), value.to_owned()))
+        }
+        _ => {
+            let message = format!(
+                "what was given is {} characters without a name and a `=`; \
+                 expected NAME=VALUE",
+                text.chars().count()
+            );
+            Err(Problem::new(Exit::Usage, message))
+        }
+    }
+}
+
+impl Rules {
+    /// The topics that were given, or all.
+    pub(super) fn topics_or_any(&self) -> Vec<TopicPattern> {
+        if self.topics.is_empty() {
+            return vec![TopicPattern::any()];
+        }
+        self.topics.clone()
+    }
+
+    /// The headers that were given, by their names in lower case.
+    pub(super) fn headers(&self) -> Result<BTreeMap<String, String>, Problem> {
+        let pairs = self.headers.iter().map(|text| pair(text));
+        let lower = pairs.map(|pair| pair.map(|(name, value)| (name.to_lowercase(), value)));
+        lower.collect()
+    }
+
+    /// Lays what was given over these rules, and checks them.
+    pub(super) fn lay_over(&self, settings: &mut EndpointSettings) -> Result<(), Stop> {
+        if !self.topics.is_empty() {
+            settings.topics.clone_from(&self.topics);
+        }
+        if let Some(description) = &self.description {
+            settings.description.clone_from(description);
+        }
+        if let Some(timeout) = self.timeout {
+            settings.timeout = timeout;
+        }
+        if let Some(concurrency) = self.concurrency {
+            settings.concurrency = concurrency;
+        }
+        if let Some(Limit(rate)) = self.rate {
+            settings.rate = rate;
+        }
+        if let Some(schedule) = &self.schedule {
+            settings.schedule.clone_from(schedule);
+        }
+        if let Some(Statuses(statuses)) = &self.no_retry {
+            settings.no_retry.clone_from(statuses);
+        }
+        if self.keep_when_gone {
+            settings.on_gone = OnGone::Keep;
+        }
+        if self.bury_when_gone {
+            settings.on_gone = OnGone::Bury;
+        }
+        for text in &self.metadata {
+            let (name, value) = pair(text)?;
+            settings.metadata.insert(name, value);
+        }
+        check(settings)
+    }
+}
+
+/// Refuses rules that do not fit, with everything that is wrong with them.
+fn check(settings: &EndpointSettings) -> Result<(), Stop> {
+    settings.check().map_err(|problems| {
+        let told = problems.iter();
+        let told = told.map(|problem| Problem::new(Exit::Usage, problem.to_string()));
+        Stop::Problems(told.collect())
+    })
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Edit {
+    /// Its id
+    #[arg(value_parser = EndpointId::new)]
+    id: EndpointId,
+
+    /// Call this address from now on, also for what is queued
+    #[arg(long)]
+    url: Option<String>,
+
+    #[command(flatten)]
+    rules: Rules,
+
+    /// Send this header no more; may be given often
+    #[arg(long = "no-header", value_name = "NAME")]
+    no_headers: Vec<String>,
+
+    /// Forget this of it; may be given often
+    #[arg(long = "no-meta", value_name = "NAME")]
+    no_metadata: Vec<String>,
+}
+
+pub(super) async fn edit(cx: &Context, args: &Edit) -> Result<Exit, Stop> {
+    let added = args.rules.headers()?;
+    let tenure = cx.database.open(Absent::Report).await?;
+    let seen = find(&tenure, &args.id).await?;
+    let mut settings = seen.settings.clone();
+    if let Some(url) = &args.url {
+        webhook::check_address(&cx.config.webhook, url).await?;
+        settings.url.clone_from(url);
+    }
+    args.rules.lay_over(&mut settings)?;
+    for name in &args.no_metadata {
+        settings.metadata.remove(name);
+    }
+    let mut sealed = seen.sealed.clone();
+    if !added.is_empty() || !args.no_headers.is_empty() {
+        let keys = webhook::keys(&cx.config.webhook)?;
+        let mut secrets = webhook::open(&seen, &keys)?;
+        secrets.headers.extend(added);
+        for name in &args.no_headers {
+            secrets.headers.remove(&name.to_lowercase());
+        }
+        sealed = secrets.seal(&keys, &args.id)?;
+    }
+    if settings == seen.settings && sealed == seen.sealed {
+        cx.output.note("nothing is changed by this");
+    }
+    // By the version that was seen: nobody's change is lost.
+    let change = tenure::ChangeEndpoint {
+        id: seen.id,
+        version: seen.version,
+        settings,
+        sealed,
+        state: seen.state,
+        now: None,
+    };
+    let endpoint = kept(&args.id, tenure.change_endpoint(&change).await?)?;
+    shown::one(cx, &endpoint, "changed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_statuses_and_schedules_are_read_as_people_write_them() {
+        let rate = Limit::parse("10/s").unwrap().0.unwrap();
+        assert_eq!((rate.per_second, rate.burst), (10, 10));
+        assert!(Limit::parse("none").unwrap().0.is_none());
+        for bad in ["", "10", "0/s", "-1/s", "10/m", "1.5/s"] {
+            assert!(Limit::parse(bad).is_err(), "{bad}");
+        }
+        assert_eq!(Statuses::parse("400, 404").unwrap().0, [400, 404]);
+        assert!(Statuses::parse("none").unwrap().0.is_empty());
+        assert!(Statuses::parse("4xx").is_err());
+        assert_eq!(schedule("5s, 5m").unwrap().attempts(), 3);
+        assert_eq!(schedule("none").unwrap().attempts(), 1);
+        assert_eq!(schedule("default").unwrap(), Schedule::default());
+        assert!(schedule("1ms").is_err());
+    }
+
+    #[test]
+    fn a_value_that_may_be_a_secret_is_not_shown() {
+        let problem = pair("canary").unwrap_err();
+        assert!(!problem.message.contains("canary"), "{problem:?}");
+        assert!(pair("=canary").is_err());
+        assert_eq!(pair("a=b=c").unwrap(), ("a".to_owned(), "b=c".to_owned()));
+    }
+}

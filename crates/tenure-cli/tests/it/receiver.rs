@@ -1,0 +1,134 @@
+//! A receiver of webhooks on this machine, for tests: it keeps what it is sent and answers as it
+//! was told to.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by a panic, also where it is not in the test function itself"
+)]
+
+use std::collections::VecDeque;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{self, Receiver as Channel, Sender};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tenure::webhook::verify::{Verified, Verifier, VerifyError};
+use tenure::{Clock as _, SystemClock};
+
+use crate::program::Place;
+
+/// What was received.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Call {
+    /// The value of a header.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut headers = self.headers.iter();
+        let found = headers.find(|(other, _)| other.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// Whether it is to be believed.
+    pub(crate) fn verified(&self, key: &str) -> Result<Verified, VerifyError> {
+        let headers = self.headers.iter().map(|(name, value)| (name, value));
+        let verifier = Verifier::new([key]).unwrap();
+        verifier.verify(headers, &self.body, SystemClock.now())
+    }
+}
+
+/// The receiver; its threads end with the process.
+pub(crate) struct Receiver {
+    address: SocketAddr,
+    calls: Channel<Call>,
+}
+
+impl Receiver {
+    /// Answers with these statuses, one call each, and then with 200.
+    pub(crate) fn start(statuses: &[u16]) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (send, calls) = mpsc::channel();
+        let answers = Arc::new(Mutex::new(statuses.iter().copied().collect()));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (send, answers) = (send.clone(), Arc::clone(&answers));
+                // Who hangs up has ended it.
+                std::thread::spawn(move || drop(serve(&stream, &send, &answers)));
+            }
+        });
+        Self { address, calls }
+    }
+
+    /// Its address.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/hooks", self.address)
+    }
+
+    /// Lets the program of this place call it.
+    pub(crate) fn allow(&self, place: &Place) {
+        place.write("tenure.toml", &allowing(self.address.port()));
+    }
+
+    /// The next call.
+    #[track_caller]
+    pub(crate) fn next(&self) -> Call {
+        let call = self.calls.recv_timeout(Duration::from_secs(30));
+        call.expect("a call comes within half a minute")
+    }
+
+    /// That nothing else has come.
+    #[track_caller]
+    pub(crate) fn is_quiet(&self) {
+        let call = self.calls.try_recv();
+        assert!(call.is_err(), "{call:?}");
+    }
+}
+
+/// A configuration by which this machine may be called at this port.
+pub(crate) fn allowing(port: u16) -> String {
+    format!("[webhook]\nallow_http = true\nallow = [\"127.0.0.0/8\"]\nports = [{port}]\n")
+}
+
+/// Takes calls until the other side hangs up.
+fn serve(
+    stream: &TcpStream,
+    calls: &Sender<Call>,
+    answers: &Mutex<VecDeque<u16>>,
+) -> std::io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let mut first = String::new();
+        if reader.read_line(&mut first)? == 0 {
+            return Ok(());
+        }
+        let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
+        let mut headers = Vec::new();
+        loop {
+            let mut line = String::new();
+            reader.read_line(&mut line)?;
+            let Some((name, value)) = line.trim().split_once(':') else {
+                break;
+            };
+            headers.push((name.to_owned(), value.trim().to_owned()));
+        }
+        let mut call = Call {
+            path,
+            headers,
+            body: Vec::new(),
+        };
+        let length = call.header("content-length").unwrap_or("0");
+        call.body = vec![0; length.parse().unwrap()];
+        reader.read_exact(&mut call.body)?;
+        let status = answers.lock().unwrap().pop_front().unwrap_or(200);
+        drop(calls.send(call));
+        let mut out = stream;
+        write!(out, "HTTP/1.1 {status} X\r\ncontent-length: 5\r\n\r\nheard")?;
+        out.flush()?;
+    }
+}

@@ -1,0 +1,152 @@
+//! Why a delivery is not being sent: where its endpoint stands, and how often it failed.
+
+use super::{Facts, Why, key, times};
+use crate::item::Record;
+use crate::state::State;
+use crate::time::{Timestamp, brief_duration};
+use crate::webhook::{Disabled, Endpoint, EndpointState};
+
+/// Why this delivery is not being sent; `None`: as with any other item.
+pub(super) fn why(record: &Record, facts: &Facts, now: Timestamp) -> Option<Why> {
+    let endpoint = facts.endpoint.as_ref()?;
+    match record.state {
+        State::Done => Some(delivered(record, endpoint, now)),
+        State::Pending => Some(pending(record, endpoint, facts, now)),
+        State::Claimed | State::Dead => None,
+    }
+}
+
+fn delivered(record: &Record, endpoint: &Endpoint, now: Timestamp) -> Why {
+    let when = record.done_at.map_or_else(String::new, |moment| {
+        format!(" {} ago", brief_duration(now.since(moment)))
+    });
+    Why::new(
+        "delivered",
+        format!("it was delivered to {}{when}", endpoint.id),
+    )
+    .hint(format!(
+        "`tenure replay {}` puts it back, to be delivered again",
+        record.id
+    ))
+}
+
+fn pending(record: &Record, endpoint: &Endpoint, facts: &Facts, now: Timestamp) -> Why {
+    if let Some(why) = standing(endpoint, now) {
+        return why;
+    }
+    if let Some(why) = key::pending(record, facts, now) {
+        return why;
+    }
+    if let Some(moment) = record.available_at.filter(|moment| *moment > now) {
+        return not_due(record, endpoint, &brief_duration(moment.since(now)));
+    }
+    if !facts.is_anyone_here() {
+        return Why::new("no_worker", "it is due, but no worker is here")
+            .hint("start one that sends: `tenure serve`, or `tenure work`");
+    }
+    due(endpoint, facts, now)
+}
+
+/// Why nothing at all is sent to the endpoint now.
+fn standing(endpoint: &Endpoint, now: Timestamp) -> Option<Why> {
+    let id = &endpoint.id;
+    let ago = |since: Timestamp| brief_duration(now.since(since));
+    match &endpoint.state {
+        EndpointState::Removed { since } => Some(Why::new(
+            "endpoint_removed",
+            format!(
+                "its endpoint {id} was removed {} ago: a sender buries it soon",
+                ago(*since)
+            ),
+        )),
+        EndpointState::Disabled { why, since } => Some(
+            Why::new(
+                "endpoint_disabled",
+                format!(
+                    "its endpoint {id} has been disabled for {}, because {}",
+                    ago(*since),
+                    said(why)
+                ),
+            )
+            .hint(format!(
+                "mend the cause, then `tenure endpoints enable {id}`"
+            )),
+        ),
+        EndpointState::Enabled => paused(endpoint, now),
+    }
+}
+
+fn paused(endpoint: &Endpoint, now: Timestamp) -> Option<Why> {
+    let id = &endpoint.id;
+    let until = endpoint.health.paused_until.filter(|until| *until > now)?;
+    let cause = endpoint.health.pause.as_deref().unwrap_or("calls failed");
+    let rest = brief_duration(until.since(now));
+    let why = Why::new(
+        "endpoint_paused",
+        format!("its endpoint {id} is left alone for another {rest}, because {cause}"),
+    );
+    Some(why.hint(format!(
+        "no attempt is lost; `tenure endpoints show {id}` shows how it fares, `tenure endpoints \
+         enable {id}` ends the wait"
+    )))
+}
+
+fn said(why: &Disabled) -> String {
+    match why {
+        Disabled::ByHand(text) if text.is_empty() => "an operator said so".to_owned(),
+        Disabled::ByHand(text) => format!("an operator said so: {text}"),
+        Disabled::Gone => "it answered 410 Gone".to_owned(),
+        Disabled::Asked => "it asked for it in an answer".to_owned(),
+        Disabled::Failing => "nothing had succeeded for days".to_owned(),
+    }
+}
+
+/// It may not be claimed for `wait`.
+fn not_due(record: &Record, endpoint: &Endpoint, wait: &str) -> Why {
+    let counters = record.counters;
+    let error = match &record.last_error {
+        Some(error) => format!(", last with {error:?}"),
+        None => String::new(),
+    };
+    let mut causes = Vec::new();
+    if counters.failures > 0 {
+        causes.push(format!(
+            "it failed {} of {} attempts{error}",
+            counters.failures,
+            endpoint.settings.schedule.attempts()
+        ));
+    }
+    if counters.crashes > 0 {
+        causes.push(format!("its lease lapsed {}", times(counters.crashes)));
+    }
+    if causes.is_empty() {
+        return Why::new("delayed", format!("it is due in {wait}"));
+    }
+    let causes = causes.join(" and ");
+    Why::new("backoff", format!("{causes}; it is tried again in {wait}"))
+}
+
+/// It is due, and somebody is there to send it.
+fn due(endpoint: &Endpoint, facts: &Facts, now: Timestamp) -> Why {
+    let id = &endpoint.id;
+    let due = match facts.counts.due {
+        0 | 1 => format!("it is the only one that is due for {id}"),
+        due => format!("it is one of {due} that are due for {id}"),
+    };
+    if endpoint.health.is_on_trial(now) {
+        return Why::new(
+            "endpoint_on_trial",
+            format!("{due}, which is called once at a time until a call succeeds"),
+        );
+    }
+    let rate = endpoint.settings.rate.map_or_else(String::new, |rate| {
+        format!(" and {} in a second", rate.per_second)
+    });
+    Why::new(
+        "waiting",
+        format!(
+            "{due}; a process makes at most {} calls to it at once{rate}",
+            endpoint.settings.concurrency
+        ),
+    )
+}

@@ -1,0 +1,144 @@
+//! Attempts: journal, hold and calls put together.
+
+use std::slice::from_ref;
+use std::time::Duration;
+
+use tenure_core::webhook::{
+    AttemptOutcome, CallDetail, CallErrorKind, CallRecord, Reply, Timings, attempts,
+};
+use tenure_core::{EndedHold, Fence, Hold, ItemId, Timestamp, Word};
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_micros(seconds * 1_000_000)
+}
+
+fn ended(fence: i64, word: Word) -> EndedHold {
+    EndedHold {
+        holder: format!("sender-{fence}"),
+        fence: Fence::new(fence),
+        word,
+        claimed_at: at(10 * fence),
+        settled_at: at(10 * fence + 5),
+    }
+}
+
+fn call(fence: i64, outcome: AttemptOutcome) -> CallRecord {
+    CallRecord {
+        delivery: ItemId::new(ItemId::FIRST_DELIVERY + 1),
+        fence: Fence::new(fence),
+        attempt: 1,
+        began_at: at(10 * fence + 1),
+        outcome,
+        status: Some(200),
+        error: None,
+        detail: CallDetail::default(),
+    }
+}
+
+fn outcomes(
+    timeline: &[EndedHold],
+    hold: Option<&Hold>,
+    calls: &[CallRecord],
+) -> Vec<(i64, AttemptOutcome)> {
+    let attempts = attempts(timeline, hold, calls);
+    let told = attempts.iter();
+    told.map(|attempt| (attempt.fence.number(), attempt.outcome))
+        .collect()
+}
+
+#[test]
+fn without_a_call_only_what_may_have_been_sent_is_an_attempt() {
+    use AttemptOutcome::Unknown;
+    for (word, expected) in [
+        (Word::Lapsed, vec![(1, Unknown)]),
+        (Word::Buried, vec![(1, Unknown)]),
+        (Word::Done, vec![]),
+        (Word::Retry, vec![]),
+        (Word::Dead, vec![]),
+        (Word::Release, vec![]),
+    ] {
+        assert_eq!(outcomes(&[ended(1, word)], None, &[]), expected, "{word:?}");
+    }
+    let at_once = EndedHold {
+        settled_at: at(10),
+        ..ended(1, Word::Buried)
+    };
+    assert_eq!(outcomes(&[at_once], None, &[]), []);
+    assert_eq!(outcomes(&[], None, &[]), []);
+}
+
+#[test]
+fn a_call_says_how_its_attempt_ended() {
+    use AttemptOutcome::{Aborted, Delivered, Failed, Superseded};
+    for (word, outcome) in [
+        (Word::Done, Delivered),
+        (Word::Retry, Failed),
+        (Word::Dead, Failed),
+        (Word::Release, Aborted),
+        (Word::Lapsed, Superseded),
+        (Word::Buried, Superseded),
+    ] {
+        let line = ended(3, word);
+        let made = call(3, outcome);
+        let told = attempts(from_ref(&line), None, from_ref(&made));
+        assert_eq!(told.len(), 1);
+        assert_eq!(told[0].outcome, outcome);
+        assert_eq!(told[0].call, Some(made));
+        assert_eq!(told[0].holder, line.holder);
+        assert_eq!(told[0].claimed_at, line.claimed_at);
+        assert_eq!(told[0].ended_at, Some(line.settled_at));
+    }
+}
+
+#[test]
+fn attempts_stand_in_the_order_of_their_claims() {
+    use AttemptOutcome::{Delivered, Open, Unknown};
+    let timeline = [
+        ended(4, Word::Lapsed),
+        ended(2, Word::Release),
+        ended(3, Word::Done),
+    ];
+    let hold = Hold {
+        holder: "sender".into(),
+        fence: Fence::new(9),
+        claimed_at: at(90),
+        until: at(120),
+    };
+    let told = outcomes(&timeline, Some(&hold), &[call(3, Delivered)]);
+    assert_eq!(told, [(3, Delivered), (4, Unknown), (9, Open)]);
+}
+
+/// The journal is pruned by itself; what is known of a call is not lost with it.
+#[test]
+fn a_call_whose_hold_is_forgotten_is_still_told() {
+    use AttemptOutcome::Delivered;
+    let told = attempts(&[], None, &[call(3, Delivered)]);
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].call, Some(call(3, Delivered)));
+}
+
+#[test]
+fn what_is_kept_of_a_reply_is_read_as_it_was_written() {
+    let mut reply = Reply::error(CallErrorKind::Tls, "no handshake");
+    reply.headers = vec![("a".into(), "\"'\\".into())];
+    reply.body = vec![0, 255, b'x'];
+    reply.is_cut = true;
+    reply.peer = Some("192.0.2.7".parse().expect("an address"));
+    reply.timings = Timings {
+        dns: Some(Duration::from_micros(7)),
+        total: Duration::MAX,
+        ..Timings::default()
+    };
+    let detail = CallDetail::of(&reply);
+    assert_eq!(detail.trouble.as_deref(), Some("tls"));
+    assert_eq!(detail.body, "\u{fffd}\u{fffd}x", "a database takes it");
+    assert_eq!((detail.dns_us, detail.total_us), (Some(7), u64::MAX));
+    assert_eq!(CallDetail::from_json(&detail.to_json()), detail);
+    let least = CallDetail::default();
+    assert_eq!(CallDetail::from_json(&least.to_json()), least);
+    assert_eq!(
+        CallDetail::from_json("{"),
+        least,
+        "what cannot be read is left out"
+    );
+}

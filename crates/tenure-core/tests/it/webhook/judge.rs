@@ -1,0 +1,189 @@
+//! What an answer means: a table of statuses, and what the receiver may ask for.
+
+use std::time::Duration;
+
+use tenure_core::webhook::{
+    CallErrorKind, Directive, Disabled, EndpointSettings, OnGone, Reply, Verdict, judge,
+};
+use tenure_core::{Outcome, Word, reason};
+
+fn rules() -> EndpointSettings {
+    EndpointSettings::new("https://example.com", Vec::new())
+}
+
+/// The verdict on the first failure, without luck.
+fn verdict(reply: &Reply) -> Verdict {
+    judge(&rules(), reply, 0, 0.5)
+}
+
+fn after(seconds: u64, status: u16) -> Reply {
+    Reply {
+        retry_after: Some(Duration::from_secs(seconds)),
+        ..Reply::status(status)
+    }
+}
+
+fn wait(verdict: &Verdict) -> u64 {
+    let Outcome::Retry { after, .. } = &verdict.outcome else {
+        panic!("no retry but {:?}", verdict.outcome);
+    };
+    after.as_secs()
+}
+
+fn dead_by(verdict: &Verdict) -> &str {
+    let Outcome::Dead { reason, .. } = &verdict.outcome else {
+        panic!("not dead but {:?}", verdict.outcome);
+    };
+    reason
+}
+
+#[test]
+fn two_hundreds_are_success_and_nothing_else_is() {
+    for status in 100..=599 {
+        let verdict = verdict(&Reply::status(status));
+        let is_success = (200..=299).contains(&status);
+        assert_eq!(verdict.is_success, Some(is_success), "{status}");
+        assert_eq!(verdict.outcome == Outcome::Done, is_success, "{status}");
+        let is_gone = status == 410;
+        assert_eq!(verdict.disable.is_some(), is_gone, "{status}");
+        if !is_success && !is_gone {
+            assert_eq!(wait(&verdict), 5, "{status} is tried again");
+        }
+        let pauses = (status == 429).then_some(Duration::from_mins(1));
+        assert_eq!(verdict.pause, pauses, "{status}");
+    }
+}
+
+#[test]
+fn a_redirect_says_what_to_do() {
+    for status in [301, 302, 307, 308] {
+        let Outcome::Retry { error, .. } = verdict(&Reply::status(status)).outcome else {
+            panic!("a redirect is a failure");
+        };
+        assert!(error.contains(&status.to_string()) && error.contains("update the address"));
+    }
+}
+
+#[test]
+fn gone_disables_and_what_is_queued_dies_or_waits() {
+    let gone = verdict(&Reply::status(410));
+    assert_eq!(dead_by(&gone), reason::GONE);
+    assert_eq!(gone.disable, Some(Disabled::Gone));
+    assert_eq!(gone.is_success, Some(false));
+    let keep = EndpointSettings {
+        on_gone: OnGone::Keep,
+        ..rules()
+    };
+    let kept = judge(&keep, &Reply::status(410), 0, 0.5);
+    assert_eq!(wait(&kept), 5);
+    assert_eq!(kept.disable, Some(Disabled::Gone));
+}
+
+#[test]
+fn too_many_requests_leave_the_endpoint_alone() {
+    for (reply, pause, retry) in [
+        (Reply::status(429), Some(60), 5),
+        (after(30, 429), Some(30), 30),
+        (after(2, 429), Some(2), 5),
+        (Reply::status(503), None, 5),
+        (after(30, 503), Some(30), 30),
+        // Six hours at the most.
+        (after(100_000, 503), Some(21_600), 21_600),
+        (after(u64::MAX, 429), Some(21_600), 21_600),
+    ] {
+        let verdict = verdict(&reply);
+        assert_eq!(verdict.pause, pause.map(Duration::from_secs), "{reply:?}");
+        assert_eq!(wait(&verdict), retry, "{reply:?}");
+    }
+}
+
+/// Of other answers a wish to wait concerns the one delivery.
+#[test]
+fn every_failure_may_ask_for_time() {
+    for status in [301, 400, 408, 425, 500, 502, 504] {
+        let verdict = verdict(&after(90, status));
+        assert_eq!((wait(&verdict), verdict.pause), (90, None), "{status}");
+        assert_eq!(wait(&judge(&rules(), &after(1, status), 0, 0.5)), 5);
+    }
+    assert_eq!(verdict(&after(90, 200)).outcome, Outcome::Done);
+}
+
+#[test]
+fn some_answers_are_final_if_the_endpoint_says_so() {
+    let strict = EndpointSettings {
+        no_retry: vec![400, 404, 503],
+        ..rules()
+    };
+    for status in [400, 404, 503] {
+        let verdict = judge(&strict, &after(30, status), 0, 0.5);
+        assert_eq!(dead_by(&verdict), reason::REJECTED);
+        assert_eq!(verdict.is_success, Some(false));
+        assert_eq!(verdict.disable, None);
+    }
+    assert_eq!(wait(&judge(&strict, &Reply::status(422), 0, 0.5)), 5);
+}
+
+#[test]
+fn a_busy_endpoint_is_left_alone_even_if_its_answer_is_final() {
+    let strict = EndpointSettings {
+        no_retry: vec![429, 503],
+        ..rules()
+    };
+    for status in [429, 503] {
+        let verdict = judge(&strict, &after(30, status), 0, 0.5);
+        assert_eq!(dead_by(&verdict), reason::REJECTED);
+        assert_eq!(verdict.pause, Some(Duration::from_secs(30)), "{status}");
+    }
+}
+
+#[test]
+fn a_schedule_comes_to_its_end() {
+    for failures in 0..9 {
+        let word = judge(&rules(), &Reply::status(500), failures, 0.5).outcome;
+        assert_eq!(word.word(), Word::Retry);
+    }
+    for reply in [
+        Reply::status(500),
+        after(60, 503),
+        Reply::error(CallErrorKind::Timeout, "it took too long"),
+    ] {
+        let verdict = judge(&rules(), &reply, 9, 0.5);
+        assert_eq!(dead_by(&verdict), reason::FAILED);
+    }
+    let done = judge(&rules(), &Reply::status(200), 9, 0.5);
+    assert_eq!(done.outcome, Outcome::Done, "the last attempt counts");
+}
+
+#[test]
+fn no_answer_is_a_failure_unless_it_is_ours() {
+    use CallErrorKind::{Broken, Connect, Dns, Forbidden, Timeout, Tls, Unsendable};
+    for kind in [Forbidden, Dns, Connect, Tls, Timeout, Broken, Unsendable] {
+        let verdict = verdict(&Reply::error(kind, "no luck"));
+        let blamed = (kind != Unsendable).then_some(false);
+        assert_eq!(verdict.is_success, blamed, "{kind:?}");
+        let Outcome::Retry { error, .. } = verdict.outcome else {
+            panic!("it is tried again");
+        };
+        assert_eq!(error, "no luck");
+    }
+}
+
+#[test]
+fn a_receiver_may_ask_never_to_be_sent_this_or_anything() {
+    let with = |directive, status| Reply {
+        directive: Some(directive),
+        ..Reply::status(status)
+    };
+    let aborted = verdict(&with(Directive::AbortMessage, 500));
+    assert_eq!(dead_by(&aborted), reason::ABORTED);
+    assert_eq!((aborted.disable, aborted.is_success), (None, Some(false)));
+    let taken = verdict(&with(Directive::AbortMessage, 200));
+    assert_eq!(taken.outcome, Outcome::Done, "it has it already");
+    for status in [200, 500] {
+        let off = verdict(&with(Directive::Disable, status));
+        assert_eq!(off.disable, Some(Disabled::Asked), "{status}");
+        assert_eq!(off.outcome == Outcome::Done, status == 200);
+    }
+    let gone = verdict(&with(Directive::Disable, 410));
+    assert_eq!(gone.disable, Some(Disabled::Gone), "gone says more");
+}

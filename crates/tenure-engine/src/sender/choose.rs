@@ -1,0 +1,235 @@
+//! Which lanes are claimed from, and how much of each: pure.
+//!
+//! Every endpoint with something due has its turn at being first. None gets more than it has room
+//! for, nor more than half of the worker's places; those that fail together leave a fifth of the
+//! places to the others, so that first attempts are not held back by retries.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use tenure_core::store::{Company, EndpointLane};
+
+use super::line::{Line, Moment};
+use crate::chooser::Room;
+
+/// The lanes to claim from, the first one first, and at most how much from each. `turn` is the
+/// endpoint that was first the last time.
+pub(super) fn choose(
+    lines: &BTreeMap<u32, Line>,
+    due: &[EndpointLane],
+    room: &Room,
+    turn: &mut u32,
+    moment: Moment,
+) -> Vec<(EndpointLane, u32)> {
+    let mut by_endpoint: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
+    for lane in due {
+        let is_alone = lane.step == EndpointLane::ALONE;
+        if is_alone == (room.company == Company::Alone) {
+            by_endpoint
+                .entry(lane.endpoint)
+                .or_default()
+                .push(lane.step);
+        }
+    }
+    let in_hand = |endpoint: u32| room.in_hand.get(&endpoint).copied().unwrap_or(0);
+    let failing: u32 = lines
+        .values()
+        .filter(|line| line.is_failing())
+        .map(|line| in_hand(line.endpoint.number))
+        .sum();
+    let mut left_to_failing = (room.places - room.places / 5).saturating_sub(failing);
+    let most = room.places.div_ceil(2);
+    let later = by_endpoint.range((Bound::Excluded(*turn), Bound::Unbounded));
+    let mut chosen = Vec::new();
+    for (endpoint, steps) in later.chain(by_endpoint.range(..=*turn)) {
+        let Some(line) = lines.get(endpoint) else {
+            continue;
+        };
+        let held = in_hand(*endpoint);
+        let mut free = line.room(held, moment).min(most.saturating_sub(held));
+        if line.is_failing() {
+            free = free.min(left_to_failing);
+            left_to_failing -= free;
+        }
+        if free == 0 {
+            continue;
+        }
+        if chosen.is_empty() {
+            *turn = *endpoint;
+        }
+        chosen.extend(share(*endpoint, steps, free));
+    }
+    chosen
+}
+
+/// Parts the room of an endpoint among its lanes: most of it for the most urgent one, and one for
+/// each of the others, so that none starves.
+fn share(
+    endpoint: u32,
+    steps: &[u8],
+    free: u32,
+) -> impl Iterator<Item = (EndpointLane, u32)> + use<> {
+    let mut steps = steps.to_vec();
+    steps.sort_unstable();
+    steps.truncate(usize::try_from(free).unwrap_or(usize::MAX));
+    let others = u32::try_from(steps.len().saturating_sub(1)).unwrap_or(u32::MAX);
+    let first = free.saturating_sub(others);
+    steps.into_iter().enumerate().map(move |(nth, step)| {
+        let lane = EndpointLane { endpoint, step };
+        (lane, if nth == 0 { first } else { 1 })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tenure_core::webhook::{
+        Endpoint, EndpointId, EndpointSettings, EndpointState, Health, Rate,
+    };
+    use tenure_core::{Timestamp, TopicPattern};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);
+
+    fn endpoint(number: u32) -> Endpoint {
+        let topics = vec![TopicPattern::any()];
+        Endpoint {
+            id: EndpointId::new(&format!("e{number}")).unwrap(),
+            number,
+            settings: EndpointSettings::new("https://example.com", topics),
+            sealed: String::new(),
+            state: EndpointState::Enabled,
+            health: Health::default(),
+            version: 1,
+            created_at: NOW,
+        }
+    }
+
+    fn lines(endpoints: impl IntoIterator<Item = Endpoint>) -> BTreeMap<u32, Line> {
+        let lines = endpoints.into_iter();
+        lines
+            .map(|endpoint| (endpoint.number, Line::new(endpoint, Instant::now())))
+            .collect()
+    }
+
+    fn lane(endpoint: u32, step: u8) -> EndpointLane {
+        EndpointLane { endpoint, step }
+    }
+
+    fn room(places: u32, in_hand: &[(u32, u32)]) -> Room {
+        Room {
+            limit: 100,
+            places,
+            company: Company::Together,
+            in_hand: in_hand.iter().copied().collect(),
+        }
+    }
+
+    fn chosen(
+        lines: &BTreeMap<u32, Line>,
+        due: &[EndpointLane],
+        room: &Room,
+    ) -> Vec<(EndpointLane, u32)> {
+        let moment = Moment {
+            store: NOW,
+            here: Instant::now(),
+        };
+        choose(lines, due, room, &mut 0, moment)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_endpoint_has_its_turn_at_being_first() {
+        let lines = lines([1, 2, 3].map(endpoint));
+        let due = [lane(3, 0), lane(1, 0), lane(2, 0)];
+        let mut turn = 0;
+        let moment = Moment {
+            store: NOW,
+            here: Instant::now(),
+        };
+        let mut firsts = Vec::new();
+        for _ in 0..6 {
+            let chosen = choose(&lines, &due, &room(200, &[]), &mut turn, moment);
+            assert_eq!(chosen.len(), 3);
+            firsts.push(chosen[0].0.endpoint);
+        }
+        assert_eq!(firsts, [1, 2, 3, 1, 2, 3]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_endpoint_gets_what_it_has_room_for_and_never_more_than_half_of_the_places() {
+        let mut limited = endpoint(1);
+        limited.settings.rate = Some(Rate {
+            per_second: 1,
+            burst: 4,
+        });
+        let mut wide = endpoint(2);
+        wide.settings.concurrency = 1000;
+        let lines = lines([limited, wide, endpoint(3)]);
+        let due = [lane(1, 0), lane(2, 0), lane(3, 0)];
+        let in_hand = [(1, 1), (3, 10)];
+        let chosen = chosen(&lines, &due, &room(20, &in_hand));
+        // The one in hand of the first has not left, so its share of the burst is spoken for.
+        assert_eq!(chosen, [(lane(1, 0), 3), (lane(2, 0), 10)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_left_alone_is_not_asked_for_and_one_on_trial_gets_one_call() {
+        let [mut paused, mut trial, mut disabled, mut removed] = [1, 2, 3, 4].map(endpoint);
+        paused.health.paused_until = Some(NOW.after(Duration::from_secs(1)));
+        trial.health.trips = 1;
+        trial.health.paused_until = Some(NOW);
+        disabled.state = EndpointState::Disabled {
+            why: tenure_core::webhook::Disabled::Failing,
+            since: NOW,
+        };
+        removed.state = EndpointState::Removed { since: NOW };
+        let lines = lines([paused, trial, disabled, removed]);
+        let due: Vec<_> = (1..=4).map(|number| lane(number, 0)).collect();
+        let free = room(20, &[]);
+        let first = chosen(&lines, &due, &free);
+        assert_eq!(first, [(lane(2, 0), 1), (lane(4, 0), 10)]);
+        let busy = chosen(&lines, &due, &room(20, &[(2, 1)]));
+        assert_eq!(busy, [(lane(4, 0), 10)], "the trial is under way");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_that_fail_leave_a_fifth_of_the_places_to_the_others() {
+        let failing = |number| {
+            let mut endpoint = endpoint(number);
+            endpoint.health.failing_since = Some(NOW);
+            endpoint
+        };
+        let lines = lines([failing(1), failing(2), failing(3), endpoint(4)]);
+        let due: Vec<_> = (1..=4).map(|number| lane(number, 0)).collect();
+        let first = chosen(&lines, &due, &room(20, &[]));
+        let limits: Vec<u32> = first.iter().map(|(_, most)| *most).collect();
+        assert_eq!(
+            limits,
+            [10, 6, 10],
+            "16 of 20 at most, and none for the third"
+        );
+        assert_eq!(first[2].0.endpoint, 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_lanes_of_an_endpoint_share_its_room_and_lone_ones_are_asked_for_alone() {
+        let lines = lines([endpoint(1)]);
+        let due = [lane(1, 8), lane(1, 3), lane(1, 0)];
+        let all = chosen(&lines, &due, &room(40, &[]));
+        assert_eq!(all, [(lane(1, 0), 9), (lane(1, 3), 1)]);
+        let one = chosen(&lines, &due, &room(40, &[(1, 9)]));
+        assert_eq!(one, [(lane(1, 0), 1)], "the most urgent first");
+        let alone = Room {
+            company: Company::Alone,
+            ..room(40, &[])
+        };
+        let lanes = chosen(&lines, &due, &alone);
+        assert_eq!(
+            lanes.iter().map(|(lane, _)| lane.step).collect::<Vec<_>>(),
+            [8]
+        );
+    }
+}

@@ -1,0 +1,357 @@
+//! How an endpoint fares: it is left alone when it fails or asks for it, warned about, disabled
+//! when it is gone or fails for days; and none of this costs what waits an attempt.
+
+use std::time::Duration;
+
+use tenure_core::State;
+use tenure_core::store::{Filter, Operate as _, Webhooks as _};
+use tenure_core::webhook::{
+    CallErrorKind, Directive, Disabled, EndpointState, Health, OnGone, Reply, Schedule,
+};
+use tenure_core::{ItemId, Setting, TopicPattern};
+use tenure_engine::metrics::ENDPOINT_PAUSED;
+use tokio::time::{Instant, sleep};
+
+use crate::faulty::Ask;
+use crate::log;
+use crate::meter::meter;
+use crate::receiver::Receiver;
+use crate::world::World;
+
+const SOON: Duration = Duration::from_millis(10);
+
+fn failing(status: u16) -> std::sync::Arc<Receiver> {
+    Receiver::new(move |_| (SOON, Reply::status(status)))
+}
+
+/// The payloads of Tenure's own events about this.
+async fn own_events(world: &World, topic: &str) -> Vec<String> {
+    let filter = Filter {
+        topic: Some(topic.to_owned()),
+        ..Filter::default()
+    };
+    let page = world.store.list(&filter, 100).await.unwrap();
+    let events = page
+        .records
+        .iter()
+        .filter_map(|record| record.content.event());
+    events.map(|event| event.payload().to_owned()).collect()
+}
+
+/// An endpoint that wants to hear of the others, and is never called here.
+async fn watcher(world: &World) {
+    let topics = vec![TopicPattern::new("tenure.*").unwrap()];
+    world
+        .endpoint("watcher", |settings| settings.topics = topics)
+        .await;
+}
+
+async fn state_of(world: &World, id: &str) -> EndpointState {
+    world.found(id).await.state
+}
+
+async fn uncalled(world: &World, ids: &[ItemId]) -> usize {
+    let mut count = 0;
+    for id in ids {
+        let record = world.find(*id).await;
+        let is_untouched = record.counters == tenure_core::Counters::default();
+        count += usize::from(record.state == State::Pending && is_untouched);
+    }
+    count
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_fails_ten_times_is_left_alone_then_tried_once() {
+    let world = World::new();
+    watcher(&world).await;
+    world
+        .endpoint("down", |settings| settings.concurrency = 1)
+        .await;
+    let ids = world.owe(40).await;
+    let receiver = failing(500);
+    let engine = world.send(&receiver, World::config());
+    receiver.begun(10).await;
+    sleep(Duration::from_secs(50)).await;
+    assert_eq!(receiver.seen().len(), 10, "left alone");
+    assert_eq!(uncalled(&world, &ids).await, 30, "what waits loses nothing");
+    let labels = [("endpoint", "down")];
+    assert!(meter().level_of(engine.worker(), ENDPOINT_PAUSED, &labels) > 0.5);
+    // The first, the second, the fourth, the eighth, the tenth.
+    let kept: Vec<u32> = world
+        .faulty
+        .calls()
+        .iter()
+        .filter_map(|(_, ask)| match ask {
+            Ask::KeepHealth(health) => Some(health.failures),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(kept, [1, 2, 4, 8, 10], "not every failure is worth a write");
+    let paused = own_events(&world, "tenure.endpoint.paused").await;
+    assert_eq!(
+        paused,
+        [r#"{"endpoint":"down","for":"1m","why":"ten calls in a row failed"}"#]
+    );
+
+    // The trial fails: twice as long.
+    receiver.begun(11).await;
+    sleep(Duration::from_secs(100)).await;
+    assert_eq!(
+        receiver.seen().len(),
+        11,
+        "one on trial, and left alone for longer"
+    );
+    receiver.now(|_| (SOON, Reply::status(200)));
+    world.delivered(40).await;
+    let recovered = own_events(&world, "tenure.endpoint.recovered").await;
+    assert_eq!(recovered, [r#"{"endpoint":"down"}"#]);
+    assert_eq!(world.found("down").await.health, Health::default());
+    let gaps = receiver.seen();
+    let gap = gaps[11].began - gaps[10].began;
+    assert!(
+        gap >= Duration::from_mins(2) && gap < Duration::from_secs(123),
+        "{gap:?}"
+    );
+    engine.stop().await;
+}
+
+/// What one process has learnt, the others know.
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_one_process_leaves_alone_is_left_alone_by_all() {
+    let world = World::new();
+    world
+        .endpoint("down", |settings| settings.concurrency = 1)
+        .await;
+    world.owe(40).await;
+    let receiver = failing(500);
+    let engines = [0, 1].map(|_| world.send(&receiver, World::config()));
+    receiver.begun(10).await;
+    sleep(Duration::from_secs(50)).await;
+    let calls = receiver.seen().len();
+    assert!(
+        calls <= 21,
+        "{calls} calls of two processes that know of each other"
+    );
+    for engine in engines {
+        engine.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_asks_to_be_left_alone_is() {
+    let world = World::new();
+    world
+        .endpoint("busy", |settings| settings.concurrency = 1)
+        .await;
+    let ids = world.owe(5).await;
+    let asked = Duration::from_mins(7);
+    let receiver = Receiver::new(move |_| {
+        let mut reply = Reply::status(429);
+        reply.retry_after = Some(asked);
+        (SOON, reply)
+    });
+    let engine = world.send(&receiver, World::config());
+    receiver.begun(1).await;
+    receiver.now(|_| (SOON, Reply::status(200)));
+    world.delivered(4).await;
+    let seen = receiver.seen();
+    let gap = seen[1].began - seen[0].began;
+    assert!(
+        gap >= asked && gap < asked + Duration::from_secs(3),
+        "{gap:?}"
+    );
+    world.delivered(5).await;
+    let (first, others) = ids.split_first().unwrap();
+    assert_eq!(world.find(*first).await.counters.failures, 1);
+    for id in others {
+        assert_eq!(
+            world.find(*id).await.counters.attempts,
+            0,
+            "no attempt is burnt"
+        );
+    }
+    engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_is_gone_is_disabled_and_what_is_owed_to_it_dies_uncalled() {
+    let world = World::new();
+    watcher(&world).await;
+    world
+        .endpoint("gone", |settings| settings.concurrency = 1)
+        .await;
+    let ids = world.owe(8).await;
+    let receiver = failing(410);
+    let engine = world.send(&receiver, World::config());
+    world.until(|counts| counts.deliveries.dead == 8).await;
+    assert_eq!(receiver.seen().len(), 1);
+    for id in ids {
+        let record = world.find(id).await;
+        assert_eq!(record.dead_reason.as_deref(), Some("gone"));
+    }
+    let state = state_of(&world, "gone").await;
+    assert!(matches!(
+        state,
+        EndpointState::Disabled {
+            why: Disabled::Gone,
+            ..
+        }
+    ));
+    let told = own_events(&world, "tenure.endpoint.disabled").await;
+    assert_eq!(told, [r#"{"endpoint":"gone","why":"gone"}"#]);
+    assert_eq!(log::said(engine.worker(), "disabled an endpoint").len(), 1);
+    engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_owed_to_one_that_is_gone_is_kept_where_that_is_set() {
+    let world = World::new();
+    let keep = |settings: &mut tenure_core::webhook::EndpointSettings| {
+        settings.on_gone = OnGone::Keep;
+        settings.concurrency = 1;
+    };
+    world.endpoint("moved", keep).await;
+    let ids = world.owe(8).await;
+    let receiver = failing(410);
+    let engine = world.send(&receiver, World::config());
+    receiver.begun(1).await;
+    sleep(Duration::from_mins(10)).await;
+    assert_eq!(receiver.seen().len(), 1);
+    assert_eq!(uncalled(&world, &ids).await, 7);
+    engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_can_ask_for_no_more() {
+    let world = World::new();
+    watcher(&world).await;
+    world
+        .endpoint("done", |settings| settings.concurrency = 1)
+        .await;
+    let ids = world.owe(2).await;
+    let receiver = Receiver::new(|_| {
+        let mut reply = Reply::status(400);
+        reply.directive = Some(Directive::AbortMessage);
+        (SOON, reply)
+    });
+    let engine = world.send(&receiver, World::config());
+    world.until(|counts| counts.deliveries.dead == 2).await;
+    let reason = world.find(ids[0]).await.dead_reason;
+    assert_eq!(reason.as_deref(), Some("aborted_by_receiver"));
+    let dead = own_events(&world, "tenure.delivery.dead").await;
+    assert_eq!(dead.len(), 2);
+    assert!(
+        dead.iter()
+            .all(|payload| payload.contains(r#""topic":"order.paid""#)),
+        "{dead:?}"
+    );
+
+    receiver.now(|_| {
+        let mut reply = Reply::status(200);
+        reply.directive = Some(Directive::Disable);
+        (SOON, reply)
+    });
+    world.owe(1).await;
+    world.delivered(1).await;
+    let state = state_of(&world, "done").await;
+    assert!(matches!(
+        state,
+        EndpointState::Disabled {
+            why: Disabled::Asked,
+            ..
+        }
+    ));
+    engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_that_fails_for_days_is_warned_about_and_then_disabled() {
+    let day = Duration::from_hours(24);
+    for (days, is_disabled) in [(2_u32, false), (6, true)] {
+        let world = World::new();
+        watcher(&world).await;
+        let endpoint = world.endpoint("ill", |_| ()).await;
+        let now = world.at(Instant::now());
+        let health = Health {
+            failures: 20,
+            failing_since: Some(now.before(day * days)),
+            failed: Some(1),
+            is_spread: true,
+            warnings: if is_disabled { 2 } else { 0 },
+            ..Health::default()
+        };
+        world
+            .store
+            .keep_health(&endpoint.id, &health)
+            .await
+            .unwrap();
+        world.owe(1).await;
+        let receiver = Receiver::new(|_| {
+            let trouble = Reply::error(CallErrorKind::Connect, "nobody took the connection");
+            (SOON, trouble)
+        });
+        let engine = world.send(&receiver, World::config());
+        receiver.begun(1).await;
+        sleep(Duration::from_secs(3)).await;
+        let state = state_of(&world, "ill").await;
+        let is_given_up = matches!(
+            state,
+            EndpointState::Disabled {
+                why: Disabled::Failing,
+                ..
+            }
+        );
+        assert_eq!(is_given_up, is_disabled);
+        let warnings = own_events(&world, "tenure.endpoint.warning").await;
+        assert_eq!(warnings.len(), usize::from(!is_disabled), "{warnings:?}");
+        let lines = log::said(engine.worker(), "will be disabled if it goes on");
+        assert_eq!(lines.len(), usize::from(!is_disabled));
+        engine.stop().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_schedule_of_the_endpoint_says_how_often_a_delivery_is_tried() {
+    let world = World::new();
+    watcher(&world).await;
+    let schedule = Schedule::new([2, 3, 4].map(Duration::from_secs).to_vec()).unwrap();
+    world
+        .endpoint("strict", |settings| settings.schedule = schedule)
+        .await;
+    let id = world.owe(1).await[0];
+    let receiver = failing(503);
+    let config = World::config_with(&[(Setting::MaxRetries, "1")]);
+    let engine = world.send(&receiver, config);
+    world.until(|counts| counts.deliveries.dead == 1).await;
+    let seen = receiver.seen();
+    assert_eq!(
+        seen.iter().map(|call| call.attempt).collect::<Vec<_>>(),
+        [1, 2, 3, 4]
+    );
+    let record = world.find(id).await;
+    assert_eq!(record.dead_reason.as_deref(), Some("failed"));
+    let dead = own_events(&world, "tenure.delivery.dead").await;
+    assert_eq!(dead.len(), 1);
+    assert!(
+        dead[0].contains(&format!(r#""delivery":"{id}""#)),
+        "{dead:?}"
+    );
+    assert!(!dead[0].contains("canary"), "{dead:?}");
+    engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_our_own_fault_is_not_the_endpoints() {
+    let world = World::new();
+    world.endpoint("fine", |_| ()).await;
+    world.owe(15).await;
+    let receiver = Receiver::new(|_| {
+        let trouble = Reply::error(CallErrorKind::Unsendable, "its secret does not open");
+        (SOON, trouble)
+    });
+    let engine = world.send(&receiver, World::config());
+    receiver.begun(15).await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(world.found("fine").await.health, Health::default());
+    engine.stop().await;
+}

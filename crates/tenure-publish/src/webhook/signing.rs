@@ -1,0 +1,237 @@
+//! Signing keys, as the Standard Webhooks text has them: `whsec_` for HMAC-SHA256, `whsk_` and
+//! `whpk_` for the two halves of an ed25519 key.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use ring::signature::{Ed25519KeyPair, KeyPair as _};
+use ring::{hmac, signature};
+use tenure_core::Invalid;
+
+/// Bytes of an HMAC secret that is made here.
+const SECRET_BYTES: usize = 32;
+/// Bytes that an HMAC secret may have.
+const SECRET_BYTES_ALLOWED: std::ops::RangeInclusive<usize> = 24..=64;
+/// Bytes of the private half of an ed25519 key, and of the public one.
+const SEED_BYTES: usize = 32;
+/// The private half as some libraries keep it: with the public one behind it.
+const BOTH_HALVES_BYTES: usize = 64;
+
+const SECRET_PREFIX: &str = "whsec_";
+const PRIVATE_PREFIX: &str = "whsk_";
+const PUBLIC_PREFIX: &str = "whpk_";
+
+/// How a key signs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    /// By HMAC-SHA256, `v1`: sender and receiver share a secret.
+    #[default]
+    Hmac,
+    /// By ed25519, `v1a`: the receiver needs the public half only.
+    Ed25519,
+}
+
+impl Scheme {
+    /// What signatures of this scheme begin with.
+    pub const fn tag(self) -> &'static str {
+        match self {
+            Self::Hmac => "v1",
+            Self::Ed25519 => "v1a",
+        }
+    }
+}
+
+/// A key that signs.
+///
+/// ```
+/// use tenure_publish::webhook::{Scheme, SigningKey};
+///
+/// let secret = SigningKey::generate(Scheme::Hmac);
+/// assert!(secret.expose().starts_with("whsec_") && secret.public().is_none());
+/// assert_eq!(SigningKey::parse(&secret.expose())?, secret);
+///
+/// let pair = SigningKey::generate(Scheme::Ed25519);
+/// assert!(pair.public().is_some_and(|public| public.starts_with("whpk_")));
+/// assert_eq!(format!("{pair:?}"), "SigningKey(Ed25519)");
+/// # Ok::<(), tenure_core::Invalid>(())
+/// ```
+#[derive(Clone)]
+pub struct SigningKey {
+    scheme: Scheme,
+    /// The secret, or the private half.
+    bytes: Box<[u8]>,
+}
+
+impl SigningKey {
+    /// A fresh key.
+    pub fn generate(scheme: Scheme) -> Self {
+        const _: () = assert!(SECRET_BYTES == SEED_BYTES, "one draw does for both");
+        let bytes: [u8; SECRET_BYTES] = rand::random();
+        Self {
+            scheme,
+            bytes: bytes.into(),
+        }
+    }
+
+    /// Reads a key.
+    ///
+    /// # Errors
+    /// It is neither `whsec_` with 24 to 64 bytes in base64 nor `whsk_` with 32. The text of the
+    /// error has no part of it.
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
+        let text = text.trim();
+        let read = if let Some(rest) = text.strip_prefix(SECRET_PREFIX) {
+            decode(rest)
+                .filter(|bytes| SECRET_BYTES_ALLOWED.contains(&bytes.len()))
+                .map(|bytes| (Scheme::Hmac, bytes))
+        } else {
+            let rest = text.strip_prefix(PRIVATE_PREFIX);
+            rest.and_then(decode)
+                .and_then(|bytes| private_half(&bytes))
+                .map(|bytes| (Scheme::Ed25519, bytes))
+        };
+        let Some((scheme, bytes)) = read else {
+            let expected = "whsec_ and 24 to 64 bytes in base64, or whsk_ and 32 bytes in base64";
+            return Err(Invalid::new("signing key", "unreadable", expected));
+        };
+        let bytes = bytes.into();
+        Ok(Self { scheme, bytes })
+    }
+
+    /// How it signs.
+    pub fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// The whole secret as text, to be shown once to who asked for it.
+    pub fn expose(&self) -> String {
+        let prefix = match self.scheme {
+            Scheme::Hmac => SECRET_PREFIX,
+            Scheme::Ed25519 => PRIVATE_PREFIX,
+        };
+        format!("{prefix}{}", BASE64.encode(&self.bytes))
+    }
+
+    /// What the receiver verifies with, if it is not the secret itself: `whpk_…`.
+    pub fn public(&self) -> Option<String> {
+        match self.signer() {
+            Signer::Hmac(_) => None,
+            Signer::Ed25519(pair) => {
+                let public = BASE64.encode(pair.public_key().as_ref());
+                Some(format!("{PUBLIC_PREFIX}{public}"))
+            }
+        }
+    }
+
+    /// The key with all that can be worked out before a message is there.
+    pub(super) fn signer(&self) -> Signer {
+        match self.scheme {
+            Scheme::Hmac => Signer::Hmac(hmac::Key::new(hmac::HMAC_SHA256, &self.bytes)),
+            Scheme::Ed25519 => Signer::Ed25519(Box::new(
+                pair(&self.bytes).expect("the length was looked at when it was read or made"),
+            )),
+        }
+    }
+}
+
+impl PartialEq for SigningKey {
+    /// In a time that does not depend on where they differ.
+    fn eq(&self, other: &Self) -> bool {
+        let differ = |sum: u8, (a, b): (&u8, &u8)| sum | (a ^ b);
+        self.scheme == other.scheme
+            && self.bytes.len() == other.bytes.len()
+            && self.bytes.iter().zip(&other.bytes).fold(0, differ) == 0
+    }
+}
+
+impl Eq for SigningKey {}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("SigningKey").field(&self.scheme).finish()
+    }
+}
+
+/// A key that is ready to sign.
+pub(super) enum Signer {
+    Hmac(hmac::Key),
+    Ed25519(Box<Ed25519KeyPair>),
+}
+
+impl Signer {
+    /// The signature over these parts, one after the other, with its tag in front.
+    pub(super) fn sign(&self, parts: &[&[u8]]) -> String {
+        match self {
+            Self::Hmac(key) => {
+                let mut context = hmac::Context::with_key(key);
+                for part in parts {
+                    context.update(part);
+                }
+                written(Scheme::Hmac, context.sign().as_ref())
+            }
+            Self::Ed25519(pair) => written(Scheme::Ed25519, pair.sign(&parts.concat()).as_ref()),
+        }
+    }
+}
+
+fn written(scheme: Scheme, signature: &[u8]) -> String {
+    format!("{},{}", scheme.tag(), BASE64.encode(signature))
+}
+
+/// A key that is ready to verify.
+pub(super) enum Verifying {
+    Hmac(hmac::Key),
+    Ed25519(signature::UnparsedPublicKey<Vec<u8>>),
+}
+
+impl Verifying {
+    /// Reads what a receiver may have: the shared secret, the public half, or the private one.
+    pub(super) fn parse(text: &str) -> Result<Self, Invalid> {
+        let public = |bytes| signature::UnparsedPublicKey::new(&signature::ED25519, bytes);
+        if let Some(rest) = text.trim().strip_prefix(PUBLIC_PREFIX) {
+            let bytes = decode(rest).filter(|bytes| bytes.len() == SEED_BYTES);
+            let expected = "whpk_ and 32 bytes in base64";
+            let bad = || Invalid::new("public key", "unreadable", expected);
+            return Ok(Self::Ed25519(public(bytes.ok_or_else(bad)?)));
+        }
+        Ok(match SigningKey::parse(text)?.signer() {
+            Signer::Hmac(key) => Self::Hmac(key),
+            Signer::Ed25519(pair) => Self::Ed25519(public(pair.public_key().as_ref().to_vec())),
+        })
+    }
+
+    pub(super) fn scheme(&self) -> Scheme {
+        match self {
+            Self::Hmac(_) => Scheme::Hmac,
+            Self::Ed25519(_) => Scheme::Ed25519,
+        }
+    }
+
+    /// Whether this is its signature over `message`, in a time that does not depend on the answer.
+    pub(super) fn is_signature(&self, message: &[u8], signature: &[u8]) -> bool {
+        match self {
+            Self::Hmac(key) => hmac::verify(key, message, signature).is_ok(),
+            Self::Ed25519(key) => key.verify(message, signature).is_ok(),
+        }
+    }
+}
+
+fn decode(text: &str) -> Option<Vec<u8>> {
+    BASE64.decode(text).ok()
+}
+
+fn pair(seed: &[u8]) -> Option<Ed25519KeyPair> {
+    Ed25519KeyPair::from_seed_unchecked(seed).ok()
+}
+
+/// The private half alone; where the public one is behind it they have to belong together.
+fn private_half(bytes: &[u8]) -> Option<Vec<u8>> {
+    let (seed, public) = bytes.split_at_checked(SEED_BYTES)?;
+    let fits = match bytes.len() {
+        SEED_BYTES => true,
+        BOTH_HALVES_BYTES => pair(seed)?.public_key().as_ref() == public,
+        _ => false,
+    };
+    fits.then(|| seed.to_vec())
+}

@@ -1,0 +1,258 @@
+//! Calls as they are: what is sent, what is kept of the answer, which connections are used again.
+
+use std::time::Duration;
+
+use tenure_core::webhook::{CallErrorKind, Caller as _, Directive, Reply};
+use tenure_core::{Event, Timestamp};
+
+use super::{
+    Answering, Received, Receiver, call, caller, config, endpoint, event, request, secrets,
+};
+
+#[tokio::test]
+async fn a_call_has_the_stored_bytes_and_all_headers_once() {
+    let receiver = Receiver::answering(Answering::status(204)).await;
+    let mut secrets = secrets();
+    secrets
+        .headers
+        .insert("authorization".to_owned(), "Bearer abc".to_owned());
+    let endpoint = endpoint(&receiver.url(), &secrets);
+    let event = event().header("trace", "private").unwrap();
+    let reply = caller().call(&request(&endpoint, &event)).await;
+    assert_eq!(reply.status, Ok(204));
+    assert_eq!(reply.peer, Some(receiver.address.ip()));
+
+    let got = receiver.only();
+    assert_eq!(got.line, "POST /hooks?for=us HTTP/1.1");
+    assert_eq!(got.body, event.payload().as_bytes());
+    let mut names: Vec<&str> = got.pairs().map(|(name, _)| name).collect();
+    names.sort_unstable();
+    let expected = [
+        "authorization",
+        "content-length",
+        "content-type",
+        "host",
+        "user-agent",
+        "webhook-attempt",
+        "webhook-fence",
+        "webhook-id",
+        "webhook-signature",
+        "webhook-tenure-signature",
+        "webhook-timestamp",
+        "webhook-topic",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(got.header("authorization"), Some("Bearer abc"));
+    assert_eq!(got.header("content-type"), Some("application/json"));
+    assert_eq!(got.header("host"), Some(&*receiver.address.to_string()));
+    assert_eq!(got.header("webhook-timestamp"), Some("1800000000"));
+    assert!(got.header("user-agent").unwrap().starts_with("tenure/"));
+}
+
+#[tokio::test]
+async fn bytes_are_sent_as_bytes_and_an_event_may_say_what_it_is() {
+    let receiver = Receiver::answering(Answering::status(204)).await;
+    let endpoint = endpoint(&receiver.url(), &secrets());
+    let caller = caller();
+    let bytes = [0, 255, b'\r', b'\n', 7];
+    let plain = Event::from_bytes("image.made", &bytes).unwrap();
+    let said = Event::from_bytes("image.made", &bytes).unwrap();
+    let said = said.header("Content-Type", "image/png").unwrap();
+    for event in [&plain, &said] {
+        assert_eq!(
+            caller.call(&request(&endpoint, event)).await.status,
+            Ok(204)
+        );
+    }
+    let seen = receiver.seen();
+    assert!(seen.iter().all(|got| got.body == bytes));
+    let types = seen.iter().map(|got| got.header("content-type").unwrap());
+    assert_eq!(
+        types.collect::<Vec<_>>(),
+        ["application/octet-stream", "image/png"]
+    );
+}
+
+/// A reply to an answer with this line and these headers.
+async fn reply_to(status: &str, headers: &str) -> Reply {
+    let text = format!("HTTP/1.1 {status}\r\n{headers}content-length: 2\r\n\r\nok");
+    let receiver = Receiver::answering(Answering::Text(text)).await;
+    call(&caller(), &receiver.url()).await
+}
+
+#[tokio::test]
+async fn an_answer_can_ask_for_time_or_for_an_end() {
+    let seconds = reply_to("429 Slow", "Retry-After: 120\r\n").await;
+    assert_eq!(seconds.status, Ok(429));
+    assert_eq!(seconds.retry_after, Some(Duration::from_mins(2)));
+    // 1 800 000 000 is 2027-01-15T08:00:00Z, a Friday; all three forms that a date may have.
+    assert_eq!(super::NOW, Timestamp::from_micros(1_800_000_000_000_000));
+    for date in [
+        "Fri, 15 Jan 2027 08:01:00 GMT",
+        "Friday, 15-Jan-27 08:01:00 GMT",
+        "Fri Jan 15 08:01:00 2027",
+    ] {
+        let reply = reply_to("503 Busy", &format!("retry-after: {date}\r\n")).await;
+        assert_eq!(reply.retry_after, Some(Duration::from_mins(1)), "{date}");
+    }
+    let past = reply_to("503 Busy", "retry-after: Fri, 15 Jan 2027 07:00:00 GMT\r\n").await;
+    assert_eq!(past.retry_after, Some(Duration::ZERO));
+    for odd in ["soon", "-5", "1.5", "99999999999999999999999"] {
+        let reply = reply_to("503 Busy", &format!("retry-after: {odd}\r\n")).await;
+        assert_eq!(reply.retry_after, None, "{odd}");
+    }
+    for (said, directive) in [
+        ("abort-message", Some(Directive::AbortMessage)),
+        (" Disable ", Some(Directive::Disable)),
+        ("explode", None),
+    ] {
+        let reply = reply_to("400 No", &format!("webhook-delivery: {said}\r\n")).await;
+        assert_eq!(reply.directive, directive, "{said}");
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_is_an_answer_and_is_not_followed() {
+    let other = Receiver::answering(Answering::status(200)).await;
+    for status in [301, 302, 303, 307, 308] {
+        let headers = format!("location: {}\r\n", other.url());
+        assert_eq!(
+            reply_to(&format!("{status} Moved"), &headers).await.status,
+            Ok(status)
+        );
+    }
+    assert!(other.seen().is_empty());
+}
+
+/// A secret that the receiver sends back is not kept, whole or in part, in headers or body.
+#[tokio::test]
+async fn what_may_be_a_secret_is_masked_in_what_is_kept() {
+    let receiver = Receiver::start(|got: &Received| {
+        let echo = got.header("authorization").unwrap();
+        let token = echo.strip_prefix("Bearer ").unwrap();
+        let front = format!("{echo} {token}");
+        // What is kept ends within the last one.
+        let filler = "x".repeat(16 * 1024 - 5 - front.len());
+        let body = format!("{front}{filler}{token}");
+        let length = body.len();
+        Answering::Text(format!(
+            "HTTP/1.1 200 OK\r\nset-cookie: a=biscuit\r\nx-session-id: biscuit\r\n\
+             www-authenticate: biscuit\r\nx-api-key: biscuit\r\nx-echo: <{echo}>\r\n\
+             x-plain: seen\r\ncontent-length: {length}\r\n\r\n{body}"
+        ))
+    })
+    .await;
+    let mut secrets = secrets();
+    secrets.headers.insert(
+        "authorization".to_owned(),
+        "Bearer canary-0123456789".to_owned(),
+    );
+    let endpoint = endpoint(&receiver.url(), &secrets);
+    let event = event();
+    let reply = caller().call(&request(&endpoint, &event)).await;
+    assert_eq!(reply.status, Ok(200));
+    let kept = format!(
+        "{:?} {}",
+        reply.headers,
+        String::from_utf8_lossy(&reply.body)
+    );
+    assert!(
+        !kept.contains("biscuit") && !kept.contains("cana"),
+        "{}",
+        &kept[..400]
+    );
+    assert!(kept.contains(r#"("x-plain", "seen")"#) && kept.contains(r#"("x-echo", "<***>")"#));
+    assert!(reply.body.starts_with(b"*** ***xxx"));
+    assert!(reply.body.len() <= Reply::BODY_BYTES_MAX && reply.is_cut);
+}
+
+#[tokio::test]
+async fn a_connection_is_used_again_and_a_closed_one_is_noticed() {
+    let receiver = Receiver::start(|got: &Received| match got.connection {
+        // Says that it stays open, and closes.
+        1 => Answering::AndClose("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_owned()),
+        _ => Answering::status(200),
+    })
+    .await;
+    let caller = caller();
+    assert_eq!(call(&caller, &receiver.url()).await.status, Ok(200));
+    receiver.closed(1).await;
+    for _ in 0..3 {
+        assert_eq!(call(&caller, &receiver.url()).await.status, Ok(200));
+    }
+    let through: Vec<usize> = receiver.seen().iter().map(|got| got.connection).collect();
+    assert_eq!(through, [1, 2, 2, 2]);
+
+    caller.close_idle();
+    receiver.closed(2).await;
+    assert_eq!(call(&caller, &receiver.url()).await.status, Ok(200));
+    assert_eq!(receiver.seen()[4].connection, 3);
+}
+
+/// The receiver closes a connection in the moment in which it is used again: no answer, and no
+/// word about whether it read the request. The call goes out once more, and only once.
+#[tokio::test]
+async fn a_connection_that_closes_under_a_call_costs_no_attempt() {
+    let receiver = Receiver::start(|got: &Received| match (got.connection, got.line.as_str()) {
+        (1, line) if line.contains("second") => Answering::AndClose(String::new()),
+        (_, line) if line.contains("never") => Answering::AndClose(String::new()),
+        _ => Answering::status(200),
+    })
+    .await;
+    let caller = caller();
+    let url = |path: &str| format!("http://{}/{path}", receiver.address);
+    assert_eq!(call(&caller, &url("first")).await.status, Ok(200));
+    let second = call(&caller, &url("second")).await;
+    assert_eq!(second.status, Ok(200));
+    assert!(second.timings.connect.is_some());
+    let never = call(&caller, &url("never")).await;
+    assert_eq!(never.status.unwrap_err().kind, CallErrorKind::Broken);
+    let lines: Vec<usize> = receiver.seen().iter().map(|got| got.connection).collect();
+    assert_eq!(lines, [1, 1, 2, 2, 3]);
+}
+
+#[tokio::test]
+async fn the_parts_of_a_call_are_timed() {
+    let receiver = Receiver::answering(Answering::status(200)).await;
+    let caller = caller();
+    let url = format!("http://localhost:{}/", receiver.address.port());
+    let mut config = config();
+    config.resolver = super::Told::new([&["127.0.0.1"]]);
+    let named = tenure_publish::webhook::WebhookCaller::new(config).unwrap();
+    let first = call(&named, &url).await;
+    assert_eq!(first.status, Ok(200));
+    let t = first.timings;
+    assert!(t.dns.unwrap() <= t.connect.unwrap() && t.connect <= t.first_byte);
+    assert!(t.first_byte.unwrap() <= t.total && t.tls.is_none());
+    let again = call(&named, &url).await.timings;
+    assert!(again.dns.is_none() && again.connect.is_none() && again.first_byte.is_some());
+    assert!(call(&caller, &receiver.url()).await.timings.dns.is_none());
+}
+
+/// Proves: S2-062
+#[tokio::test]
+async fn what_cannot_be_sent_is_said_without_its_secrets() {
+    let receiver = Receiver::answering(Answering::status(200)).await;
+    let event = event();
+    let caller = caller();
+    let mut other = endpoint(&receiver.url(), &secrets());
+    other.sealed = other.sealed.replace("tenure1:test:", "tenure1:gone:");
+    let reply = caller.call(&request(&other, &event)).await;
+    let error = reply.status.unwrap_err();
+    assert_eq!(error.kind, CallErrorKind::Unsendable);
+    assert!(
+        error
+            .text
+            .contains("\"gone\", which the keyring does not have")
+    );
+
+    other.sealed = "canary".to_owned();
+    let error = caller
+        .call(&request(&other, &event))
+        .await
+        .status
+        .unwrap_err();
+    assert_eq!(error.kind, CallErrorKind::Unsendable);
+    assert!(!error.text.contains("canary"));
+    assert!(receiver.seen().is_empty());
+}

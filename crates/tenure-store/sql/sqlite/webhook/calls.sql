@@ -1,0 +1,11 @@
+-- calls: the calls of a delivery, in the order of their fences.
+-- Parameters: :delivery.
+-- Returns: the call.
+-- Keeps: nothing; it only reads.
+-- Relies on: the primary key.
+
+-- statement: calls
+select delivery, fence, attempt, began_at, outcome, status, error, detail
+from tenure_delivery_attempts
+where delivery = :delivery
+order by fence;

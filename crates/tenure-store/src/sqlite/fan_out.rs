@@ -1,0 +1,104 @@
+//! Fan-out: an event that was made done is owed to every enabled endpoint that takes its topic. A
+//! part of the settle's transaction, so that one is not without the other.
+
+use std::collections::{HashMap, HashSet};
+
+use rusqlite::{Connection, named_params};
+use tenure_core::Timestamp;
+use tenure_core::store::{Kind, Settle};
+use tenure_core::webhook::EndpointSettings;
+
+use super::holds::json;
+use super::intake::{given, last_id, place};
+use super::{row, statements as sql};
+
+/// An endpoint that may be owed something.
+struct Subscription {
+    number: u32,
+    name: String,
+    rules: EndpointSettings,
+}
+
+/// Events that a settle has made done, with their topics; in the order of their ids, which is that
+/// of their keys.
+pub(super) struct FanOut<'a>(Vec<(i64, &'a str)>);
+
+impl<'a> FanOut<'a> {
+    /// Those that the settle wants to be fanned out, among those that it made done.
+    pub(super) fn of(ask: &'a Settle, done: Option<&Vec<i64>>) -> Self {
+        let Some(done) = done.filter(|_| !ask.fan_out.is_empty()) else {
+            return Self(Vec::new());
+        };
+        let done: HashSet<i64> = done.iter().copied().collect();
+        let mut events: Vec<(i64, &str)> = ask
+            .fan_out
+            .iter()
+            .filter(|(id, _)| !id.is_delivery() && done.contains(&id.number()))
+            .map(|(id, topic)| (id.number(), topic.as_str()))
+            .collect();
+        events.sort_unstable();
+        events.dedup_by_key(|(id, _)| *id);
+        Self(events)
+    }
+
+    /// Writes the deliveries.
+    pub(super) fn write(&self, connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let subscriptions = subscriptions(connection)?;
+        if subscriptions.is_empty() {
+            return Ok(());
+        }
+        let owed = self.owed(&subscriptions);
+        if owed.is_empty() {
+            return Ok(());
+        }
+        let before = last_id(connection, Kind::Deliveries)?;
+        let written = connection
+            .prepare_cached(sql::FAN_OUT)?
+            .execute(named_params! {
+                ":owed": json(&owed),
+                ":last": before,
+                ":now": now.as_micros(),
+            })?;
+        if written == 0 {
+            return Ok(());
+        }
+        let last = before + i64::try_from(written).unwrap_or_default();
+        given(connection, Kind::Deliveries, last)?;
+        place(connection, (before, last), true, now)
+    }
+
+    /// Event, number and name of the endpoint; event by event.
+    fn owed<'b>(&self, subscriptions: &'b [Subscription]) -> Vec<(i64, u32, &'b str)> {
+        let mut takers: HashMap<&str, Vec<&Subscription>> = HashMap::new();
+        let mut owed = Vec::new();
+        for (id, topic) in &self.0 {
+            let of_topic = takers.entry(topic).or_insert_with(|| {
+                let all = subscriptions.iter();
+                all.filter(|one| one.rules.takes(topic)).collect()
+            });
+            owed.extend(
+                of_topic
+                    .iter()
+                    .map(|one| (*id, one.number, one.name.as_str())),
+            );
+        }
+        owed
+    }
+}
+
+/// The endpoints that are enabled, as this transaction sees them.
+fn subscriptions(connection: &Connection) -> rusqlite::Result<Vec<Subscription>> {
+    connection
+        .prepare_cached(sql::SUBSCRIPTIONS)?
+        .query_map([], |found| {
+            Ok(Subscription {
+                number: found.get(0)?,
+                name: found.get(1)?,
+                rules: row::endpoint_settings(found, 2)?,
+            })
+        })?
+        .collect()
+}

@@ -1,0 +1,155 @@
+//! Webhooks through the front door: what is owed, what is sent, how it is looked at.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test fails by a panic, also where it is not in the test function itself"
+)]
+
+use std::sync::Arc;
+
+use tenure::webhook::{
+    AttemptOutcome, Caller, Calling, Disabled, EndpointId, EndpointSettings, EndpointState,
+    NewEndpoint, Reply, Request,
+};
+use tenure::{Event, Filter, ItemId, Refusal, Settings, State, Tenure, TopicPattern};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// Says that everything was taken, and tells what.
+#[derive(Debug)]
+struct Taker(UnboundedSender<String>);
+
+impl Caller for Taker {
+    fn call<'a>(&'a self, request: &'a Request<'a>) -> Calling<'a> {
+        let told = format!("{} {}", request.endpoint.id, request.event.topic());
+        self.0.send(told).unwrap();
+        Box::pin(async { Reply::status(204) })
+    }
+}
+
+fn taker() -> (Arc<Taker>, UnboundedReceiver<String>) {
+    let (send, calls) = unbounded_channel();
+    (Arc::new(Taker(send)), calls)
+}
+
+async fn endpoint(tenure: &Tenure, id: &str, topics: &str) -> EndpointId {
+    let id = EndpointId::new(id).unwrap();
+    let topics = vec![TopicPattern::new(topics).unwrap()];
+    let new = NewEndpoint {
+        id: id.clone(),
+        settings: EndpointSettings::new("https://example.com", topics),
+        sealed: String::new(),
+    };
+    assert!(tenure.add_endpoint(&new).await.unwrap().is_some());
+    id
+}
+
+async fn enqueue(tenure: &Tenure, topic: &str) -> ItemId {
+    let event = Event::new(topic, &7).unwrap();
+    tenure.enqueue_now(event).await.unwrap().id()
+}
+
+#[tokio::test]
+async fn what_is_done_is_owed_and_sent_and_the_rest_waits() {
+    let tenure = Tenure::open("memory:").await.unwrap();
+    endpoint(&tenure, "billing", "order.*").await;
+    endpoint(&tenure, "audit", "*").await;
+    let (taker, mut calls) = taker();
+    let sender = tenure.sender(taker).start().await.unwrap();
+    let worker = tenure.worker().fan_out().wakes(&sender);
+    let worker = worker.start().await.unwrap();
+    enqueue(&tenure, "order.paid").await;
+    let mut heard = [calls.recv().await.unwrap(), calls.recv().await.unwrap()];
+    heard.sort();
+    assert_eq!(heard, ["audit order.paid", "billing order.paid"]);
+    worker.stop().await;
+    sender.stop().await;
+
+    let page = tenure.deliveries(&Filter::default(), 9).await.unwrap();
+    assert_eq!(page.records.len(), 2);
+    for record in &page.records {
+        assert_eq!(record.state, State::Done);
+        let attempts = tenure.attempts(record.id).await.unwrap();
+        assert_eq!(attempts.len(), 1);
+        assert_eq!(attempts[0].outcome, AttemptOutcome::Delivered);
+    }
+    assert!(tenure.attempts(ItemId::new(99)).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn an_event_that_nobody_takes_fails_beside_handlers_and_waits_without_them() {
+    for (has_handler, failures) in [(true, 1), (false, 0)] {
+        let tenure = Tenure::open("memory:").await.unwrap();
+        endpoint(&tenure, "billing", "order.*").await;
+        let mut worker = tenure.worker().fan_out();
+        if has_handler {
+            worker = worker.on("mail.*", |_, _| async { Ok(tenure::Outcome::Done) });
+        }
+        let worker = worker.start().await.unwrap();
+        let (nobodys, owed) = (
+            enqueue(&tenure, "other").await,
+            enqueue(&tenure, "order.paid").await,
+        );
+        let own = enqueue(&tenure, "tenure.endpoint.disabled").await;
+        let tried = loop {
+            let found = tenure.find(&[nobodys, owed, own]).await.unwrap();
+            let state = |id| found.iter().find(|it| it.id == id).unwrap();
+            let is_done = |id| state(id).state == State::Done;
+            if is_done(owed) && is_done(own) && state(nobodys).counters.attempts > 0 {
+                break state(nobodys).clone();
+            }
+            tokio::task::yield_now().await;
+        };
+        assert_eq!(tried.state, State::Pending);
+        assert_eq!(tried.counters.failures, failures, "{has_handler}");
+        worker.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_is_changed_from_what_it_is_like_now() {
+    let tenure = Tenure::open("memory:").await.unwrap();
+    let id = endpoint(&tenure, "billing", "*").await;
+    let changed = tenure
+        .edit_endpoint(&id, |it| it.settings.concurrency = 3)
+        .await
+        .unwrap();
+    assert!(changed.is_kept());
+    let seen = tenure.endpoint(&id).await.unwrap().unwrap();
+    assert_eq!((seen.settings.concurrency, seen.version), (3, 2));
+    let nobody = EndpointId::new("nobody").unwrap();
+    let answer = tenure.edit_endpoint(&nobody, |_| {}).await.unwrap();
+    assert_eq!(answer.refusal(), Some(Refusal::NotFound));
+}
+
+#[tokio::test]
+async fn why_names_the_endpoint() {
+    let tenure = Tenure::open("memory:").await.unwrap();
+    let id = endpoint(&tenure, "billing", "*").await;
+    let worker = tenure.worker().fan_out().start().await.unwrap();
+    enqueue(&tenure, "order.paid").await;
+    let delivery = loop {
+        let page = tenure.deliveries(&Filter::default(), 1).await.unwrap();
+        if let Some(record) = page.records.first() {
+            break record.id;
+        }
+        tokio::task::yield_now().await;
+    };
+    worker.stop().await;
+    let why = async || {
+        let settings = Settings::default();
+        tenure.why(delivery, &settings).await.unwrap().unwrap()
+    };
+    assert_eq!(why().await.code, "no_worker");
+    let since = tenure::Timestamp::from_micros(0);
+    let off = EndpointState::Disabled {
+        why: Disabled::Gone,
+        since,
+    };
+    let changed = tenure
+        .edit_endpoint(&id, |it| it.state.clone_from(&off))
+        .await;
+    assert!(changed.unwrap().is_kept());
+    let why = why().await;
+    assert_eq!(why.code, "endpoint_disabled");
+    assert!(why.sentence.contains("billing") && why.sentence.contains("410"));
+}
