@@ -96,7 +96,8 @@ const FILL_WEBHOOKS: &str = "
     select 'endpoint' || n, '{}', '', 'enabled', now(), now() from generate_series(1, 1000) as n;
     insert into tenure_events (id, event_id, topic, lane, source, created_at, available_at)
     select nextval('tenure_delivery_id'), event_id, topic,
-           (id + turn * 500) % 1000 * 16 + 16 + 7, id, now() - interval '1 h', now() - interval '1 h'
+           (id + turn * 500) % 1000 * 16 + 16 + 7, id, now() - interval '1 h',
+           now() - interval '1 h'
     from tenure_events cross join generate_series(0, 1) as turn
     where id <= 10000
     order by turn, id;
@@ -107,7 +108,7 @@ const FILL_WEBHOOKS: &str = "
            d.ids[1], d.ids[100], d.ids
     from generate_series(0, 99) as n
     cross join lateral (
-        select array(select 4503599627370496 + generate_series(n * 100 + 1, n * 100 + 100)) as ids) d;
+        select array(select 4503599627370496 + n * 100 + generate_series(1, 100)) as ids) d;
     insert into tenure_delivery_attempts
         (delivery, fence, began_at, attempt, status, outcome, detail)
     select id, 1, now(), 1, 200, 'delivered', '{}'
@@ -261,8 +262,8 @@ fn keyed_arguments() -> Vec<(&'static str, String)> {
     let lanes: Vec<String> = (1..=100)
         .map(|number| (number * 16 + 7).to_string())
         .collect();
-    let no_claim = "null, '', '', 0, 0, array[]::int[], array[]::timestamptz[], array[]::bigint[], 0, \
-                    1, array[]::bigint[]";
+    let no_claim = "null, '', '', 0, 0, array[]::int[], array[]::timestamptz[], array[]::bigint[], \
+                    0, 1, array[]::bigint[]";
     let none = "array[]::bigint[]";
     let words = "array[]::text[]";
     let no_words = format!("{none}, {none}, {words}, {none}, {words}, {words}, {none}, {none}");
