@@ -180,6 +180,31 @@ impl Skip {
         self.only.is_none_or(|only| only == head)
     }
 
+    /// What is written before the last error of a dead head that is left behind: by whom, when and
+    /// why. There is no hold that its end could tell it.
+    ///
+    /// ```
+    /// use tenure_core::store::Skip;
+    /// use tenure_core::{Timestamp, Token, WorkerId};
+    ///
+    /// let operator = Token::new(&WorkerId::new("ops", 7)?, 1, 9);
+    /// let skip = Skip::new("customer-7", operator, "the order was a test");
+    /// let note = skip.note(Timestamp::from_micros(0));
+    /// assert!(note.starts_with("skipped by ops-"));
+    /// assert!(note.ends_with(" at 1970-01-01T00:00:00Z: the order was a test"));
+    /// # Ok::<(), tenure_core::Invalid>(())
+    /// ```
+    pub fn note(&self, now: Timestamp) -> String {
+        format!(
+            "skipped by {} at {now}: {}",
+            self.token.holder(),
+            self.reason
+        )
+    }
+
+    /// Stands between the note and the error of before.
+    pub const BEFORE: &'static str = "; last error before: ";
+
     /// At this moment.
     #[must_use]
     pub fn at(mut self, now: Timestamp) -> Self {
@@ -201,8 +226,9 @@ pub trait Domains: Send + Sync + fmt::Debug {
     /// claimed; what is held goes on.
     fn pause_domain<'a>(&'a self, key: &'a str, pause: Pause) -> Answer<'a, ()>;
 
-    /// Goes on without the head: one that is dead and blocks is left behind, any other one is
-    /// buried. Answers with the item. Refused when there is no head, or another one than was meant.
+    /// Goes on without the head: one that is dead and blocks is left behind, and its last error
+    /// says by whom and why; any other one is buried. Answers with the item. Refused when there is
+    /// no head, or another one than was meant.
     ///
     /// Laws: 5, 6, 7.
     fn skip<'a>(&'a self, skip: &'a Skip) -> Answer<'a, Guarded<ItemId>>;

@@ -2,7 +2,7 @@
 
 use tenure_core::{AcquireResult, ReplayResult, SucceedResult};
 
-use crate::world::{T0, World, at, desk, fresh};
+use crate::world::{T0, World, desk, fresh};
 
 use AcquireResult::{AlreadyAcquired, AlreadyFailed, AlreadyProcessed, Enqueued};
 
