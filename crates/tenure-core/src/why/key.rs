@@ -30,9 +30,7 @@ pub(super) fn unplaced(facts: &Facts) -> Option<Why> {
     let sentence = match domain.waiting {
         0 => return None,
         1 => "it is due, and its key has no event before it: the next claim finds it its place",
-        _ => {
-            "it is due, and no event of its key has its place yet: the next claim finds them theirs"
-        }
+        _ => "it is due, and no event of its key has a place yet: the next claim finds them theirs",
     };
     Some(Why::new("unplaced", sentence))
 }

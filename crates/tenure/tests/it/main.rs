@@ -3,5 +3,6 @@
 mod claim;
 mod enqueue;
 mod example;
+mod operate;
 mod work_lease;
 mod worker;

@@ -216,7 +216,7 @@ fn what_has_no_place_yet_waits_for_a_claim() {
         ),
         (
             2,
-            "it is due, and no event of its key has its place yet: the next claim finds them theirs",
+            "it is due, and no event of its key has a place yet: the next claim finds them theirs",
         ),
     ] {
         says(
