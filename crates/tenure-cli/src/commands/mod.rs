@@ -161,7 +161,7 @@ async fn dispatch(cx: &Context, command: Command) -> Result<Exit, Stop> {
         Command::Reap => reap::run(cx).await,
         Command::Prune(args) => prune::run(cx, &args).await,
         Command::Queues(args) => queues::run(cx, args.command).await,
-        Command::Domains(args) => domains::run(cx, args.command).await,
+        Command::Domains(args) => domains::run(cx, args).await,
         Command::Serve(args) => serve::run(cx, &args).await,
         Command::Work(args) => work::run(cx, &args).await,
         Command::Settings(args) => settings::run(cx, args).await,
