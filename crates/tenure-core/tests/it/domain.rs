@@ -198,7 +198,6 @@ fn a_decision_says_exactly_what_changes() {
     assert_eq!(answer, FailResult::RetryScheduled(4));
     let kept = Reservation {
         retry_count: 4,
-        until: None,
         ..current.clone()
     };
     assert_eq!(change.reservation, ReservationChange::Set(kept));
