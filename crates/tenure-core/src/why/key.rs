@@ -54,9 +54,10 @@ pub(super) fn blocking(record: &Record, facts: &Facts, now: Timestamp) -> Option
         0 => String::new(),
         waiting => format!(", and {} behind it", waits(waiting)),
     };
-    let paused = match domain.state {
-        DomainState::Paused => ", which is paused",
-        _ => "",
+    let paused = if domain.state == DomainState::Paused {
+        ", which is paused"
+    } else {
+        ""
     };
     let died = super::died(record, now);
     let key = &domain.key;
@@ -109,9 +110,10 @@ fn blocked(head: &Record, domain: &DomainRecord, now: Timestamp) -> Why {
 /// What to do about a dead head that blocks its key.
 fn ways_out(dead: &Record, domain: &DomainRecord) -> String {
     let key = word(&domain.key);
-    let resume = match domain.state {
-        DomainState::Paused => format!("; then `tenure domains resume {key}`"),
-        _ => String::new(),
+    let resume = if domain.state == DomainState::Paused {
+        format!("; then `tenure domains resume {key}`")
+    } else {
+        String::new()
     };
     format!(
         "mend the cause, then `tenure replay {}` makes it the head of its key again; {} goes on \

@@ -281,7 +281,7 @@ fn a_caller_without_a_term_leaves_the_end_as_it_is() {
     assert!(change.is_nothing());
     let kept = |change: Change| match change.reservation {
         ReservationChange::Set(kept) => kept.until,
-        other => panic!("expected a reservation, found {other:?}"),
+        ReservationChange::Keep | ReservationChange::Clear => panic!("expected a reservation"),
     };
     let (_, change) = fail(&view, &token(1), &rules, NOW).unwrap();
     assert_eq!(kept(change), Some(end));
