@@ -192,9 +192,9 @@ fn arguments(name: &str) -> String {
         }
         "enqueue_strict" => "array['k1', 'k2']".to_owned(),
         "place" | "place_new" => "null, 100".to_owned(),
-        "domains" => "false, 100, null, 10000".to_owned(),
+        "domains" => "false, 100, null, 10000, 600000000".to_owned(),
         "lock_domain" | "pause_domain" | "resume_domain" => "null, 'key7'".to_owned(),
-        "skip_blocked" => "null, 'key7', 7".to_owned(),
+        "skip_blocked" => "null, 'key7', 7, 'why', ': ', 1000".to_owned(),
         "prune_domains" => "now() + interval '1 h', 60000000, 100".to_owned(),
         "prune_workers" => "now() + interval '1 h', 60000000".to_owned(),
         "prune_choose" => "now() + interval '1 h', 60000000, 60000000, 100".to_owned(),
@@ -289,7 +289,7 @@ fn keyed_arguments() -> Vec<(&'static str, String)> {
             "null, 94200, 'why', 'op-0000000000000001.1.0', 'op-0000000000000001', false"
                 .to_owned(),
         ),
-        ("domains", "false, 1, 'key7', 10000".to_owned()),
+        ("domains", "false, 1, 'key7', 10000, 600000000".to_owned()),
         // Those of webhooks where deliveries are other work than events.
         (
             "claim",
