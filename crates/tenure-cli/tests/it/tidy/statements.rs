@@ -45,6 +45,10 @@ const ONE_SIDED: &[(&str, &str)] = &[
         "SQLite inserts row by row in one transaction",
     ),
     (
+        "bench/sessions.sql",
+        "SQLite is a file: nobody is connected to it",
+    ),
+    (
         "bench/transactions.sql",
         "SQLite does not count its transactions",
     ),
