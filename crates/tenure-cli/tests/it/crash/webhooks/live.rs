@@ -1,0 +1,71 @@
+//! Receivers that take longer than the term, and leases that are lost while a call is under way.
+
+use tenure::webhook::AttemptOutcome::{Superseded, Unknown};
+
+use super::receiver::Receiver;
+use super::site::{Blocked, Site};
+use super::table::first_held;
+use super::{LONGEST, TERM};
+use crate::crash::world::{now, within};
+
+/// Proves: S2-010, S2-011, S2-012, S2-043, S2-061
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_that_takes_four_terms_is_called_once_and_once_more_after_a_kill() {
+    for site in Site::everywhere(|| Receiver::start(first_held)).await {
+        site.add("billing", &[]);
+        let mut worker = site.work().await;
+        site.enqueue("order");
+        site.receiver.call(0).await;
+        let delivery = site.delivery().await;
+        let first = site.hold(delivery).await;
+        // It looks for work all the time, and finds none.
+        let _second = site.work().await;
+        let mut until = first.until;
+        within(LONGEST, async || {
+            let record = site.record(delivery).await;
+            let hold = record.hold.expect("it is held all the time");
+            assert_eq!((hold.fence, &hold.holder), (first.fence, &first.holder));
+            assert!(hold.until >= until, "a renewal moves the end forward");
+            assert_eq!((record.counters.failures, record.counters.crashes), (0, 0));
+            until = hold.until;
+            (now() >= first.claimed_at.after(4 * TERM)).then_some(())
+        })
+        .await;
+        assert!(until > first.claimed_at.after(4 * TERM));
+        assert_eq!(site.receiver.calls().len(), 1, "one call all the time");
+        let killed_at = worker.kill();
+        site.is_recovered(killed_at, Unknown, 2).await;
+        site.keeps_secrets();
+    }
+}
+
+/// Proves: S2-050, S2-051, S2-052, S2-062, S2-064
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_lease_ends_the_call_before_its_term_is_over() {
+    for site in Site::everywhere(|| Receiver::start(first_held)).await {
+        site.add("billing", &[]);
+        let worker = site.work().await;
+        site.enqueue("order");
+        site.receiver.call(0).await;
+        let delivery = site.delivery().await;
+        let blocked = Blocked::begin(&site).await;
+        let hold = site.hold(delivery).await;
+        let left_at = site.receiver.left(0).await;
+        assert!(left_at < hold.until, "nobody else can hold it yet");
+        blocked.end().await;
+        site.is_recovered(now(), Superseded, 2).await;
+
+        let said = worker.said();
+        let lost = said.lines().find(|line| line.contains("lost a hold"));
+        let lost: serde_json::Value = serde_json::from_str(lost.unwrap()).unwrap();
+        let fields = &lost["fields"];
+        assert_eq!(fields["fence"], hold.fence.number(), "{lost}");
+        assert_eq!(fields["running"], delivery.to_string(), "{lost}");
+        assert!(["failed", "late"].contains(&fields["reason"].as_str().unwrap()));
+        assert_eq!(lost["worker"], worker.holder.as_str(), "{lost}");
+        let event = site.record(delivery).await.content;
+        let event = event.delivery().unwrap().source.to_string();
+        assert_eq!(fields["events"], event, "{lost}");
+        site.keeps_secrets();
+    }
+}
