@@ -10,7 +10,7 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format::{Format, Json, JsonFields, Writer};
 use tracing_subscriber::fmt::time::FormatTime;
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{EnvFilter, fmt as lines};
 
@@ -94,19 +94,44 @@ struct Moment {
     worker: Option<String>,
 }
 
-impl FormatTime for Moment {
-    fn format_time(&self, w: &mut Writer<'_>) -> fmt::Result {
+impl Moment {
+    fn write(w: &mut Writer<'_>, worker: Option<&str>) -> fmt::Result {
         // Always to the microsecond, so that lines stand in columns and sort as text.
         let micros = time::now().as_micros();
         match jiff::Timestamp::from_microsecond(micros) {
             Ok(moment) => write!(w, "{moment:.6}")?,
             Err(_) => write!(w, "{micros}us")?,
         }
-        match &self.worker {
+        match worker {
             Some(worker) => write!(w, " {worker}"),
             None => Ok(()),
         }
     }
+}
+
+impl FormatTime for Moment {
+    fn format_time(&self, w: &mut Writer<'_>) -> fmt::Result {
+        Self::write(w, self.worker.as_deref())
+    }
+}
+
+/// The worker that says this, where a process has several: the one whose span it is in.
+fn speaker<S, N>(cx: &FmtContext<'_, S, N>) -> Option<String>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'w> FormatFields<'w> + 'static,
+{
+    let mut spans = cx.event_scope()?;
+    let span = spans.find(|span| span.name() == "worker")?;
+    let extensions = span.extensions();
+    let fields = extensions.get::<FormattedFields<N>>()?;
+    // Its only field is the id, which has none of these characters; colours may stand around it.
+    let plain = fields.fields.rsplit("\u{1b}[0m").next()?;
+    let is_of_id = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let id = plain
+        .rsplit(|c| !is_of_id(c))
+        .find(|part| !part.is_empty())?;
+    Some(id.to_owned())
 }
 
 /// Lines of text: moment, worker, level, what happened. Spans are left out: they would name the
@@ -125,7 +150,8 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        self.0.format_time(&mut writer)?;
+        let speaker = speaker(cx).or_else(|| self.0.worker.clone());
+        Moment::write(&mut writer, speaker.as_deref())?;
         let level = *event.metadata().level();
         if writer.has_ansi_escapes() {
             let style = style(level);
@@ -150,16 +176,14 @@ fn style(level: Level) -> Style {
 /// Lines of JSON with the worker's id first.
 #[derive(Debug)]
 struct Named {
-    /// `"worker":"…",`, or nothing.
-    field: String,
+    worker: Option<String>,
     inner: Format<Json, Moment>,
 }
 
 impl Named {
     fn new(worker: Option<&str>) -> Self {
-        let field = worker.map(|worker| format!("\"worker\":{},", serde_json::json!(worker)));
         Self {
-            field: field.unwrap_or_default(),
+            worker: worker.map(str::to_owned),
             inner: Format::default()
                 .json()
                 .with_current_span(false)
@@ -183,7 +207,13 @@ where
         let mut line = String::new();
         self.inner.format_event(cx, Writer::new(&mut line), event)?;
         let rest = line.strip_prefix('{').unwrap_or(&line);
-        write!(writer, "{{{}{rest}", self.field)
+        match speaker(cx).as_ref().or(self.worker.as_ref()) {
+            Some(worker) => {
+                let worker = serde_json::json!(worker);
+                write!(writer, "{{\"worker\":{worker},{rest}")
+            }
+            None => write!(writer, "{{{rest}"),
+        }
     }
 }
 
@@ -257,6 +287,40 @@ mod tests {
         let (moment, rest) = text.split_once(' ').unwrap();
         assert!(moment.parse::<jiff::Timestamp>().is_ok(), "{text}");
         assert_eq!(rest, "tenure-1f  INFO reaped leases count=3\n");
+    }
+
+    /// Goal: of two workers in one process each speaks for itself. Method: the span that an engine
+    /// runs in, in both forms, with colours and without.
+    #[test]
+    fn a_line_of_another_worker_names_that_one() {
+        let speak = || {
+            let span = tracing::error_span!("worker", worker = %"tenure-sender-2f");
+            span.in_scope(|| tracing::info!("stopped"));
+        };
+        for is_coloured in [true, false] {
+            let kept = Kept::default();
+            let worker = Some("tenure-1f".to_owned());
+            let logs = lines()
+                .with_writer(kept.clone())
+                .with_ansi(is_coloured)
+                .event_format(Plain(Moment { worker }))
+                .finish();
+            tracing::subscriber::with_default(logs, speak);
+            assert!(
+                kept.text().contains("Z tenure-sender-2f "),
+                "{}",
+                kept.text()
+            );
+        }
+        let kept = Kept::default();
+        let logs = lines()
+            .with_writer(kept.clone())
+            .fmt_fields(JsonFields::new())
+            .event_format(Named::new(Some("tenure-1f")))
+            .finish();
+        tracing::subscriber::with_default(logs, speak);
+        let line: serde_json::Value = serde_json::from_str(&kept.text()).unwrap();
+        assert_eq!(line["worker"], "tenure-sender-2f");
     }
 
     #[test]

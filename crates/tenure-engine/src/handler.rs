@@ -129,8 +129,8 @@ impl Context {
     }
 
     /// Notes that a call leaves now for the delivery that is worked on. It is written down with the
-    /// settle, however it ends: one that is stopped before [`replied`](Self::replied) as aborted, or
-    /// as superseded when the hold was lost. For other items nothing is noted.
+    /// settle, however it ends: one that is stopped before [`replied`](Self::replied) as aborted,
+    /// or as superseded when the hold was lost. For other items nothing is noted.
     pub fn calling(&self) {
         self.call.begin(self.fence, self.attempt);
     }

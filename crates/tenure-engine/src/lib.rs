@@ -20,8 +20,9 @@
 //! of the settings. The keeper wakes by its own clock and stops work whose hold is over.
 //!
 //! [`Handler`] is what items are handed to, [`Topics`] chooses one by topic, [`Relay`] is the one
-//! that takes events to a publisher. Programs rarely start an [`Engine`] by themselves: the crate
-//! `tenure` puts one together.
+//! that takes events to a publisher, [`FanOut`] has what is done become deliveries, and [`Sender`]
+//! is the handler and the [`Chooser`] of an engine that delivers them. Programs rarely start an
+//! [`Engine`] by themselves: the crate `tenure` puts one together.
 
 mod beside;
 mod breaker;

@@ -142,6 +142,7 @@ impl Runs {
 
 #[cfg(test)]
 mod tests {
+    use tenure_core::webhook::Delivery;
     use tenure_core::{Content, Counters, Timestamp};
 
     use super::*;
@@ -188,6 +189,27 @@ mod tests {
         let next = runs.next(ItemId::new(1)).map(|item| item.id);
         assert_eq!(next, Some(ItemId::new(9)), "4 is gone");
         assert_eq!((runs.next(ItemId::new(9)), runs.behind()), (None, 0));
+    }
+
+    #[test]
+    fn deliveries_of_one_key_to_two_endpoints_do_not_wait_for_each_other() {
+        let delivery = |number: i64, endpoint: u32| {
+            let item = item(number, Some("a"));
+            let event = item.content.event().unwrap().clone();
+            Item {
+                content: Content::Delivery(Delivery {
+                    endpoint,
+                    source: ItemId::new(1),
+                    event: event.into(),
+                }),
+                ..item
+            }
+        };
+        let items = vec![delivery(1, 7), delivery(2, 8), delivery(3, 7)];
+        let (in_line, runs) = Runs::line_up(items);
+        let started: Vec<ItemId> = in_line.iter().map(|item| item.id).collect();
+        assert_eq!(started, ids(&[1, 2]));
+        assert_eq!(runs.before(ItemId::new(3)), ids(&[1]));
     }
 
     #[test]

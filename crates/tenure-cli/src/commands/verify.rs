@@ -76,12 +76,12 @@ pub(super) fn run(cx: &Context, args: &Verify) -> Result<Exit, Stop> {
 }
 
 fn headers(given: &[String]) -> Result<Vec<(String, String)>, Problem> {
-    let read = given.iter().map(|text| match text.split_once(':') {
-        Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
-        None => {
+    let read = given.iter().map(|text| {
+        let Some((name, value)) = text.split_once(':') else {
             let message = format!("the header {text:?} has no colon; expected 'NAME: VALUE'");
-            Err(Problem::new(Exit::Usage, message))
-        }
+            return Err(Problem::new(Exit::Usage, message));
+        };
+        Ok((name.trim().to_owned(), value.trim().to_owned()))
     });
     read.collect()
 }

@@ -8,7 +8,7 @@ use crate::reason;
 
 /// However long an endpoint wants to be left alone, it is asked again after this.
 const ASKED_MAX: Duration = Duration::from_hours(6);
-/// An endpoint that says *too many requests* without saying how long is left alone this long at most.
+/// An endpoint that says *too many requests* without saying how long is left alone this long.
 const TOO_MANY: Duration = Duration::from_mins(1);
 
 /// What an answer means.

@@ -42,7 +42,7 @@ impl Schedule {
             return bad(format!("{} waits long", waits.len()));
         }
         if waits.iter().any(|wait| *wait < Self::WAIT_MIN) {
-            return bad("with a wait under 1s".to_owned());
+            return bad("of a wait under 1s".to_owned());
         }
         let length = waits
             .iter()

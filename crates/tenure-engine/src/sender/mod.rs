@@ -2,9 +2,9 @@
 //! [`Caller`], judges their answers, and leaves them alone when they want to be.
 //!
 //! ```text
-//!  due? ──► directory of endpoints ──► lanes, so many of each ──► claim ──► call ──► judge ──► settle
-//!              ▲ reloaded when any changed                                   │
-//!              └────────────── health, disabled: kept for all processes ◄────┘
+//! due? ──► directory of endpoints ──► lanes, so many of each ──► claim ──► call ──► judge, settle
+//!             ▲ read anew when any changed                                    │
+//!             └────────────── health, disabled: kept for all processes ◄──────┘
 //! ```
 //!
 //! An endpoint that has no room, is left alone or disabled is not asked for: what is owed to it

@@ -26,6 +26,7 @@ mod runs;
 mod sender_health;
 mod sender_lease;
 mod sender_pace;
+mod sender_storm;
 mod shop;
 mod stopping;
 mod termination;

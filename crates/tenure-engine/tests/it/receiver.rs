@@ -203,13 +203,23 @@ impl World {
 
     /// Starts a sender to this receiver.
     pub(crate) fn send(&self, receiver: &Arc<Receiver>, config: EngineConfig) -> Engine {
+        self.send_for(Term::EXTERNAL, receiver, config)
+    }
+
+    /// The same, with leases of this term.
+    pub(crate) fn send_for(
+        &self,
+        term: Term,
+        receiver: &Arc<Receiver>,
+        config: EngineConfig,
+    ) -> Engine {
         let worker = fresh_worker();
         let caller: Arc<Receiver> = Arc::clone(receiver);
         let sender = Arc::new(Sender::new(SenderParts {
             store: self.store(),
             caller,
             worker: worker.clone(),
-            term: Term::EXTERNAL,
+            term,
             seed: Some(7),
         }));
         let handler: Arc<Sender> = Arc::clone(&sender);

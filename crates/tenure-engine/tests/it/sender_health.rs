@@ -1,5 +1,5 @@
-//! How an endpoint fares: it is left alone when it fails or asks for it, warned about, disabled when
-//! it is gone or fails for days; and none of this costs what waits an attempt.
+//! How an endpoint fares: it is left alone when it fails or asks for it, warned about, disabled
+//! when it is gone or fails for days; and none of this costs what waits an attempt.
 
 use std::time::Duration;
 

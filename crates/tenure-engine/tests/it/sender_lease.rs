@@ -268,7 +268,10 @@ async fn a_renewal_that_fails_is_told_with_event_worker_and_error() {
 async fn a_call_whose_hold_is_gone_is_written_down_as_soon_as_the_store_takes_it() {
     let (world, delivery) = slow_world().await;
     let receiver = Receiver::taking(LONG);
-    let is_of = move |ask: &Ask| matches!(ask, Ask::RecordCalls(calls) if calls.iter().any(|call| call.delivery == delivery));
+    let is_of = move |ask: &Ask| match ask {
+        Ask::RecordCalls(calls) => calls.iter().any(|call| call.delivery == delivery),
+        _ => false,
+    };
     world.faulty.once(is_of, Fault::Before);
     let engine = world.send(&receiver, World::config());
     receiver.begun(1).await;

@@ -19,7 +19,7 @@ use crate::world::World;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// Proves: S1-019, S1-033, S1-041
+/// Proves: S1-019, S1-033, S1-041, S2-030, S2-033
 #[tokio::test(start_paused = true)]
 async fn an_engine_refuses_bad_settings_with_every_problem() {
     let mut settings = Settings::default();

@@ -141,21 +141,13 @@ impl Fault {
             Self::RepeatByToken => rules.is_repeat = |line, settle| line.0 == settle.0,
             Self::LapseUncounted => {
                 rules.count = |counters, word| {
-                    let word = if word == Word::Lapsed {
-                        Word::Release
-                    } else {
-                        word
-                    };
+                    let word = mistaken(word, Word::Lapsed, Word::Release);
                     (Rules::default().count)(counters, word)
                 };
             }
             Self::ReleaseCharged => {
                 rules.count = |counters, word| {
-                    let word = if word == Word::Release {
-                        Word::Retry
-                    } else {
-                        word
-                    };
+                    let word = mistaken(word, Word::Release, Word::Retry);
                     (Rules::default().count)(counters, word)
                 };
             }
@@ -173,6 +165,11 @@ impl Fault {
         }
         rules
     }
+}
+
+/// A word, taken for another if it is this one.
+fn mistaken(word: Word, this: Word, other: Word) -> Word {
+    if word == this { other } else { word }
 }
 
 impl MemoryStore {

@@ -85,13 +85,12 @@ impl PostgresStore {
         }
         let known = self.subscriptions.read();
         let known = known.unwrap_or_else(PoisonError::into_inner).clone();
-        let subscriptions = match known {
-            Some(known) => known,
-            None => {
-                let query = self.webhook().subscriptions.query();
-                let rows = query.all_from(self.pool()).await;
-                self.remember(&rows.map_err(|error| store_error("settle", error))?)?
-            }
+        let subscriptions = if let Some(known) = known {
+            known
+        } else {
+            let query = self.webhook().subscriptions.query();
+            let rows = query.all_from(self.pool()).await;
+            self.remember(&rows.map_err(|error| store_error("settle", error))?)?
         };
         Ok(subscriptions.owed(&settle.fan_out))
     }

@@ -327,12 +327,12 @@ fn counts(rows: &[PgRow]) -> Result<Counts, sqlx::Error> {
             behind: get_total(row, 4)?,
             oldest_due: get_moment(row, 3)?.map(|first| now.since(first)),
         };
-        match get::<Option<&str>>(row, 0)? {
-            name @ Some(_) => counts.queues.push((queue_name(name), waiting)),
-            None => {
-                let number = u32::try_from(get::<i32>(row, 5)?).unwrap_or(0);
-                counts.deliveries.endpoints.push((number, waiting));
-            }
+        let name = get::<Option<&str>>(row, 0)?;
+        if name.is_some() {
+            counts.queues.push((queue_name(name), waiting));
+        } else {
+            let number = u32::try_from(get::<i32>(row, 5)?).unwrap_or(0);
+            counts.deliveries.endpoints.push((number, waiting));
         }
         counts.claimed = get_total(row, 7)?;
         counts.lapsed = get_total(row, 8)?;

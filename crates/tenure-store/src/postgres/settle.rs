@@ -78,38 +78,29 @@ impl PostgresStore {
         self.place_first(claim.now).await?;
         let start = self.start(claim).await?;
         let statements = self.statements();
-        let (query, rung) = match whole_and_done(settle) {
-            Some(ids) => {
-                let query = statements.settle_done_and_claim.query();
-                let query = query
-                    .bind(moment(settle.now))
-                    .bind(settle.token.expose())
-                    .bind(ids)
-                    .bind(rules);
-                (query, WHOLE_RUNG)
-            }
-            None => {
-                let query = statements.settle_and_claim.query();
-                (bind_settle(query, settle, rules), EACH_RUNG)
-            }
-        };
-        let rows = self
-            .fetch("settle", bind_claim(query, claim, &start))
-            .await?;
-        self.heed(&rows, rung)?;
-        let first = if rung == WHOLE_RUNG {
-            WHOLE_CLAIM
+        let whole = whole_and_done(settle);
+        let is_whole = whole.is_some();
+        let query = if let Some(ids) = whole {
+            let query = statements.settle_done_and_claim.query();
+            query
+                .bind(moment(settle.now))
+                .bind(settle.token.expose())
+                .bind(ids)
+                .bind(rules)
         } else {
-            EACH_CLAIM
+            bind_settle(statements.settle_and_claim.query(), settle, rules)
         };
+        let query = bind_claim(query, claim, &start);
+        let rows = self.fetch("settle", query).await?;
+        let (rung, first) = if is_whole { WHOLE } else { EACH };
+        self.heed(&rows, rung)?;
         let held = self.held(claim, &start, &rows, first).await?;
-        let ended = if rung == WHOLE_RUNG {
+        let ended = if is_whole {
             Ended::whole(&rows)
         } else {
             Ended::each(&rows).map(Some)
         };
-        let ended = ended.map_err(|error| store_error("settle", error))?;
-        let ended = match ended {
+        let ended = match ended.map_err(|error| store_error("settle", error))? {
             Some(ended) => Some(ended).filter(|ended| !ended.is_stale),
             None => self.end_each_by(settle, rules).await?,
         };
@@ -167,10 +158,8 @@ impl PostgresStore {
 }
 
 /// Where the fused statements say whether a domain is rung for, and where their claim begins.
-const WHOLE_RUNG: usize = 2;
-const WHOLE_CLAIM: usize = 5;
-const EACH_RUNG: usize = 6;
-const EACH_CLAIM: usize = 7;
+const WHOLE: (usize, usize) = (2, 5);
+const EACH: (usize, usize) = (6, 7);
 
 /// What the statement of a settle did.
 #[derive(Debug, Default)]

@@ -19,6 +19,7 @@ mod examine;
 mod keyed;
 mod keys;
 mod odd;
+mod owed;
 mod plans;
 mod planted;
 mod producer;

@@ -215,33 +215,31 @@ fn arguments(name: &str) -> String {
             .to_owned(),
         "leave" => "null, 'mill-0000000000000007'".to_owned(),
         "workers" => "100".to_owned(),
-        other => match other.strip_prefix("webhook_") {
-            Some(name) => webhook_arguments(name, page),
-            None => work_lease_arguments(other),
-        },
+        other if other.starts_with("webhook_") => webhook_arguments(other, page),
+        other => work_lease_arguments(other),
     }
 }
 
 /// The parameters of a statement of webhooks.
 fn webhook_arguments(name: &str, page: &str) -> String {
     let arguments = match name {
-        "add_endpoint" => "null, 'new', '{}', ''",
-        "endpoint" => "'endpoint7'",
-        "endpoints" => "'endpoint7', 100",
-        "change_endpoint" => "null, 'endpoint7', 1, '{}', '', 'disabled', 'gone', null",
-        "keep_health" => "'endpoint7', '{}'",
-        "subscriptions" => "",
-        "fan_out" => {
+        "webhook_add_endpoint" => "null, 'new', '{}', ''",
+        "webhook_endpoint" => "'endpoint7'",
+        "webhook_endpoints" => "'endpoint7', 100",
+        "webhook_change_endpoint" => "null, 'endpoint7', 1, '{}', '', 'disabled', 'gone', null",
+        "webhook_keep_health" => "'endpoint7', '{}'",
+        "webhook_subscriptions" => "",
+        "webhook_fan_out" => {
             return format!(
                 "null, 'old-0000000000000001.3.0', 1000, {}, array_fill(7, array[100]), \
                  array_fill('endpoint7'::text, array[100])",
                 ids(301, 400)
             );
         }
-        "sources" => return ids(1, 100),
-        "page_source" => return format!("9223372036854775807{}, 7", &page[16..]),
-        "due_deliveries" => "null",
-        "record_calls" => {
+        "webhook_sources" => return ids(1, 100),
+        "webhook_page_source" => return format!("9223372036854775807{}, 7", &page[16..]),
+        "webhook_due_deliveries" => "null",
+        "webhook_record_calls" => {
             return format!(
                 "null, {}, array_fill(0::bigint, array[100]), array_fill(1, array[100]), \
                  array_fill(0::bigint, array[100]), array_fill('failed'::text, array[100]), \
@@ -250,7 +248,7 @@ fn webhook_arguments(name: &str, page: &str) -> String {
                 deliveries(1, 100)
             );
         }
-        "calls" => "4503599627370497",
+        "webhook_calls" => "4503599627370497",
         other => panic!("{other}.sql is new: say here how it is called"),
     };
     arguments.to_owned()

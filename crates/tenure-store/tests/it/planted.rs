@@ -196,7 +196,7 @@ pub(crate) const fn planted(file: &'static str, from: &'static str, to: &'static
     Planted { file, from, to }
 }
 
-const BROKEN: [Broken; 26] = [
+const BROKEN: [Broken; 38] = [
     Broken {
         // What is claimed stays claimable.
         check: "law_1_an_item_has_at_most_one_live_lease",
@@ -428,6 +428,104 @@ const BROKEN: [Broken; 26] = [
             "work_lease_idle_with_backlog",
             "and r.current_offset is null",
             "",
+        )],
+    },
+    Broken {
+        // What was settled by another transaction is owed, too.
+        check: "a_repeated_settle_owes_nothing_more",
+        faults: &[planted(
+            "webhook_fan_out",
+            "and j.xmin = pg_current_xact_id()::xid",
+            "",
+        )],
+    },
+    Broken {
+        // Whatever is named is owed.
+        check: "only_what_is_done_is_owed",
+        faults: &[planted(
+            "webhook_fan_out",
+            "where (o.id in (select id from done)) is true",
+            "where true",
+        )],
+    },
+    Broken {
+        // The same event is owed to the same endpoint again.
+        check: "a_replayed_event_is_owed_once",
+        faults: &[planted(
+            "webhook_fan_out",
+            "on conflict (source, (lane >> 4)) where source is not null do nothing",
+            "on conflict (source, (lane >> 4)) where source is not null \
+             do update set available_at = excluded.available_at",
+        )],
+    },
+    Broken {
+        // The rules are believed as they were remembered.
+        check: "a_replayed_event_is_owed_to_endpoints_that_came_since",
+        faults: &[planted(
+            "webhook_fan_out",
+            "v.rules = $3::bigint as is_current",
+            "true or v.rules = $3::bigint as is_current",
+        )],
+    },
+    Broken {
+        check: "a_delivery_is_no_source",
+        faults: &[planted("webhook_fan_out", "and e.source is null", "")],
+    },
+    Broken {
+        // The last one is the first of its key.
+        check: "a_run_of_events_is_owed_in_its_order",
+        faults: &[planted(
+            "webhook_fan_out",
+            "order by o.nth",
+            "order by -o.nth",
+        )],
+    },
+    Broken {
+        check: "each_lane_has_its_limit",
+        faults: &[planted("claim", "limit c.most", "limit $9")],
+    },
+    Broken {
+        // What waits for its time is told of.
+        check: "lanes_are_told_that_have_something_due",
+        faults: &[planted(
+            "webhook_due_deliveries",
+            "and r.available_at <= coalesce($1::timestamptz, now())",
+            "",
+        )],
+    },
+    Broken {
+        // A replayed delivery is numbered as events are: before all others of its key.
+        check: "a_replayed_delivery_goes_to_the_tail_of_its_key",
+        faults: &[planted(
+            "replay",
+            "then nextval('tenure_delivery_id')",
+            "then nextval('tenure_event_id')",
+        )],
+    },
+    Broken {
+        // An event goes although it is owed.
+        check: "what_is_still_owed_is_never_pruned",
+        faults: &[planted(
+            "prune",
+            "where x.source = p.id and",
+            "where x.source = p.id and false and",
+        )],
+    },
+    Broken {
+        check: "a_delivery_goes_with_its_calls",
+        faults: &[planted(
+            "prune",
+            "where delivery = any",
+            "where false and delivery = any",
+        )],
+    },
+    Broken {
+        // A change that saw another version is made.
+        check: "a_change_names_the_version_that_it_has_seen",
+        faults: &[planted(
+            "webhook_change_endpoint",
+            "where id = $2 and version = $3",
+            "where id = $2 and $3::bigint >= 0",
         )],
     },
 ];

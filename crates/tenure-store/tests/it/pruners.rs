@@ -82,7 +82,8 @@ async fn the_delete_does_not_believe_the_choice() {
         .bind(0_i64)
         .bind(100_i64)
         .bind(all)
-        .bind(None::<Vec<String>>);
+        .bind(None::<Vec<String>>)
+        .bind(None::<Vec<i64>>);
     let (done, dead, _, _): (i64, i64, i64, bool) = query.fetch_one(&mut conn).await.unwrap();
     assert_eq!((done, dead), (2, 0));
     let left = store.find(&ids).await.unwrap();

@@ -1,56 +1,31 @@
 //! A body that comes byte by byte.
 
 use std::convert::Infallible;
-use std::future::Future as _;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use hyper::body::{Body, Bytes, Frame};
-use tokio::time::{Sleep, sleep};
+use futures_util::stream::unfold;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::{Bytes, Frame};
 
-/// A body that comes byte by byte, at even distances; or at once.
-#[derive(Debug)]
-pub(super) struct Drip {
-    left: Bytes,
-    distance: Duration,
-    wait: Option<Pin<Box<Sleep>>>,
-}
+/// A body that comes byte by byte, or at once.
+pub(super) type Drip = UnsyncBoxBody<Bytes, Infallible>;
 
-impl Drip {
-    /// These bytes, the last of them after this time.
-    pub(super) fn new(bytes: Bytes, over: Duration) -> Self {
-        let count = u32::try_from(bytes.len()).unwrap_or(u32::MAX).max(1);
-        Self {
-            left: bytes,
-            distance: over / count,
-            wait: None,
-        }
+/// These bytes at even distances, the last of them after this time.
+pub(super) fn drip(bytes: Bytes, over: Duration) -> Drip {
+    let count = u32::try_from(bytes.len()).unwrap_or(u32::MAX).max(1);
+    let distance = over / count;
+    if distance.is_zero() {
+        return Full::new(bytes).boxed_unsync();
     }
-}
-
-impl Body for Drip {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        if self.left.is_empty() {
-            return Poll::Ready(None);
+    let frames = unfold(bytes, move |mut left| async move {
+        if left.is_empty() {
+            return None;
         }
-        if self.distance.is_zero() {
-            let all = std::mem::take(&mut self.left);
-            return Poll::Ready(Some(Ok(Frame::data(all))));
-        }
-        let distance = self.distance;
-        let wait = self.wait.get_or_insert_with(|| Box::pin(sleep(distance)));
-        if wait.as_mut().poll(cx).is_pending() {
-            return Poll::Pending;
-        }
-        self.wait = None;
-        let first = self.left.split_to(1);
-        Poll::Ready(Some(Ok(Frame::data(first))))
-    }
+        // To be slow is what it was asked for.
+        tokio::time::sleep(distance).await;
+        let first = left.split_to(1);
+        Some((Ok(Frame::data(first)), left))
+    });
+    StreamBody::new(frames).boxed_unsync()
 }

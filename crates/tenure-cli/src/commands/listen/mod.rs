@@ -20,7 +20,7 @@ use tenure::Invalid;
 use tenure::webhook::verify::{Latest, Verifier};
 use tokio::net::TcpListener;
 
-use self::drip::Drip;
+use self::drip::{Drip, drip};
 use self::heard::{Heard, judge, print};
 use super::Context;
 use super::serve::signals;
@@ -234,7 +234,7 @@ impl Receiver {
             "not taken"
         };
         let over = self.args.slow.unwrap_or_default();
-        let mut response = Response::new(Drip::new(Bytes::from(text), over));
+        let mut response = Response::new(drip(Bytes::from(text), over));
         *response.status_mut() = status;
         if let Some(wait) = self.args.retry_after.filter(|_| !status.is_success()) {
             let seconds = wait.as_secs().into();

@@ -36,6 +36,16 @@ const HOMES: &[(&str, &[&str])] = &[
     ("anstyle", &["tenure-cli"]),
 ];
 
+/// Parts of the names of crates that speak to a service which locks, or remembers what was seen.
+const SERVICES: &[&str] = &[
+    "etcd",
+    "zookeeper",
+    "consul",
+    "memcache",
+    "redlock",
+    "redis",
+];
+
 /// What the core may name: nothing that does I/O, reads a clock, draws chance or runs tasks.
 const CORE: &[&str] = &["base64", "jiff", "serde", "serde_json", "thiserror", "uuid"];
 
@@ -198,6 +208,10 @@ fn unreferenced_statements(files: &[File]) -> Vec<String> {
     violations
 }
 
+/// The engine that renews reaches a store through the core's port only; rules, store and running are
+/// three crates.
+///
+/// Proves: S2-065, S2-067
 #[test]
 fn our_crates_depend_on_one_another_only_as_allowed() {
     assert_none("forbidden edges", &forbidden_edges(&repository()));
@@ -242,6 +256,46 @@ fn outside_crates_stay_in_their_homes() {
         ),
     ];
     assert_caught(&away_from_home(&planted), 2);
+}
+
+fn other_services(files: &[File]) -> Vec<String> {
+    let mut violations = Vec::new();
+    for (name, manifest) in manifests(files) {
+        for dependency in dependencies(&manifest.text) {
+            let is_other = SERVICES
+                .iter()
+                .any(|service| dependency.name.contains(service));
+            if is_other && dependency.kind == Kind::Shipped {
+                violations.push(format!("{name} needs {}", dependency.name));
+            }
+        }
+    }
+    violations
+}
+
+/// The database that is there is enough: nothing locks or remembers receipts elsewhere.
+///
+/// Proves: S2-003, S2-004
+#[test]
+fn no_other_service_locks_or_remembers() {
+    assert_none("other services", &other_services(&repository()));
+    let planted = [File::new(
+        "crates/tenure-engine/Cargo.toml",
+        "[dependencies]\netcd-client = \"1\"\n[dev-dependencies]\nredis = \"1\"\n",
+    )];
+    assert_caught(&other_services(&planted), 1);
+}
+
+/// Proves: S2-063
+#[test]
+fn the_licence_is_the_only_condition_that_others_set() {
+    let files = repository();
+    let text = |path: &str| {
+        let file = files.iter().find(|file| file.path == path);
+        file.map(|file| file.text.clone()).unwrap_or_default()
+    };
+    assert!(text("Cargo.toml").contains("license = \"MIT OR Apache-2.0\""));
+    assert!(text("deny.toml").contains("[licenses]"));
 }
 
 #[test]

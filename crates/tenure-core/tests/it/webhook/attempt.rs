@@ -1,5 +1,6 @@
 //! Attempts: journal, hold and calls put together.
 
+use std::slice::from_ref;
 use std::time::Duration;
 
 use tenure_core::webhook::{
@@ -79,7 +80,7 @@ fn a_call_says_how_its_attempt_ended() {
     ] {
         let line = ended(3, word);
         let made = call(3, outcome);
-        let told = attempts(&[line.clone()], None, &[made.clone()]);
+        let told = attempts(from_ref(&line), None, from_ref(&made));
         assert_eq!(told.len(), 1);
         assert_eq!(told[0].outcome, outcome);
         assert_eq!(told[0].call, Some(made));

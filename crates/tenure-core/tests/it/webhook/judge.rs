@@ -24,17 +24,17 @@ fn after(seconds: u64, status: u16) -> Reply {
 }
 
 fn wait(verdict: &Verdict) -> u64 {
-    match &verdict.outcome {
-        Outcome::Retry { after, .. } => after.as_secs(),
-        other => panic!("no retry but {other:?}"),
-    }
+    let Outcome::Retry { after, .. } = &verdict.outcome else {
+        panic!("no retry but {:?}", verdict.outcome);
+    };
+    after.as_secs()
 }
 
 fn dead_by(verdict: &Verdict) -> &str {
-    match &verdict.outcome {
-        Outcome::Dead { reason, .. } => reason,
-        other => panic!("not dead but {other:?}"),
-    }
+    let Outcome::Dead { reason, .. } = &verdict.outcome else {
+        panic!("not dead but {:?}", verdict.outcome);
+    };
+    reason
 }
 
 #[test]

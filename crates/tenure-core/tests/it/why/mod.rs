@@ -1,5 +1,6 @@
 //! Why an item is not being worked on: one sentence, one word, for every standing it can have.
 
+mod delivery;
 mod key;
 
 use std::time::Duration;

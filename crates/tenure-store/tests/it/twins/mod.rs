@@ -8,6 +8,7 @@
 mod pair;
 mod script;
 mod side;
+mod webhooks;
 
 use std::panic::catch_unwind;
 use std::pin::Pin;

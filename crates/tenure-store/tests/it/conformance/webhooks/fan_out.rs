@@ -128,6 +128,7 @@ async fn an_event_that_is_not_named_is_not_owed(world: &dyn World) {
     assert_eq!(owed(world).await, [(ids[1], billing.number)]);
 }
 
+/// Proves: S2-005
 async fn only_what_is_done_is_owed(world: &dyn World) {
     add(world, "billing", &["*"]).await;
     for outcome in [retry(60), dead(), Outcome::RELEASE] {
