@@ -85,6 +85,7 @@ impl Heard {
             attempt: None,
             fence: number(&self.fence).map(Fence::new),
             sequence: None,
+            topic: None,
         })
     }
 }
