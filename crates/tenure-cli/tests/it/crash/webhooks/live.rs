@@ -62,7 +62,7 @@ async fn a_lost_lease_ends_the_call_before_its_term_is_over() {
         assert_eq!(fields["fence"], hold.fence.number(), "{lost}");
         assert_eq!(fields["running"], delivery.to_string(), "{lost}");
         assert!(["failed", "late"].contains(&fields["reason"].as_str().unwrap()));
-        assert_eq!(lost["worker"], worker.holder.as_str(), "{lost}");
+        assert_eq!(lost["worker"], hold.holder.as_str(), "{lost}");
         let event = site.record(delivery).await.content;
         let event = event.delivery().unwrap().source.to_string();
         assert_eq!(fields["events"], event, "{lost}");

@@ -38,7 +38,6 @@ pub(super) struct Taken {
     pub(super) endpoint: String,
     pub(super) call: Verified,
     pub(super) body: Vec<u8>,
-    pub(super) at: Timestamp,
     /// What was answered; `None` while it is open, and when one of both hung up.
     pub(super) status: Option<u16>,
     /// When the caller hung up before he had an answer.
@@ -205,7 +204,6 @@ fn take(call: Call, book: &Mutex<Book>, manner: &Manner) -> Option<(usize, Answe
         endpoint,
         call: verified,
         body: call.body,
-        at: now(),
         status: None,
         left_at: None,
         is_cut: false,

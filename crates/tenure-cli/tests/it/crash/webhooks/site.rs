@@ -251,6 +251,7 @@ impl Blocked {
         let Self::Postgres(conn) = self else {
             return true;
         };
+        look_anew(conn).await;
         let ask = "select exists (select from pg_stat_activity \
                    where datname = current_database() and wait_event_type = 'Lock')";
         sqlx::query_scalar(ask).fetch_one(conn).await.unwrap()
@@ -261,6 +262,7 @@ impl Blocked {
         match self {
             Self::Sqlite(conn) => conn.execute_batch("rollback").unwrap(),
             Self::Postgres(mut conn) => {
+                look_anew(&mut conn).await;
                 let forget = "select pg_terminate_backend(pid, 5000) from pg_stat_activity \
                               where datname = current_database() and wait_event_type = 'Lock'; \
                               rollback";
@@ -269,4 +271,10 @@ impl Blocked {
             }
         }
     }
+}
+
+/// Within a transaction PostgreSQL shows the same activity for ever, unless it is told not to.
+async fn look_anew(conn: &mut PgConnection) {
+    let forget = "select pg_stat_clear_snapshot()";
+    sqlx::raw_sql(forget).execute(conn).await.unwrap();
 }
