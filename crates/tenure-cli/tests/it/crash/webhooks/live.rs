@@ -1,8 +1,9 @@
 //! Receivers that take longer than the term, and leases that are lost while a call is under way.
 
-use tenure::webhook::AttemptOutcome::{Superseded, Unknown};
+use tenure::webhook::AttemptOutcome::{Delivered, Failed, Superseded, Unknown};
+use tenure::webhook::verify::Verified;
 
-use super::receiver::Receiver;
+use super::receiver::{Answer, Receiver};
 use super::site::{Blocked, Site};
 use super::table::first_held;
 use super::{LONGEST, TERM};
@@ -35,6 +36,33 @@ async fn a_receiver_that_takes_four_terms_is_called_once_and_once_more_after_a_k
         assert_eq!(site.receiver.calls().len(), 1, "one call all the time");
         let killed_at = worker.kill();
         site.is_recovered(killed_at, Unknown, 2).await;
+        site.keeps_secrets();
+    }
+}
+
+/// Takes the first call for an order, and hangs up when it has had it for a while.
+fn cut(_endpoint: &str, call: &Verified, before: usize) -> Answer {
+    if before == 0 && call.topic.as_deref() == Some("order") {
+        return Answer::Cut(TERM);
+    }
+    Answer::Status(200)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_that_hangs_up_on_a_call_is_called_again_by_the_schedule_alone() {
+    for site in Site::everywhere(|| Receiver::start(cut)).await {
+        site.add("billing", &["--schedule", "1s"]);
+        let _worker = site.work().await;
+        // It leaves a connection open, which the next one is sent on.
+        site.send_one_more("before").await;
+        site.send_one_more("order").await;
+        let calls = site.receiver.calls();
+        let calls = calls.iter().map(|call| (call.attempt(), call.is_cut));
+        let calls: Vec<_> = calls.collect();
+        assert_eq!(calls, [(1, false), (1, true), (2, false)]);
+        let delivery = site.deliveries().await.remove(1).id;
+        let attempts = site.attempted(delivery, &[Failed, Delivered]).await;
+        assert!(attempts[0].fence < attempts[1].fence);
         site.keeps_secrets();
     }
 }

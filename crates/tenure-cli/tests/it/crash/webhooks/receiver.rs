@@ -24,8 +24,8 @@ pub(super) enum Answer {
     Late(Duration),
     /// Answers that all is well once [`Receiver::let_go`] says so.
     Held,
-    /// Hangs up without an answer.
-    HangUp,
+    /// Hangs up without an answer after this long.
+    Cut(Duration),
 }
 
 /// What decides it: the endpoint, the call, and how many there were of its message before.
@@ -163,13 +163,13 @@ fn serve(stream: &TcpStream, book: &Mutex<Book>, manner: &Manner) -> std::io::Re
         let began = Instant::now();
         let status = match answer {
             Answer::Status(status) => status,
-            Answer::HangUp => {
+            Answer::Cut(length) if stays(stream, || began.elapsed() >= length)? => {
                 book.lock().unwrap().taken[nth].is_cut = true;
                 return Ok(());
             }
             Answer::Late(length) if stays(stream, || began.elapsed() >= length)? => 200,
             Answer::Held if stays(stream, || book.lock().unwrap().let_go.contains(&nth))? => 200,
-            Answer::Late(_) | Answer::Held => {
+            Answer::Late(_) | Answer::Held | Answer::Cut(_) => {
                 book.lock().unwrap().taken[nth].left_at = Some(now());
                 return Ok(());
             }
