@@ -166,11 +166,17 @@ Name events by id, or choose them by --state, --topic, --queue, --key, --since o
 is chosen is counted and asked about first. An event with a key goes to the tail of its key; one \
 that is dead and blocks its key is tried again in its place.
 
+What is chosen is a replay on record: it goes on step by step wherever a worker runs, and in this \
+process until its end. Ctrl-C and --detach leave it running; `tenure replay list`, `follow` and \
+`cancel` see to it afterwards.
+
 Examples:
   tenure replay 17 18
   tenure replay --topic order.paid --dry-run
   tenure replay --state dead --since 1h --yes
-  tenure replay --state dead --until 1h --rate 50/s --yes")]
+  tenure replay --state dead --until 1h --rate 50/s --yes
+  tenure replay --state dead --detach --yes
+  tenure replay list")]
     Replay(Replay),
     /// Settle events dead, now, whoever holds them
     #[command(after_help = "\

@@ -93,6 +93,7 @@ pub(crate) async fn start(tenure: &Tenure, config: &Config) -> Result<Team, Stop
         let left = Duties {
             reaper: Duty::Left,
             pruner: Duty::Left,
+            replayer: Duty::Left,
         };
         let started = tenure
             .sender(caller)

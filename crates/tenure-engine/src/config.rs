@@ -56,6 +56,8 @@ pub struct Duties {
     pub reaper: Duty,
     /// Deletes what is past its retention.
     pub pruner: Duty,
+    /// Takes the next steps of replays that are on record.
+    pub replayer: Duty,
 }
 
 impl Default for Duties {
@@ -63,6 +65,7 @@ impl Default for Duties {
         Self {
             reaper: Duty::Done,
             pruner: Duty::Done,
+            replayer: Duty::Done,
         }
     }
 }

@@ -15,7 +15,9 @@ use crate::health::Health;
 use crate::keeper::KeeperThread;
 use crate::shared::Shared;
 use crate::tasks::{Tasks, Wrap};
-use crate::{heartbeat, keeper, live, pruner, reaper, record, registry, watchdog, worker};
+use crate::{
+    heartbeat, keeper, live, pruner, reaper, record, registry, replayer, watchdog, worker,
+};
 
 /// After the shutdown time, so long for what was cancelled to stop and be given back.
 const LAST_WORDS: Duration = Duration::from_secs(2);
@@ -143,6 +145,9 @@ impl Engine {
         }
         if duties.pruner == Duty::Done {
             tasks.spawn("pruner", pruner::run(Arc::clone(&shared)));
+        }
+        if duties.replayer == Duty::Done {
+            tasks.spawn("replayer", replayer::run(Arc::clone(&shared)));
         }
         tasks.span().in_scope(|| info!("started"));
         Ok(Self {

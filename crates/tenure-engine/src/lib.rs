@@ -1,5 +1,5 @@
 //! The running of Tenure: the one worker loop that claims, handles and settles, the heartbeat that
-//! renews what is held, the reaper, the pruner and shutdown.
+//! renews what is held, the reaper, the pruner, the replayer and shutdown.
 //!
 //! It knows a store and a publisher only as the ports of `tenure-core`, and no time but tokio's, so
 //! that it can be simulated.
@@ -10,6 +10,7 @@
 //!     │                                                │ ▲ ◄────────────────
 //!     ├─ settings, queues ──► live ────────────────────┼─┤     what it said
 //!     ◄──── reap ──────────── reaper                   │ │
+//!     ◄──── replay ────────── replayer                 │ │
 //!     ◄──── prune ─────────── pruner                   ▼ │ renewed, lost, late, overdue
 //!     ◄──── renew, report ─── keeper, on its own thread: heartbeat, watchdog, registry
 //! ```
@@ -45,6 +46,7 @@ mod reaper;
 mod record;
 mod registry;
 mod relay;
+mod replayer;
 mod round;
 mod run;
 mod sender;

@@ -27,6 +27,7 @@ mod planted;
 pub mod postgres;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod render;
+mod replay_step;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod rows;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]

@@ -162,6 +162,7 @@ mod operate;
 mod owed;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod replays;
 mod sender;
 mod signal;
 #[cfg(feature = "sqlite")]
@@ -174,10 +175,10 @@ mod worker;
 pub use tenure_core::domain;
 pub use tenure_core::store::{
     Bury, ChangeEndpoint, ChangeSettings, Claim, ClusterSettings, Company, Counts, DeliveryCounts,
-    DomainFilter, DomainRecord, DomainState, Enqueued, Filter, Finding, Kind, Page, Pause,
-    Presence, Prune, Pruned, Queue, QueueCounts, Reap, Reaped, Renew, Renewed, Replay, Replayed,
-    Rest, Settle, Settlement, Skip, Store, StoreError, StoreErrorKind, Verdict, WorkerRecord,
-    WorkerReport,
+    DomainFilter, DomainRecord, DomainState, Enqueued, Filter, Finding, Kind, NewReplay, Page,
+    Pause, Presence, Prune, Pruned, Queue, QueueCounts, Rate, Reap, Reaped, Renew, Renewed, Replay,
+    ReplayOperation, ReplayState, Replayed, Rest, Settle, Settlement, Skip, StepReplay, Stepped,
+    Store, StoreError, StoreErrorKind, Verdict, WorkerRecord, WorkerReport,
 };
 pub use tenure_core::{
     AcquireResult, Again, Boundary, Clock, Content, Counters, DELAY_MAX, DomainName, DomainRules,

@@ -5,7 +5,7 @@ use crate::program::sqlite;
 #[test]
 fn every_command_has_its_help() {
     let place = sqlite();
-    let commands: [&[&str]; 49] = [
+    let commands: [&[&str]; 53] = [
         &[],
         &["serve"],
         &["work"],
@@ -22,6 +22,9 @@ fn every_command_has_its_help() {
         &["completions"],
         &["man"],
         &["replay"],
+        &["replay", "list"],
+        &["replay", "follow"],
+        &["replay", "cancel"],
         &["bury"],
         &["reap"],
         &["queues"],

@@ -69,6 +69,7 @@ fn every_command_has_its_page() {
         "tenure-queues-resume",
         "tenure-reap",
         "tenure-replay",
+        "tenure-replay-follow",
         "tenure-show",
         "tenure-stats",
         "tenure-why",

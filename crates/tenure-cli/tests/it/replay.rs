@@ -1,6 +1,9 @@
 //! `tenure replay`: by id, by choice, never by accident.
 
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tenure::StepReplay;
 
 use crate::program::{Place, everywhere, soon, sqlite};
 
@@ -67,10 +70,9 @@ async fn a_choice_replays_the_dead_and_leaves_the_rest() {
 
         let args = ["replay", "--state", "done", "--yes", "--json"];
         let said = place.run(&args).succeeded();
-        assert_eq!(
-            said.out,
-            format!("{{\"id\":{done},\"kept\":true,\"refused\":null}}\n")
-        );
+        assert_eq!(said.column("state"), ["\"done\""]);
+        assert_eq!(said.column("replayed"), ["1"]);
+        assert_eq!(state(&place, &done), "\"pending\"");
     }
 }
 
@@ -89,7 +91,7 @@ async fn a_key_chooses_too() {
             "--json",
         ];
         let said = place.run(&args).succeeded();
-        assert_eq!(said.column("id"), [&ids[0][..]]);
+        assert_eq!(said.column("replayed"), ["1"]);
         assert_eq!(state(&place, &ids[0]), "\"pending\"");
         assert_eq!(state(&place, &ids[1]), "\"done\"");
     }
@@ -165,35 +167,120 @@ async fn at_a_rate_all_are_replayed_by_id_and_by_choice() {
     }
 }
 
-/// Goal: Ctrl-C leaves every event either replayed or as it was, and says how many. Method: a pace
-/// at which the second event is a minute away, interrupted once the first is there.
+/// Replays what is dead, one per minute.
+fn slow_replay(place: &Place) -> Child {
+    place
+        .command(env!("CARGO_BIN_EXE_tenure").as_ref())
+        .args(["replay", "--state", "dead", "--rate", "1/m", "--yes"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn signal(child: &Child, name: &str) {
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args([name, &pid]).status().unwrap();
+    assert!(sent.success());
+}
+
+/// Goal: Ctrl-C ends the following and not the replay, and says what to do. Method: a pace at which
+/// the second event is a minute away, interrupted once the first is there.
 #[tokio::test]
-async fn an_interrupted_replay_stops_between_two_steps_and_says_how_far_it_came() {
+async fn an_interrupt_leaves_a_replay_running_and_says_how_to_follow_it() {
     for place in everywhere().await {
         for _ in 0..3 {
             buried(&place, "a");
         }
-        let child = place
-            .command(env!("CARGO_BIN_EXE_tenure").as_ref())
-            .args(["replay", "--state", "dead", "--rate", "1/m", "--yes"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let child = slow_replay(&place);
         let tenure = place.tenure().await;
         soon(async || (tenure.count().await.unwrap().dead == 2).then_some(())).await;
-        let pid = child.id().to_string();
-        let sent = Command::new("kill").args(["-INT", &pid]).status().unwrap();
-        assert!(sent.success());
+        signal(&child, "-INT");
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{output:?}");
-        assert_eq!(output.stdout, b"replayed 1 event\n");
+        assert_eq!(output.stdout, b"");
         let err = String::from_utf8(output.stderr).unwrap();
-        assert!(
-            err.starts_with("error: stopped after 1 of 3 events\n"),
-            "{err}"
-        );
+        for part in [
+            "no longer following replay 1",
+            "replay follow 1",
+            "replay cancel 1",
+        ] {
+            assert!(err.contains(part), "{err}");
+        }
         assert_eq!(tenure.count().await.unwrap().dead, 2);
+        let listed = place.run(&["replay", "list", "--json"]).succeeded();
+        assert_eq!(listed.column("state"), ["\"running\""]);
+        assert_eq!(listed.column("rate"), ["\"1/m\""]);
+
+        let said = place.run(&["replay", "cancel", "1"]).succeeded();
+        assert!(said.out.starts_with("cancelled replay 1"), "{}", said.out);
+        place
+            .run(&["replay", "cancel", "1"])
+            .failed(4, "has ended already", "replay list");
+        place
+            .run(&["replay", "follow", "1"])
+            .failed(1, "was cancelled", "choose it again");
+        assert_eq!(tenure.count().await.unwrap().dead, 2);
+    }
+}
+
+/// Goal: what a killed process had begun is gone on with, and nothing is done twice. Method: kill -9
+/// between the first step and the second; then a process without a rate of its own follows it.
+#[tokio::test]
+async fn a_replay_whose_process_was_killed_is_gone_on_with_by_another() {
+    for place in everywhere().await {
+        let ids = [buried(&place, "a"), buried(&place, "a")];
+        let mut child = slow_replay(&place);
+        let tenure = place.tenure().await;
+        soon(async || (tenure.count().await.unwrap().dead == 1).then_some(())).await;
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let [operation] = &tenure.replays(10).await.unwrap()[..] else {
+            panic!("one replay is on record");
+        };
+        assert_eq!((operation.replayed, operation.is_running()), (1, true));
+        // An hour later another one is there.
+        let step = StepReplay::new(10).at(operation.next_at.after(Duration::from_hours(1)));
+        for _ in 0..2 {
+            tenure.step_replay(&step).await.unwrap();
+        }
+        for id in &ids {
+            assert_eq!(state(&place, id), "\"pending\"");
+            let generation = place.run(&["show", id, "--json"]).succeeded();
+            assert_eq!(generation.column("generation"), ["1"]);
+        }
+        assert_eq!(
+            tenure.replay_operation(1).await.unwrap().unwrap().replayed,
+            2
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_detached_replay_is_left_to_others_and_can_be_followed() {
+    for place in everywhere().await {
+        place
+            .run(&["replay", "follow", "7"])
+            .failed(3, "there is no replay 7", "replay list");
+        place.run(&["replay", "list"]).ended(3);
+        for _ in 0..3 {
+            buried(&place, "a");
+        }
+        let args = ["replay", "--topic", "a", "--detach", "--yes"];
+        let said = place.run(&args).succeeded();
+        assert_eq!(said.out, "started replay 1 of 3 events\n");
+        let tenure = place.tenure().await;
+        assert_eq!(tenure.count().await.unwrap().dead, 3);
+        let listed = place.run(&["replay", "list"]).succeeded();
+        for part in ["running", "0/3", "dead events --topic a"] {
+            assert!(listed.out.contains(part), "{}", listed.out);
+        }
+        let said = place.run(&["replay", "follow", "1"]).succeeded();
+        assert_eq!(said.out, "replayed 3 events\n");
+        assert_eq!(tenure.count().await.unwrap().dead, 0);
+        // What has ended can be looked at again.
+        let said = place.run(&["replay", "follow", "1", "--json"]).succeeded();
+        assert_eq!(said.column("state"), ["\"done\""]);
     }
 }

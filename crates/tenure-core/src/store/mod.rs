@@ -12,6 +12,7 @@ mod intake;
 mod lease;
 mod operate;
 mod prune;
+mod replays;
 mod webhooks;
 mod work_lease;
 
@@ -31,6 +32,9 @@ pub use operate::{
     Replay, Replayed,
 };
 pub use prune::{Prune, Pruned, Pruner};
+pub use replays::{
+    KeepsReplays, NewReplay, Rate, ReplayOperation, ReplayState, Replays, StepReplay, Stepped,
+};
 pub use webhooks::{ChangeEndpoint, Due, EndpointLane, KeepsWebhooks, Webhooks};
 pub use work_lease::{Contract, DomainAsk, KeepsWorkLeases, WorkLeases};
 
@@ -49,6 +53,7 @@ pub trait Store:
     + Examine
     + KeepsWorkLeases
     + KeepsWebhooks
+    + KeepsReplays
 {
 }
 
@@ -63,5 +68,6 @@ impl<T> Store for T where
         + Examine
         + KeepsWorkLeases
         + KeepsWebhooks
+        + KeepsReplays
 {
 }

@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 use crate::token::Token;
 
 /// Which items to list. The default lists the newest of all.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Only those in this state.
     pub state: Option<State>,

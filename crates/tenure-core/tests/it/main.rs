@@ -11,6 +11,8 @@ mod laws;
 #[cfg(test)]
 mod ranges;
 #[cfg(test)]
+mod replays;
+#[cfg(test)]
 mod retry;
 #[cfg(test)]
 mod states_doc;

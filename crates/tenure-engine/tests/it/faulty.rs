@@ -9,9 +9,10 @@ use std::time::Duration;
 use tenure_core::store::{
     Answer, Bury, ChangeEndpoint, ChangeSettings, Claim, Cluster, ClusterSettings, Counts,
     DomainFilter, DomainRecord, Domains, Due, Enqueued, Examine, Filter, Finding, Intake,
-    KeepsWebhooks, KeepsWorkLeases, LeaseStore, Operate, Page, Pause, Prune, Pruned, Pruner, Queue,
-    Queues, Reap, Reaped, Renew, Renewed, Replay, Replayed, Settle, Settlement, Skip, StoreError,
-    StoreErrorKind, Webhooks, WorkerRecord, WorkerReport,
+    KeepsReplays, KeepsWebhooks, KeepsWorkLeases, LeaseStore, NewReplay, Operate, Page, Pause,
+    Prune, Pruned, Pruner, Queue, Queues, Reap, Reaped, Renew, Renewed, Replay, ReplayOperation,
+    Replayed, Replays, Settle, Settlement, Skip, StepReplay, Stepped, StoreError, StoreErrorKind,
+    Webhooks, WorkerRecord, WorkerReport,
 };
 use tenure_core::webhook::{Call, CallRecord, Endpoint, EndpointId, Health, NewEndpoint};
 use tenure_core::{
@@ -37,6 +38,7 @@ pub(crate) enum Ask {
     Due,
     KeepHealth(Health),
     RecordCalls(Vec<Call>),
+    StepReplay,
     /// What no engine asks.
     Other,
 }
@@ -399,6 +401,38 @@ impl Webhooks for Faulty {
 
     fn calls(&self, delivery: ItemId) -> Answer<'_, Vec<CallRecord>> {
         self.through(Ask::Other, move || Webhooks::calls(&*self.inner, delivery))
+    }
+}
+
+impl KeepsReplays for Faulty {
+    fn replay_operations(&self) -> &dyn Replays {
+        self
+    }
+}
+
+impl Replays for Faulty {
+    fn start_replay<'a>(&'a self, replay: &'a NewReplay) -> Answer<'a, ReplayOperation> {
+        self.through(Ask::Other, || self.inner.start_replay(replay))
+    }
+
+    fn step_replay<'a>(&'a self, step: &'a StepReplay) -> Answer<'a, Stepped> {
+        self.through(Ask::StepReplay, || self.inner.step_replay(step))
+    }
+
+    fn replays(&self, limit: u32) -> Answer<'_, Vec<ReplayOperation>> {
+        self.through(Ask::Other, move || self.inner.replays(limit))
+    }
+
+    fn replay_operation(&self, id: u64) -> Answer<'_, Option<ReplayOperation>> {
+        self.through(Ask::Other, move || self.inner.replay_operation(id))
+    }
+
+    fn cancel_replay(
+        &self,
+        id: u64,
+        now: Option<Timestamp>,
+    ) -> Answer<'_, Guarded<ReplayOperation>> {
+        self.through(Ask::Other, move || self.inner.cancel_replay(id, now))
     }
 }
 

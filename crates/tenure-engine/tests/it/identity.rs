@@ -110,7 +110,7 @@ async fn every_call_of_the_store_is_counted_by_its_verb() {
 
 pub(crate) fn assert_calls_are_counted(world: &World, worker: &WorkerId) {
     type Is = fn(&Ask) -> bool;
-    let verbs: [(&str, Is); 9] = [
+    let verbs: [(&str, Is); 10] = [
         ("claim", |ask| matches!(ask, Ask::Claim(_))),
         ("settle", |ask| matches!(ask, Ask::Settle(_))),
         ("settle_and_claim", |ask| {
@@ -119,6 +119,7 @@ pub(crate) fn assert_calls_are_counted(world: &World, worker: &WorkerId) {
         ("renew", |ask| matches!(ask, Ask::Renew(_))),
         ("reap", |ask| matches!(ask, Ask::Reap(_))),
         ("prune", |ask| matches!(ask, Ask::Prune(_))),
+        ("step_replay", |ask| matches!(ask, Ask::StepReplay)),
         ("report", |ask| matches!(ask, Ask::Report(_))),
         ("settings", |ask| matches!(ask, Ask::Settings | Ask::Queues)),
         ("leave", |ask| matches!(ask, Ask::Leave)),

@@ -22,6 +22,7 @@ mod order;
 mod probe;
 mod reaping;
 mod receiver;
+mod replaying;
 mod runs;
 mod sender_health;
 mod sender_lease;

@@ -148,6 +148,7 @@ async fn a_worker_that_leaves_the_reaper_to_others_runs_none() {
         duties: Duties {
             reaper: Duty::Left,
             pruner: Duty::Left,
+            replayer: Duty::Left,
         },
         ..World::config()
     };
@@ -155,6 +156,6 @@ async fn a_worker_that_leaves_the_reaper_to_others_runs_none() {
     sleep(5 * MINUTE).await;
     assert!(engine.health().is_ready());
     engine.stop().await;
-    let is_duty = |ask: &Ask| matches!(ask, Ask::Reap(_) | Ask::Prune(_));
+    let is_duty = |ask: &Ask| matches!(ask, Ask::Reap(_) | Ask::Prune(_) | Ask::StepReplay);
     assert_eq!(world.faulty.count(is_duty), 0);
 }

@@ -297,6 +297,13 @@ impl tenure_core::store::KeepsWebhooks for Wire {
     }
 }
 
+/// No operation is on record here.
+impl tenure_core::store::KeepsReplays for Wire {
+    fn replay_operations(&self) -> &dyn tenure_core::store::Replays {
+        self.ledger.store.replay_operations()
+    }
+}
+
 impl KeepsWorkLeases for Wire {
     fn work_leases(&self) -> &dyn tenure_core::store::WorkLeases {
         self.ledger.store.work_leases()

@@ -47,6 +47,25 @@ create table tenure_delivery_attempts (
     primary key (delivery, fence)
 );
 
+-- Replays of all that matches a filter, each an operation that goes on step by step, whoever takes the step.
+-- All up to reached was looked at; last_id was the newest item when it began.
+create table tenure_replays (
+    id         bigint      generated always as identity primary key,
+    filter     json        not null,
+    rate       int         check (rate > 0),            -- items per minute
+    expected   bigint,
+    reached    bigint      not null,
+    last_id    bigint      not null,
+    replayed   bigint      not null default 0,
+    refused    bigint      not null default 0,
+    state      text        not null default 'running' check (state in ('running', 'done', 'cancelled')),
+    created_at timestamptz not null,
+    next_at    timestamptz not null,                    -- no step is due before
+    ended_at   timestamptz,
+    check ((ended_at is null) = (state = 'running'))
+) with (fillfactor = 50);
+create index tenure_replays_running on tenure_replays (next_at) where state = 'running';
+
 -- Deliveries in the words of their specification: one row per event and endpoint. One branch per place, as
 -- in tenure_outbox.
 create view tenure_deliveries as

@@ -46,6 +46,28 @@ create table tenure_delivery_attempts (
     primary key (delivery, fence)
 ) strict;
 
+-- Replays of all that matches a filter, each an operation that goes on step by step, whoever takes the
+-- step. All up to reached was looked at; last_id was the newest item when it began.
+create table tenure_replays (
+    id         integer primary key autoincrement,
+    filter     text    not null check (json_type(filter) = 'object'),
+    rate       integer check (rate > 0),    -- items per minute
+    expected   integer,
+    reached    integer not null,
+    last_id    integer not null,
+    replayed   integer not null default 0,
+    refused    integer not null default 0,
+    state      text    not null default 'running' check (
+        state in ('running', 'done', 'cancelled')
+    ),
+    created_at integer not null,
+    next_at    integer not null,            -- no step is due before
+    ended_at   integer,
+    check ((ended_at is null) = (state = 'running'))
+) strict;
+
+create index tenure_replays_running on tenure_replays (next_at) where state = 'running';
+
 -- One row per delivery, in the words of their specification. It shows no token.
 create view tenure_deliveries as
 with held as materialized (

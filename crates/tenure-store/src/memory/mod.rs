@@ -20,6 +20,7 @@ mod operate;
 mod planted;
 mod prune;
 mod reap;
+mod replays;
 mod rules;
 mod settle;
 mod spaces;
@@ -31,6 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tenure_core::store::ReplayOperation;
 use tenure_core::webhook::{CallRecord, Delivery};
 use tenure_core::{
     Clock, Content, Counters, Event, Fence, ItemId, Lease, QueueName, SpaceName, State, Term,
@@ -132,6 +134,7 @@ struct Shelf {
     endpoints: Endpoints,
     /// What is owed: an event, and the number of an endpoint. Each pair at most once.
     owed: BTreeSet<(ItemId, i32)>,
+    replays: BTreeMap<u64, ReplayOperation>,
     /// The numbers of queues and endpoints are drawn from it.
     last_number: i32,
     /// The ids and turns of events are drawn from it.
@@ -154,6 +157,7 @@ impl Default for Shelf {
             spaces: BTreeMap::new(),
             endpoints: Endpoints::default(),
             owed: BTreeSet::new(),
+            replays: BTreeMap::new(),
             last_number: 0,
             last_id: 0,
             last_delivery: ItemId::FIRST_DELIVERY,

@@ -227,7 +227,7 @@ impl Shelf {
         counts
     }
 
-    fn replay(&mut self, id: ItemId, rules: &Rules, now: Timestamp) -> Guarded {
+    pub(super) fn replay(&mut self, id: ItemId, rules: &Rules, now: Timestamp) -> Guarded {
         let Some(kept) = self.items.get_mut(&id) else {
             return Guarded::Refused(Refusal::NotFound);
         };
@@ -315,7 +315,7 @@ fn hold_of(lease: &Lease) -> Hold {
     }
 }
 
-fn is_asked_for(filter: &Filter, id: ItemId, kept: &Kept) -> bool {
+pub(super) fn is_asked_for(filter: &Filter, id: ItemId, kept: &Kept) -> bool {
     let is_kind = match filter.kind {
         Kind::Events => !id.is_delivery(),
         Kind::Deliveries => {

@@ -20,6 +20,7 @@ mod operate;
 mod place;
 mod prune;
 mod queue;
+mod replays;
 pub(crate) mod row;
 mod rows;
 mod settle;

@@ -24,6 +24,7 @@ mod prune;
 mod queue;
 mod reap;
 mod replay;
+mod replays;
 mod row;
 mod rows;
 mod settle;

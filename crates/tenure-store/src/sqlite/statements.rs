@@ -87,6 +87,17 @@ statements! {
     REPLAY_DOMAINS = "replay", "domains";
     REPLAY_DRAWN = "replay", "drawn";
     REPLAY_TURNS = "replay", "turns";
+    START_REPLAY_GONE = "start_replay", "gone";
+    START_REPLAY = "start_replay", "started";
+    REPLAYS = "replays", "replays";
+    NEXT_REPLAY = "next_replay", "due";
+    NEXT_REPLAY_OTHERS = "next_replay", "others";
+    REPLAY_DEAD_BOUND = "replay_dead", "bound";
+    REPLAY_DEAD = "replay_dead", "page";
+    REPLAY_DONE_BOUND = "replay_done", "bound";
+    REPLAY_DONE = "replay_done", "page";
+    MOVE_REPLAY = "move_replay", "moved";
+    CANCEL_REPLAY = "cancel_replay", "cancelled";
     BURY_TAKEN = "bury", "taken";
     BURY_LEFT = "bury", "left";
     BURY_KEY = "bury", "key";

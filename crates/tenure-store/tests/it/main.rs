@@ -25,6 +25,7 @@ mod planted;
 mod producer;
 mod pruners;
 mod races;
+mod replays;
 mod rows_sql;
 mod stress;
 mod twins;

@@ -12,10 +12,11 @@ use tenure_store::postgres::PostgresStore;
 use tenure_store::testing;
 
 /// Tables that are small by nature: a row per claim, per queue, per space, per worker; one row.
-const SMALL: [&str; 5] = [
+const SMALL: [&str; 6] = [
     "tenure_endpoints_version",
     "tenure_leases",
     "tenure_queues",
+    "tenure_replays",
     "tenure_watermarks",
     "tenure_workers",
 ];
@@ -187,6 +188,7 @@ fn arguments(name: &str) -> String {
         "reap" => "null, 1, true, 5, array[100, 1000]::bigint[], 2, false".to_owned(),
         "look" => format!("'old-0000000000000001.3.0', {}", ids(301, 400)),
         "replay" => format!("null, {}", ids(63901, 64000)),
+        other if other.contains("replay") => replay_arguments(other),
         "bury" => {
             "null, 70000, 'why', 'op-0000000000000001.1.0', 'op-0000000000000001', false".to_owned()
         }
@@ -218,6 +220,25 @@ fn arguments(name: &str) -> String {
         "workers" => "100".to_owned(),
         other if other.starts_with("webhook_") => webhook_arguments(other, page),
         other => work_lease_arguments(other),
+    }
+}
+
+/// The parameters of a statement of replays on record.
+fn replay_arguments(name: &str) -> String {
+    let dead = r#"'{"state":"dead"}'"#;
+    match name {
+        "start_replay" => format!("null, {dead}, 60, 7, 0, 4503599627370496, 60000000"),
+        "replays" => "100, null".to_owned(),
+        "next_replay" => "null, null".to_owned(),
+        "replay_dead" => {
+            "0, 114000, 100, 10000, null, null, null, null, null, null, null".to_owned()
+        }
+        "replay_done" => {
+            "0, 114000, 100, 1000, null, null, null, null, null, null, null".to_owned()
+        }
+        "move_replay" => "null, 7, 100, 100, 0, 0, false".to_owned(),
+        "cancel_replay" => "null, 7".to_owned(),
+        other => panic!("{other}.sql is new: say here how it is called"),
     }
 }
 

@@ -6,12 +6,12 @@ mod shown;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use tenure::webhook::EndpointId;
-use tenure::{Filter, ItemId, Tenure, Timestamp};
+use tenure::{Filter, ItemId, Rate, Tenure, Timestamp};
 
 pub(super) use self::attempts::{beginning, micros, times};
-pub(super) use self::shown::show;
-use self::shown::{Names, ShownDelivery, table};
-use super::replay::{self, Choosing, Rate, SettledWord};
+pub(super) use self::shown::{Names, show};
+use self::shown::{ShownDelivery, table};
+use super::replay::{self, Choosing, SettledWord};
 use super::{Context, answers, once_each};
 use crate::args::{StateWord, delivery_id, event_id};
 use crate::database::Absent;
@@ -50,9 +50,8 @@ Examples:
     /// Put deliveries that are done or dead back, to be made again
     #[command(after_help = "\
 Name deliveries by id, or choose them by --endpoint, --topic, --event, --since, --until or \
---state; what is chosen is counted and asked about first. The receiver sees the same webhook-id \
-again, with a newer fence. A replay that was stopped goes on where it was when it is said again \
-with --state dead: what was put back is no longer dead.
+--state; what is chosen is counted and asked about first, and is then a replay on record: see \
+`tenure replay --help`. The receiver sees the same webhook-id again, with a newer fence.
 
 Examples:
   tenure deliveries replay d17 d18
@@ -131,9 +130,13 @@ pub(crate) struct Replay {
     #[command(flatten)]
     owed: Owed,
 
-    /// At most this many per second or minute: 50/s, 600/m; Ctrl-C stops in between
+    /// At most this many per second or minute: 50/s, 600/m
     #[arg(long, value_name = "N/s", value_parser = Rate::parse)]
     rate: Option<Rate>,
+
+    /// Leave what is chosen to the workers, and return at once
+    #[arg(long, conflicts_with = "ids")]
+    detach: bool,
 
     /// Say how many would be replayed and change nothing
     #[arg(long)]
@@ -235,6 +238,7 @@ async fn list(cx: &Context, args: &List) -> Result<Exit, Stop> {
 async fn replay_some(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
     let choosing = Choosing {
         rate: args.rate,
+        is_detached: args.detach,
         is_dry: args.dry_run,
         is_sure: args.yes,
     };

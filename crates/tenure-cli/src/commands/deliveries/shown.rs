@@ -17,17 +17,22 @@ use crate::time::brief;
 
 /// The endpoints, by the numbers that deliveries name them by.
 #[derive(Debug)]
-pub(super) struct Names(BTreeMap<u32, Endpoint>);
+pub(crate) struct Names(BTreeMap<u32, Endpoint>);
 
 impl Names {
-    pub(super) async fn load(tenure: &Tenure) -> Result<Self, StoreError> {
+    pub(crate) async fn load(tenure: &Tenure) -> Result<Self, StoreError> {
         Ok(Self(tenure.endpoints_by_number().await?))
     }
 
     /// The endpoint that a delivery is owed to; one that came after the names were read has none.
     fn of(&self, record: &Record) -> &str {
         let number = record.content.delivery().map(|delivery| delivery.endpoint);
-        let endpoint = number.and_then(|number| self.0.get(&number));
+        number.map_or("?", |number| self.name(number))
+    }
+
+    /// The endpoint with this number.
+    pub(crate) fn name(&self, number: u32) -> &str {
+        let endpoint = self.0.get(&number);
         endpoint.map_or("?", |endpoint| endpoint.id.as_str())
     }
 }

@@ -1,15 +1,15 @@
-//! `tenure replay`: puts events that are done or dead back, by id or by choice, as fast
-//! as is asked for.
+//! `tenure replay`: puts events that are done or dead back, as fast as is asked for: by id, or by
+//! choice, which is an operation on record.
 
+mod operation;
 mod pace;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
-use tenure::{Filter, ItemId, Kind, Replayed, State, Tenure, Timestamp};
+use tenure::{Filter, ItemId, Kind, Rate, Replayed, State, Tenure, Timestamp};
 
-pub(super) use self::pace::Rate;
 use self::pace::{Pace, Step};
-use super::{Context, answers, exit_of, once_each};
+use super::{Context, answers, once_each};
 use crate::args::{Choice, item_id};
 use crate::confirm::{Question, confirm};
 use crate::database::Absent;
@@ -23,7 +23,11 @@ use crate::time;
 const PAGE: u32 = 1_000;
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Replay {
+    #[command(subcommand)]
+    pub(crate) command: Option<ReplayCommand>,
+
     /// The ids of events, or of deliveries: 17, d17
     #[arg(value_name = "ID", value_parser = item_id)]
     ids: Vec<ItemId>,
@@ -39,9 +43,13 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "WHEN", value_parser = time::moment)]
     until: Option<Timestamp>,
 
-    /// At most this many per second or minute: 50/s, 600/m; Ctrl-C stops in between
+    /// At most this many per second or minute: 50/s, 600/m
     #[arg(long, value_name = "N/s", value_parser = Rate::parse)]
     rate: Option<Rate>,
+
+    /// Leave what is chosen to the workers, and return at once
+    #[arg(long, conflicts_with = "ids")]
+    detach: bool,
 
     /// Say how many would be replayed and change nothing
     #[arg(long)]
@@ -50,6 +58,32 @@ pub(crate) struct Replay {
     /// Do not ask
     #[arg(long)]
     yes: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ReplayCommand {
+    /// List replays on record, newest first; exits with 3 when there are none
+    #[command(after_help = "\
+Examples:
+  tenure replay list
+  tenure replay list --json | jq 'select(.state == \"running\")'")]
+    List,
+    /// Follow a replay to its end, and help it along; Ctrl-C leaves it running
+    #[command(after_help = "\
+Examples:
+  tenure replay follow 3")]
+    Follow {
+        /// Its number
+        id: u64,
+    },
+    /// End a replay; what it has put back stays so
+    #[command(after_help = "\
+Examples:
+  tenure replay cancel 3")]
+    Cancel {
+        /// Its number
+        id: u64,
+    },
 }
 
 /// The word for a state that a replay leaves.
@@ -75,8 +109,21 @@ struct Planned {
 }
 
 pub(super) async fn run(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
+    let Some(command) = &args.command else {
+        return replay_some(cx, args).await;
+    };
+    let tenure = cx.database.open(Absent::Report).await?;
+    match command {
+        ReplayCommand::List => operation::list(cx, &tenure).await,
+        ReplayCommand::Follow { id } => operation::follow(cx, &tenure, *id).await,
+        ReplayCommand::Cancel { id } => operation::cancel(cx, &tenure, *id).await,
+    }
+}
+
+async fn replay_some(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
     let choosing = Choosing {
         rate: args.rate,
+        is_detached: args.detach,
         is_dry: args.dry_run,
         is_sure: args.yes,
     };
@@ -109,6 +156,8 @@ pub(super) async fn run(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
 pub(super) struct Choosing {
     /// How fast at most.
     pub(super) rate: Option<Rate>,
+    /// Begun, and left to the workers.
+    pub(super) is_detached: bool,
     /// Only counted.
     pub(super) is_dry: bool,
     /// Not asked about.
@@ -130,10 +179,7 @@ pub(super) async fn by_id(cx: &Context, ids: &[ItemId], how: Choosing) -> Result
     end.map(|()| exit)
 }
 
-/// Replays everything that the filter matches.
-///
-/// The list is made first and lives in this process. A replay that was stopped is gone on with by
-/// the same choice, because what was put back no longer matches it.
+/// Replays everything that the filter matches, as an operation on record.
 pub(super) async fn by_filter(
     cx: &Context,
     tenure: &Tenure,
@@ -141,8 +187,8 @@ pub(super) async fn by_filter(
     how: Choosing,
 ) -> Result<Exit, Stop> {
     let kind = filter.kind;
-    let ids = choose(tenure, filter).await?;
-    if ids.is_empty() {
+    let number = count(tenure, filter.clone()).await?;
+    if number == 0 {
         cx.output.note(match kind {
             Kind::Events => "no events match",
             Kind::Deliveries => "no deliveries match",
@@ -150,39 +196,23 @@ pub(super) async fn by_filter(
         return Ok(Exit::Nothing);
     }
     if how.is_dry {
-        return planned(cx, kind, ids.len());
+        return planned(cx, kind, number);
     }
     if !how.is_sure {
-        ask(kind, ids.len())?;
+        ask(kind, number)?;
     }
-    let (said, end) = replay(cx, tenure, &ids, how.rate).await;
-    if cx.output.is_json() {
-        let exit = answers(cx, "replayed", &said)?;
-        return end.map(|()| exit);
-    }
-    let kept = said.iter().filter(|(_, answer)| answer.is_kept()).count();
-    cx.output
-        .line(format_args!("replayed {}", counted(kind, kept)))?;
-    if kept < said.len() {
-        cx.output.note(format_args!(
-            "{} had changed in the meantime and were left alone",
-            said.len() - kept
-        ));
-    }
-    end.map(|()| exit_of(&said))
+    operation::start(cx, tenure, (filter, number), how).await
 }
 
-/// Everything that the filter matches, oldest first. Each is looked up by the page before any is
-/// replayed, so that one that dies again at once is not replayed twice.
-async fn choose(tenure: &Tenure, mut filter: Filter) -> Result<Vec<ItemId>, Stop> {
-    let mut ids = Vec::new();
+/// How many the filter matches.
+async fn count(tenure: &Tenure, mut filter: Filter) -> Result<usize, Stop> {
+    let mut number = 0;
     loop {
         let page = tenure.list(&filter, PAGE).await?;
-        ids.extend(page.records.iter().map(|record| record.id));
+        number += page.records.len();
         filter.before = page.next;
         if page.next.is_none() {
-            ids.reverse();
-            return Ok(ids);
+            return Ok(number);
         }
     }
 }

@@ -1,9 +1,7 @@
 //! How fast events are replayed: in small steps at even distances, and never faster afterwards to
 //! make up for a slow one.
 
-use std::time::Duration;
-
-use tenure::Invalid;
+use tenure::Rate;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
@@ -12,44 +10,6 @@ use crate::problem::Problem;
 
 /// Events in one step, and so in one transaction.
 const SIZE_MAX: u32 = 1_000;
-
-/// Steps are about this far apart, unless single events are farther.
-const DISTANCE: Duration = Duration::from_millis(100);
-
-/// At most so many events in such a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Rate {
-    number: u32,
-    per: Duration,
-}
-
-impl Rate {
-    /// Reads `50/s` or `600/m`.
-    pub(crate) fn parse(text: &str) -> Result<Self, Invalid> {
-        let wrong = || Invalid::new("the rate", format!("{text:?}"), "one such as 50/s or 600/m");
-        let (number, unit) = text.split_once('/').ok_or_else(wrong)?;
-        let per = match unit.trim() {
-            "s" => Duration::from_secs(1),
-            "m" => Duration::from_mins(1),
-            _ => return Err(wrong()),
-        };
-        match number.trim().parse() {
-            Ok(number @ 1..=1_000_000) => Ok(Self { number, per }),
-            Ok(_) | Err(_) => Err(wrong()),
-        }
-    }
-
-    /// Events in a step.
-    fn size(self) -> u32 {
-        let number = u128::from(self.number) * DISTANCE.as_micros() / self.per.as_micros().max(1);
-        u32::try_from(number).unwrap_or(SIZE_MAX).clamp(1, SIZE_MAX)
-    }
-
-    /// From one step to the next.
-    fn distance(self) -> Duration {
-        self.per.saturating_mul(self.size()) / self.number
-    }
-}
 
 /// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,13 +36,14 @@ impl Pace {
             Problem::new(Exit::Failed, "Ctrl-C cannot be listened for").cause(error)
         })?;
         let ticks = rate.map(|rate| {
-            let mut ticks = interval(rate.distance());
+            let mut ticks = interval(rate.wait(rate.step(SIZE_MAX)));
             // A step that took long is not followed by a burst.
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             ticks
         });
         Ok(Self {
-            size: usize::try_from(rate.map_or(SIZE_MAX, Rate::size)).unwrap_or(usize::MAX),
+            size: usize::try_from(rate.map_or(SIZE_MAX, |rate| rate.step(SIZE_MAX)))
+                .unwrap_or(usize::MAX),
             ticks,
             interrupt,
         })
@@ -105,43 +66,11 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::time::Instant;
 
     use super::*;
-
-    #[test]
-    fn a_rate_is_read_as_people_write_it() {
-        for (text, number, seconds) in [
-            ("1/s", 1, 1),
-            ("50/s", 50, 1),
-            ("600/m", 600, 60),
-            ("1000000/s", 1_000_000, 1),
-        ] {
-            let per = Duration::from_secs(seconds);
-            assert_eq!(Rate::parse(text), Ok(Rate { number, per }));
-        }
-        for text in ["", "50", "0/s", "-1/s", "50/h", "/s", "1.5/s", "1000001/s"] {
-            let problem = Rate::parse(text).unwrap_err().to_string();
-            assert!(problem.contains("50/s"), "{text:?}: {problem}");
-        }
-    }
-
-    #[test]
-    fn steps_are_small_and_even() {
-        for (text, size, micros) in [
-            ("1/s", 1, 1_000_000),
-            ("15/s", 1, 66_666),
-            ("50/s", 5, 100_000),
-            ("600/m", 1, 100_000),
-            ("1/m", 1, 60_000_000),
-            ("10000/s", 1_000, 100_000),
-            ("1000000/s", 1_000, 1_000),
-        ] {
-            let rate = Rate::parse(text).unwrap();
-            assert_eq!(rate.size(), size, "{text}");
-            assert_eq!(rate.distance().as_micros(), micros, "{text}");
-        }
-    }
 
     /// Goal: the pace holds. Method: time that stands still but for the waiting itself.
     #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@ mod lanes;
 mod leases;
 mod lists;
 mod prune;
+mod replays;
 
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use super::Check;
 use crate::world::{T0, World, ask, fresh};
 
 /// All checks of webhooks.
-pub(crate) const CHECKS: [&[Check]; 8] = [
+pub(crate) const CHECKS: [&[Check]; 9] = [
     endpoints::CHECKS,
     fan_out::CHECKS,
     keys::CHECKS,
@@ -33,6 +34,7 @@ pub(crate) const CHECKS: [&[Check]; 8] = [
     leases::CHECKS,
     lists::CHECKS,
     prune::CHECKS,
+    replays::CHECKS,
 ];
 
 /// The lane of deliveries of ordinary urgency.

@@ -1,0 +1,80 @@
+//! Replays on record: rates as people write them, filters as stores keep them.
+
+use tenure_core::store::{Filter, Kind, NewReplay, Rate};
+use tenure_core::{ItemId, QueueName, State, Timestamp};
+
+#[test]
+fn a_rate_is_read_as_people_write_it() {
+    for (text, number, shown) in [
+        ("1/s", 60, "1/s"),
+        ("50/s", 3_000, "50/s"),
+        ("600/m", 600, "10/s"),
+        ("1/m", 1, "1/m"),
+        ("90 / m", 90, "90/m"),
+        ("1000000/s", 60_000_000, "1000000/s"),
+    ] {
+        let rate = Rate::parse(text).unwrap();
+        assert_eq!((rate.number(), rate.to_string().as_str()), (number, shown));
+        assert_eq!(Rate::per_minute(number), Some(rate));
+    }
+    for text in ["", "50", "0/s", "-1/s", "50/h", "/s", "1.5/s", "1000001/s"] {
+        let problem = Rate::parse(text).unwrap_err().to_string();
+        assert!(problem.contains("50/s"), "{text:?}: {problem}");
+    }
+}
+
+#[test]
+fn steps_are_small_and_even() {
+    for (text, size, micros) in [
+        ("1/s", 1, 1_000_000),
+        ("15/s", 1, 66_666),
+        ("50/s", 5, 100_000),
+        ("600/m", 1, 100_000),
+        ("1/m", 1, 60_000_000),
+        ("10000/s", 1_000, 100_000),
+        ("1000000/s", 1_000, 1_000),
+    ] {
+        let rate = Rate::parse(text).unwrap();
+        assert_eq!(rate.step(1_000), size, "{text}");
+        assert_eq!(rate.wait(size).as_micros(), micros, "{text}");
+    }
+    assert_eq!(Rate::parse("50/s").unwrap().step(0), 1, "it always goes on");
+}
+
+#[test]
+fn a_filter_is_kept_whole() {
+    let filter = Filter {
+        state: Some(State::Done),
+        topic: Some("it's \"odd\"".to_owned()),
+        queue: Some(QueueName::new("mail").unwrap()),
+        key: Some("customer-7".to_owned()),
+        since: Some(Timestamp::from_micros(-1)),
+        until: Some(Timestamp::from_micros(7)),
+        kind: Kind::Deliveries,
+        endpoint: Some(3),
+        source: Some(ItemId::new(17)),
+        before: None,
+    };
+    assert_eq!(Filter::from_json(&filter.to_json()), Some(filter));
+    for text in [
+        "",
+        "{}",
+        "[]",
+        r#"{"state":"odd"}"#,
+        r#"{"state":"dead","queue":""}"#,
+    ] {
+        assert_eq!(Filter::from_json(text), None, "{text:?}");
+    }
+}
+
+#[test]
+fn only_what_is_settled_can_be_chosen() {
+    for state in [None, Some(State::Pending), Some(State::Claimed)] {
+        let filter = Filter {
+            state,
+            ..Filter::default()
+        };
+        let problem = NewReplay::new(filter).unwrap_err().to_string();
+        assert!(problem.contains("done or dead"), "{problem}");
+    }
+}

@@ -1,0 +1,48 @@
+-- replay_done: the next of the published events, or delivered deliveries, that a replay puts back.
+-- Parameters: $1 behind this id, $2 up to this one, $3 limit, $4 how many are walked past at most, $5 topic,
+--   $6 queue, $7 since, $8 ordering key, $9 until, $10 endpoint number, $11 the event of a delivery (null:
+--   any). The queue of a delivery is that of its event.
+-- Returns: one row: the ids, ascending; and the id up to which it looked.
+-- Keeps: nothing; it only reads. Done is what is in no other place.
+-- Relies on: tenure_events_pkey, with a probe into each other place. It walks no farther than it is told,
+--   however little matches. Leases are few and are scanned.
+with bound as materialized (
+    select coalesce((select e.id
+                     from tenure_events e
+                     where e.id > $1::bigint and e.id <= $2::bigint
+                     order by e.id
+                     offset $4::bigint
+                     limit 1), $2::bigint) as id
+)
+select array(
+           select e.id
+           from tenure_events e
+           left join lateral (
+               select s.lane, s.available_at, s.turn from tenure_setbacks s where s.id = e.id offset 0
+           ) s on true
+           where e.id > $1::bigint and e.id <= (select id from bound)
+             and ($5::text is null or e.topic = $5)
+             and ($6::text is null
+                  or coalesce((select x.lane from tenure_events x where x.id = e.source), e.lane) >> 4
+                     = (select q.number from tenure_queues q where q.name = $6))
+             and ($7::timestamptz is null or e.created_at >= $7)
+             and ($8::text is null or e.ordering_key = $8)
+             and ($9::timestamptz is null or e.created_at < $9)
+             and ($10::int is null or e.lane >> 4 = $10)
+             and ($11::bigint is null or e.source = $11)
+             and (select r.id
+                  from tenure_ready r
+                  where r.lane = coalesce(s.lane, e.lane)
+                    and r.available_at = coalesce(s.available_at, e.available_at)
+                    and r.id = e.id) is null
+             and (select b.id
+                  from tenure_backlog b
+                  where b.domain = tenure_domain(e.ordering_key)
+                    and b.turn = coalesce(s.turn, e.id)
+                    and b.id = e.id) is null
+             and (select d.id from tenure_dead d where d.id = e.id) is null
+             and e.id not in (select i.id from tenure_leases l cross join unnest(l.ids) as i(id))
+           order by e.id
+           limit $3::bigint
+       ),
+       (select id from bound)

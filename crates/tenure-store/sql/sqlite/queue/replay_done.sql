@@ -1,0 +1,55 @@
+-- replay_done: the next of the items that are done and that a replay puts back.
+-- Parameters: :after this id and up to :last; bound: :walk, how many are walked past at most; the page:
+--   :since (written at or after), :until (written before), :topic, :queue, :key, :endpoint, :source, the
+--   event of a delivery (each null: all; the queue of a delivery is that of its event), :limit.
+-- Returns: bound: the id up to which to look, if that is not :last; the page: ids, ascending.
+-- Keeps: nothing; it only reads. Done is what is in no other place.
+-- Relies on: the primary key of tenure_events; those of the places. It walks no farther than it is told,
+--   however little matches. The ids of all leases are read once: they are few rows.
+
+-- statement: bound
+select event.id
+from tenure_events as event
+where event.id > :after
+    and event.id <= :last
+order by event.id
+limit 1 offset :walk;
+
+-- statement: page
+select event.id
+from tenure_events as event not indexed
+left join tenure_setbacks as setback
+    on setback.id = event.id
+left join tenure_ready as ready
+    on ready.lane = coalesce(setback.lane, event.lane)
+    and ready.available_at = coalesce(setback.available_at, event.available_at)
+    and ready.id = event.id
+left join tenure_backlog as behind
+    on behind.ordering_key = event.ordering_key
+    and behind.turn = coalesce(setback.turn, event.id)
+left join tenure_dead as dead
+    on dead.id = event.id
+where event.id > :after
+    and event.id <= :last
+    and (:since is null or event.created_at >= :since)
+    and (:until is null or event.created_at < :until)
+    and (:endpoint is null or event.lane / 16 = :endpoint)
+    and (:source is null or event.source = :source)
+    and (:topic is null or event.topic = :topic)
+    and (:key is null or event.ordering_key = :key)
+    and (
+        :queue is null
+        or (select number from tenure_queues where name = :queue) = coalesce(
+            (select source.lane from tenure_events as source where source.id = event.source),
+            event.lane
+        ) / 16
+    )
+    and ready.id is null
+    and behind.id is null
+    and dead.id is null
+    and event.id not in (
+        select held.value
+        from tenure_leases as lease, json_each(lease.ids) as held
+    )
+order by event.id
+limit :limit;

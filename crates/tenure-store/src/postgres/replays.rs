@@ -1,0 +1,213 @@
+//! Replays on record: a step is one transaction, in which the operation is locked.
+
+use std::time::Duration;
+
+use sqlx::postgres::PgRow;
+use sqlx::{Connection as _, PgConnection};
+use tenure_core::store::{
+    Answer, Filter, KeepsReplays, Kind, NewReplay, Rate, ReplayOperation, ReplayState, Replays,
+    StepReplay, Stepped, StoreError,
+};
+use tenure_core::{Guarded, ItemId, QueueName, Refusal, State, Timestamp};
+
+use super::PostgresStore;
+use super::error::store_error;
+use super::lend::Lent;
+use super::prune::BEGIN;
+use super::row::{get, get_moment, get_timestamp, get_total, moment, unreadable};
+use crate::limits::micros;
+use crate::replay_step::{Progress, WALK, stepped};
+
+impl KeepsReplays for PostgresStore {
+    fn replay_operations(&self) -> &dyn Replays {
+        self
+    }
+}
+
+impl Replays for PostgresStore {
+    fn start_replay<'a>(&'a self, replay: &'a NewReplay) -> Answer<'a, ReplayOperation> {
+        Box::pin(async move {
+            if let Some(queue) = &replay.filter().queue {
+                self.queue_number("start replay", queue).await?;
+            }
+            let (behind, last) = replay.span();
+            let query = self.statements().start_replay.query();
+            let query = query
+                .bind(moment(replay.now))
+                .bind(replay.filter().to_json())
+                .bind(replay.rate.map(|rate| signed(rate.number())))
+                .bind(replay.expected.map(number))
+                .bind(behind.number())
+                .bind(last.number())
+                .bind(micros(ReplayOperation::KEPT));
+            let rows = self.fetch("start replay", query).await?;
+            let started = rows.first().ok_or(sqlx::Error::RowNotFound);
+            let started = started.and_then(operation);
+            started.map_err(|error| store_error("start replay", error))
+        })
+    }
+
+    fn step_replay<'a>(&'a self, step: &'a StepReplay) -> Answer<'a, Stepped> {
+        Box::pin(async move {
+            let lent = Lent::from(self.pool()).await;
+            let mut lent = lent.map_err(|error| store_error("step replay", error))?;
+            // After an error the connection is closed, and its transaction with it.
+            let answer = self.take_step(lent.connection(), step).await;
+            let answer = answer.map_err(|error| store_error("step replay", error))?;
+            lent.give_back();
+            Ok(answer)
+        })
+    }
+
+    fn replays(&self, limit: u32) -> Answer<'_, Vec<ReplayOperation>> {
+        Box::pin(self.replays_on_record(limit, None))
+    }
+
+    fn replay_operation(&self, id: u64) -> Answer<'_, Option<ReplayOperation>> {
+        Box::pin(async move {
+            let found = self.replays_on_record(1, Some(id)).await?;
+            Ok(found.into_iter().next())
+        })
+    }
+
+    fn cancel_replay(
+        &self,
+        id: u64,
+        now: Option<Timestamp>,
+    ) -> Answer<'_, Guarded<ReplayOperation>> {
+        Box::pin(async move {
+            let query = self.statements().cancel_replay.query();
+            let query = query.bind(moment(now)).bind(number(id));
+            let rows = self.fetch("cancel replay", query).await?;
+            if let Some(row) = rows.first() {
+                let cancelled = operation(row);
+                let cancelled = cancelled.map_err(|error| store_error("cancel replay", error))?;
+                return Ok(Guarded::Kept(cancelled));
+            }
+            Ok(Guarded::Refused(match self.replay_operation(id).await? {
+                Some(_) => Refusal::AlreadySettled,
+                None => Refusal::NotFound,
+            }))
+        })
+    }
+}
+
+impl PostgresStore {
+    async fn replays_on_record(
+        &self,
+        limit: u32,
+        id: Option<u64>,
+    ) -> Result<Vec<ReplayOperation>, StoreError> {
+        let query = self.statements().replays.query();
+        let query = query.bind(i64::from(limit)).bind(id.map(number));
+        let rows = self.fetch("replays", query).await?;
+        let found = rows.iter().map(operation).collect::<Result<_, _>>();
+        found.map_err(|error| store_error("replays", error))
+    }
+
+    async fn take_step(
+        &self,
+        conn: &mut PgConnection,
+        step: &StepReplay,
+    ) -> Result<Stepped, sqlx::Error> {
+        // What is replayed must be seen as it is now, whatever the database's default is.
+        let mut tx = conn.begin_with(BEGIN).await?;
+        let next = self.statements().next_replay.query();
+        let next = next.bind(moment(step.now)).bind(step.only.map(number));
+        let row = next.fetch_one(&mut *tx).await?;
+        let others = get::<Option<i64>>(&row, 12)?;
+        let others = others.map(|us| Duration::from_micros(u64::try_from(us).unwrap_or(0)));
+        if get::<Option<i64>>(&row, 0)?.is_none() {
+            tx.commit().await?;
+            return Ok(Stepped {
+                operation: None,
+                next_in: others,
+            });
+        }
+        let before = operation(&row)?;
+        let size = before.step(step.limit);
+        let (found, bound) = self.to_replay(&mut tx, &before, size).await?;
+        let numbers: Vec<i64> = found.iter().map(|id| id.number()).collect();
+        let replay = self.statements().replay.query();
+        let replay = replay.bind(moment(step.now)).bind(numbers);
+        let replayed = replay.fetch_all(&mut *tx).await?.len();
+        let progress = Progress::new(&before, (&found, size), bound, replayed);
+        let moved = self.statements().move_replay.query();
+        let moved = moved
+            .bind(moment(step.now))
+            .bind(number(before.id))
+            .bind(progress.reached.number())
+            .bind(i64::from(progress.replayed))
+            .bind(i64::from(progress.refused))
+            .bind(micros(progress.wait))
+            .bind(progress.is_all);
+        let after = operation(&moved.fetch_one(&mut *tx).await?)?;
+        tx.commit().await?;
+        Ok(stepped(after, progress.wait, others))
+    }
+
+    /// The next items that the operation puts back, and the id up to which was looked for them.
+    async fn to_replay(
+        &self,
+        conn: &mut PgConnection,
+        operation: &ReplayOperation,
+        size: u32,
+    ) -> Result<(Vec<ItemId>, ItemId), sqlx::Error> {
+        let filter = &operation.filter;
+        let statement = match filter.state {
+            Some(State::Done) => &self.statements().replay_done,
+            _ => &self.statements().replay_dead,
+        };
+        let is_delivery = filter.kind == Kind::Deliveries;
+        let endpoint = filter.endpoint.filter(|_| is_delivery).map(signed);
+        let source = filter.source.filter(|_| is_delivery);
+        let query = statement
+            .query()
+            .bind(operation.reached.number())
+            .bind(operation.last.number())
+            .bind(i64::from(size))
+            .bind(i64::from(WALK))
+            .bind(filter.topic.as_deref())
+            .bind(filter.queue.as_ref().map(QueueName::as_str))
+            .bind(moment(filter.since))
+            .bind(filter.key.as_deref())
+            .bind(moment(filter.until))
+            .bind(endpoint)
+            .bind(source.map(ItemId::number));
+        let row = query.fetch_one(conn).await?;
+        let ids: Vec<i64> = get(&row, 0)?;
+        let ids = ids.into_iter().map(ItemId::new).collect();
+        Ok((ids, ItemId::new(get(&row, 1)?)))
+    }
+}
+
+/// An operation: the columns of `replays.sql`.
+fn operation(row: &PgRow) -> Result<ReplayOperation, sqlx::Error> {
+    let filter: &str = get(row, 1)?;
+    let state: &str = get(row, 8)?;
+    let rate = get::<Option<i32>>(row, 2)?;
+    let expected = get::<Option<i64>>(row, 3)?;
+    Ok(ReplayOperation {
+        id: get_total(row, 0)?,
+        filter: Filter::from_json(filter).ok_or_else(|| unreadable(filter))?,
+        rate: rate.and_then(|rate| Rate::per_minute(rate.unsigned_abs())),
+        expected: expected.map(|expected| u64::try_from(expected).unwrap_or(0)),
+        reached: ItemId::new(get(row, 4)?),
+        last: ItemId::new(get(row, 5)?),
+        replayed: get_total(row, 6)?,
+        refused: get_total(row, 7)?,
+        state: ReplayState::parse(state).ok_or_else(|| unreadable(state))?,
+        created_at: get_timestamp(row, 9)?,
+        next_at: get_timestamp(row, 10)?,
+        ended_at: get_moment(row, 11)?,
+    })
+}
+
+/// A number as the statements take it.
+fn number(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn signed(number: u32) -> i32 {
+    i32::try_from(number).unwrap_or(i32::MAX)
+}

@@ -1,0 +1,377 @@
+//! Replays on record: what a step takes, what it leaves, and who may end it. Of events and of
+//! deliveries.
+
+use std::time::Duration;
+
+use tenure_core::store::{
+    Filter, Kind, NewReplay, Rate, ReplayOperation, ReplayState, Replays, StepReplay, Stepped,
+};
+use tenure_core::{Event, Guarded, ItemId, Outcome, QueueName, Refusal, State, Timestamp};
+
+use super::{add, deliveries, enqueue, event, keyed, outbox, place, publish, take};
+use crate::world::{T0, World, ask, at, dead, fresh};
+
+on_every_keeper_of_webhooks!(
+    a_replay_puts_back_what_matches_step_by_step_and_nothing_else,
+    what_dies_again_or_comes_later_is_not_put_back,
+    a_key_keeps_its_order,
+    deliveries_are_chosen_by_their_endpoint,
+    every_part_of_a_filter_counts,
+    a_rate_is_kept_whoever_takes_the_steps,
+    operations_take_turns,
+    a_cancelled_replay_goes_no_further,
+    an_operation_is_kept_as_it_was_asked_for,
+    many_steppers_at_once_put_each_item_back_once,
+    what_ended_long_ago_goes_with_the_next_one,
+    a_queue_that_is_not_there_is_told,
+);
+
+fn replays(world: &dyn World) -> &dyn Replays {
+    outbox(world).replay_operations()
+}
+
+fn filter(state: State) -> Filter {
+    Filter {
+        state: Some(state),
+        ..Filter::default()
+    }
+}
+
+async fn start(world: &dyn World, filter: Filter, now: Timestamp) -> ReplayOperation {
+    let new = NewReplay::new(filter).expect("it can be replayed").at(now);
+    let started = replays(world).start_replay(&new).await;
+    started.expect("start replay")
+}
+
+async fn step(world: &dyn World, limit: u32, now: Timestamp) -> Stepped {
+    let ask = StepReplay::new(limit).at(now);
+    replays(world).step_replay(&ask).await.expect("step replay")
+}
+
+/// Takes all steps.
+async fn finish(world: &dyn World, now: Timestamp) {
+    while step(world, 100, now).await.operation.is_some() {}
+}
+
+async fn seen(world: &dyn World, id: u64) -> ReplayOperation {
+    let found = replays(world).replay_operation(id).await;
+    found.expect("replay operation").expect("it is on record")
+}
+
+/// These events, dead.
+async fn killed(world: &dyn World, events: &[Event], now: Timestamp) -> Vec<ItemId> {
+    let ids = enqueue(world, events).await;
+    kill(world, now).await;
+    ids
+}
+
+/// Settles dead whatever event is due.
+async fn kill(world: &dyn World, now: Timestamp) {
+    let token = fresh("killer");
+    while let Some(held) = world.try_claim(ask(&token, 100, now)).await {
+        for id in held.ids() {
+            let answer = world.settle_one(&token, id, dead(), now).await;
+            assert_eq!(answer, Guarded::Kept(()));
+        }
+    }
+}
+
+async fn states(world: &dyn World, ids: &[ItemId]) -> Vec<State> {
+    let found = world.operate().find(ids).await.expect("find");
+    found.iter().map(|record| record.state).collect()
+}
+
+/// Proves: S4-032
+async fn a_replay_puts_back_what_matches_step_by_step_and_nothing_else(world: &dyn World) {
+    let ids = killed(world, &vec![event("order.paid"); 5], T0).await;
+    let others = killed(world, &[event("order.lost")], T0).await;
+    let done = publish(world, &[event("order.paid")], T0).await;
+    let wanted = Filter {
+        topic: Some("order.paid".to_owned()),
+        ..filter(State::Dead)
+    };
+    let started = start(world, wanted, at(1)).await;
+    assert_eq!((started.replayed, started.state), (0, ReplayState::Running));
+    assert_eq!(states(world, &ids).await, [State::Dead; 5]);
+    let mut waiting = Vec::new();
+    for (replayed, state) in [
+        (2, ReplayState::Running),
+        (4, ReplayState::Running),
+        (5, ReplayState::Done),
+    ] {
+        let after = step(world, 2, at(2)).await.operation.expect("it is due");
+        assert_eq!((after.id, after.replayed), (started.id, replayed));
+        assert_eq!((after.state, after.refused), (state, 0));
+        let number = usize::try_from(replayed).expect("a small number");
+        waiting = states(world, &ids).await;
+        assert_eq!(waiting[..number], vec![State::Pending; number]);
+        assert_eq!(waiting[number..], vec![State::Dead; 5 - number]);
+    }
+    assert_eq!(waiting, [State::Pending; 5]);
+    assert_eq!(states(world, &others).await, [State::Dead]);
+    assert_eq!(states(world, &done).await, [State::Done]);
+    let ended = seen(world, started.id).await;
+    assert_eq!((ended.reached, ended.ended_at), (ended.last, Some(at(2))));
+    assert_eq!(step(world, 2, at(3)).await, Stepped::default());
+}
+
+async fn what_dies_again_or_comes_later_is_not_put_back(world: &dyn World) {
+    let ids = killed(world, &vec![event("order.paid"); 3], T0).await;
+    start(world, filter(State::Dead), at(1)).await;
+    step(world, 2, at(1)).await;
+    // The two die again, and another one with them.
+    let later = killed(world, &[event("order.paid")], at(2)).await;
+    finish(world, at(3)).await;
+    assert_eq!(
+        states(world, &ids).await,
+        [State::Dead, State::Dead, State::Pending]
+    );
+    assert_eq!(states(world, &later).await, [State::Dead]);
+}
+
+async fn a_key_keeps_its_order(world: &dyn World) {
+    let ids = publish(world, &vec![keyed("order.paid", "customer-7"); 3], T0).await;
+    start(world, filter(State::Done), at(1)).await;
+    // Every step by itself: what is put back later comes later.
+    while step(world, 1, at(1)).await.operation.is_some() {}
+    let mut worked = Vec::new();
+    place(world).await;
+    let token = fresh("worker");
+    while let Some(held) = world.try_claim(ask(&token, 1, at(2))).await {
+        worked.extend(held.ids());
+        let id = held.ids()[0];
+        let answer = world.settle_one(&token, id, Outcome::Done, at(2)).await;
+        assert_eq!(answer, Guarded::Kept(()));
+        place(world).await;
+    }
+    assert_eq!(worked, ids);
+}
+
+async fn deliveries_are_chosen_by_their_endpoint(world: &dyn World) {
+    let billing = add(world, "billing", &["*"]).await;
+    let audit = add(world, "audit", &["*"]).await;
+    let sources = publish(world, &vec![event("order.paid"); 3], T0).await;
+    for endpoint in [&billing, &audit] {
+        let held = take(world, endpoint, T0).await;
+        for id in held.ids() {
+            let answer = world.settle_one(&held.lease.token, id, dead(), T0).await;
+            assert_eq!(answer, Guarded::Kept(()));
+        }
+    }
+    let wanted = Filter {
+        kind: Kind::Deliveries,
+        endpoint: Some(billing.number),
+        ..filter(State::Dead)
+    };
+    start(world, wanted, at(1)).await;
+    finish(world, at(1)).await;
+    for record in deliveries(world).await {
+        let endpoint = record.content.delivery().expect("a delivery").endpoint;
+        let expected = if endpoint == billing.number {
+            State::Pending
+        } else {
+            State::Dead
+        };
+        assert_eq!(record.state, expected, "{}", record.id);
+    }
+    let of_event = Filter {
+        kind: Kind::Deliveries,
+        source: Some(sources[1]),
+        ..filter(State::Dead)
+    };
+    let started = start(world, of_event, at(2)).await;
+    finish(world, at(2)).await;
+    assert_eq!(seen(world, started.id).await.replayed, 1);
+}
+
+async fn every_part_of_a_filter_counts(world: &dyn World) {
+    let mail = QueueName::new("mail").expect("a name");
+    let added = outbox(world).add_queue(&mail, None).await;
+    added.expect("add queue");
+    for state in [State::Done, State::Dead] {
+        let [paid, lost] = ["paid", "lost"].map(|word| format!("{state}.{word}"));
+        let events = [
+            event(&paid),
+            event(&paid).queue("mail").expect("a name"),
+            keyed(&paid, "customer-7"),
+            event(&lost),
+        ];
+        let ids = match state {
+            State::Dead => killed(world, &events, T0).await,
+            _ => publish(world, &events, T0).await,
+        };
+        let created = world.record(ids[0]).await.created_at;
+        let paid = || Filter {
+            topic: Some(paid.clone()),
+            ..filter(state)
+        };
+        let mut by = vec![paid(); 6];
+        by[0].queue = Some(mail.clone());
+        by[1].key = Some("customer-7".to_owned());
+        by[2].topic = Some(lost);
+        by[3].since = Some(created.after(Duration::from_hours(1)));
+        by[4].until = Some(created);
+        by[5].kind = Kind::Deliveries;
+        by.push(Filter {
+            before: Some(ids[1]),
+            since: Some(created),
+            until: Some(created.after(Duration::from_hours(1))),
+            ..paid()
+        });
+        let expected = [Some(1), Some(2), Some(3), None, None, None, Some(0)];
+        for (wanted, expected) in by.into_iter().zip(expected) {
+            let before = states(world, &ids).await;
+            start(world, wanted.clone(), at(1)).await;
+            finish(world, at(1)).await;
+            let after = states(world, &ids).await;
+            let changed: Vec<usize> = (0..4).filter(|n| before[*n] != after[*n]).collect();
+            assert_eq!(changed, Vec::from_iter(expected), "{wanted:?}");
+        }
+    }
+}
+
+async fn a_rate_is_kept_whoever_takes_the_steps(world: &dyn World) {
+    let ids = killed(world, &vec![event("order.paid"); 3], T0).await;
+    let mut new = NewReplay::new(filter(State::Dead)).expect("it can be replayed");
+    new.rate = Rate::per_minute(60);
+    let started = replays(world).start_replay(&new.at(at(1))).await;
+    started.expect("start replay");
+    let second = Duration::from_secs(1);
+    let first = step(world, 100, at(1)).await;
+    assert_eq!(first.operation.expect("it is due").replayed, 1);
+    assert_eq!(first.next_in, Some(second));
+    // Somebody else asks too early.
+    let early = step(world, 100, at(1).after(second / 4)).await;
+    assert_eq!(early.operation, None);
+    assert_eq!(early.next_in, Some(second / 4 * 3));
+    // Who comes late has nothing to make up for.
+    let late = step(world, 100, at(10)).await;
+    assert_eq!(late.operation.expect("it is due").replayed, 2);
+    assert_eq!(step(world, 100, at(10)).await.operation, None);
+    let last = step(world, 100, at(11)).await.operation;
+    assert_eq!(last.expect("it is due").replayed, 3);
+    assert_eq!(states(world, &ids).await, [State::Pending; 3]);
+}
+
+async fn operations_take_turns(world: &dyn World) {
+    killed(world, &vec![event("order.paid"); 2], T0).await;
+    publish(world, &vec![event("order.paid"); 2], T0).await;
+    let first = start(world, filter(State::Dead), at(1)).await;
+    let second = start(world, filter(State::Done), at(2)).await;
+    let mut steps = Vec::new();
+    for seconds in 3..7 {
+        let answer = step(world, 1, at(seconds)).await;
+        assert_eq!(answer.next_in, Some(Duration::ZERO));
+        steps.push(answer.operation.expect("one is due").id);
+    }
+    assert_eq!(steps, [first.id, second.id, first.id, second.id]);
+    let only = StepReplay::new(1).only(second.id).at(at(8));
+    let answer = replays(world)
+        .step_replay(&only)
+        .await
+        .expect("step replay");
+    let operation = answer.operation.expect("it is due");
+    assert_eq!(
+        (operation.id, operation.state),
+        (second.id, ReplayState::Done)
+    );
+    assert_eq!(answer.next_in, None, "the other one was not asked about");
+    let all = replays(world).replays(10).await.expect("replays");
+    let all: Vec<u64> = all.iter().map(|operation| operation.id).collect();
+    assert_eq!(all, [second.id, first.id]);
+}
+
+async fn a_cancelled_replay_goes_no_further(world: &dyn World) {
+    let ids = killed(world, &vec![event("order.paid"); 2], T0).await;
+    let started = start(world, filter(State::Dead), at(1)).await;
+    step(world, 1, at(1)).await;
+    let cancel = async |id, now| {
+        let answer = replays(world).cancel_replay(id, Some(now)).await;
+        answer.expect("cancel replay")
+    };
+    let Guarded::Kept(cancelled) = cancel(started.id, at(2)).await else {
+        panic!("it was running");
+    };
+    assert_eq!(cancelled.state, ReplayState::Cancelled);
+    assert_eq!((cancelled.replayed, cancelled.ended_at), (1, Some(at(2))));
+    assert_eq!(step(world, 1, at(3)).await, Stepped::default());
+    assert_eq!(states(world, &ids).await, [State::Pending, State::Dead]);
+    let refused = cancel(started.id, at(4)).await;
+    assert_eq!(refused, Guarded::Refused(Refusal::AlreadySettled));
+    assert_eq!(seen(world, started.id).await, cancelled);
+    let refused = cancel(started.id + 1, at(4)).await;
+    assert_eq!(refused, Guarded::Refused(Refusal::NotFound));
+}
+
+async fn an_operation_is_kept_as_it_was_asked_for(world: &dyn World) {
+    let wanted = Filter {
+        state: Some(State::Dead),
+        topic: Some("it's \"odd\"".to_owned()),
+        queue: Some(QueueName::default()),
+        key: Some("customer-7".to_owned()),
+        since: Some(T0),
+        until: Some(at(9)),
+        kind: Kind::Deliveries,
+        endpoint: Some(7),
+        source: Some(ItemId::new(3)),
+        before: None,
+    };
+    let mut new = NewReplay::new(wanted.clone()).expect("it can be replayed");
+    new.rate = Rate::per_minute(90);
+    new.expected = Some(12);
+    let started = replays(world).start_replay(&new.at(at(1))).await;
+    let started = started.expect("start replay");
+    assert_eq!(seen(world, started.id).await, started);
+    assert_eq!(started.filter, wanted);
+    assert_eq!(
+        (started.rate, started.expected),
+        (Rate::per_minute(90), Some(12))
+    );
+    assert_eq!((started.created_at, started.next_at), (at(1), at(1)));
+    let unknown = replays(world).replay_operation(started.id + 1).await;
+    assert_eq!(unknown.expect("replay operation"), None);
+}
+
+async fn many_steppers_at_once_put_each_item_back_once(world: &dyn World) {
+    let ids = killed(world, &vec![event("order.paid"); 60], T0).await;
+    let started = start(world, filter(State::Dead), at(1)).await;
+    let stepper = async || {
+        // One that finds another at work looks again.
+        while seen(world, started.id).await.is_running() {
+            step(world, 3, at(2)).await;
+        }
+    };
+    tokio::join!(stepper(), stepper(), stepper(), stepper());
+    let ended = seen(world, started.id).await;
+    assert_eq!((ended.replayed, ended.refused), (60, 0));
+    for id in ids {
+        let record = world.record(id).await;
+        assert_eq!(record.state, State::Pending);
+        assert_eq!(record.counters.generation, 1, "{id} was put back once");
+    }
+}
+
+async fn what_ended_long_ago_goes_with_the_next_one(world: &dyn World) {
+    let first = start(world, filter(State::Dead), T0).await;
+    finish(world, T0).await;
+    let running = start(world, filter(State::Dead), T0).await;
+    let later = T0.after(ReplayOperation::KEPT);
+    let second = start(world, filter(State::Dead), later).await;
+    let past = later.after(Duration::from_secs(1));
+    let third = start(world, filter(State::Dead), past).await;
+    let all = replays(world).replays(10).await.expect("replays");
+    let all: Vec<u64> = all.iter().map(|operation| operation.id).collect();
+    assert_eq!(all, [third.id, second.id, running.id]);
+    assert!(first.id < running.id, "a number is not given again");
+}
+
+async fn a_queue_that_is_not_there_is_told(world: &dyn World) {
+    let wanted = Filter {
+        queue: Some(QueueName::new("nowhere").expect("a name")),
+        ..filter(State::Dead)
+    };
+    let new = NewReplay::new(wanted).expect("it can be replayed");
+    let error = replays(world).start_replay(&new).await;
+    let error = error.expect_err("there is no such queue").to_string();
+    assert!(error.contains("nowhere"), "{error}");
+}
