@@ -52,7 +52,7 @@ impl Rate {
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         let wrong = || Invalid::new("the rate", format!("{text:?}"), "one such as 50/s or 600/m");
         let (number, unit) = text.split_once('/').ok_or_else(wrong)?;
-        let number: u32 = number.trim().parse().map_err(|_| wrong())?;
+        let number: u32 = number.trim().parse().map_err(|_cause| wrong())?;
         if number > Self::NUMBER_MAX {
             return Err(wrong());
         }

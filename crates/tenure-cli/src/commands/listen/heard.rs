@@ -84,7 +84,6 @@ impl Heard {
         Some(Verified {
             id: self.id.clone()?,
             timestamp: now,
-            topic: None,
             attempt: None,
             fence: number(&self.fence).map(Fence::new),
             sequence: None,
