@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tenure::{Clock as _, ItemId, SystemClock, Timestamp};
 use tenure_store::testing::Server;
 use tokio::time::{Instant, sleep};
@@ -241,7 +241,7 @@ impl World {
 
     /// Whether a stopped worker keeps all others from writing: it was stopped in the middle of a
     /// transaction, and in SQLite there is one writer.
-    pub(super) async fn is_blocked(&self) -> bool {
+    async fn is_blocked(&self) -> bool {
         if !self.place.url.starts_with("sqlite:") {
             return false;
         }
@@ -362,6 +362,14 @@ impl Process {
 
     pub(super) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Stops it; nothing of it runs any more.
+    pub(super) fn stop(&self) {
+        self.signal(Signal::STOP);
+        let id = Pid::from_child(&self.child);
+        let stopped = waitpid(Some(id), WaitOptions::UNTRACED).unwrap();
+        assert!(stopped.is_some_and(|(_, status)| status.stopped()));
     }
 
     /// Waits until a worker that goes on has said something, for as long as it takes one to find

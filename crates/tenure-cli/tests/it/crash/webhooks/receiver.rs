@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io::{BufReader, ErrorKind, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tenure::Timestamp;
 use tenure::webhook::verify::Verified;
@@ -160,14 +160,14 @@ fn serve(stream: &TcpStream, book: &Mutex<Book>, manner: &Manner) -> std::io::Re
         let Some((nth, answer)) = take(call, book, manner) else {
             return Ok(());
         };
-        let began = Instant::now();
+        let began = now();
         let status = match answer {
             Answer::Status(status) => status,
-            Answer::Cut(length) if stays(stream, || began.elapsed() >= length)? => {
+            Answer::Cut(length) if stays(stream, || now().since(began) >= length)? => {
                 book.lock().unwrap().taken[nth].is_cut = true;
                 return Ok(());
             }
-            Answer::Late(length) if stays(stream, || began.elapsed() >= length)? => 200,
+            Answer::Late(length) if stays(stream, || now().since(began) >= length)? => 200,
             Answer::Held if stays(stream, || book.lock().unwrap().let_go.contains(&nth))? => 200,
             Answer::Late(_) | Answer::Held | Answer::Cut(_) => {
                 book.lock().unwrap().taken[nth].left_at = Some(now());

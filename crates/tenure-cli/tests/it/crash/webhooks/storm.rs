@@ -1,6 +1,6 @@
-//! A storm: workers that are killed and stopped, a database that is killed, and three endpoints, one
-//! slow, one failing, one whose events have keys. Nothing is lost, and every repeat is explained by
-//! the checker that the other crash tests have, which reads one history for each endpoint.
+//! A storm: workers that are killed and stopped, a database that is killed, and three endpoints,
+//! one slow, one failing, one whose events have keys. Nothing is lost, and every repeat is explained
+//! by the checker that the other crash tests have, which reads one history for each endpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};

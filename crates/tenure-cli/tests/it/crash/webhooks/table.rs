@@ -22,14 +22,10 @@ pub(super) fn first_held(_endpoint: &str, call: &Verified, before: usize) -> Ans
 }
 
 /// Stops a worker, and not in the middle of a transaction: in SQLite there is one writer.
-pub(super) async fn stop(site: &Site, process: &Process) {
-    loop {
-        process.signal(Signal::STOP);
-        if !site.world.is_blocked().await {
-            return;
-        }
-        process.signal(Signal::CONT);
-    }
+async fn stop(site: &Site, process: &Process) {
+    let blocked = Blocked::begin(site).await;
+    process.stop();
+    blocked.end().await;
 }
 
 /// Proves: S2-041
