@@ -86,7 +86,7 @@ pub(super) async fn run(
     (calls, rounds): (u32, u32),
 ) -> Result<(), Stop> {
     let url = cx.database.expose();
-    let progress = Steps::begin(&cx.output, u64::from(rounds) * 3 + dead::steps(rounds) + 2);
+    let progress = Steps::begin(&cx.output, u64::from(rounds) * 3 + dead::steps(rounds) + 3);
     let measured = measure((url, args), (calls, rounds), &progress).await;
     progress.finish();
     let figures = Figures::new(url, (args, rounds), measured?);
@@ -135,6 +135,12 @@ async fn turns(
     let bare = Bare::new(receivers.addresses())?;
     let sending = Sending::open(yardstick, receivers).await?;
     sending.register(|_| {}).await?;
+    progress.step("opening connections");
+    // All of them stand before anything is measured.
+    let few = calls.min(CONCURRENCY * RECEIVERS);
+    bare.rate(few).await?;
+    sending.owe(few).await?;
+    sending.send(few, End::Settled).await?;
     let mut found = Rounds::default();
     for round in 0..rounds {
         let mut order = [Turn::Http, Turn::Webhooks, Turn::Recorded];

@@ -51,7 +51,7 @@ impl<'a> Sending<'a> {
         let mut config = CallerConfig::new(Arc::clone(&keyring), Arc::new(SystemClock));
         config.policy = AddressPolicy {
             allow_http: true,
-            allow_hosts: vec!["127.0.0.1".to_owned()],
+            allow: vec!["127.0.0.0/8".parse().map_err(std::io::Error::other)?],
             ports: vec![1..=u16::MAX],
             ..AddressPolicy::default()
         };
