@@ -1,6 +1,6 @@
 //! A storm: workers that are killed and stopped, a database that is killed, and three endpoints,
-//! one slow, one failing, one whose events have keys. Nothing is lost, and every repeat is explained
-//! by the checker that the other crash tests have, which reads one history for each endpoint.
+//! one slow, one failing, one whose events have keys. Nothing is lost, and every repeat is
+//! explained by the checker that the other crash tests have, which reads a history per endpoint.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -175,7 +175,8 @@ async fn deliveries(tenure: &Tenure, endpoint: &str) -> Vec<Record> {
 /// a connection that was closed before the call. It counts as one.
 fn is_resent(call: &Taken, calls: &[&Taken]) -> bool {
     let mut others = calls.iter();
-    call.is_cut && others.any(|other| !other.is_cut && other.fence() == call.fence())
+    let name = |call: &Taken| (call.call.id.clone(), call.fence());
+    call.is_cut && others.any(|other| !other.is_cut && name(other) == name(call))
 }
 
 /// What is left of the run at one endpoint, of which these events are wanted.
