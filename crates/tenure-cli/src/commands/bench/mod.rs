@@ -114,7 +114,7 @@ pub(super) async fn run(cx: &Context, args: &Bench) -> Result<Exit, Stop> {
     let url = cx.database.expose();
     cx.database.check_lasting()?;
     let calls = Calls::begin()?;
-    if let Some(calls) = args.webhooks.webhooks {
+    if let Some(calls) = args.webhooks.calls {
         webhooks::run(cx, &args.webhooks, (calls, args.rounds)).await?;
         return Ok(Exit::Done);
     }

@@ -36,7 +36,7 @@ const TIMED: u32 = 10;
 pub(super) struct Webhooks {
     /// Measure webhooks instead, with this many calls per turn
     #[arg(
-        long,
+        long = "webhooks",
         value_name = "CALLS",
         num_args = 0..=1,
         default_missing_value = "20000",
@@ -46,14 +46,14 @@ pub(super) struct Webhooks {
             "hot_key", "idle",
         ]
     )]
-    pub(super) webhooks: Option<u32>,
+    pub(super) calls: Option<u32>,
 
     /// With --webhooks: deliveries that wait for a dead endpoint
     #[arg(
         long,
         value_name = "DELIVERIES",
         default_value = "100000",
-        requires = "webhooks",
+        requires = "calls",
         value_parser = clap::value_parser!(u32).range(1..=10_000_000)
     )]
     waiting: u32,
@@ -63,7 +63,7 @@ pub(super) struct Webhooks {
         long,
         value_name = "CALLS",
         default_value = "1000",
-        requires = "webhooks",
+        requires = "calls",
         value_parser = clap::value_parser!(u32).range(1..=i64::from(Settings::CONCURRENCY_MAX))
     )]
     held_calls: u32,
@@ -73,7 +73,7 @@ pub(super) struct Webhooks {
         long,
         value_name = "DURATION",
         default_value = "60s",
-        requires = "webhooks",
+        requires = "calls",
         value_parser = time::duration
     )]
     held_for: Duration,

@@ -79,7 +79,7 @@ impl Figures {
         } = &found;
         Self {
             database: database(url),
-            calls: args.webhooks.unwrap_or_default(),
+            calls: args.calls.unwrap_or_default(),
             rounds: turns,
             concurrency: CONCURRENCY,
             endpoints: RECEIVERS,
