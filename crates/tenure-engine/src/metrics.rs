@@ -64,13 +64,14 @@ pub const DELIVERIES_IN_FLIGHT: &str = "tenure_deliveries_in_flight";
 pub const ENDPOINT_PAUSED: &str = "tenure_endpoint_paused";
 
 /// What an engine asks of a store.
-const VERBS: [&str; 11] = [
+const VERBS: [&str; 12] = [
     "claim",
     "settle",
     "settle_and_claim",
     "renew",
     "reap",
     "prune",
+    "step_replay",
     "report",
     "settings",
     "leave",
