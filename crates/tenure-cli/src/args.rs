@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 
-use clap::builder::{NonEmptyStringValueParser, StyledStr};
+use clap::builder::StyledStr;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use tenure::{Event, Filter, Invalid, ItemId, QueueName, State, Timestamp};
 
@@ -207,7 +207,8 @@ Examples:
     /// List ordering keys and where they stand; show, skip, pause and resume one
     #[command(after_help = "\
 Events of one key are worked one at a time, in order. The first of them that is neither done nor \
-dead is the head of the key; the others wait behind it.
+dead is the head of the key; the others wait behind it. The domains of work leases are not listed: \
+docs/OPERATIONS.md has the SQL that finds them.
 
 Examples:
   tenure domains
@@ -385,7 +386,7 @@ pub(crate) struct Bury {
     pub(crate) ids: Vec<ItemId>,
 
     /// Why, for people
-    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_parser = reason)]
     pub(crate) reason: String,
 }
 
@@ -413,6 +414,15 @@ impl From<StateWord> for State {
 /// would show the whole of a long one.
 pub(crate) fn check_key(key: &str) -> Result<(), Invalid> {
     Event::from_json("any", "null")?.key(key).map(drop)
+}
+
+/// Reads why an operator does something. Blanks tell nobody.
+pub(crate) fn reason(text: &str) -> Result<String, Invalid> {
+    if text.trim().is_empty() {
+        let expected = "a few words for people, such as 'the order was a test'";
+        return Err(Invalid::new("the reason", "blank", expected));
+    }
+    Ok(text.to_owned())
 }
 
 /// Reads an id.

@@ -183,10 +183,25 @@ pub(crate) fn plain(text: &str) -> String {
     text.chars()
         .map(|c| match c {
             '\n' | '\r' | '\t' => ' ',
-            c if c.is_control() => char::REPLACEMENT_CHARACTER,
+            c if c.is_control() || is_unseen(c) => char::REPLACEMENT_CHARACTER,
             c => c,
         })
         .collect()
+}
+
+/// Whether a character has no width of its own, or turns the direction of those around it: with it
+/// two texts that differ may look the same.
+const fn is_unseen(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{61c}'
+            | '\u{180e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{feff}'
+    )
 }
 
 /// `1 event`, `2 events`.
@@ -253,5 +268,9 @@ mod tests {
     #[test]
     fn a_strangers_text_stays_on_its_line() {
         assert_eq!(plain("a\nb\u{1b}[31m\u{9b}c"), "a b\u{fffd}[31m\u{fffd}c");
+        // Neither what turns the line around nor what cannot be seen is passed on.
+        let hidden = "a\u{202e}b\u{200b}c\u{2066}d\u{feff}";
+        assert_eq!(plain(hidden), "a\u{fffd}b\u{fffd}c\u{fffd}d\u{fffd}");
+        assert_eq!(plain("straße 東京"), "straße 東京");
     }
 }

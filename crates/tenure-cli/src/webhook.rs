@@ -7,13 +7,14 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use tenure::webhook::{
     AddressPolicy, CallErrorKind, Caller, CallerConfig, Calling, Endpoint, EndpointState, Keyring,
     Reply, Request, Secrets, WebhookCaller,
 };
 use tenure::{Invalid, SystemClock, Tenure};
+use tokio::time::Instant;
 
 use crate::config::{Config, WebhookConfig};
 use crate::exit::Exit;
@@ -29,14 +30,11 @@ const RESOLVE_MAX: Duration = Duration::from_secs(5);
 
 /// The keys that secrets are sealed with: those of the environment, else those of the file.
 pub(crate) fn keys(config: &WebhookConfig) -> Result<Keyring, Problem> {
-    match found(config)? {
-        Some(keys) => Ok(keys),
-        None => {
-            let file = config.key_file.display();
-            let message = format!("there is no key to open secrets with: {file} is not there");
-            Err(Problem::new(Exit::Failed, message).hint(OTHER_KEY))
-        }
-    }
+    found(config)?.ok_or_else(|| {
+        let file = config.key_file.display();
+        let message = format!("there is no key to open secrets with: {file} is not there");
+        Problem::new(Exit::Failed, message).hint(OTHER_KEY)
+    })
 }
 
 /// How to name the right key.

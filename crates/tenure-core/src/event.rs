@@ -369,7 +369,9 @@ pub(crate) fn name(field: &'static str, text: &str, example: &str) -> Result<Str
     }
     if text.chars().any(char::is_control) {
         let found = format!("{text:?}, with a control character");
-        return Err(Invalid::new(field, found, expected()));
+        let expected =
+            format!("1 to {NAME_BYTES_MAX} bytes without control characters, such as `{example}`");
+        return Err(Invalid::new(field, found, expected));
     }
     Ok(text.to_owned())
 }

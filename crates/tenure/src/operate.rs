@@ -3,12 +3,12 @@
 use tenure_core::store::{
     Bury, ChangeSettings, ClusterSettings, Counts, DomainFilter, DomainRecord, Filter, Finding,
     Page, Pause, Prune, Pruned, Queue, QueueCounts, Replay, Replayed, Skip, StoreError,
-    WorkerRecord,
+    StoreErrorKind, WorkerRecord,
 };
 use tenure_core::webhook::Delivery;
 use tenure_core::{
-    Clock as _, EndedHold, Event, Facts, Guarded, ItemId, QueueName, Record, Settings, Term,
-    Timestamp, Why, why,
+    Clock as _, EndedHold, Event, Facts, Guarded, Invalid, ItemId, QueueName, Record, Settings,
+    Term, Timestamp, Why, why,
 };
 use tenure_store::memory::SystemClock;
 
@@ -85,7 +85,7 @@ impl Tenure {
             None => key.to_owned(),
         });
         let domain = match key {
-            Some(key) => self.domain(&key).await?,
+            Some(key) => self.store().domain(&key).await?,
             None => None,
         };
         // Whose turn it is decides: an event behind another one of its key waits for that one.
@@ -122,7 +122,8 @@ impl Tenure {
         self.store().workers(limit).await
     }
 
-    /// Up to `limit` ordering keys, those first that have had their head for longest.
+    /// Up to `limit` ordering keys, those first that have had their head for longest; of those that
+    /// stand still, first all that are blocked.
     ///
     /// ```
     /// use tenure::{DomainFilter, DomainState, Event, Tenure};
@@ -156,23 +157,39 @@ impl Tenure {
     /// Everything that is known of one ordering key; `None` when that is nothing.
     ///
     /// # Errors
-    /// The database is away.
+    /// The key is empty, too long or has control characters; or the database is away.
     pub async fn domain(&self, key: &str) -> Result<Option<DomainRecord>, StoreError> {
+        check_key("domain", key)?;
         self.store().domain(key).await
     }
 
     /// Begins or ends the pause of an ordering key: while it is paused none of its events is
     /// claimed.
     ///
+    /// ```
+    /// use tenure::{Pause, Tenure};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let tenure = Tenure::open("memory:").await?;
+    /// tenure.pause_domain("customer-7", Pause::Begin).await?;
+    /// // What no event can have as its key is not remembered.
+    /// assert!(tenure.pause_domain("", Pause::Begin).await.is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
-    /// The database is away.
+    /// The key is empty, too long or has control characters; or the database is away.
     pub async fn pause_domain(&self, key: &str, pause: Pause) -> Result<(), StoreError> {
+        check_key("pause domain", key)?;
         self.store().pause_domain(key, pause).await
     }
 
     /// Goes on without the head of an ordering key: one that is dead and blocks is left behind, any
-    /// other one is buried; if `only` is given, only that one. Answers with the event; refused when
-    /// there is none, or another one.
+    /// other one is buried; if `only` is given, only that one. `reason` is for people, and is then
+    /// in the event's last error. Answers with the event; refused when there is none, or another
+    /// one.
     ///
     /// ```
     /// use tenure::{Event, Guarded, Tenure};
@@ -190,13 +207,14 @@ impl Tenure {
     /// ```
     ///
     /// # Errors
-    /// The database is away.
+    /// The key is empty, too long or has control characters; or the database is away.
     pub async fn skip(
         &self,
         key: &str,
         only: Option<ItemId>,
         reason: &str,
     ) -> Result<Guarded<ItemId>, StoreError> {
+        check_key("skip", key)?;
         let mut skip = Skip::new(key, self.token(), reason);
         skip.only = only;
         self.store().skip(&skip).await
@@ -317,6 +335,16 @@ impl Tenure {
 fn counts_of<T: PartialEq>(lines: Vec<(T, QueueCounts)>, line: &T) -> QueueCounts {
     let found = lines.into_iter().find(|(name, _)| name == line);
     found.map(|(_, counts)| counts).unwrap_or_default()
+}
+
+/// Refuses what no event can have as its key: asked for it, a store would find nothing and say so.
+fn check_key(verb: &'static str, key: &str) -> Result<(), StoreError> {
+    let invalid = |problem: Invalid| {
+        StoreError::new(verb, StoreErrorKind::Invalid, problem.to_string())
+            .hint("name the key as it was given to the events")
+    };
+    let event = Event::from_json("any", "null").and_then(|event| event.key(key));
+    event.map(drop).map_err(invalid)
 }
 
 fn queue_of(record: &Record) -> QueueName {

@@ -50,12 +50,9 @@ impl SenderBuilder {
     }
 
     /// Works as these settings say, but for the calls at once.
-    pub fn settings(mut self, settings: Settings) -> Self {
-        let concurrency = self.config.settings.concurrency;
-        self.config.settings = Settings {
-            concurrency,
-            ..settings
-        };
+    pub fn settings(mut self, mut settings: Settings) -> Self {
+        settings.concurrency = self.config.settings.concurrency;
+        self.config.settings = settings;
         self
     }
 
@@ -90,7 +87,7 @@ impl SenderBuilder {
             term: self.term,
             seed: None,
         }));
-        self.config.chooser = Some(sender.clone());
+        self.config.chooser = Some(Arc::<Sender>::clone(&sender));
         launch(&self.tenure, worker, sender, self.config)
     }
 

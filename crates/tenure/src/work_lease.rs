@@ -67,17 +67,20 @@ impl Tenure {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tenure::{AcquireResult, SucceedResult, Tenure, Term};
+/// use tenure::{AcquireResult, DomainRules, SucceedResult, Tenure, Term};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = tempfile::tempdir()?;
 /// # let url = format!("sqlite://{}", folder.path().join("shop.db").display());
 /// let tenure = Tenure::open(&url).await?;
-/// let lease = tenure
-///     .work_lease("payments-3")?
-///     .max_retries(5)
-///     .term(Term::new(Duration::from_secs(60))?);
+/// // All who share the space say the same.
+/// let rules = DomainRules {
+///     max_retries: 5,
+///     term: Some(Term::new(Duration::from_secs(60))?),
+///     ..DomainRules::default()
+/// };
+/// let lease = tenure.work_lease("payments-3")?.rules(rules);
 ///
 /// let AcquireResult::Acquired(token) = lease.try_acquire("customer-7", 1).await? else {
 ///     panic!("nothing of this domain was in flight");
@@ -85,7 +88,7 @@ impl Tenure {
 /// assert_eq!(lease.submit("customer-7", 2).await?, AcquireResult::Enqueued);
 ///
 /// // Another process, or this one after a crash, ends it by the token.
-/// let other = Tenure::open(&url).await?.work_lease("payments-3")?;
+/// let other = Tenure::open(&url).await?.work_lease("payments-3")?.rules(rules);
 /// assert_eq!(other.succeed("customer-7", &token).await?, SucceedResult::NextHint(2));
 ///
 /// // Whoever says it again is told: No lease.
@@ -189,8 +192,8 @@ impl StoredWorkLease {
         Ok(self.leases().fail(&ask, token).await??)
     }
 
-    /// Begins the term of the offset in flight anew, and tells until when it stands; without a
-    /// term it stands for ever.
+    /// Begins the term of the offset in flight anew, and tells until when it stands; `None`: for
+    /// ever. Without a term of its own this caller leaves the end as it is.
     ///
     /// # Errors
     /// As [`succeed`](Self::succeed).
@@ -241,7 +244,9 @@ impl StoredWorkLease {
     }
 
     /// Up to `limit` domains whose offset in flight is past its term, each with that offset.
-    /// Acquire those: their holders are late or dead. Without a term there are none.
+    /// Acquire those: their holders are late or dead. An offset that was acquired without a term is
+    /// never among them, whatever the term of this caller; one that was acquired with a term is,
+    /// also if this caller has none.
     ///
     /// # Errors
     /// The store could not answer.

@@ -174,7 +174,7 @@ async fn dispatch(cx: &Context, command: Command) -> Result<Exit, Stop> {
         Command::Reap => reap::run(cx).await,
         Command::Prune(args) => prune::run(cx, &args).await,
         Command::Queues(args) => queues::run(cx, args.command).await,
-        Command::Domains(args) => domains::run(cx, args.command).await,
+        Command::Domains(args) => domains::run(cx, args).await,
         Command::Endpoints(args) => endpoints::run(cx, args.command).await,
         Command::Deliveries(args) => deliveries::run(cx, args.command).await,
         Command::Listen(args) => listen::run(cx, args).await,

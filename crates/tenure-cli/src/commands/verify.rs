@@ -50,6 +50,7 @@ struct Shown {
     attempt: Option<u32>,
     fence: Option<i64>,
     sequence: Option<i64>,
+    topic: Option<String>,
 }
 
 pub(super) fn run(cx: &Context, args: &Verify) -> Result<Exit, Stop> {
@@ -76,12 +77,12 @@ pub(super) fn run(cx: &Context, args: &Verify) -> Result<Exit, Stop> {
 }
 
 fn headers(given: &[String]) -> Result<Vec<(String, String)>, Problem> {
-    let read = given.iter().map(|text| match text.split_once(':') {
-        Some((name, value)) => Ok((name.trim().to_owned(), value.trim().to_owned())),
-        None => {
+    let read = given.iter().map(|text| {
+        let Some((name, value)) = text.split_once(':') else {
             let message = format!("the header {text:?} has no colon; expected 'NAME: VALUE'");
-            Err(Problem::new(Exit::Usage, message))
-        }
+            return Err(Problem::new(Exit::Usage, message));
+        };
+        Ok((name.trim().to_owned(), value.trim().to_owned()))
     });
     read.collect()
 }
@@ -109,6 +110,7 @@ fn believed(call: Verified) -> Shown {
         attempt: call.attempt,
         fence: call.fence.map(tenure::Fence::number),
         sequence: call.sequence,
+        topic: call.topic,
         id: Some(call.id),
     }
 }
@@ -122,6 +124,7 @@ fn refused(why: String) -> Shown {
         attempt: None,
         fence: None,
         sequence: None,
+        topic: None,
     }
 }
 
@@ -131,6 +134,11 @@ pub(super) fn words(call: &Verified) -> String {
     parts.extend(call.attempt.map(|attempt| format!("attempt {attempt}")));
     parts.extend(call.fence.map(|fence| format!("fence {fence}")));
     parts.extend(call.sequence.map(|sequence| format!("sequence {sequence}")));
+    parts.extend(
+        call.topic
+            .as_ref()
+            .map(|topic| format!("topic {}", plain(topic))),
+    );
     if call.fence.is_none() {
         parts.push("without attempt and fence: a plain Standard Webhooks call".to_owned());
     }

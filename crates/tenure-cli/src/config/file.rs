@@ -174,9 +174,10 @@ impl Walk<'_> {
             }
             (Form::Flag, DeValue::Boolean(flag)) => Some(Value::One(flag.to_string())),
             (Form::List | Form::Numbers, DeValue::Array(values)) => {
-                let of = match form {
-                    Form::Numbers => Form::Number,
-                    _ => Form::Text,
+                let of = if form == Form::Numbers {
+                    Form::Number
+                } else {
+                    Form::Text
                 };
                 let texts = values.iter().map(|value| self.text(name, of, value));
                 // All of them, so that every wrong one is told.

@@ -574,6 +574,42 @@ max_retries = -1
     }
 
     #[test]
+    fn all_that_is_wrong_with_webhooks_is_told_with_its_line() {
+        let text = "\
+[webhook]
+allow = [\"10.0.0.0\"]
+allow_http = \"yes\"
+allow_hosts = [\"a b\"]
+ports = [0]
+concurrency = 0
+term = \"25h\"
+key_file = \"\"
+user_agent = \"a\\nb\"
+sned = true
+";
+        let variables = [
+            ("TENURE_WEBHOOK_SEND", "no"),
+            ("TENURE_WEBHOOK_KEY", "canary"),
+        ];
+        let told = loaded(text, &variables, &[]).unwrap_err();
+        for line in 2..=10 {
+            let place = format!("tenure.toml:{line}: ");
+            assert_eq!(told.matches(&place).count(), 1, "{place}{told}");
+        }
+        assert!(told.contains("TENURE_WEBHOOK_SEND: "), "{told}");
+        assert!(told.contains("did you mean webhook.send?"), "{told}");
+        assert!(!told.contains("canary"), "{told}");
+
+        let text = "[webhook]\nports = [443, 9000]\nallow = [\"10.0.0.0/8\"]\nsend = false\n";
+        let variables = [("TENURE_WEBHOOK_ALLOW", "fd00::/8, 127.0.0.0/8")];
+        let config = loaded(text, &variables, &[]).unwrap();
+        assert_eq!(config.shown("webhook.ports").as_deref(), Some("443, 9000"));
+        let networks = Some("fd00::/8, 127.0.0.0/8");
+        assert_eq!(config.shown("webhook.allow").as_deref(), networks);
+        assert!(!config.webhook.send && config.webhook.fan_out);
+    }
+
+    #[test]
     fn a_relation_points_to_the_layer_that_broke_it() {
         let text = "[lease]\nheartbeat = \"10s\"\nterm = \"60s\"\n";
         assert!(loaded(text, &[], &[]).is_ok());

@@ -105,6 +105,81 @@ fn assert_positive(database: &str, figure: &str, value: &Value) {
     );
 }
 
+/// A few calls, one round, everything of webhooks.
+const WEBHOOKS: [&str; 11] = [
+    "bench",
+    "--json",
+    "--rounds",
+    "1",
+    "--webhooks",
+    "500",
+    "--waiting",
+    "1000",
+    "--held-calls",
+    "100",
+    "--held-for=2s",
+];
+
+const WEBHOOK_FIGURES: [&str; 18] = [
+    "calls",
+    "rounds",
+    "concurrency",
+    "endpoints",
+    "cores",
+    "http_per_s",
+    "recorded_per_s",
+    "webhooks_per_s",
+    "webhooks_vs_http",
+    "webhooks_vs_recorded",
+    "fan_out_per_s",
+    "receipt_p50_ms",
+    "receipt_p95_ms",
+    "receipt_in_process_p50_ms",
+    "receipt_in_process_p95_ms",
+    "dead_endpoint_waiting",
+    "dead_endpoint_vs_none",
+    "held_calls.seconds",
+];
+
+/// That the calls are held open with few connections and none is made twice are promises about
+/// numbers of things, not about time: they hold on every machine.
+#[tokio::test]
+async fn every_figure_of_webhooks_is_measured_on_both_databases() {
+    let (file, server) = (sqlite(), postgres().await);
+    for (place, name) in [(&file, "sqlite"), (&server, "postgres")] {
+        let said = place.run(&WEBHOOKS).succeeded();
+        assert_eq!(said.err, "", "{name}");
+        let figures = said.objects().remove(0);
+        assert_eq!(figures["database"], name);
+        for figure in WEBHOOK_FIGURES {
+            let value = figure
+                .split('.')
+                .fold(&figures, |value, field| &value[field]);
+            assert_positive(name, figure, value);
+        }
+        let held = &figures["held_calls"];
+        assert_eq!(held["calls"], 100);
+        assert_eq!(held["repeated"], 0);
+        match name {
+            "sqlite" => assert!(held["connections"].is_null(), "{held}"),
+            _ => {
+                let connections = held["connections"].as_u64().unwrap();
+                assert!((1..=10).contains(&connections), "{held}");
+            }
+        }
+        let left: Vec<_> = std::fs::read_dir(place.path("")).unwrap().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+#[test]
+fn webhooks_are_measured_by_themselves() {
+    let said = sqlite().run(&["bench", "--webhooks", "--keyed"]);
+    said.failed(2, "cannot be used with", "");
+    let said = sqlite().run(&["bench", "--held-calls", "10"]);
+    said.failed(2, "--webhooks", "");
+}
+
 #[test]
 fn more_items_than_a_worker_may_have_cannot_be_held() {
     let said = sqlite().run(&["bench", "--held", "10001"]);

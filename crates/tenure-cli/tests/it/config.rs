@@ -224,7 +224,8 @@ A duration is text with units: `30s`, `5m`, `1h 30m`, `7d`.
     page.extend(rows);
     page + &format!(
         "
-In a variable, the names of several queues have commas between them.
+In a variable, several names, networks or ports have commas between them.
+`TENURE_WEBHOOK_KEY` holds what is in `webhook.key_file`, and stands over it; no file has it.
 A variable that begins with `TENURE_` and is none of these is an error, but for what a publisher \
 of kind `exec` tells its command of an event: that command may run `tenure`, too.
 
@@ -242,7 +243,7 @@ of kind `exec` tells its command of an event: that command may run `tenure`, too
 fn the_page_of_the_configuration_is_in_step() {
     assert_eq!(
         described().len(),
-        23,
+        33,
         "the embedded file was not understood"
     );
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -42,7 +42,7 @@ async fn what_stands_is_told() {
         for expected in [
             "  1 event\n",
             "  hint: `tenure events --state dead` lists them",
-            "  default (1 wait)\n",
+            "  default (1 waits)\n",
         ] {
             assert!(said.out.contains(expected), "no {expected:?} in {said:?}");
         }
@@ -77,6 +77,30 @@ async fn a_key_that_a_dead_event_blocks_is_bad() {
         let args = ["domains", "skip", "customer-7", "--reason", "test", "--yes"];
         place.run(&args).succeeded();
         assert_eq!(verdict(&place, "keys"), "good");
+    }
+}
+
+/// Goal: what an operator holds back on purpose does not hide what needs him.
+#[tokio::test]
+async fn keys_that_are_paused_hide_no_key_that_is_blocked() {
+    for place in everywhere().await {
+        place.enqueue_keyed("customer-7");
+        place
+            .settled(Outcome::Dead {
+                reason: "rejected".to_owned(),
+                error: "no such customer".to_owned(),
+            })
+            .await;
+        place.enqueue_keyed("customer-7");
+        place.run(&["domains", "pause", "customer-7"]).succeeded();
+        assert_eq!(verdict(&place, "keys"), "bad");
+        // No worker would help the one behind it.
+        assert_eq!(verdict(&place, "due"), "good");
+        place
+            .run(&["domains", "pause", "nothing-waits"])
+            .succeeded();
+        let said = place.run(&["doctor"]);
+        assert!(!said.out.contains("nothing-waits"), "{said:?}");
     }
 }
 

@@ -54,8 +54,12 @@ async fn keys_are_listed_as_they_stand() {
         let said = place.run(&["domains"]).ended(3);
         let nothing = "no key has open events or is paused\n";
         assert_eq!((said.out.as_str(), said.err.as_str()), ("", nothing));
-        let said = place.run(&["domains", "list", "--stuck"]).ended(3);
-        assert_eq!(said.err, "no key stands still\n");
+        // It says what it looked for, and not that all is well.
+        for args in [&["domains", "list", "--stuck"][..], &["domains", "--stuck"]] {
+            let said = place.run(args).ended(3);
+            assert!(said.err.starts_with("no key is blocked"), "{said:?}");
+            assert!(said.err.contains("`tenure domains` lists all"), "{said:?}");
+        }
         let said = place.run(&["domains", "list", "--json"]).ended(3);
         assert_eq!((said.out.as_str(), said.err.as_str()), ("", ""));
 
@@ -79,7 +83,7 @@ async fn keys_are_listed_as_they_stand() {
         assert_eq!(said.out.lines().count(), 2, "{said:?}");
         assert!(said.err.starts_with("there may be more"), "{said:?}");
 
-        let said = place.run(&["domains", "list", "--stuck"]).succeeded();
+        let said = place.run(&["domains", "--stuck"]).succeeded();
         let lines: Vec<_> = said.out.lines().collect();
         assert_eq!(lines.len(), 2, "{said:?}");
         let heading = [
@@ -135,9 +139,14 @@ async fn a_head_that_is_held_is_skipped_and_its_holder_refused() {
         let first = place.enqueue_keyed(KEY);
         let (tenure, held) = place.held().await;
         let second = place.enqueue_keyed(KEY);
-        let args = [
-            "domains", "skip", KEY, "--reason", "test", "--yes", "--json",
-        ];
+        let args = ["domains", "skip", KEY, "--reason", "test"];
+        let holder = held.lease.token.holder();
+        let asked = format!(
+            "this would settle event {first} dead ({holder} is at work on it and stops at its next \
+             heartbeat; its call may still arrive) and go on"
+        );
+        place.run(&args).failed(2, &asked, "--yes");
+        let args = [&args[..], &["--yes", "--json"]].concat();
         let said = place.run(&args).succeeded();
         let expected =
             format!("{{\"key\":\"{KEY}\",\"id\":{first},\"kept\":true,\"refused\":null}}\n");
@@ -171,7 +180,75 @@ async fn a_dead_event_that_blocks_is_tried_again_in_its_place_or_left_behind() {
         let said = place.run(&[&args[..], &["--yes"]].concat()).succeeded();
         assert_eq!(said.out, format!("skipped {first} of {KEY}\n"));
         assert_eq!(state(&place, &first), "dead");
+        let shown = place.run(&["show", &first]).succeeded();
+        let why = ": test; last error before: no such customer";
+        assert!(shown.out.contains("skipped by "), "{shown:?}");
+        assert!(shown.out.contains(why), "{shown:?}");
         assert_eq!(claimable(&place).await, [second]);
+    }
+}
+
+/// Goal: a pause hides neither the block nor what a skip would leave behind.
+#[tokio::test]
+async fn a_key_that_is_paused_and_blocked_shows_both_and_asks_before_a_skip() {
+    for place in everywhere().await {
+        let first = place.enqueue_keyed(KEY);
+        place.settled(dead()).await;
+        let second = place.enqueue_keyed(KEY);
+        place.run(&["domains", "pause", KEY]).succeeded();
+        assert_eq!(field(&place, "state"), "paused");
+        assert_eq!(field(&place, "blocked"), "true");
+        let said = place.run(&["domains", "show", KEY]).succeeded();
+        let both = format!("paused, and blocked by dead event {first}");
+        assert!(said.out.contains(&both), "{said:?}");
+        let said = place.run(&["domains"]).succeeded();
+        assert!(said.out.contains("paused, blocked"), "{said:?}");
+        let said = place.run(&["why", &second]).succeeded();
+        assert!(said.out.contains("is paused, for "), "{said:?}");
+        let both = format!(", and blocked by dead event {first}: ");
+        assert!(said.out.contains(&both), "{said:?}");
+
+        let args = ["domains", "skip", KEY, "--reason", "test"];
+        let asked = format!("this would leave the dead event {first} behind");
+        place.run(&args).failed(2, &asked, "--yes");
+        assert_eq!(field(&place, "blocked"), "true");
+        place.run(&[&args[..], &["--yes"]].concat()).succeeded();
+        assert_eq!(field(&place, "blocked"), "false");
+        // The next one is nobody's head while the key is paused: what to do is said.
+        let said = place.run(&args).ended(4);
+        assert!(
+            said.err.contains("`tenure domains resume KEY` first"),
+            "{said:?}"
+        );
+        assert_eq!(state(&place, &second), "pending");
+        place.run(&["domains", "resume", KEY]).succeeded();
+        assert_eq!(claimable(&place).await, [second]);
+    }
+}
+
+#[test]
+fn a_reason_says_something_and_stuck_belongs_to_the_list() {
+    let place = sqlite();
+    place.enqueue_keyed(KEY);
+    for reason in ["", "   ", "\t"] {
+        let args = ["domains", "skip", KEY, "--yes", "--reason", reason];
+        let said = place.run(&args).ended(2);
+        assert!(said.err.contains("the reason is blank"), "{said:?}");
+    }
+    place.run(&["domains", "--stuck", "show", KEY]).failed(
+        2,
+        "--stuck is for the list",
+        "tenure domains --stuck",
+    );
+}
+
+/// Before any claim PostgreSQL has only written that the key was rung for.
+#[tokio::test]
+async fn a_key_is_listed_as_soon_as_its_events_are_written() {
+    for place in everywhere().await {
+        place.enqueue_keyed(KEY);
+        let said = place.run(&["domains", "--json"]).succeeded();
+        assert_eq!(said.column("key"), [format!("\"{KEY}\"")]);
     }
 }
 
@@ -252,7 +329,7 @@ async fn what_is_no_key_is_told_and_not_printed() {
         for verb in ["show", "pause", "resume"] {
             for (key, message) in [
                 ("", "ordering key is empty"),
-                ("a\u{1b}b", "with a control character"),
+                ("a\u{1b}b", "bytes without control characters"),
                 (&long, "ordering key is 10240 bytes long"),
             ] {
                 let said = place.run(&["domains", verb, key]).failed(2, message, "");

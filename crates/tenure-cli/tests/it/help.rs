@@ -5,7 +5,7 @@ use crate::program::sqlite;
 #[test]
 fn every_command_has_its_help() {
     let place = sqlite();
-    let commands: [&[&str]; 53] = [
+    let commands: [&[&str]; 52] = [
         &[],
         &["serve"],
         &["work"],
@@ -58,7 +58,6 @@ fn every_command_has_its_help() {
         &["deliveries", "bury"],
         &["listen"],
         &["verify"],
-        &["bench"],
     ];
     for command in commands {
         let args = [command, &["--help"]].concat();

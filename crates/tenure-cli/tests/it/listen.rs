@@ -1,5 +1,10 @@
 //! `tenure listen`: a receiver that verifies, prints, and fails on purpose.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a test fails by a panic, also where it is not in the test function itself"
+)]
+
 use crate::program::{Place, Running, sqlite};
 use crate::receiver::allowing;
 

@@ -7,7 +7,7 @@
 )]
 
 use std::collections::VecDeque;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{self, Receiver as Channel, Sender};
 use std::sync::{Arc, Mutex};
@@ -95,6 +95,33 @@ pub(crate) fn allowing(port: u16) -> String {
     format!("[webhook]\nallow_http = true\nallow = [\"127.0.0.0/8\"]\nports = [{port}]\n")
 }
 
+/// Reads a call; `None`: the other side has hung up.
+pub(crate) fn read(reader: &mut impl BufRead) -> std::io::Result<Option<Call>> {
+    let mut first = String::new();
+    if reader.read_line(&mut first)? == 0 {
+        return Ok(None);
+    }
+    let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
+    let mut headers = Vec::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        let Some((name, value)) = line.trim().split_once(':') else {
+            break;
+        };
+        headers.push((name.to_owned(), value.trim().to_owned()));
+    }
+    let mut call = Call {
+        path,
+        headers,
+        body: Vec::new(),
+    };
+    let length = call.header("content-length").unwrap_or("0");
+    call.body = vec![0; length.parse().unwrap()];
+    reader.read_exact(&mut call.body)?;
+    Ok(Some(call))
+}
+
 /// Takes calls until the other side hangs up.
 fn serve(
     stream: &TcpStream,
@@ -102,33 +129,12 @@ fn serve(
     answers: &Mutex<VecDeque<u16>>,
 ) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
-    loop {
-        let mut first = String::new();
-        if reader.read_line(&mut first)? == 0 {
-            return Ok(());
-        }
-        let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
-        let mut headers = Vec::new();
-        loop {
-            let mut line = String::new();
-            reader.read_line(&mut line)?;
-            let Some((name, value)) = line.trim().split_once(':') else {
-                break;
-            };
-            headers.push((name.to_owned(), value.trim().to_owned()));
-        }
-        let mut call = Call {
-            path,
-            headers,
-            body: Vec::new(),
-        };
-        let length = call.header("content-length").unwrap_or("0");
-        call.body = vec![0; length.parse().unwrap()];
-        reader.read_exact(&mut call.body)?;
+    while let Some(call) = read(&mut reader)? {
         let status = answers.lock().unwrap().pop_front().unwrap_or(200);
         drop(calls.send(call));
         let mut out = stream;
         write!(out, "HTTP/1.1 {status} X\r\ncontent-length: 5\r\n\r\nheard")?;
         out.flush()?;
     }
+    Ok(())
 }

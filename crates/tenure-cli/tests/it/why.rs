@@ -134,7 +134,8 @@ async fn what_is_behind_another_of_its_key_says_why_that_one_is_not_done() {
              \"503\"; it is tried again in "
         );
         assert!(said.out.starts_with(&expected), "{said:?}");
-        let hint = format!("`tenure domains skip customer-7` goes on without event {first}\n");
+        let skip = "`tenure domains skip customer-7 --reason WHY`";
+        let hint = format!("{skip} goes on without event {first}\n");
         assert!(said.err.ends_with(&hint), "{said:?}");
 
         place.run(&["domains", "pause", "customer-7"]).succeeded();

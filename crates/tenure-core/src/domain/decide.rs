@@ -118,8 +118,8 @@ pub fn fail(
     Ok((FailResult::RetryScheduled(retry_count), set(kept)))
 }
 
-/// Prolongs the term of the offset in flight and tells until when it stands; without a term there
-/// is nothing to prolong. A late holder whom nobody has replaced may renew.
+/// Prolongs the term of the offset in flight and tells until when it stands; rules without a term
+/// leave that as it is. A late holder whom nobody has replaced may renew.
 ///
 /// # Errors
 /// Nothing is in flight, or it is so under another token.
@@ -283,9 +283,14 @@ fn ended(view: &DomainView<'_>, current: &Reservation, terminal: Terminal) -> Ch
     }
 }
 
-/// Until when a reservation stands whose holder was there at `now`; never sooner than it did.
+/// Until when a reservation stands whose holder was there at `now`; never sooner than it did. A
+/// caller without a term leaves the end as it is: if he took it off, nobody could take the offset
+/// over from him.
 fn prolonged(current: &Reservation, rules: &DomainRules, now: Timestamp) -> Option<Timestamp> {
-    let asked = now.after(rules.term?.length());
+    let Some(term) = rules.term else {
+        return current.until;
+    };
+    let asked = now.after(term.length());
     Some(current.until.map_or(asked, |until| until.max(asked)))
 }
 

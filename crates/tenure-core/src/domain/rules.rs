@@ -18,8 +18,9 @@ pub struct DomainRules {
     /// Calls of `fail` that are followed by another try; the next one gives up. Default 10.
     pub max_retries: u32,
     /// How long a reservation stands before another caller may take its offset over. Default
-    /// none: it stands until it is ended. With a term, choose one longer than the longest delay
-    /// between two tries, or renew while waiting.
+    /// none: it stands until it is ended, or until the end that callers with a term have given it.
+    /// With a term, choose one longer than the longest delay between two tries, or renew while
+    /// waiting.
     pub term: Option<Term>,
     /// How many offsets may wait behind the current one of a domain. Default none: no limit.
     pub backlog_limit: Option<u64>,

@@ -1,6 +1,7 @@
 //! Domains: what operators ask about ordering keys.
 
 use std::fmt;
+use std::time::Duration;
 
 use super::Answer;
 use super::operate::Pause;
@@ -57,7 +58,7 @@ pub struct DomainRecord {
     /// Since when it has had this head, or has been paused.
     pub since: Option<Timestamp>,
     /// The item whose turn it is: claimable, held, or dead and blocking. In a paused domain only
-    /// what is still held.
+    /// what is still held, or blocks it.
     pub head: Option<Record>,
     /// How many wait behind the head; counted up to [`DomainRecord::WAITING_MAX`].
     pub waiting: u64,
@@ -66,6 +67,19 @@ pub struct DomainRecord {
 impl DomainRecord {
     /// More are not counted one by one.
     pub const WAITING_MAX: u64 = 10_000;
+
+    /// Whether its head is dead and blocks it; also while it is paused, which is what its state
+    /// then says.
+    pub fn is_blocked(&self) -> bool {
+        let is_dead = |head: &Record| head.state == State::Dead;
+        self.state == DomainState::Blocked || self.head.as_ref().is_some_and(is_dead)
+    }
+
+    /// Whether its head has failed or lapsed before.
+    pub fn is_failing(&self) -> bool {
+        let counters = self.head.as_ref().map(|head| head.counters);
+        counters.is_some_and(|of| of.failures > 0 || of.crashes > 0)
+    }
 }
 
 /// What a store has written down of a domain.
@@ -101,7 +115,10 @@ impl DomainFacts {
             key: self.key,
             state,
             since: self.since,
-            head: self.head.filter(|head| !self.is_paused || is_held(head)),
+            head: self.head.filter(|head| {
+                let is_blocking = self.is_blocked && head.state == State::Dead;
+                !self.is_paused || is_held(head) || is_blocking
+            }),
             waiting: self.waiting.min(DomainRecord::WAITING_MAX),
         }
     }
@@ -113,8 +130,15 @@ pub enum DomainFilter {
     /// All that have something open or are paused.
     #[default]
     Open,
-    /// Those that stand still: blocked, paused, or with a head that failed or lapsed before.
+    /// Those that stand still: blocked; paused, with something open; with a head that failed or
+    /// lapsed before, or has been the head for longer than [`DomainFilter::LONG`] with something
+    /// behind it.
     Stuck,
+}
+
+impl DomainFilter {
+    /// With something behind it, a head that is it for longer stands still.
+    pub const LONG: Duration = Duration::from_mins(10);
 }
 
 /// Asks to go on without a domain's head.
@@ -156,6 +180,31 @@ impl Skip {
         self.only.is_none_or(|only| only == head)
     }
 
+    /// What is written before the last error of a dead head that is left behind: by whom, when and
+    /// why. There is no hold that its end could tell it.
+    ///
+    /// ```
+    /// use tenure_core::store::Skip;
+    /// use tenure_core::{Timestamp, Token, WorkerId};
+    ///
+    /// let operator = Token::new(&WorkerId::new("ops", 7)?, 1, 9);
+    /// let skip = Skip::new("customer-7", operator, "the order was a test");
+    /// let note = skip.note(Timestamp::from_micros(0));
+    /// assert!(note.starts_with("skipped by ops-"));
+    /// assert!(note.ends_with(" at 1970-01-01T00:00:00Z: the order was a test"));
+    /// # Ok::<(), tenure_core::Invalid>(())
+    /// ```
+    pub fn note(&self, now: Timestamp) -> String {
+        format!(
+            "skipped by {} at {now}: {}",
+            self.token.holder(),
+            self.reason
+        )
+    }
+
+    /// Stands between the note and the error of before.
+    pub const BEFORE: &'static str = "; last error before: ";
+
     /// At this moment.
     #[must_use]
     pub fn at(mut self, now: Timestamp) -> Self {
@@ -167,7 +216,7 @@ impl Skip {
 /// The ordering keys of the outbox.
 pub trait Domains: Send + Sync + fmt::Debug {
     /// Up to `limit` domains, those first that have had their head, or have been paused, for
-    /// longest.
+    /// longest; of those that stand still, first all that are blocked.
     fn domains(&self, filter: DomainFilter, limit: u32) -> Answer<'_, Vec<DomainRecord>>;
 
     /// One domain; `None` when nothing is known of the key.
@@ -177,9 +226,58 @@ pub trait Domains: Send + Sync + fmt::Debug {
     /// claimed; what is held goes on.
     fn pause_domain<'a>(&'a self, key: &'a str, pause: Pause) -> Answer<'a, ()>;
 
-    /// Goes on without the head: one that is dead and blocks is left behind, any other one is
-    /// buried. Answers with the item. Refused when there is no head, or another one than was meant.
+    /// Goes on without the head: one that is dead and blocks is left behind, and its last error
+    /// says by whom and why; any other one is buried. Answers with the item. Refused when there is
+    /// no head, or another one than was meant.
     ///
     /// Laws: 5, 6, 7.
     fn skip<'a>(&'a self, skip: &'a Skip) -> Answer<'a, Guarded<ItemId>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Event;
+    use crate::item::{Content, Counters};
+
+    fn head(state: State) -> Record {
+        let now = Timestamp::from_micros(0);
+        Record {
+            id: ItemId::new(9),
+            state,
+            content: Content::Event(Event::new("order.paid", &7).unwrap()),
+            counters: Counters::default(),
+            created_at: now,
+            available_at: Some(now),
+            hold: None,
+            last_error: None,
+            done_at: None,
+            dead_at: None,
+            dead_reason: None,
+        }
+    }
+
+    #[test]
+    fn a_pause_hides_neither_what_is_held_nor_what_blocks() {
+        for (state, is_blocked, is_shown) in [
+            (State::Pending, false, false),
+            (State::Claimed, false, true),
+            (State::Dead, true, true),
+            // It was replayed while the domain was looked at: it waits with the others.
+            (State::Pending, true, false),
+        ] {
+            let facts = DomainFacts {
+                key: "a".to_owned(),
+                since: None,
+                head: Some(head(state)),
+                is_blocked,
+                is_paused: true,
+                waiting: 1,
+            };
+            let record = facts.record(Timestamp::from_micros(0));
+            assert_eq!(record.state, DomainState::Paused);
+            assert_eq!(record.head.is_some(), is_shown, "{state} {is_blocked}");
+            assert_eq!(record.is_blocked(), state == State::Dead);
+        }
+    }
 }

@@ -52,10 +52,10 @@ impl Rate {
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         let wrong = || Invalid::new("the rate", format!("{text:?}"), "one such as 50/s or 600/m");
         let (number, unit) = text.split_once('/').ok_or_else(wrong)?;
-        let number: u32 = match number.trim().parse() {
-            Ok(number @ 1..=Self::NUMBER_MAX) => number,
-            Ok(_) | Err(_) => return Err(wrong()),
-        };
+        let number: u32 = number.trim().parse().map_err(|_cause| wrong())?;
+        if number > Self::NUMBER_MAX {
+            return Err(wrong());
+        }
         let per_minute = match unit.trim() {
             "s" => number * 60,
             "m" => number,

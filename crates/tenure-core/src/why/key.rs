@@ -1,7 +1,6 @@
 //! Why an event waits for another one of its key, and for which.
 
 use super::{Facts, Why};
-use crate::event::Event;
 use crate::item::Record;
 use crate::state::State;
 use crate::store::{DomainRecord, DomainState};
@@ -22,18 +21,18 @@ pub(super) fn pending(record: &Record, facts: &Facts, now: Timestamp) -> Option<
     }
 }
 
-/// Whether an event of a key is not placed yet: its key has no head, and a claim will make it one.
-pub(super) fn is_unplaced(record: &Record, facts: &Facts) -> bool {
-    let is_keyed = record
-        .content
-        .event()
-        .and_then(Event::ordering_key)
-        .is_some();
-    let head = facts
-        .domain
-        .as_ref()
-        .and_then(|domain| domain.head.as_ref());
-    is_keyed && head.is_none()
+/// Why an event is not placed yet: its key has no head, and a claim will make one; `None`: it is.
+pub(super) fn unplaced(facts: &Facts) -> Option<Why> {
+    let domain = facts.domain.as_ref()?;
+    if domain.state != DomainState::Idle {
+        return None;
+    }
+    let sentence = match domain.waiting {
+        0 => return None,
+        1 => "it is due, and its key has no event before it: the next claim finds it its place",
+        _ => "it is due, and no event of its key has a place yet: the next claim finds them theirs",
+    };
+    Some(Why::new("unplaced", sentence))
 }
 
 /// The event that is worked on first, of those of its key that one lease holds together with it.
@@ -55,11 +54,16 @@ pub(super) fn blocking(record: &Record, facts: &Facts, now: Timestamp) -> Option
         0 => String::new(),
         waiting => format!(", and {} behind it", waits(waiting)),
     };
+    let paused = if domain.state == DomainState::Paused {
+        ", which is paused"
+    } else {
+        ""
+    };
     let died = super::died(record, now);
     let key = &domain.key;
     let why = Why::new(
         "dead",
-        format!("{died}; it blocks its key {key:?}{waiting}"),
+        format!("{died}; it blocks its key {key:?}{paused}{waiting}"),
     );
     Some(why.hint(ways_out(record, domain)))
 }
@@ -68,18 +72,26 @@ fn paused(record: &Record, domain: &DomainRecord, now: Timestamp) -> Why {
     let since = domain.since.map_or_else(String::new, |moment| {
         format!(", for {}", brief_duration(now.since(moment)))
     });
-    let held = match &domain.head {
-        Some(head) if head.id != record.id && head.state == State::Claimed => {
-            format!("; event {} is still held", head.id)
-        }
-        _ => String::new(),
-    };
     let key = &domain.key;
-    Why::new(
-        "key_paused",
-        format!("its key {key:?} is paused{since}{held}"),
-    )
-    .hint(format!("`tenure domains resume {}`", word(key)))
+    let paused = format!("its key {key:?} is paused{since}");
+    let resume = format!("`tenure domains resume {}`", word(key));
+    match &domain.head {
+        Some(head) if head.state == State::Dead => Why::new(
+            "key_paused",
+            format!(
+                "{paused}, and blocked by dead event {}: {}",
+                head.id,
+                super::died(head, now)
+            ),
+        )
+        .hint(ways_out(head, domain)),
+        Some(head) if head.id != record.id && head.state == State::Claimed => Why::new(
+            "key_paused",
+            format!("{paused}; event {} is still held", head.id),
+        )
+        .hint(resume),
+        _ => Why::new("key_paused", paused).hint(resume),
+    }
 }
 
 fn blocked(head: &Record, domain: &DomainRecord, now: Timestamp) -> Why {
@@ -95,13 +107,25 @@ fn blocked(head: &Record, domain: &DomainRecord, now: Timestamp) -> Why {
     .hint(ways_out(head, domain))
 }
 
+/// What to do about a dead head that blocks its key.
 fn ways_out(dead: &Record, domain: &DomainRecord) -> String {
+    let key = word(&domain.key);
+    let resume = if domain.state == DomainState::Paused {
+        format!("; then `tenure domains resume {key}`")
+    } else {
+        String::new()
+    };
     format!(
-        "mend the cause, then `tenure replay {}` tries it again at the front of its key; \
-         `tenure domains skip {}` goes on without it",
+        "mend the cause, then `tenure replay {}` makes it the head of its key again; {} goes on \
+         without it{resume}",
         dead.id,
-        word(&domain.key)
+        skip(&key)
     )
+}
+
+/// The command that goes on without the head of a key, which is given as a shell takes it.
+fn skip(key: &str) -> String {
+    format!("`tenure domains skip {key} --reason WHY`")
 }
 
 fn behind(head: &Record, domain: &DomainRecord, facts: &Facts, now: Timestamp) -> Why {
@@ -116,8 +140,8 @@ fn behind(head: &Record, domain: &DomainRecord, facts: &Facts, now: Timestamp) -
     let key = word(&domain.key);
     match (cause.code, cause.hint) {
         ("backoff", _) => why.hint(format!(
-            "`tenure domains show {key}` shows where it stands; `tenure domains skip {key}` goes \
-             on without event {}",
+            "`tenure domains show {key}` shows where it stands; {} goes on without event {}",
+            skip(&key),
             head.id
         )),
         (_, Some(hint)) => why.hint(hint),

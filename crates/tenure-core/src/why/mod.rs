@@ -277,11 +277,8 @@ fn pending(record: &Record, facts: &Facts, now: Timestamp) -> Why {
             record.id
         ));
     }
-    if key::is_unplaced(record, facts) {
-        return Why::new(
-            "unplaced",
-            "it is due, and its key has no event before it: the next claim finds it its place",
-        );
+    if let Some(why) = key::unplaced(facts) {
+        return why;
     }
     waiting(record, &queue, facts)
 }

@@ -198,7 +198,6 @@ fn a_decision_says_exactly_what_changes() {
     assert_eq!(answer, FailResult::RetryScheduled(4));
     let kept = Reservation {
         retry_count: 4,
-        until: None,
         ..current.clone()
     };
     assert_eq!(change.reservation, ReservationChange::Set(kept));
@@ -260,8 +259,43 @@ fn a_renewal_follows_the_rules_of_its_moment() {
     let (until, change) = renew(&view, &token(1), &rules, early).unwrap();
     assert_eq!(until, current.until, "never sooner");
     assert!(change.is_nothing());
-    let (until, _) = renew(&view, &token(1), &DomainRules::default(), NOW).unwrap();
-    assert_eq!(until, None, "without a term it stands for ever");
+}
+
+/// Whoever forgets the term must not take it off: nobody could take the offset over after him.
+#[test]
+fn a_caller_without_a_term_leaves_the_end_as_it_is() {
+    let domain = name();
+    let end = NOW.after(Duration::from_secs(2));
+    let mut current = reservation(5);
+    current.until = Some(end);
+    let view = DomainView {
+        domain: &domain,
+        reservation: Some(&current),
+        head: None,
+        waiting: 0,
+        watermark: i64::MIN,
+    };
+    let rules = DomainRules::default();
+    let (until, change) = renew(&view, &token(1), &rules, NOW).unwrap();
+    assert_eq!(until, Some(end));
+    assert!(change.is_nothing());
+    let kept = |change: Change| match change.reservation {
+        ReservationChange::Set(kept) => kept.until,
+        ReservationChange::Keep | ReservationChange::Clear => panic!("expected a reservation"),
+    };
+    let (_, change) = fail(&view, &token(1), &rules, NOW).unwrap();
+    assert_eq!(kept(change), Some(end));
+    let at = OffsetView {
+        offset: 5,
+        terminal: None,
+        is_queued: false,
+    };
+    let (_, change) = try_acquire(&view, at, &rules, end, &|| token(2)).unwrap();
+    assert_eq!(
+        kept(change),
+        Some(end),
+        "the next one may take it over, too"
+    );
 }
 
 /// Proves: S3-047, S3-048, S3-067, S3-068, S3-069

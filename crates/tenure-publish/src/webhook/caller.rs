@@ -4,7 +4,9 @@
 //! dialled, and who is at the other end is judged again. A connection that is still open from an
 //! earlier call is used instead, if who is at its other end may be called now. Should it turn out
 //! to be closed before any of the answer has come, the request goes out once more on a new
-//! connection: a receiver may so see one attempt twice, under the same id and fence.
+//! connection: a receiver may so see one attempt twice, under the same id and fence. That is for
+//! connections that were being closed when they were used; of one that is closed later the receiver
+//! had the request, and the attempt has failed.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -30,6 +32,9 @@ use super::{
 
 /// Of the addresses of a name at most so many are tried; all are judged.
 const DIALLED_MAX: usize = 8;
+/// A connection that was being closed when a request was sent on it is found closed within a round
+/// trip. One that is closed later was used: its request is not sent again.
+const CROSSED_MAX: Duration = Duration::from_secs(1);
 
 /// What a caller needs.
 #[derive(Clone, Debug)]
@@ -264,9 +269,10 @@ impl WebhookCaller {
         trace: &mut Trace,
     ) -> Result<(), Failed> {
         trace.is_talking = true;
+        let sent_at = Instant::now();
         let sent = connection.send(request).await;
         let answer = sent.map_err(|ended| {
-            let failed = if ended.is_silent {
+            let failed = if ended.is_silent && sent_at.elapsed() < CROSSED_MAX {
                 Failed::Silently
             } else {
                 Failed::Late
@@ -321,9 +327,9 @@ impl fmt::Debug for WebhookCaller {
 
 /// Why a request got no whole answer.
 enum Failed {
-    /// The connection ended before there was an answer.
+    /// The connection ended at once, before there was an answer.
     Silently(CallError),
-    /// Something had come.
+    /// Something had come, or the receiver had had the request for a while.
     Late(CallError),
 }
 

@@ -14,8 +14,8 @@ pub const FENCE: &str = "webhook-fence";
 pub const SEQUENCE: &str = "webhook-sequence";
 /// What the event is about.
 pub const TOPIC: &str = "webhook-topic";
-/// Over a line each of `tenure`, id, timestamp, fence, attempt, sequence and topic, and the body, by
-/// every live key.
+/// Over a line each of `tenure`, id, timestamp, fence, attempt, sequence and topic, and the body,
+/// by every live key.
 pub const OWN_SIGNATURE: &str = "webhook-tenure-signature";
 /// In an answer: what the receiver wants beside its status.
 pub const DIRECTIVE: &str = "webhook-delivery";

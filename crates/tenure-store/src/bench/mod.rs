@@ -213,6 +213,41 @@ impl Yardstick {
         }
     }
 
+    /// Writes down, as a bare loop does it, that so many calls are about to be made: one row for
+    /// each, in one transaction.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn open_attempts(&self, calls: u32) -> Result<Vec<i64>, StoreError> {
+        match self {
+            Self::Postgres(yardstick) => yardstick.open_attempts(calls).await,
+            Self::Sqlite(yardstick) => yardstick.open_attempts(calls).await,
+        }
+    }
+
+    /// Writes down that these calls were answered with this status, in one transaction.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn close_attempts(&self, ids: Vec<i64>, status: u16) -> Result<(), StoreError> {
+        match self {
+            Self::Postgres(yardstick) => yardstick.close_attempts(ids, status).await,
+            Self::Sqlite(yardstick) => yardstick.close_attempts(ids, status).await,
+        }
+    }
+
+    /// Which connections programs of ours have to the database, by their process ids; `None` where
+    /// there is no such thing.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn sessions(&self) -> Result<Option<Vec<i32>>, StoreError> {
+        match self {
+            Self::Postgres(yardstick) => yardstick.sessions().await.map(Some),
+            Self::Sqlite(_) => Ok(None),
+        }
+    }
+
     /// Holds a snapshot open; `None` where there is no such thing.
     ///
     /// # Errors

@@ -40,7 +40,8 @@ macro_rules! bare {
 }
 
 /// What a drain touches.
-const TABLES: [&str; 7] = [
+const TABLES: [&str; 8] = [
+    "tenure_delivery_attempts",
     "tenure_events",
     "tenure_ready",
     "tenure_backlog",
@@ -200,6 +201,34 @@ impl PostgresYardstick {
             .map_err(failed)?;
         let count: i64 = get(&row, 0).map_err(failed)?;
         Ok(u64::try_from(count).unwrap_or(0))
+    }
+
+    /// The bare record of calls: opened before they are made.
+    pub(super) async fn open_attempts(&self, calls: u32) -> Result<Vec<i64>, StoreError> {
+        let statement = bare!("attempts_open");
+        let query = statement.query().bind(i64::from(calls));
+        let rows = query.fetch_all(&self.pool).await.map_err(failed)?;
+        let ids = rows.iter().map(|row| get(row, 0));
+        ids.collect::<Result<_, _>>().map_err(failed)
+    }
+
+    pub(super) async fn close_attempts(
+        &self,
+        ids: Vec<i64>,
+        status: u16,
+    ) -> Result<(), StoreError> {
+        let statement = bare!("attempts_close");
+        let query = statement.query().bind(ids).bind(i32::from(status));
+        query.execute(&self.pool).await.map_err(failed)?;
+        Ok(())
+    }
+
+    pub(super) async fn sessions(&self) -> Result<Vec<i32>, StoreError> {
+        let statement = bare!("sessions");
+        let rows = statement.query().fetch_all(&self.pool).await;
+        let rows = rows.map_err(failed)?;
+        let pids = rows.iter().map(|row| get(row, 0));
+        pids.collect::<Result<_, _>>().map_err(failed)
     }
 
     pub(super) async fn old_snapshot(&self) -> Result<OldSnapshot, StoreError> {

@@ -20,6 +20,9 @@ pub struct SqliteYardstick {
     conn: Arc<Mutex<Connection>>,
 }
 
+/// What a bare record says for a moment: as long as any, and nobody reads it.
+const BEGAN: i64 = i64::MAX / 2;
+
 macro_rules! bare {
     ($name:literal) => {
         include_str!(concat!("../../sql/sqlite/bench/", $name, ".sql"))
@@ -54,16 +57,16 @@ impl SqliteYardstick {
     }
 
     /// The bare loops wait for the disk: not on a thread of the runtime.
-    async fn blocking(
+    async fn blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Connection) -> rusqlite::Result<f64> + Send + 'static,
-    ) -> Rate {
+        work: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
         let conn = Arc::clone(&self.conn);
         let done = tokio::task::spawn_blocking(move || {
             work(&mut conn.lock().unwrap_or_else(PoisonError::into_inner))
         });
-        let rate = done.await.expect("a bare loop does not panic");
-        rate.map_err(|error| store_error("bench", error))
+        let answer = done.await.expect("a bare loop does not panic");
+        answer.map_err(|error| store_error("bench", error))
     }
 
     pub(super) async fn row_drain(&self, events: u32, batch: u32) -> Rate {
@@ -92,6 +95,36 @@ impl SqliteYardstick {
     pub(super) async fn row_insert(&self, events: u32, _producers: u32) -> Rate {
         self.blocking(move |conn| row_enqueue(conn, events, 1))
             .await
+    }
+
+    /// The bare record of calls: opened before they are made.
+    pub(super) async fn open_attempts(&self, calls: u32) -> Result<Vec<i64>, StoreError> {
+        self.blocking(move |conn| {
+            let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let ids = {
+                let mut open = tx.prepare_cached(bare!("attempts_open"))?;
+                let rows = open.query_map(params![calls, BEGAN], |row| row.get(0))?;
+                rows.collect::<rusqlite::Result<Vec<i64>>>()?
+            };
+            tx.commit()?;
+            Ok(ids)
+        })
+        .await
+    }
+
+    pub(super) async fn close_attempts(
+        &self,
+        ids: Vec<i64>,
+        status: u16,
+    ) -> Result<(), StoreError> {
+        self.blocking(move |conn| {
+            let ids = serde_json::to_string(&ids).unwrap_or_default();
+            let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            tx.prepare_cached(bare!("attempts_close"))?
+                .execute(params![ids, status, BEGAN + 1])?;
+            tx.commit()
+        })
+        .await
     }
 
     pub(super) async fn tidy(&self) -> Result<(), StoreError> {

@@ -8,6 +8,7 @@ use tenure_core::{Guarded, ItemId, Refusal, Timestamp};
 use super::rules::Rules;
 use super::turns::Domain;
 use super::{MemoryStore, Place, Shelf};
+use crate::error_text::error_text;
 
 impl Domains for MemoryStore {
     fn domains(&self, filter: DomainFilter, limit: u32) -> Answer<'_, Vec<DomainRecord>> {
@@ -51,9 +52,10 @@ impl Shelf {
         let mut found: Vec<(&String, &Domain)> = self
             .domains
             .iter()
-            .filter(|(_, domain)| filter == DomainFilter::Open || self.is_stuck(domain))
+            .filter(|(_, domain)| filter == DomainFilter::Open || self.is_stuck(domain, now))
             .collect();
-        found.sort_by_key(|(key, domain)| (domain.since, *key));
+        let is_last = |domain: &Domain| filter == DomainFilter::Stuck && !domain.is_blocked;
+        found.sort_by_key(|(key, domain)| (is_last(domain), domain.since, *key));
         found
             .into_iter()
             .take(usize::try_from(limit).unwrap_or(usize::MAX))
@@ -61,11 +63,12 @@ impl Shelf {
             .collect()
     }
 
-    fn is_stuck(&self, domain: &Domain) -> bool {
+    fn is_stuck(&self, domain: &Domain, now: Timestamp) -> bool {
         let head = domain.head.and_then(|id| self.items.get(&id));
+        let is_long = head.is_some() && domain.since < now.before(DomainFilter::LONG);
         domain.is_blocked
-            || domain.is_paused
             || head.is_some_and(|kept| kept.counters.failures + kept.counters.crashes > 0)
+            || ((domain.is_paused || is_long) && !domain.backlog.is_empty())
     }
 
     fn domain_record(&self, key: &str, domain: &Domain, now: Timestamp) -> DomainRecord {
@@ -104,10 +107,23 @@ impl Shelf {
             return;
         };
         domain.is_paused = false;
-        domain.since = now;
         if domain.head.is_none() {
+            domain.since = now;
             self.promote(key, rules, now);
         }
+    }
+
+    /// Writes down who goes on without a dead head, before its last error.
+    fn note_skip(&mut self, skip: &Skip, id: ItemId, now: Timestamp) {
+        let Some(kept) = self.items.get_mut(&id) else {
+            return;
+        };
+        let before = match &kept.last_error {
+            Some(error) => format!("{}{error}", Skip::BEFORE),
+            None => String::new(),
+        };
+        let note = format!("{}{before}", error_text(&skip.note(now)));
+        kept.last_error = Some(error_text(&note));
     }
 
     fn skip(&mut self, skip: &Skip, rules: &Rules, now: Timestamp) -> Guarded<ItemId> {
@@ -119,6 +135,7 @@ impl Shelf {
             return Guarded::Refused(Refusal::Lost);
         }
         if self.unblock(&skip.key, id) {
+            self.note_skip(skip, id, now);
             self.promote(&skip.key, rules, now);
             return Guarded::Kept(id);
         }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use tenure_core::store::Rest;
-use tenure_core::{Clock, Guarded, Lateness, Refusal, State, Word, may_renew, may_settle};
+use tenure_core::{
+    Clock, Counters, Guarded, Lateness, Refusal, State, Word, may_renew, may_settle,
+};
 
 use super::MemoryStore;
 use super::misplaced::TurnFault;
@@ -140,16 +142,12 @@ impl Fault {
             Self::RepeatForgotten => rules.is_repeat = |_, _| false,
             Self::RepeatByToken => rules.is_repeat = |line, settle| line.0 == settle.0,
             Self::LapseUncounted => {
-                rules.count = |counters, word| {
-                    let word = mistaken(word, Word::Lapsed, Word::Release);
-                    (Rules::default().count)(counters, word)
-                };
+                rules.count =
+                    |counters, word| count(counters, mistaken(word, Word::Lapsed, Word::Release));
             }
             Self::ReleaseCharged => {
-                rules.count = |counters, word| {
-                    let word = mistaken(word, Word::Release, Word::Retry);
-                    (Rules::default().count)(counters, word)
-                };
+                rules.count =
+                    |counters, word| count(counters, mistaken(word, Word::Release, Word::Retry));
             }
             Self::NeverAlone => rules.is_lonely = |_| false,
             Self::PruneReplayed => {
@@ -165,6 +163,11 @@ impl Fault {
         }
         rules
     }
+}
+
+/// As it should be.
+fn count(counters: Counters, word: Word) -> Counters {
+    (Rules::default().count)(counters, word)
 }
 
 /// A word, taken for another if it is this one.

@@ -16,6 +16,8 @@ use super::lend::Lent;
 use super::operate::{BURY_PAUSE, BURY_TRIES, Turn};
 use super::prune::BEGIN;
 use super::row::{get, get_moment, get_timestamp, get_total, moment};
+use crate::error_text::{CHARACTERS_MAX, error_text};
+use crate::limits::micros;
 use crate::page::page_limit;
 
 impl Domains for PostgresStore {
@@ -84,27 +86,47 @@ impl PostgresStore {
     async fn try_skip(&self, skip: &Skip) -> Result<Option<Guarded<ItemId>>, StoreError> {
         let rows = self.domain_rows(false, 1, Some(&skip.key)).await?;
         let row = rows.first().map(DomainRow::read).transpose();
-        let row = row.map_err(|error| store_error("skip", error))?;
-        let facts = row.as_ref().map(|row| &row.facts);
-        let Some(head) = row.as_ref().and_then(|row| row.head) else {
-            let is_rung = facts.is_some_and(|facts| facts.waiting > 0 && !facts.is_paused);
+        let Some(row) = row.map_err(|error| store_error("skip", error))? else {
+            return Ok(Some(Guarded::Refused(Refusal::NotFound)));
+        };
+        let Some(head) = row.head else {
+            let is_rung = row.facts.waiting > 0 && !row.facts.is_paused;
             // Whoever answers the bells this moment makes a head.
             return Ok((!is_rung).then_some(Guarded::Refused(Refusal::NotFound)));
         };
         if !skip.is_meant(head) {
             return Ok(Some(Guarded::Refused(Refusal::Lost)));
         }
-        if facts.is_some_and(|facts| facts.is_blocked) {
-            let query = self.statements().skip_blocked.query();
-            let query = query.bind(moment(skip.now)).bind(&skip.key);
-            let rows = self.fetch("skip", query.bind(head.number())).await?;
-            self.cursors().drop_all();
-            return Ok((!rows.is_empty()).then_some(Guarded::Kept(head)));
+        if row.facts.is_blocked {
+            let note = skip.note(skip.now.unwrap_or(row.now));
+            let is_left = self.leave_behind(skip, head, &note).await?;
+            return Ok(is_left.then_some(Guarded::Kept(head)));
         }
         let mut bury = Bury::new(head, skip.token.clone(), skip.reason.clone());
         bury.now = skip.now;
         let is_buried = self.try_bury(&bury, Turn::Head).await?;
         Ok(is_buried.then_some(Guarded::Kept(head)))
+    }
+
+    /// Goes on without the dead head that blocks a domain, and writes down who said so; `false`: it
+    /// blocks nothing any more.
+    async fn leave_behind(
+        &self,
+        skip: &Skip,
+        head: ItemId,
+        note: &str,
+    ) -> Result<bool, StoreError> {
+        let query = self.statements().skip_blocked.query();
+        let query = query
+            .bind(moment(skip.now))
+            .bind(&skip.key)
+            .bind(head.number())
+            .bind(error_text(note))
+            .bind(Skip::BEFORE)
+            .bind(i32::from(CHARACTERS_MAX));
+        let rows = self.fetch("skip", query).await?;
+        self.cursors().drop_all();
+        Ok(!rows.is_empty())
     }
 
     async fn domain_rows(
@@ -118,7 +140,8 @@ impl PostgresStore {
             .bind(is_stuck)
             .bind(i64::from(page_limit(limit)))
             .bind(key)
-            .bind(i64::try_from(DomainRecord::WAITING_MAX).unwrap_or(i64::MAX));
+            .bind(i64::try_from(DomainRecord::WAITING_MAX).unwrap_or(i64::MAX))
+            .bind(micros(DomainFilter::LONG));
         self.fetch("domains", query).await
     }
 

@@ -1,9 +1,12 @@
 //! Fan-out: what is owed to whom when events are done, and the settle that writes more than holds.
 //!
 //! Who is subscribed is remembered under the number of the rules that it was read by. A settle by
-//! which nothing is owed is one statement, which refuses when the rules are others by now; then they
-//! are read and it goes again. A settle by which something is owed, or that brings calls, is a
+//! which nothing is owed is one statement, which refuses when the rules are others by now; then
+//! they are read and it goes again. A settle by which something is owed, or that brings calls, is a
 //! transaction: settle, calls, deliveries, commit.
+//!
+//! Nobody locks the endpoints for that: whoever changes one would wait for all who settle. A settle
+//! owes by the rules that stood when its deliveries were written.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};

@@ -14,13 +14,14 @@ use super::holds::put_behind;
 use super::operate::find;
 use super::turns::Turns;
 use super::{SqliteStore, row, statements as sql};
+use crate::error_text::{CHARACTERS_MAX, error_text};
 use crate::page::page_limit;
 
 impl Domains for SqliteStore {
     fn domains(&self, filter: DomainFilter, limit: u32) -> Answer<'_, Vec<DomainRecord>> {
         let now = self.moment(None);
         Box::pin(self.writer.read("domains", move |connection| {
-            list(connection, filter, limit)
+            list(connection, filter, limit, now)
                 .and_then(|standings| records(connection, standings, now))
                 .map_err(failed("domains"))
         }))
@@ -81,10 +82,12 @@ fn list(
     connection: &Connection,
     filter: DomainFilter,
     limit: u32,
+    now: Timestamp,
 ) -> rusqlite::Result<Vec<Standing>> {
     let ask = named_params! {
         ":stuck": filter == DomainFilter::Stuck,
         ":limit": page_limit(limit),
+        ":long": now.before(DomainFilter::LONG).as_micros(),
         ":most": i64::try_from(DomainRecord::WAITING_MAX).unwrap_or(i64::MAX),
     };
     connection
@@ -174,9 +177,8 @@ fn skip(
         return Ok(Guarded::Refused(Refusal::Lost));
     }
     if is_blocked {
-        let turns = Turns::open(ask.key.clone());
-        turns.write(connection, now).map_err(failed("skip"))?;
-        return Ok(Guarded::Kept(head));
+        let left = leave_behind(connection, ask, head, now);
+        return left.map_err(failed("skip")).map(|()| Guarded::Kept(head));
     }
     let mut buried = Bury::new(head, ask.token.clone(), ask.reason.clone());
     buried.now = ask.now;
@@ -184,4 +186,22 @@ fn skip(
         Guarded::Kept(()) => Guarded::Kept(head),
         Guarded::Refused(why) => Guarded::Refused(why),
     })
+}
+
+/// Goes on without the dead head that blocks a domain, and writes down who said so.
+fn leave_behind(
+    connection: &Connection,
+    ask: &Skip,
+    head: ItemId,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(sql::SKIP_BLOCKED)?
+        .execute(named_params! {
+            ":id": head.number(),
+            ":note": error_text(&ask.note(now)),
+            ":before": Skip::BEFORE,
+            ":most": CHARACTERS_MAX,
+        })?;
+    Turns::open(ask.key.clone()).write(connection, now)
 }

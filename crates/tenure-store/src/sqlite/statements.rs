@@ -139,6 +139,7 @@ statements! {
     PAUSE_DOMAIN_HELD_BACK = "pause_domain", "held_back";
     RESUME_DOMAIN_PAUSED = "resume_domain", "paused";
     RESUME_DOMAIN = "resume_domain", "resumed";
+    SKIP_BLOCKED = "skip_blocked", "skip_blocked";
     SETTINGS = "settings", "settings";
     CHANGE_MOVED = "change_settings", "moved";
     CHANGE_TAKEN_OUT = "change_settings", "taken_out";

@@ -165,7 +165,17 @@ async fn the_documented_rights_are_enough() {
                 "insert into tenure_outbox (topic, payload, ordering_key) values ('a', '1', 'k')",
             ][..],
         ),
-        ("tenure", &["select count(*) from tenure_outbox"]),
+        (
+            "tenure",
+            &[
+                "select count(*) from tenure_outbox",
+                "select count(*) from tenure_deliveries",
+                "insert into tenure_endpoints (id, settings, sealed, state, since, created_at) \
+                 values ('a', '{}', '', 'enabled', now(), now())",
+                "update tenure_endpoints_version set rules = rules + 1",
+                "select nextval('tenure_delivery_id')",
+            ],
+        ),
     ] {
         let other = format!("{role}_{name}");
         let rights = documented_rights(role, &other);

@@ -97,7 +97,8 @@ const FILL_WEBHOOKS: &str = "
     select 'endpoint' || n, '{}', '', 'enabled', now(), now() from generate_series(1, 1000) as n;
     insert into tenure_events (id, event_id, topic, lane, source, created_at, available_at)
     select nextval('tenure_delivery_id'), event_id, topic,
-           (id + turn * 500) % 1000 * 16 + 16 + 7, id, now() - interval '1 h', now() - interval '1 h'
+           (id + turn * 500) % 1000 * 16 + 16 + 7, id, now() - interval '1 h',
+           now() - interval '1 h'
     from tenure_events cross join generate_series(0, 1) as turn
     where id <= 10000
     order by turn, id;
@@ -108,7 +109,7 @@ const FILL_WEBHOOKS: &str = "
            d.ids[1], d.ids[100], d.ids
     from generate_series(0, 99) as n
     cross join lateral (
-        select array(select 4503599627370496 + generate_series(n * 100 + 1, n * 100 + 100)) as ids) d;
+        select array(select 4503599627370496 + n * 100 + generate_series(1, 100)) as ids) d;
     insert into tenure_delivery_attempts
         (delivery, fence, began_at, attempt, status, outcome, detail)
     select id, 1, now(), 1, 200, 'delivered', '{}'
@@ -193,9 +194,9 @@ fn arguments(name: &str) -> String {
         }
         "enqueue_strict" => "array['k1', 'k2']".to_owned(),
         "place" | "place_new" => "null, 100".to_owned(),
-        "domains" => "false, 100, null, 10000".to_owned(),
+        "domains" => "false, 100, null, 10000, 600000000".to_owned(),
         "lock_domain" | "pause_domain" | "resume_domain" => "null, 'key7'".to_owned(),
-        "skip_blocked" => "null, 'key7', 7".to_owned(),
+        "skip_blocked" => "null, 'key7', 7, 'why', ': ', 1000".to_owned(),
         "prune_domains" => "now() + interval '1 h', 60000000, 100".to_owned(),
         "prune_workers" => "now() + interval '1 h', 60000000".to_owned(),
         "prune_choose" => "now() + interval '1 h', 60000000, 60000000, 100".to_owned(),
@@ -282,8 +283,8 @@ fn keyed_arguments() -> Vec<(&'static str, String)> {
     let lanes: Vec<String> = (1..=100)
         .map(|number| (number * 16 + 7).to_string())
         .collect();
-    let no_claim = "null, '', '', 0, 0, array[]::int[], array[]::timestamptz[], array[]::bigint[], 0, \
-                    1, array[]::bigint[]";
+    let no_claim = "null, '', '', 0, 0, array[]::int[], array[]::timestamptz[], array[]::bigint[], \
+                    0, 1, array[]::bigint[]";
     let none = "array[]::bigint[]";
     let words = "array[]::text[]";
     let no_words = format!("{none}, {none}, {words}, {none}, {words}, {words}, {none}, {none}");
@@ -309,7 +310,7 @@ fn keyed_arguments() -> Vec<(&'static str, String)> {
             "null, 94200, 'why', 'op-0000000000000001.1.0', 'op-0000000000000001', false"
                 .to_owned(),
         ),
-        ("domains", "false, 1, 'key7', 10000".to_owned()),
+        ("domains", "false, 1, 'key7', 10000, 600000000".to_owned()),
         // Those of webhooks where deliveries are other work than events.
         (
             "claim",

@@ -1,4 +1,5 @@
-//! `tenure bench`: how fast the engine is on this machine, as ratios to bare SQL in the same run.
+//! `tenure bench`: how fast the engine is on this machine, as ratios to bare SQL in the same run;
+//! how fast endpoints are called, as ratios to a bare client.
 //!
 //! Everything happens in scratch tables beside the database. Ours and theirs take turns, and the
 //! median of the rounds counts, so that a noisy machine does not decide.
@@ -12,6 +13,7 @@ mod latency;
 mod report;
 mod sides;
 mod wait;
+mod webhooks;
 
 use clap::Args;
 use tenure::Settings;
@@ -19,6 +21,7 @@ use tenure::bench::{Shape, Yardstick};
 
 use self::calls::Calls;
 use self::report::{Figures, Median, Ratio};
+use self::webhooks::Webhooks;
 use super::Context;
 use crate::exit::Exit;
 use crate::problem::Stop;
@@ -102,12 +105,19 @@ pub(crate) struct Bench {
     /// Seconds to watch an idle worker
     #[arg(long, value_name = "SECONDS", default_value = "15")]
     idle: u64,
+
+    #[command(flatten)]
+    webhooks: Webhooks,
 }
 
 pub(super) async fn run(cx: &Context, args: &Bench) -> Result<Exit, Stop> {
     let url = cx.database.expose();
     cx.database.check_lasting()?;
     let calls = Calls::begin()?;
+    if let Some(calls) = args.webhooks.calls {
+        webhooks::run(cx, &args.webhooks, (calls, args.rounds)).await?;
+        return Ok(Exit::Done);
+    }
     let progress = Steps::begin(&cx.output, steps(args));
     let yardstick = Yardstick::open(url, "main").await?;
     let measured = measure((args, url), &yardstick, &calls, &progress).await;

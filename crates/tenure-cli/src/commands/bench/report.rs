@@ -25,7 +25,7 @@ impl Median {
     }
 
     /// The median of the ratios to another, round by round.
-    fn vs(&self, other: &Self) -> Ratio {
+    pub(super) fn vs(&self, other: &Self) -> Ratio {
         let ratios = self
             .0
             .iter()
@@ -35,7 +35,7 @@ impl Median {
     }
 }
 
-fn percentile(values: &[f64], percent: usize) -> f64 {
+pub(super) fn percentile(values: &[f64], percent: usize) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let last = sorted.len().saturating_sub(1);
@@ -113,15 +113,11 @@ pub(super) struct Figures {
 impl Figures {
     pub(super) fn new(args: &Bench, url: &str) -> Self {
         Self {
-            database: if url.starts_with("sqlite") {
-                "sqlite"
-            } else {
-                "postgres"
-            },
+            database: database(url),
             events: args.events,
             rounds: args.rounds,
             batch: args.batch,
-            cores: std::thread::available_parallelism().map_or(0, std::num::NonZero::get),
+            cores: cores(),
             ..Self::default()
         }
     }
@@ -156,15 +152,29 @@ impl Figures {
     }
 }
 
+/// What kind of database an address names.
+pub(super) fn database(url: &str) -> &'static str {
+    if url.starts_with("sqlite") {
+        "sqlite"
+    } else {
+        "postgres"
+    }
+}
+
+/// How many cores this machine has.
+pub(super) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(0, std::num::NonZero::get)
+}
+
 /// One line of the table.
-struct Line {
+pub(super) struct Line {
     what: &'static str,
     found: String,
     /// What is promised, and whether it is kept.
     promise: Option<(String, bool)>,
 }
 
-fn at_least(what: &'static str, ratio: Ratio, promise: Ratio) -> Line {
+pub(super) fn at_least(what: &'static str, ratio: Ratio, promise: Ratio) -> Line {
     let is_kept = ratio >= promise;
     let promise = format!("≥ {:.0} %", promise * 100.0);
     Line {
@@ -174,7 +184,7 @@ fn at_least(what: &'static str, ratio: Ratio, promise: Ratio) -> Line {
     }
 }
 
-fn without_promise(what: &'static str, ratio: Ratio) -> Line {
+pub(super) fn without_promise(what: &'static str, ratio: Ratio) -> Line {
     Line {
         what,
         found: format!("{:.0} %", ratio * 100.0),
@@ -182,7 +192,7 @@ fn without_promise(what: &'static str, ratio: Ratio) -> Line {
     }
 }
 
-fn at_most(what: &'static str, value: f64, promise: f64, unit: &str) -> Line {
+pub(super) fn at_most(what: &'static str, value: f64, promise: f64, unit: &str) -> Line {
     Line {
         what,
         found: format!("{value:.1}{unit}"),
@@ -190,7 +200,7 @@ fn at_most(what: &'static str, value: f64, promise: f64, unit: &str) -> Line {
     }
 }
 
-fn rate(what: &'static str, per_s: f64) -> Line {
+pub(super) fn rate(what: &'static str, per_s: f64) -> Line {
     Line {
         what,
         found: format!("{per_s:.0} /s"),
@@ -347,7 +357,17 @@ pub(super) fn print(cx: &Context, figures: &Figures) -> Result<(), Stop> {
     if cx.output.is_json() {
         return cx.output.json(figures);
     }
-    let rows = lines(figures).into_iter().map(|line| {
+    table(cx, lines(figures))?;
+    cx.output.note(format_args!(
+        "median of {} rounds of {} events of 500 bytes on {} with {} cores",
+        figures.rounds, figures.events, figures.database, figures.cores
+    ));
+    Ok(())
+}
+
+/// Prints lines as a table.
+pub(super) fn table(cx: &Context, lines: Vec<Line>) -> Result<(), Stop> {
+    let rows = lines.into_iter().map(|line| {
         let (promise, verdict) = match line.promise {
             None => (String::new(), Cell::new("")),
             Some((text, true)) => (text, Cell::new("kept").fg(Color::Green)),
@@ -361,10 +381,5 @@ pub(super) fn print(cx: &Context, figures: &Figures) -> Result<(), Stop> {
         ]
     });
     let rows = rows.collect();
-    cx.output.table(&["WHAT", "FOUND", "PROMISED", ""], rows)?;
-    cx.output.note(format_args!(
-        "median of {} rounds of {} events of 500 bytes on {} with {} cores",
-        figures.rounds, figures.events, figures.database, figures.cores
-    ));
-    Ok(())
+    cx.output.table(&["WHAT", "FOUND", "PROMISED", ""], rows)
 }

@@ -208,6 +208,7 @@ mod tests {
             counts,
             queues: Vec::new(),
             domains: Vec::new(),
+            domains_max: 1000,
             workers: Vec::new(),
             settings_version: 0,
             now: now(),

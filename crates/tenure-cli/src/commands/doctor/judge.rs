@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tenure::{
-    Counts, DomainRecord, DomainState, Finding, Presence, Queue, QueueName, Timestamp, WorkerRecord,
+    Counts, DomainFilter, DomainRecord, DomainState, Finding, Presence, Queue, QueueName,
+    Timestamp, WorkerRecord,
 };
 
 use crate::output::events;
@@ -12,9 +13,6 @@ use crate::time::brief;
 
 /// An event that has been due for longer waits too long.
 const DUE_MAX: Duration = Duration::from_mins(1);
-
-/// A key whose head has failed or lapsed stands still for too long after this.
-const STUCK_MAX: Duration = Duration::from_mins(10);
 
 /// So many keys are named; the others are counted.
 const NAMED_MAX: usize = 3;
@@ -24,8 +22,10 @@ const NAMED_MAX: usize = 3;
 pub(super) struct Scene {
     pub(super) counts: Counts,
     pub(super) queues: Vec<Queue>,
-    /// The keys that stand still.
+    /// The keys that stand still, those that are blocked first.
     pub(super) domains: Vec<DomainRecord>,
+    /// So many of them were asked for: if there are as many, there may be more.
+    pub(super) domains_max: usize,
     pub(super) workers: Vec<WorkerRecord>,
     /// The version of the cluster's settings.
     pub(super) settings_version: u64,
@@ -155,17 +155,26 @@ fn due(scene: &Scene) -> Finding {
     Finding::warning("due", found, hint)
 }
 
-/// Nothing is due; but what has a key may wait for a claim to find it its place.
+/// Nothing is due; but what has a key may wait for a claim to find it its place. What waits in a
+/// key that is blocked or paused waits for an operator, and no worker would help.
 fn behind(scene: &Scene) -> Finding {
     let queues = scene.counts.queues.iter();
-    let number: u64 = queues.map(|(_, counts)| counts.behind).sum();
+    let all: u64 = queues.map(|(_, counts)| counts.behind).sum();
+    let is_held_up =
+        |domain: &&DomainRecord| domain.is_blocked() || domain.state == DomainState::Paused;
+    let held_up = scene.domains.iter().filter(is_held_up);
+    let held_up: u64 = held_up.map(|domain| domain.waiting).sum();
+    let number = all.saturating_sub(held_up);
     if number == 0 || !scene.those(Presence::Here).is_empty() {
         return Finding::good("due", "nothing waits that is due");
     }
-    let number = events(usize::try_from(number).unwrap_or(usize::MAX));
+    let wait = match number {
+        1 => "1 event with a key waits for its turn".to_owned(),
+        number => format!("{number} events with a key wait for their turn"),
+    };
     Finding::warning(
         "due",
-        format!("{number} with a key wait for their turn, and no worker is here to give it"),
+        format!("{wait}, and no worker is here to give it"),
         "`tenure serve` or `tenure work` starts one",
     )
 }
@@ -197,7 +206,8 @@ fn paused(scene: &Scene) -> Option<Finding> {
     for (name, counts) in &scene.counts.queues {
         let waiting = counts.due + counts.delayed + counts.behind;
         if waiting > 0 && scene.is_paused(name) {
-            names.push(format!("{name} ({waiting} wait)"));
+            let verb = if waiting == 1 { "waits" } else { "wait" };
+            names.push(format!("{name} ({waiting} {verb})"));
         }
     }
     (!names.is_empty()).then(|| {
@@ -209,66 +219,96 @@ fn paused(scene: &Scene) -> Option<Finding> {
     })
 }
 
-/// The keys that stand still: blocked, paused, or for long at an event that fails.
+/// The keys that stand still: blocked, paused, or for long at an event that fails. One that is both
+/// blocked and paused is told of twice: it takes two orders to let it go on.
 fn keys(scene: &Scene) -> Vec<Finding> {
-    let age = |domain: &DomainRecord| domain.since.map(|moment| scene.now.since(moment));
-    let is_long = |domain: &DomainRecord| age(domain).is_some_and(|age| age > STUCK_MAX);
-    let (mut blocked, mut paused, mut stuck) = (Vec::new(), Vec::new(), Vec::new());
+    let is_long = |domain: &DomainRecord| {
+        let age = domain.since.map(|moment| scene.now.since(moment));
+        age.is_some_and(|age| age > DomainFilter::LONG)
+    };
+    let (mut blocked, mut stuck, mut paused) = (Vec::new(), Vec::new(), Vec::new());
     for domain in &scene.domains {
-        match domain.state {
-            DomainState::Blocked => blocked.push(domain),
-            DomainState::Paused if domain.waiting > 0 => paused.push(domain),
-            DomainState::Due | DomainState::Delayed | DomainState::Held if is_long(domain) => {
-                stuck.push(domain);
-            }
-            DomainState::Paused
-            | DomainState::Idle
-            | DomainState::Due
-            | DomainState::Delayed
-            | DomainState::Held => {}
+        if domain.is_blocked() {
+            blocked.push(domain);
+        } else if domain.is_failing() && is_long(domain) && domain.state != DomainState::Paused {
+            stuck.push(domain);
+        }
+        if domain.state == DomainState::Paused && domain.waiting > 0 {
+            paused.push(domain);
         }
     }
-    let mut findings = Vec::new();
-    if !blocked.is_empty() {
-        findings.push(Finding::bad(
+    let may_be_more = scene.domains.len() >= scene.domains_max;
+    let findings: Vec<Finding> = [
+        // They come first: if others are there, all of them are.
+        blocked_keys(&blocked, blocked.len() >= scene.domains_max),
+        stuck_keys(&stuck, may_be_more),
+        paused_keys(&paused, may_be_more),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    match (findings.is_empty(), may_be_more) {
+        (false, _) => findings,
+        (true, false) => vec![Finding::good("keys", "none stands still")],
+        (true, true) => {
+            let number = scene.domains.len();
+            vec![Finding::warning(
+                "keys",
+                format!("{number} or more failed or have been at one event for long"),
+                "`tenure domains list --stuck --limit 1000` lists the first of them",
+            )]
+        }
+    }
+}
+
+fn blocked_keys(keys: &[&DomainRecord], may_be_more: bool) -> Option<Finding> {
+    (!keys.is_empty()).then(|| {
+        Finding::bad(
             "keys",
-            format!("a dead event blocks {}", key_names(&blocked)),
+            format!("a dead event blocks {}", key_names(keys, may_be_more)),
             "`tenure domains show KEY` says of what it died; `tenure replay ID` tries it again, \
-             `tenure domains skip KEY` goes on without it",
-        ));
-    }
-    if !stuck.is_empty() {
-        let most = brief(STUCK_MAX);
-        findings.push(Finding::warning(
+             `tenure domains skip KEY --reason WHY` goes on without it",
+        )
+    })
+}
+
+fn stuck_keys(keys: &[&DomainRecord], may_be_more: bool) -> Option<Finding> {
+    let (names, most) = (key_names(keys, may_be_more), brief(DomainFilter::LONG));
+    (!keys.is_empty()).then(|| {
+        Finding::warning(
             "keys",
-            format!(
-                "at one failing event for over {most}: {}",
-                key_names(&stuck)
-            ),
+            format!("at one failing event for over {most}: {names}"),
             "`tenure domains list --stuck` lists them, `tenure domains show KEY` says why; \
-             `tenure domains skip KEY` goes on without the event",
-        ));
-    }
-    if !paused.is_empty() {
-        findings.push(Finding::warning(
+             `tenure domains skip KEY --reason WHY` goes on without the event",
+        )
+    })
+}
+
+fn paused_keys(keys: &[&DomainRecord], may_be_more: bool) -> Option<Finding> {
+    let names = key_names(keys, may_be_more);
+    (!keys.is_empty()).then(|| {
+        Finding::warning(
             "keys",
-            format!("paused, with events that wait: {}", key_names(&paused)),
+            format!("paused, with events that wait: {names}"),
             "`tenure domains resume KEY` lets claims take from it again",
-        ));
-    }
-    if findings.is_empty() {
-        findings.push(Finding::good("keys", "none stands still"));
-    }
-    findings
+        )
+    })
 }
 
 /// The first keys by name, and how many more there are.
-fn key_names(domains: &[&DomainRecord]) -> String {
+fn key_names(domains: &[&DomainRecord], may_be_more: bool) -> String {
     let named = domains.iter().take(NAMED_MAX);
     let mut all: Vec<String> = named
-        .map(|domain| format!("{:?} ({} behind)", domain.key, domain.waiting))
+        .map(|domain| {
+            let also = match (domain.is_blocked(), domain.state) {
+                (true, DomainState::Paused) => ", paused and blocked",
+                _ => "",
+            };
+            format!("{:?} ({} behind{also})", domain.key, domain.waiting)
+        })
         .collect();
     match domains.len().saturating_sub(NAMED_MAX) {
+        _ if may_be_more => all.push(format!("{} or more in all", domains.len())),
         0 => {}
         more => all.push(format!("{more} more")),
     }
@@ -294,7 +334,10 @@ fn names(workers: &[&WorkerRecord], text: impl Fn(&WorkerRecord) -> String) -> S
 
 #[cfg(test)]
 mod tests {
-    use tenure::{QueueCounts, Verdict, WorkerId, WorkerReport};
+    use tenure::{
+        Content, Counters, Event, ItemId, QueueCounts, Record, State, Verdict, WorkerId,
+        WorkerReport,
+    };
 
     use super::*;
 
@@ -311,6 +354,7 @@ mod tests {
             counts: Counts::default(),
             queues: Vec::new(),
             domains: Vec::new(),
+            domains_max: 1000,
             workers: vec![worker("a")],
             settings_version: 3,
             now: now(),
@@ -412,6 +456,18 @@ mod tests {
         assert_eq!(verdict(&scene, "due"), Some(Verdict::Good));
         scene.workers.clear();
         assert_eq!(verdict(&scene, "due"), Some(Verdict::Warning));
+        // A worker would not help those that an operator holds up.
+        let hour = Duration::from_hours(1);
+        scene.domains = vec![
+            domain("a", DomainState::Paused, hour),
+            domain("b", DomainState::Blocked, hour),
+        ];
+        assert_eq!(verdict(&scene, "due"), Some(Verdict::Good));
+        scene.domains[1].waiting = 1;
+        assert_eq!(
+            found(&scene, "due"),
+            "1 event with a key waits for its turn, and no worker is here to give it"
+        );
     }
 
     #[test]
@@ -445,12 +501,44 @@ mod tests {
         assert_eq!(verdict(&scene, "queues"), None);
     }
 
+    /// The first thing that was found of a subject.
+    fn found(scene: &Scene, subject: &str) -> String {
+        let findings = judge(scene);
+        let finding = findings.iter().find(|finding| finding.subject == subject);
+        finding.unwrap().found.clone()
+    }
+
+    /// A head that failed once.
+    fn head(state: State) -> Record {
+        Record {
+            id: ItemId::new(9),
+            state,
+            content: Content::Event(Event::new("order.paid", &7).unwrap()),
+            counters: Counters {
+                failures: 1,
+                ..Counters::default()
+            },
+            created_at: now(),
+            available_at: Some(now()),
+            hold: None,
+            last_error: None,
+            done_at: None,
+            dead_at: None,
+            dead_reason: None,
+        }
+    }
+
     fn domain(key: &str, state: DomainState, age: Duration) -> DomainRecord {
         DomainRecord {
             key: key.to_owned(),
             state,
             since: Some(now().before(age)),
-            head: None,
+            head: match state {
+                DomainState::Idle | DomainState::Paused => None,
+                DomainState::Blocked => Some(head(State::Dead)),
+                DomainState::Held => Some(head(State::Claimed)),
+                DomainState::Due | DomainState::Delayed => Some(head(State::Pending)),
+            },
             waiting: 2,
         }
     }
@@ -476,6 +564,44 @@ mod tests {
         scene.domains = vec![domain("customer-7", DomainState::Paused, late)];
         scene.domains[0].waiting = 0;
         assert_eq!(verdict(&scene, "keys"), Some(Verdict::Good));
+        // Long work that never failed is no fault.
+        scene.domains = vec![domain("customer-7", DomainState::Held, late)];
+        scene.domains[0].head = None;
+        assert_eq!(verdict(&scene, "keys"), Some(Verdict::Good));
+    }
+
+    #[test]
+    fn a_pause_does_not_hide_a_block() {
+        let mut scene = scene();
+        scene.domains = vec![domain("a", DomainState::Paused, Duration::ZERO)];
+        scene.domains[0].head = Some(head(State::Dead));
+        assert_eq!(verdict(&scene, "keys"), Some(Verdict::Bad));
+        let expected = "a dead event blocks \"a\" (2 behind, paused and blocked)";
+        assert_eq!(found(&scene, "keys"), expected);
+    }
+
+    #[test]
+    fn at_the_limit_there_may_be_more() {
+        let mut scene = scene();
+        scene.domains_max = 2;
+        scene.domains = vec![
+            domain("a", DomainState::Blocked, Duration::ZERO),
+            domain("b", DomainState::Paused, Duration::ZERO),
+        ];
+        let keys: Vec<String> = judge(&scene)
+            .into_iter()
+            .filter(|finding| finding.subject == "keys")
+            .map(|finding| finding.found)
+            .collect();
+        let blocked = "a dead event blocks \"a\" (2 behind)";
+        let paused = "paused, with events that wait: \"b\" (2 behind), 1 or more in all";
+        assert_eq!(keys, [blocked, paused]);
+        // What is not looked at is not said to be good.
+        for domain in &mut scene.domains {
+            domain.state = DomainState::Due;
+            domain.head = None;
+        }
+        assert_eq!(verdict(&scene, "keys"), Some(Verdict::Warning));
     }
 
     #[test]
@@ -483,10 +609,8 @@ mod tests {
         let mut scene = scene();
         let blocked = |key| domain(key, DomainState::Blocked, Duration::ZERO);
         scene.domains = ["a", "b", "c", "d", "e"].map(blocked).into();
-        let findings = judge(&scene);
-        let found = findings.iter().find(|finding| finding.subject == "keys");
         assert_eq!(
-            found.unwrap().found,
+            found(&scene, "keys"),
             "a dead event blocks \"a\" (2 behind), \"b\" (2 behind), \"c\" (2 behind), 2 more"
         );
     }

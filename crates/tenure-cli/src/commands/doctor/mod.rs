@@ -17,7 +17,7 @@ use crate::problem::{Problem, Stop};
 /// Workers that are looked at, those seen last first.
 const WORKERS: u32 = 1_000;
 
-/// Keys that stand still and are looked at, those first that have stood longest.
+/// Keys that stand still and are looked at: the blocked ones, then those that have stood longest.
 const KEYS: u32 = 1_000;
 
 /// A finding, in JSON.
@@ -74,6 +74,7 @@ async fn scene(tenure: &Tenure) -> Result<Scene, Stop> {
         counts: tenure.count().await?,
         queues: tenure.queues().await?,
         domains: tenure.domains(DomainFilter::Stuck, KEYS).await?,
+        domains_max: usize::try_from(KEYS).unwrap_or(usize::MAX),
         workers,
         settings_version: tenure.store().settings().await?.version,
         now,

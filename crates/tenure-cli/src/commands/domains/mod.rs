@@ -3,13 +3,12 @@
 mod record;
 mod skip;
 
-use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use tenure::{DomainFilter, DomainRecord, DomainState, Pause, Settings, Tenure, Why};
 
 use self::record::{HEADING, Shown, facts, row};
 use super::Context;
-use crate::args::check_key;
+use crate::args::{check_key, reason};
 use crate::database::Absent;
 use crate::exit::Exit;
 use crate::output::plain;
@@ -18,17 +17,21 @@ use crate::problem::{Problem, Stop};
 #[derive(Debug, Args)]
 pub(crate) struct Domains {
     #[command(subcommand)]
-    pub(crate) command: Option<DomainCommand>,
+    command: Option<DomainCommand>,
+
+    /// Only those that stand still, as `list --stuck`
+    #[arg(long)]
+    stuck: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DomainCommand {
     /// List the keys that have open events or are paused, the longest at one event first; exits
-    /// with 3 when there are none
+    /// with 3 when there are none. With --stuck, those that are blocked come before all others
     #[command(after_help = "\
 Examples:
   tenure domains list --stuck
-  tenure domains list --limit 1000 --json | jq -r 'select(.state == \"blocked\") | .key'")]
+  tenure domains list --limit 1000 --json | jq -r 'select(.blocked) | .key'")]
     List(List),
     /// Show where a key stands, and why its head is not done; exits with 3 when nothing is known of
     /// it
@@ -39,8 +42,10 @@ Examples:
     Show(Key),
     /// Go on without the head of a key: it is settled dead, unless it is dead already
     #[command(after_help = "\
-A holder that is at work on it is refused when it settles. `tenure replay ID` puts it back, at the \
-tail of its key. Exits with 4 when the key has no head.
+A holder that is at work on it stops at its next heartbeat and is refused when it settles; its \
+call may still arrive. Of one that is dead already the last error says who left it behind, when \
+and why. `tenure replay ID` puts it back, at the tail of its key. Exits with 4 when the key has no \
+head.
 
 Examples:
   tenure domains skip customer-7 --reason 'the order was a test'
@@ -63,7 +68,8 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// Only those that stand still: blocked, paused, or with a head that failed or lapsed
+    /// Only those that stand still: blocked, paused with events that wait, or with a head that
+    /// failed, lapsed, or has been it for over 10 minutes with others behind it
     #[arg(long)]
     stuck: bool,
 
@@ -93,7 +99,7 @@ pub(crate) struct Skip {
     key: String,
 
     /// Why, for people
-    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
+    #[arg(long, value_parser = reason)]
     reason: String,
 
     /// Do not ask
@@ -101,16 +107,17 @@ pub(crate) struct Skip {
     yes: bool,
 }
 
-pub(super) async fn run(cx: &Context, command: Option<DomainCommand>) -> Result<Exit, Stop> {
+pub(super) async fn run(cx: &Context, args: Domains) -> Result<Exit, Stop> {
+    let Domains { command, stuck } = args;
     match command {
-        None => {
-            let all = List {
-                stuck: false,
-                limit: LIMIT,
-            };
-            list(cx, &all).await
+        None => list(cx, stuck, LIMIT).await,
+        Some(DomainCommand::List(args)) => list(cx, stuck || args.stuck, args.limit).await,
+        Some(_) if stuck => {
+            let message = "--stuck is for the list, and this is another command";
+            Err(Problem::new(Exit::Usage, message)
+                .hint("`tenure domains --stuck` lists what stands still")
+                .into())
         }
-        Some(DomainCommand::List(args)) => list(cx, &args).await,
         Some(DomainCommand::Show(Key { key })) => show(cx, &key).await,
         Some(DomainCommand::Skip(args)) => skip::run(cx, &args).await,
         Some(DomainCommand::Pause(Key { key })) => pause(cx, &key).await,
@@ -118,14 +125,19 @@ pub(super) async fn run(cx: &Context, command: Option<DomainCommand>) -> Result<
     }
 }
 
-async fn list(cx: &Context, args: &List) -> Result<Exit, Stop> {
+/// Says what was looked for: a key may be late for another reason.
+const NONE_STUCK: &str = "no key is blocked, is paused with events that wait, or has a head that \
+                          failed, lapsed or kept others waiting for over 10 minutes; `tenure \
+                          domains` lists all keys by age";
+
+async fn list(cx: &Context, is_stuck: bool, limit: u32) -> Result<Exit, Stop> {
     let tenure = cx.database.open(Absent::Report).await?;
-    let (filter, none) = if args.stuck {
-        (DomainFilter::Stuck, "no key stands still")
+    let (filter, none) = if is_stuck {
+        (DomainFilter::Stuck, NONE_STUCK)
     } else {
         (DomainFilter::Open, "no key has open events or is paused")
     };
-    let domains = tenure.domains(filter, args.limit).await?;
+    let domains = tenure.domains(filter, limit).await?;
     if domains.is_empty() {
         cx.output.note(none);
         return Ok(Exit::Nothing);
@@ -138,11 +150,9 @@ async fn list(cx: &Context, args: &List) -> Result<Exit, Stop> {
     }
     let rows = domains.iter().map(|domain| row(domain, cx.output.now));
     cx.output.table(&HEADING, rows.collect())?;
-    if domains.len() >= usize::try_from(args.limit).unwrap_or(usize::MAX) {
-        cx.output.note(format_args!(
-            "there may be more: --limit, now {}",
-            args.limit
-        ));
+    if domains.len() >= usize::try_from(limit).unwrap_or(usize::MAX) {
+        cx.output
+            .note(format_args!("there may be more: --limit, now {limit}"));
     }
     Ok(Exit::Done)
 }
@@ -164,6 +174,8 @@ async fn show(cx: &Context, key: &str) -> Result<Exit, Stop> {
         }
     }
     match domain.state {
+        // Resuming is not enough then, and the reason has said what is.
+        DomainState::Paused if domain.is_blocked() => {}
         DomainState::Paused => cx
             .output
             .hint("`tenure domains resume KEY` lets claims take from it again"),

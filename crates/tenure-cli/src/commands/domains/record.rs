@@ -14,6 +14,8 @@ use crate::time::{brief, relative};
 pub(super) struct Shown<'a> {
     key: &'a str,
     state: &'static str,
+    /// Whether a dead head blocks it, also while it is paused.
+    blocked: bool,
     /// Since when it has had this head, or has been paused.
     since: Option<String>,
     /// How many wait behind the head.
@@ -44,6 +46,7 @@ impl<'a> Shown<'a> {
         Self {
             key: &domain.key,
             state: domain.state.as_str(),
+            blocked: domain.is_blocked(),
             since: text(domain.since),
             waiting: domain.waiting,
             waiting_capped: is_capped(domain),
@@ -87,7 +90,7 @@ pub(super) fn row(domain: &DomainRecord, now: Timestamp) -> Vec<Cell> {
     let number = |number: Option<String>| Cell::new(number.unwrap_or_default());
     vec![
         Cell::new(plain(&domain.key)),
-        state(domain.state),
+        state(domain, |_| "paused, blocked".to_owned()),
         number(head.map(|head| head.id.to_string())),
         number(domain.since.map(|moment| brief(now.since(moment)))),
         Cell::new(waiting(domain)),
@@ -101,7 +104,12 @@ pub(super) fn facts(domain: &DomainRecord, now: Timestamp) -> Vec<Vec<Cell>> {
     let fact = |name: &str, value: String| vec![Cell::new(name), Cell::new(plain(&value))];
     let mut rows = vec![
         fact("key", domain.key.clone()),
-        vec![Cell::new("state"), state(domain.state)],
+        vec![
+            Cell::new("state"),
+            state(domain, |dead| {
+                format!("paused, and blocked by dead event {}", dead.id)
+            }),
+        ],
     ];
     if let Some(moment) = domain.since {
         let since = format!("{moment} ({})", relative(moment, now));
@@ -146,10 +154,15 @@ fn is_capped(domain: &DomainRecord) -> bool {
     domain.waiting >= DomainRecord::WAITING_MAX
 }
 
-/// Where a key stands, in its colour.
-fn state(state: DomainState) -> Cell {
-    let cell = Cell::new(state.as_str());
-    match state {
+/// Where a key stands, in its colour; `both` says it of one that is paused and blocked.
+fn state(domain: &DomainRecord, both: impl Fn(&Record) -> String) -> Cell {
+    if let (DomainState::Paused, true, Some(dead)) =
+        (domain.state, domain.is_blocked(), &domain.head)
+    {
+        return Cell::new(both(dead)).fg(Color::Red);
+    }
+    let cell = Cell::new(domain.state.as_str());
+    match domain.state {
         DomainState::Idle => cell.add_attribute(Attribute::Dim),
         DomainState::Due | DomainState::Delayed | DomainState::Paused => cell.fg(Color::Yellow),
         DomainState::Held => cell.fg(Color::Cyan),
@@ -268,8 +281,12 @@ mod tests {
                 "customer-7|due|9|2m 5s|3|0|lapsed 2 times",
             ),
             (
-                domain(DomainState::Blocked, Some(dead)),
+                domain(DomainState::Blocked, Some(dead.clone())),
                 "customer-7|blocked|9|2m 5s|3|3|failed: 503 Busy",
+            ),
+            (
+                domain(DomainState::Paused, Some(dead)),
+                "customer-7|paused, blocked|9|2m 5s|3|3|failed: 503 Busy",
             ),
             (many, "customer-7|paused||2m 5s|10000+||"),
         ] {
@@ -285,10 +302,11 @@ mod tests {
         let line = serde_json::to_string(&Shown::new(&domain)).unwrap();
         assert_eq!(
             line,
-            r#"{"key":"customer-7","state":"held","since":"2027-01-15T07:57:55Z","waiting":3,"#
+            r#"{"key":"customer-7","state":"held","blocked":false,"since":"2027-01-15T07:57:55Z","#
                 .to_owned()
-                + r#""waiting_capped":false,"head":9,"head_state":"claimed","topic":"order.paid","#
-                + r#""queue":"default","available_at":"2027-01-15T07:55:00Z","failures":0,"#
+                + r#""waiting":3,"waiting_capped":false,"head":9,"head_state":"claimed","#
+                + r#""topic":"order.paid","queue":"default","#
+                + r#""available_at":"2027-01-15T07:55:00Z","failures":0,"#
                 + r#""crashes":0,"holder":"mailer-1","until":"2027-01-15T08:00:20Z","#
                 + r#""last_error":null}"#
         );

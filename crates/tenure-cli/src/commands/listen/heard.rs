@@ -24,6 +24,7 @@ pub(super) struct Heard {
     attempt: Option<String>,
     fence: Option<String>,
     sequence: Option<String>,
+    topic: Option<String>,
     /// `None`: there is no key to verify with.
     verified: Option<Result<Verified, VerifyError>>,
     freshness: Option<Freshness>,
@@ -60,6 +61,7 @@ pub(super) fn judge(
         attempt: said("webhook-attempt"),
         fence: said("webhook-fence"),
         sequence: said("webhook-sequence"),
+        topic: said("webhook-topic"),
         verified,
         freshness: None,
     };
@@ -85,7 +87,7 @@ impl Heard {
             attempt: None,
             fence: number(&self.fence).map(Fence::new),
             sequence: None,
-            topic: None,
+            topic: self.topic.clone(),
         })
     }
 }
@@ -106,6 +108,7 @@ struct Shown<'a> {
     attempt: Option<&'a str>,
     fence: Option<&'a str>,
     sequence: Option<&'a str>,
+    topic: Option<&'a str>,
     body_bytes: Option<usize>,
     body: Option<&'a str>,
 }
@@ -134,6 +137,7 @@ pub(super) fn print(
         attempt: heard.attempt.as_deref(),
         fence: heard.fence.as_deref(),
         sequence: heard.sequence.as_deref(),
+        topic: heard.topic.as_deref(),
         body_bytes: body.map(<[u8]>::len),
         body: text.as_deref(),
     };
@@ -149,6 +153,7 @@ pub(super) fn print(
             ("attempt", &heard.attempt),
             ("fence", &heard.fence),
             ("sequence", &heard.sequence),
+            ("topic", &heard.topic),
         ];
         for (name, value) in named {
             parts.extend(

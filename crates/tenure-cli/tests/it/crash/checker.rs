@@ -335,7 +335,9 @@ impl Checker<'_> {
 
     /// Every hold that did not end with done has a fault beside it.
     fn explain(&mut self, id: Id, hold: &Span) {
-        if hold.word == Word::Done {
+        let is_answered =
+            hold.word == Word::Retry && self.history.failed.contains(&(id, hold.fence));
+        if hold.word == Word::Done || is_answered {
             return;
         }
         if hold.word == Word::Lapsed {

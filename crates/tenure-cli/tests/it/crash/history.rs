@@ -36,6 +36,8 @@ pub(super) struct History {
     pub(super) until: BTreeMap<(Id, i64), Timestamp>,
     /// Seen as done at a moment at which the receiver did not have it.
     pub(super) unreceived: BTreeSet<Id>,
+    /// Holds under which the receiver said no.
+    pub(super) failed: BTreeSet<(Id, i64)>,
     /// Workers that ended although nobody ended them.
     pub(super) ended: Vec<String>,
 }

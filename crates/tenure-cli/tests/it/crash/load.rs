@@ -31,6 +31,8 @@ pub(super) enum Load {
     /// Six at a time, of brisk work, under four keys: more than one at a time of a key could take,
     /// so that claims take runs.
     Runs,
+    /// One at a time; half of them under one of six keys.
+    Owed,
 }
 
 /// An event to be: its topic and its key.
@@ -41,7 +43,7 @@ impl Load {
     /// the term, also on a busy machine.
     pub(super) fn term(self) -> Duration {
         match self {
-            Self::Mixed => TERM,
+            Self::Mixed | Self::Owed => TERM,
             Self::Runs => 2 * TERM,
         }
     }
@@ -59,6 +61,10 @@ impl Load {
                 (0..number).map(piece).collect()
             }
             Self::Runs => (0..6).map(|_| ("brisk", key(dice.below(4)))).collect(),
+            Self::Owed => match dice.below(12) {
+                nth @ 0..6 => vec![("keyed", key(nth))],
+                _ => vec![("plain", None)],
+            },
         }
     }
 }

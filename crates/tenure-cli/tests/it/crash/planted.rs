@@ -115,6 +115,7 @@ fn sound() -> History {
         }],
         until: BTreeMap::from([((2, 2), at(3_200)), ((3, 3), at(3_300))]),
         unreceived: BTreeSet::new(),
+        failed: BTreeSet::new(),
         ended: Vec::new(),
     }
 }
@@ -321,6 +322,22 @@ fn every_repeat_must_be_explained() {
                 holder: "well".to_owned(),
                 about: About::Lease(7),
             });
+        }),
+        []
+    );
+    // So does a receiver that said no.
+    let failed = |h: &mut History| {
+        h.events[0].holds[0] = span("well", 4, Word::Retry, 0, 100);
+        let done = span("well", 5, Word::Done, 200, 300);
+        h.events[0].holds.push(done);
+        h.received[0].fence = 4;
+        h.received.push(receipt(1, 5, 2));
+    };
+    assert_breaks(Violation::Unexplained(1, 4, "retry"), failed);
+    assert_eq!(
+        after(|h| {
+            failed(h);
+            h.failed.insert((1, 4));
         }),
         []
     );

@@ -8,8 +8,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
-use tenure::{Clock as _, SystemClock, Timestamp};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use tenure::{Clock as _, ItemId, SystemClock, Timestamp};
 use tenure_store::testing::Server;
 use tokio::time::{Instant, sleep};
 
@@ -107,6 +107,11 @@ impl World {
         Self::new(place, Some(server))
     }
 
+    /// On a database of the PostgreSQL server that all tests share; nobody kills that one.
+    pub(super) async fn shared_postgres() -> Self {
+        Self::new(program::postgres().await, None)
+    }
+
     fn new(place: Place, server: Option<Server>) -> Self {
         place.run(&["migrate"]).succeeded();
         Self {
@@ -148,6 +153,11 @@ impl World {
 
     /// Starts a worker that is not ready yet.
     pub(super) fn spawn(&self, args: &[&str]) -> Process {
+        self.spawn_as("work", args)
+    }
+
+    /// Starts a worker by this command; its name is `w` and the number of its start.
+    pub(super) fn spawn_as(&self, command: &str, args: &[&str]) -> Process {
         let number = self.starts.fetch_add(1, Ordering::Relaxed);
         let log = self.place.path(&format!("worker-{number}.log"));
         let program = PathBuf::from(env!("CARGO_BIN_EXE_tenure"));
@@ -156,7 +166,7 @@ impl World {
             .command(&program)
             // The shell of the commands finds its programs there.
             .env("PATH", "/usr/bin:/bin")
-            .arg("work")
+            .args([command, "--name", &format!("w{number}")])
             .args(args)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -232,7 +242,7 @@ impl World {
     /// Whether a stopped worker keeps all others from writing: it was stopped in the middle of a
     /// transaction, and in SQLite there is one writer.
     async fn is_blocked(&self) -> bool {
-        if self.server.is_some() {
+        if !self.place.url.starts_with("sqlite:") {
             return false;
         }
         let file = self.place.file();
@@ -269,10 +279,20 @@ impl World {
         (0..starts).flat_map(|nth| self.told(nth)).collect()
     }
 
+    /// What all workers have said so far.
+    pub(super) fn logs(&self) -> String {
+        let starts = self.starts.load(Ordering::Relaxed);
+        (0..starts).map(|start| self.log(start)).collect()
+    }
+
+    fn log(&self, start: u32) -> String {
+        let path = self.place.path(&format!("worker-{start}.log"));
+        std::fs::read_to_string(path).unwrap()
+    }
+
     /// What the worker of this start said of holds that it lost.
     fn told(&self, start: u32) -> Vec<Told> {
-        let path = self.place.path(&format!("worker-{start}.log"));
-        let text = std::fs::read_to_string(path).unwrap();
+        let text = self.log(start);
         assert!(!text.contains("panicked"), "a worker panicked: {text}");
         assert!(!text.contains("a fault of Tenure"), "{text}");
         text.lines().filter_map(told).collect()
@@ -288,7 +308,8 @@ fn told(line: &str) -> Option<Told> {
     let about = if message.starts_with("lost a hold") {
         About::Lease(number("fence")?)
     } else if message.starts_with("a settle was refused") {
-        About::Event(number("item")?)
+        let item = fields.get("item")?.as_str()?;
+        About::Event(item.parse::<ItemId>().ok()?.number())
     } else if message.starts_with("gave up a settle") {
         About::Settle
     } else if message.starts_with("gave back a claim") {
@@ -311,8 +332,20 @@ pub(super) struct Process {
 }
 
 impl Process {
+    /// Kills it, and answers when.
+    pub(super) fn kill(&mut self) -> Timestamp {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        now()
+    }
+
+    /// What it has said so far.
+    pub(super) fn said(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+
     /// Waits until it works; `false` when it ended before.
-    async fn is_ready(&mut self) -> bool {
+    pub(super) async fn is_ready(&mut self) -> bool {
         within(START_MAX, async || {
             if let Some(holder) = holder(&std::fs::read_to_string(&self.log).unwrap()) {
                 self.holder = holder;
@@ -327,8 +360,16 @@ impl Process {
         self.child.try_wait().unwrap().is_some()
     }
 
-    fn signal(&self, signal: Signal) {
+    pub(super) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Stops it; nothing of it runs any more.
+    pub(super) fn stop(&self) {
+        self.signal(Signal::STOP);
+        let id = Pid::from_child(&self.child);
+        let stopped = waitpid(Some(id), WaitOptions::UNTRACED).unwrap();
+        assert!(stopped.is_some_and(|(_, status)| status.stopped()));
     }
 
     /// Waits until a worker that goes on has said something, for as long as it takes one to find
@@ -366,7 +407,7 @@ pub(super) fn now() -> Timestamp {
 }
 
 /// Asks until there is an answer; none in time is a failure.
-async fn within<T>(longest: Duration, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+pub(super) async fn within<T>(longest: Duration, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
         if let Some(answer) = ask().await {

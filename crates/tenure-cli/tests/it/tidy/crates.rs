@@ -208,8 +208,8 @@ fn unreferenced_statements(files: &[File]) -> Vec<String> {
     violations
 }
 
-/// The engine that renews reaches a store through the core's port only; rules, store and running are
-/// three crates.
+/// The engine that renews reaches a store through the core's port only; rules, store and running
+/// are three crates.
 ///
 /// Proves: S2-065, S2-067
 #[test]

@@ -29,10 +29,6 @@ const ONE_SIDED: &[(&str, &str)] = &[
         "SQLite forgets an idle domain at once: nobody looks at it at the same time",
     ),
     (
-        "queue/skip_blocked.sql",
-        "SQLite says the same with its settle's own steps, in one transaction",
-    ),
-    (
         "queue/prune_choose.sql",
         "PostgreSQL must lock what it will delete, and then look again",
     ),
@@ -47,6 +43,10 @@ const ONE_SIDED: &[(&str, &str)] = &[
     (
         "bench/row_enqueue.sql",
         "SQLite inserts row by row in one transaction",
+    ),
+    (
+        "bench/sessions.sql",
+        "SQLite is a file: nobody is connected to it",
     ),
     (
         "bench/transactions.sql",

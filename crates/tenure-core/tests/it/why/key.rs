@@ -77,7 +77,7 @@ fn what_is_behind_says_which_event_comes_first_and_why_it_is_not_done() {
             failed,
             here(),
             "it failed 3 times (10 are allowed), last with \"503\"; it is tried again in 20s",
-            "`tenure domains skip customer-7` goes on without event 9",
+            "`tenure domains skip customer-7 --reason WHY` goes on without event 9",
         ),
         (
             DomainState::Delayed,
@@ -150,7 +150,7 @@ fn a_key_that_a_dead_event_blocks_says_of_what_it_died_and_how_to_go_on() {
         "key_blocked",
         "event 9 of its key \"customer-7\" is dead and blocks it: it died 1m ago, because it \
          failed 11 times: 503",
-        "`tenure domains skip customer-7` goes on without it",
+        "`tenure domains skip customer-7 --reason WHY` goes on without it",
     );
     assert!(answer.hint.unwrap().contains("`tenure replay 9`"));
     let answer = why(&head, &facts, now());
@@ -159,15 +159,35 @@ fn a_key_that_a_dead_event_blocks_says_of_what_it_died_and_how_to_go_on() {
         "dead",
         "it died 1m ago, because it failed 11 times: 503; it blocks its key \"customer-7\", and 3 \
          wait behind it",
-        "`tenure domains skip customer-7` goes on without it",
+        "`tenure domains skip customer-7 --reason WHY` goes on without it",
     );
-    // Resuming a key would not help where its dead head blocks it, too.
-    let paused = self::facts(DomainState::Paused, Some(head.clone()));
-    let answer = why(&head, &paused, now());
-    assert!(answer.sentence.contains("it blocks its key"), "{answer}");
     // One that died before it, and was skipped, blocks nothing.
     let other = why(&keyed(8, dead()), &facts, now());
     assert!(other.hint.unwrap().contains("counters at zero"));
+}
+
+/// Resuming such a key would not help, and neither would a replay alone.
+#[test]
+fn a_key_that_is_paused_and_blocked_says_both() {
+    let head = keyed(9, dead());
+    let facts = facts(DomainState::Paused, Some(head.clone()));
+    let answer = why(&keyed(17, due()), &facts, now());
+    says(
+        &answer,
+        "key_paused",
+        "its key \"customer-7\" is paused, for 2m, and blocked by dead event 9: it died 1m ago, \
+         because it failed 11 times: 503",
+        "`tenure domains skip customer-7 --reason WHY` goes on without it; then `tenure domains \
+         resume customer-7`",
+    );
+    assert!(answer.hint.unwrap().contains("`tenure replay 9`"));
+    says(
+        &why(&head, &facts, now()),
+        "dead",
+        "it died 1m ago, because it failed 11 times: 503; it blocks its key \"customer-7\", which \
+         is paused, and 3 wait behind it",
+        "`tenure domains resume customer-7`",
+    );
 }
 
 #[test]
@@ -183,27 +203,37 @@ fn the_head_of_a_key_has_the_reasons_of_any_event() {
 #[test]
 fn what_has_no_place_yet_waits_for_a_claim() {
     let event = keyed(17, due());
-    let idle = [
-        facts(DomainState::Idle, None),
-        Facts {
-            domain: None,
-            ..here()
-        },
-    ];
-    for facts in idle {
-        says(
-            &why(&event, &facts, now()),
-            "unplaced",
+    let idle = |waiting| {
+        let mut facts = facts(DomainState::Idle, None);
+        facts.domain.as_mut().unwrap().waiting = waiting;
+        facts
+    };
+    // Which of several is the first is not known before they have their places.
+    for (waiting, sentence) in [
+        (
+            1,
             "it is due, and its key has no event before it: the next claim finds it its place",
+        ),
+        (
+            2,
+            "it is due, and no event of its key has a place yet: the next claim finds them theirs",
+        ),
+    ] {
+        says(
+            &why(&event, &idle(waiting), now()),
+            "unplaced",
+            sentence,
             "",
         );
         // Without a worker there is no claim.
         let facts = Facts {
             workers: Vec::new(),
-            ..facts
+            ..idle(waiting)
         };
         assert_eq!(why(&event, &facts, now()).code, "no_worker");
     }
+    // It was placed, claimed or settled while its key was looked at.
+    assert_eq!(why(&event, &idle(0), now()).code, "waiting");
     // An event without a key has its place.
     assert_eq!(why(&due(), &here(), now()).code, "waiting");
 }

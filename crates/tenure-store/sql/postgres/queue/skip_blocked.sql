@@ -1,9 +1,10 @@
--- skip_blocked: goes on without the dead head that blocks a domain.
--- Parameters: $1 now, $2 ordering key, $3 the dead one.
+-- skip_blocked: goes on without the dead head that blocks a domain, and writes down who said so.
+-- Parameters: $1 now, $2 ordering key, $3 the dead one, $4 what is written before its last error, $5 what
+--   stands between the two, $6 how many characters are kept.
 -- Returns: its id, or no row: it blocks nothing.
 -- Keeps: laws 4, 7: under the lock of the domain's row; the dead one stays dead. Whoever leaves a domain
 --   without a head rings.
--- Relies on: tenure_domains_pkey, tenure_backlog_pkey.
+-- Relies on: tenure_domains_pkey, tenure_backlog_pkey, tenure_dead_pkey.
 with own as materialized (
     select d.domain, d.head, d.paused, d.ordering_key
     from tenure_domains d
@@ -37,6 +38,11 @@ with own as materialized (
     select domain, ordering_key
     from own
     where not paused and not exists (select from promoted)
+), noted as (
+    update tenure_dead d
+    set last_error = left($4::text || coalesce($5::text || d.last_error, ''), $6::int)
+    from own o
+    where d.id = o.head
 )
 select head as id
 from own

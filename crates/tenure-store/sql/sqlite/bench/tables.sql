@@ -1,5 +1,5 @@
 -- tables: what the bare loops work on. `bench_row` is the outbox that a careful engineer writes by hand;
--- `bench_event` and `bench_ready` are the bare two-table insert.
+-- `bench_event` and `bench_ready` are the bare two-table insert; `bench_attempt` is a bare record of calls.
 -- Parameters: none.
 -- Returns: nothing.
 -- Keeps: nothing.
@@ -34,3 +34,11 @@ create table bench_ready (
     id           integer not null,
     primary key (lane, available_at, id)
 ) strict, without rowid;
+
+create table bench_attempt (
+    id       integer primary key,
+    began_at integer not null,
+    ended_at integer,
+    status   integer,
+    outcome  text
+) strict;

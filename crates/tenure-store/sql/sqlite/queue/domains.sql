@@ -1,7 +1,8 @@
 -- domains: ordering keys that have something open or are paused, those first that have had their
---   head, or have been paused, for longest.
+--   head, or have been paused, for longest. Of those that stand still, first the blocked ones, so
+--   that no limit hides them.
 -- Parameters: :stuck, whether only those that stand still; :limit; :most, how far to count what waits;
---   one: :key.
+--   :long, the moment before which a head with something behind it stands still; one: :key.
 -- Returns: ordering_key, the id of the head (the first that is held, while something is), since,
 --   blocked, paused, how many wait.
 -- Keeps: nothing; it only reads.
@@ -43,9 +44,16 @@ left join tenure_setbacks as setback
     on setback.id = domain.head
 where not :stuck
     or domain.blocked
-    or domain.paused
     or setback.failures + setback.crashes > 0
-order by domain.since, domain.ordering_key
+    or (
+        (domain.paused or (domain.head is not null and domain.since < :long))
+        and exists (
+            select 1
+            from tenure_backlog as behind
+            where behind.ordering_key = domain.ordering_key
+        )
+    )
+order by :stuck and domain.blocked desc, domain.since, domain.ordering_key
 limit :limit;
 
 -- statement: one

@@ -23,6 +23,7 @@ on_every_queue!(
     what_is_held_of_a_paused_domain_goes_on,
     a_pause_is_kept_without_events,
     a_blocked_domain_can_be_paused,
+    a_head_that_stays_through_a_pause_keeps_its_age,
     a_skip_goes_on_without_the_dead_head,
     a_skip_buries_a_head_that_is_not_dead,
     only_the_head_that_is_meant_is_skipped,
@@ -31,6 +32,9 @@ on_every_queue!(
     a_list_can_be_narrowed_to_a_key,
     a_record_tells_where_a_domain_stands,
     domains_are_listed_by_age_and_those_that_are_stuck,
+    those_that_are_blocked_come_before_all_that_stand_still,
+    a_head_of_long_standing_is_stuck_while_others_wait_behind_it,
+    a_key_is_listed_before_any_claim,
     what_blocks_its_domain_is_not_pruned,
     an_idle_domain_is_as_if_it_had_never_been,
 );
@@ -290,7 +294,10 @@ async fn a_pause_is_kept_without_events(world: &dyn World) {
 async fn a_blocked_domain_can_be_paused(world: &dyn World) {
     let ids = blocked(world).await;
     pause(world, Pause::Begin).await;
-    assert_eq!(standing(world).await, (DomainState::Paused, None, 2));
+    // Nor does the pause hide what will stand in the way after it.
+    let both = (DomainState::Paused, Some(ids[0]), 2);
+    assert_eq!(standing(world).await, both);
+    assert!(domain(world).await.is_some_and(|of| of.is_blocked()));
     pause(world, Pause::End).await;
     assert_eq!(standing(world).await.0, DomainState::Blocked);
     pause(world, Pause::Begin).await;
@@ -300,6 +307,14 @@ async fn a_blocked_domain_can_be_paused(world: &dyn World) {
     assert_eq!(order(world).await, ids);
 }
 
+async fn a_head_that_stays_through_a_pause_keeps_its_age(world: &dyn World) {
+    blocked(world).await;
+    pause(world, Pause::Begin).await;
+    let paused = domain(world).await.map(|of| of.since);
+    pause(world, Pause::End).await;
+    assert_eq!(domain(world).await.map(|of| of.since), paused);
+}
+
 async fn a_skip_goes_on_without_the_dead_head(world: &dyn World) {
     let ids = blocked(world).await;
     assert_eq!(
@@ -307,7 +322,14 @@ async fn a_skip_goes_on_without_the_dead_head(world: &dyn World) {
         (DomainState::Blocked, Some(ids[0]), 2)
     );
     assert_eq!(skip(world, "a", at(1)).await, Guarded::Kept(ids[0]));
-    assert_eq!(world.state(ids[0]).await, State::Dead, "it stays dead");
+    let left = world.record(ids[0]).await;
+    assert_eq!(left.state, State::Dead, "it stays dead");
+    // Who said so, when and why is told beside what it died of.
+    let error = left.last_error.expect("an error");
+    let why = format!(" at {}: the customer is gone; last error before: ", at(1));
+    assert!(error.starts_with("skipped by operator-"), "{error}");
+    assert!(error.contains(&why), "{error}");
+    assert_eq!(left.dead_at, Some(T0), "it died when it died");
     assert_eq!(order(world).await, ids[1..]);
 }
 
@@ -412,29 +434,89 @@ async fn a_record_tells_where_a_domain_stands(world: &dyn World) {
 }
 
 async fn domains_are_listed_by_age_and_those_that_are_stuck(world: &dyn World) {
-    let ids = add_keyed(world, &["a", "b", "c", "c"]).await;
-    let keys = async |filter, limit| -> Vec<String> {
-        let found = outbox(world).domains(filter, limit).await;
-        let found = found.expect("domains").into_iter();
-        found.map(|domain| domain.key).collect()
-    };
-    let mut all = keys(DomainFilter::Open, 9).await;
+    let mut ids = add_keyed(world, &["a", "b", "c"]).await;
+    let mut all = keys(world, DomainFilter::Open, 9).await;
     all.sort();
     assert_eq!(all, ["a", "b", "c"]);
-    assert_eq!(keys(DomainFilter::Stuck, 9).await, [""; 0]);
+    assert_eq!(keys(world, DomainFilter::Stuck, 9).await, [""; 0]);
     let holder = token("worker", 1);
     world.claim(&holder, 9, T0).await;
+    ids.extend(add_keyed(world, &["c", "a"]).await);
     // The next of the third has its turn much later than the others had theirs.
     let settle = Settle::new(holder).done([ids[2]]).item(ids[1], retry(0));
     assert_eq!(world.settle(settle.at(T0)).await.refused().count(), 0);
-    let youngest = keys(DomainFilter::Open, 9).await;
+    let youngest = keys(world, DomainFilter::Open, 9).await;
     assert_eq!(youngest.last().map(String::as_str), Some("c"));
-    assert_eq!(keys(DomainFilter::Open, 2).await.len(), 2);
-    assert_eq!(keys(DomainFilter::Stuck, 9).await, ["b"]);
+    assert_eq!(keys(world, DomainFilter::Open, 2).await.len(), 2);
     pause(world, Pause::Begin).await;
-    let mut stuck = keys(DomainFilter::Stuck, 9).await;
+    let mut stuck = keys(world, DomainFilter::Stuck, 9).await;
     stuck.sort();
     assert_eq!(stuck, ["a", "b"]);
+}
+
+async fn keys(world: &dyn World, filter: DomainFilter, limit: u32) -> Vec<String> {
+    let found = outbox(world).domains(filter, limit).await;
+    let found = found.expect("domains").into_iter();
+    found.map(|domain| domain.key).collect()
+}
+
+/// Goal: the few that need somebody are not lost among many that an operator holds back.
+async fn those_that_are_blocked_come_before_all_that_stand_still(world: &dyn World) {
+    // Of one age, they come by name.
+    add_keyed(world, &["0", "0"]).await;
+    for key in ["0", "00: nothing waits"] {
+        let paused = outbox(world).pause_domain(key, Pause::Begin).await;
+        paused.expect("pause");
+    }
+    blocked(world).await;
+    assert_eq!(keys(world, DomainFilter::Stuck, 1).await, ["a"]);
+    assert_eq!(keys(world, DomainFilter::Stuck, 9).await, ["a", "0"]);
+    let open = keys(world, DomainFilter::Open, 9).await;
+    assert_eq!(open.last().map(String::as_str), Some("a"));
+    // Also while it is paused itself.
+    pause(world, Pause::Begin).await;
+    assert_eq!(keys(world, DomainFilter::Stuck, 1).await, ["a"]);
+}
+
+async fn a_head_of_long_standing_is_stuck_while_others_wait_behind_it(world: &dyn World) {
+    let ids = add_run(world, 4).await;
+    let long_ago = Timestamp::from_micros(1);
+    for (nth, moment, stuck) in [
+        (0, long_ago, &["a"][..]),
+        (1, T0, &[]),
+        // Nobody waits for it.
+        (2, long_ago, &[]),
+    ] {
+        let holder = fresh("worker");
+        world.claim(&holder, 1, T0).await;
+        let settle = Settle::new(holder).done([ids[nth]]).at(moment);
+        assert_eq!(world.settle(settle).await.refused().count(), 0);
+        assert_eq!(standing(world).await.1, Some(ids[nth + 1]));
+        assert_eq!(keys(world, DomainFilter::Stuck, 9).await, stuck);
+    }
+}
+
+/// Where an enqueue takes no lock on its key, the next claim decides who is head.
+async fn a_key_is_listed_before_any_claim(world: &dyn World) {
+    let events = [keyed("a"), keyed("a"), keyed("b")];
+    outbox(world).enqueue(&events).await.expect("enqueue");
+    let listed = outbox(world).domains(DomainFilter::Open, 9).await;
+    let mut listed: Vec<(String, u64)> = listed
+        .expect("domains")
+        .into_iter()
+        .map(|of| (of.key, of.waiting + u64::from(of.head.is_some())))
+        .collect();
+    listed.sort();
+    assert_eq!(listed, [("a".to_owned(), 2), ("b".to_owned(), 1)]);
+    assert_eq!(keys(world, DomainFilter::Stuck, 9).await, [""; 0]);
+    assert_eq!(keys(world, DomainFilter::Open, 1).await.len(), 1);
+    // A bell that is rung for a key with a head, or a paused one, names nothing twice.
+    place(world).await;
+    pause(world, Pause::Begin).await;
+    outbox(world).enqueue(&events).await.expect("enqueue");
+    let mut all = keys(world, DomainFilter::Open, 9).await;
+    all.sort();
+    assert_eq!(all, ["a", "b"]);
 }
 
 async fn what_blocks_its_domain_is_not_pruned(world: &dyn World) {

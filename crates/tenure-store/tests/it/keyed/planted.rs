@@ -80,8 +80,8 @@ const CHECKED: [(&str, &[Planted]); 19] = [
         "a_replay_goes_to_the_tail_of_its_domain",
         &[planted(
             "replay",
-            "then nextval('tenure_event_id') end",
-            "then null::bigint end",
+            "else nextval('tenure_event_id')",
+            "else null::bigint",
         )],
     ),
     (

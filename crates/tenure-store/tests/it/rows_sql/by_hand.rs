@@ -1,5 +1,5 @@
-//! The table of the preset `webhook` with two kinds of workers: ours, and the application's own with
-//! the statements of its specification, sent by hand.
+//! The table of the preset `webhook` with two kinds of workers: ours, and the application's own
+//! with the statements of its specification, sent by hand.
 
 use tenure_core::store::Reap;
 use tenure_core::testing::token;
@@ -201,6 +201,16 @@ async fn what_we_let_lapse_is_theirs(
         "they may set theirs back",
     )?;
     ensure(hand.mark_failed(4, now).await, "they may fail their own")?;
+    what_they_settled_stays_settled(rows, &again, now).await
+}
+
+/// Our old token has no say in what they have settled, and what they set back is ours once it is
+/// due.
+async fn what_they_settled_stays_settled(
+    rows: &dyn Rows,
+    again: &Token,
+    now: Timestamp,
+) -> Result<(), String> {
     for (id, state_now, refusal) in [
         (2, State::Done, Refusal::AlreadySettled),
         (3, State::Pending, Refusal::NotClaimed),
@@ -210,7 +220,7 @@ async fn what_we_let_lapse_is_theirs(
             state(rows, id).await == state_now,
             "their words are not ours",
         )?;
-        let answer = settle(rows, &again, (id, Outcome::Done), now).await;
+        let answer = settle(rows, again, (id, Outcome::Done), now).await;
         ensure(
             answer == Guarded::Refused(refusal),
             "an old token has a say",

@@ -1,5 +1,6 @@
-//! The verbs of the row layout on both databases and in each preset, as far as they are its own: the
-//! order of a table, rows that come back whole, what an operator sees, a table that does not fit.
+//! The verbs of the row layout on both databases and in each preset, as far as they are its own:
+//! the order of a table, rows that come back whole, what an operator sees, a table that does not
+//! fit.
 
 use tenure_core::store::{Bury, Claim, Filter, Reap, Replay, Rest, Settle, StoreErrorKind};
 use tenure_core::testing::token;

@@ -1,0 +1,99 @@
+//! Receivers that take longer than the term, and leases that are lost while a call is under way.
+
+use tenure::webhook::AttemptOutcome::{Delivered, Failed, Superseded, Unknown};
+use tenure::webhook::verify::Verified;
+
+use super::receiver::{Answer, Receiver};
+use super::site::{Blocked, Site};
+use super::table::first_held;
+use super::{LONGEST, TERM};
+use crate::crash::world::{now, within};
+
+/// Proves: S2-010, S2-011, S2-012, S2-043, S2-061
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_that_takes_four_terms_is_called_once_and_once_more_after_a_kill() {
+    for site in Site::everywhere(|| Receiver::start(first_held)).await {
+        site.add("billing", &[]);
+        let mut worker = site.work().await;
+        site.enqueue("order");
+        site.receiver.call(0).await;
+        let delivery = site.delivery().await;
+        let first = site.hold(delivery).await;
+        // It looks for work all the time, and finds none.
+        let _second = site.work().await;
+        let mut until = first.until;
+        within(LONGEST, async || {
+            let record = site.record(delivery).await;
+            let hold = record.hold.expect("it is held all the time");
+            assert_eq!((hold.fence, &hold.holder), (first.fence, &first.holder));
+            assert!(hold.until >= until, "a renewal moves the end forward");
+            assert_eq!((record.counters.failures, record.counters.crashes), (0, 0));
+            until = hold.until;
+            (now() >= first.claimed_at.after(4 * TERM)).then_some(())
+        })
+        .await;
+        assert!(until > first.claimed_at.after(4 * TERM));
+        assert_eq!(site.receiver.calls().len(), 1, "one call all the time");
+        let killed_at = worker.kill();
+        site.is_recovered(killed_at, Unknown, 2).await;
+        site.keeps_secrets();
+    }
+}
+
+/// Takes the first call for an order, and hangs up when it has had it for a while.
+fn cut(_endpoint: &str, call: &Verified, before: usize) -> Answer {
+    if before == 0 && call.topic.as_deref() == Some("order") {
+        return Answer::Cut(TERM);
+    }
+    Answer::Status(200)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receiver_that_hangs_up_on_a_call_is_called_again_by_the_schedule_alone() {
+    for site in Site::everywhere(|| Receiver::start(cut)).await {
+        site.add("billing", &["--schedule", "1s"]);
+        let _worker = site.work().await;
+        // It leaves a connection open, which the next one is sent on.
+        site.send_one_more("before").await;
+        site.send_one_more("order").await;
+        let calls = site.receiver.calls();
+        let calls = calls.iter().map(|call| (call.attempt(), call.is_cut));
+        let calls: Vec<_> = calls.collect();
+        assert_eq!(calls, [(1, false), (1, true), (2, false)]);
+        let delivery = site.deliveries().await.remove(1).id;
+        let attempts = site.attempted(delivery, &[Failed, Delivered]).await;
+        assert!(attempts[0].fence < attempts[1].fence);
+        site.keeps_secrets();
+    }
+}
+
+/// Proves: S2-050, S2-051, S2-052, S2-062, S2-064
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_lease_ends_the_call_before_its_term_is_over() {
+    for site in Site::everywhere(|| Receiver::start(first_held)).await {
+        site.add("billing", &[]);
+        let worker = site.work().await;
+        site.enqueue("order");
+        site.receiver.call(0).await;
+        let delivery = site.delivery().await;
+        let blocked = Blocked::begin(&site).await;
+        let hold = site.hold(delivery).await;
+        let left_at = site.receiver.left(0).await;
+        assert!(left_at < hold.until, "nobody else can hold it yet");
+        blocked.end().await;
+        site.is_recovered(now(), Superseded, 2).await;
+
+        let said = worker.said();
+        let lost = said.lines().find(|line| line.contains("lost a hold"));
+        let lost: serde_json::Value = serde_json::from_str(lost.unwrap()).unwrap();
+        let fields = &lost["fields"];
+        assert_eq!(fields["fence"], hold.fence.number(), "{lost}");
+        assert_eq!(fields["running"], delivery.to_string(), "{lost}");
+        assert!(["failed", "late"].contains(&fields["reason"].as_str().unwrap()));
+        assert_eq!(lost["worker"], hold.holder.as_str(), "{lost}");
+        let event = site.record(delivery).await.content;
+        let event = event.delivery().unwrap().source.to_string();
+        assert_eq!(fields["events"], event, "{lost}");
+        site.keeps_secrets();
+    }
+}

@@ -1,0 +1,280 @@
+//! The table "When a process is killed" of `docs/WEBHOOKS.md`, row by row.
+
+use std::process::Stdio;
+
+use rustix::process::Signal;
+use tenure::webhook::AttemptOutcome::{Superseded, Unknown};
+use tenure::webhook::verify::Verified;
+use tenure::{Filter, State};
+
+use super::receiver::{Answer, Receiver};
+use super::site::{Blocked, Site};
+use super::{LONGEST, PAYLOAD};
+use crate::crash::world::{Process, now, within};
+use crate::serve::get;
+
+/// The first call for an order is answered when the test says so, everything else at once.
+pub(super) fn first_held(_endpoint: &str, call: &Verified, before: usize) -> Answer {
+    if before == 0 && call.topic.as_deref() == Some("order") {
+        return Answer::Held;
+    }
+    Answer::Status(200)
+}
+
+/// Stops a worker, and not in the middle of a transaction: in SQLite there is one writer.
+async fn stop(site: &Site, process: &Process) {
+    let blocked = Blocked::begin(site).await;
+    process.stop();
+    blocked.end().await;
+}
+
+/// Proves: S2-041
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_whose_producer_was_killed_before_its_commit_is_owed_to_nobody() {
+    for site in Site::everywhere(|| Receiver::start(first_held)).await {
+        site.add("billing", &[]);
+        let mut blocked = Blocked::begin(&site).await;
+        let program = std::path::Path::new(env!("CARGO_BIN_EXE_tenure"));
+        let mut command = site.world.place.command(program);
+        command.args(["enqueue", "order", PAYLOAD, "--json"]);
+        let mut producer = command.stdout(Stdio::piped()).spawn().unwrap();
+        within(LONGEST, async || blocked.is_felt().await.then_some(())).await;
+        producer.kill().unwrap();
+        let said = producer.wait_with_output().unwrap();
+        assert!(said.stdout.is_empty(), "it never said that it was written");
+        blocked.end().await;
+
+        let _worker = site.work().await;
+        site.send_one_more("after").await;
+        assert_eq!(site.deliveries().await.len(), 1);
+        assert_eq!(site.receiver.calls().len(), 1);
+        let events = site.tenure.list(&Filter::default(), 10).await.unwrap();
+        assert_eq!(events.records.len(), 1);
+        site.keeps_secrets();
+    }
+}
+
+/// The work on orders waits for the file `go`.
+const GATE: &str = r#"
+[publishers.gate]
+kind = "exec"
+command = '''
+touch here
+for _ in $(seq 1200); do [ -e go ] && break; sleep 0.05; done
+'''
+
+[[routes]]
+topics = ["order"]
+publisher = "gate"
+"#;
+
+/// Where a worker is killed that has an event in hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    TheEnd,
+    TheCommit,
+}
+
+/// Proves: S2-040, S2-041
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_before_the_fan_out_an_event_is_owed_to_each_endpoint_once() {
+    for before in [Before::TheEnd, Before::TheCommit] {
+        for site in Site::everywhere(|| Receiver::start(|_, _, _| Answer::Status(200))).await {
+            site.configure(super::TERM, GATE);
+            site.add("billing", &["--topics", "order"]);
+            site.add("audit", &[]);
+            let mut worker = site.work().await;
+            let event = site.enqueue("order");
+            let place = &site.world.place;
+            within(LONGEST, async || place.path("here").exists().then_some(())).await;
+            if before == Before::TheCommit {
+                let mut blocked = Blocked::begin(&site).await;
+                place.write("go", "");
+                let is_worked = || worker.said().contains("\"worked\"");
+                within(LONGEST, async || is_worked().then_some(())).await;
+                within(LONGEST, async || blocked.is_felt().await.then_some(())).await;
+                worker.kill();
+                blocked.end().await;
+            }
+            worker.kill();
+            place.write("go", "");
+            assert_eq!(site.deliveries().await, [], "{before:?}");
+            assert_eq!(site.record(event).await.state, State::Claimed);
+
+            let _next = site.work().await;
+            within(LONGEST, async || {
+                let done = Filter {
+                    state: Some(State::Done),
+                    ..Filter::default()
+                };
+                let page = site.tenure.deliveries(&done, 10).await.unwrap();
+                (page.records.len() == 2).then_some(())
+            })
+            .await;
+            site.send_one_more("order").await;
+            let calls = site.receiver.calls();
+            let mut called: Vec<&str> = calls
+                .iter()
+                .filter(|call| call.call.id == calls[0].call.id)
+                .map(|call| call.endpoint.as_str())
+                .collect();
+            called.sort_unstable();
+            assert_eq!(called, ["audit", "billing"], "{before:?}");
+            let of_it = site.deliveries().await;
+            let of_it = of_it.iter().filter_map(|record| record.content.delivery());
+            assert_eq!(of_it.filter(|it| it.source == event).count(), 2);
+            site.keeps_secrets();
+        }
+    }
+}
+
+/// Proves: S2-040, S2-041, S2-042
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_before_the_call_a_delivery_is_sent_once_its_lease_has_lapsed() {
+    for site in Site::everywhere(|| Receiver::closed(|_, _, _| Answer::Status(200))).await {
+        site.add("billing", &[]);
+        let mut worker = site.work().await;
+        site.enqueue("order");
+        let delivery = site.delivery().await;
+        let hold = site.hold(delivery).await;
+        let _next = site.work().await;
+        assert_eq!(site.hold(delivery).await.fence, hold.fence);
+        let killed_at = worker.kill();
+        site.receiver.open();
+        site.is_recovered(killed_at, Unknown, 1).await;
+        site.keeps_secrets();
+    }
+}
+
+/// Proves: S2-040, S2-041, S2-042, S2-044
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_during_the_call_a_delivery_is_sent_again_with_a_higher_fence() {
+    for site in Site::everywhere(|| Receiver::start(first_held)).await {
+        site.add("billing", &[]);
+        let mut worker = site.work().await;
+        site.enqueue("order");
+        let call = site.receiver.call(0).await;
+        let delivery = site.delivery().await;
+        let open = site.shown(delivery);
+        assert_eq!(
+            open["timeline"][0]["outcome"], "open",
+            "on record meanwhile"
+        );
+        assert_eq!(open["timeline"][0]["fence"], call.fence());
+        assert_eq!(call.body, PAYLOAD.as_bytes());
+        let _next = site.work().await;
+        let killed_at = worker.kill();
+        site.is_recovered(killed_at, Unknown, 2).await;
+        site.keeps_secrets();
+    }
+}
+
+/// Proves: S2-023, S2-040, S2-041
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_after_the_answer_a_delivery_is_not_delivered_until_that_is_committed() {
+    for site in Site::everywhere(|| Receiver::start(first_held)).await {
+        site.add("billing", &[]);
+        let mut worker = site.work().await;
+        site.enqueue("order");
+        site.receiver.call(0).await;
+        let delivery = site.delivery().await;
+        let mut blocked = Blocked::begin(&site).await;
+        site.receiver.let_go(0);
+        let is_answered = || worker.said().contains("\"delivered\"");
+        within(LONGEST, async || is_answered().then_some(())).await;
+        within(LONGEST, async || blocked.is_felt().await.then_some(())).await;
+        worker.kill();
+        blocked.end().await;
+        assert_eq!(site.record(delivery).await.state, State::Claimed);
+        assert_eq!(site.shown(delivery)["timeline"][0]["outcome"], "open");
+        let _next = site.work().await;
+        site.is_recovered(now(), Unknown, 2).await;
+        site.keeps_secrets();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_after_the_commit_nothing_is_sent_again() {
+    for site in Site::everywhere(|| Receiver::start(|_, _, _| Answer::Status(200))).await {
+        site.add("billing", &[]);
+        let mut worker = site.work().await;
+        site.enqueue("order");
+        let delivery = site.delivery().await;
+        site.delivered(delivery).await;
+        worker.kill();
+        let before = site.shown(delivery);
+        assert_eq!(before["timeline"][0]["outcome"], "delivered");
+        let _next = site.work().await;
+        site.send_one_more("after").await;
+        let calls = site.receiver.calls();
+        assert_eq!(calls.len(), 2);
+        assert_ne!(calls[0].call.id, calls[1].call.id);
+        assert_eq!(site.shown(delivery), before, "nothing has changed");
+        site.keeps_secrets();
+    }
+}
+
+/// The sum of a counter over all its labels that have this in them.
+fn counted(metrics: &str, [name, label]: [&str; 2]) -> u32 {
+    let lines = metrics.lines();
+    let lines = lines.filter(|line| line.starts_with(name) && line.contains(label));
+    let values = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<u32>().ok());
+    values.sum()
+}
+
+/// Proves: S2-020, S2-022, S2-023, S2-024, S2-052
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stopped_for_longer_than_the_term_a_worker_changes_nothing_any_more() {
+    for is_answered in [false, true] {
+        for site in Site::everywhere(|| Receiver::start(first_held)).await {
+            site.add("billing", &[]);
+            let args = ["--listen", "127.0.0.1:0"];
+            let mut worker = site.world.spawn_as("serve", &args);
+            assert!(worker.is_ready().await);
+            site.enqueue("order");
+            site.receiver.call(0).await;
+            let delivery = site.delivery().await;
+            let _next = site.work().await;
+            stop(&site, &worker).await;
+            let stopped_at = now();
+            site.delivered(delivery).await;
+            let before = site.record(delivery).await;
+            if is_answered {
+                site.receiver.let_go(0);
+            }
+            worker.signal(Signal::CONT);
+            if !is_answered {
+                // What it had in flight, it stops.
+                site.receiver.left(0).await;
+            }
+            site.is_recovered(stopped_at, Superseded, 2).await;
+            assert_eq!(site.record(delivery).await, before, "it stands");
+
+            let address = address(&worker).await;
+            let metrics = within(LONGEST, async || {
+                let (_, text) = get(address, "/metrics");
+                let superseded = ["tenure_delivery_attempts_total", "\"superseded\""];
+                (counted(&text, superseded) == 1).then_some(text)
+            })
+            .await;
+            let lost = counted(&metrics, ["tenure_holds_lost_total", ""]);
+            let refused = counted(&metrics, ["tenure_settles_refused_total", ""]);
+            assert_eq!(lost + refused, 1, "{metrics}");
+            for canary in ["canary", "Canary"] {
+                assert!(!metrics.contains(canary));
+            }
+            site.keeps_secrets();
+        }
+    }
+}
+
+/// Where a server listens.
+pub(super) async fn address(process: &Process) -> std::net::SocketAddr {
+    within(LONGEST, async || {
+        let text = process.said();
+        let line = text.lines().find(|line| line.contains("began to serve"))?;
+        let line: serde_json::Value = serde_json::from_str(line).ok()?;
+        line["fields"]["address"].as_str()?.parse().ok()
+    })
+    .await
+}

@@ -1,0 +1,8 @@
+-- attempts_close: writes down how those calls ended.
+-- Parameters: $1 ids, $2 status.
+-- Returns: nothing.
+-- Keeps: nothing.
+-- Relies on: the primary key.
+update bench_attempt
+set ended_at = now(), status = $2, outcome = 'delivered'
+where id = any ($1::bigint[]) and ended_at is null

@@ -1,0 +1,8 @@
+-- sessions: the connections of programs of ours to this database.
+-- Parameters: none.
+-- Returns: the process ids.
+-- Keeps: nothing; it only reads.
+-- Relies on: the name that the store gives its connections.
+select pid
+from pg_stat_activity
+where datname = current_database() and application_name = 'tenure'
