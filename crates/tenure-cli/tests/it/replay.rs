@@ -176,12 +176,13 @@ fn slow_replay(place: &Place) -> Child {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .unwrap()
+        .expect("the program starts")
 }
 
 fn signal(child: &Child, name: &str) {
     let pid = child.id().to_string();
-    let sent = Command::new("kill").args([name, &pid]).status().unwrap();
+    let sent = Command::new("kill").args([name, &pid]).status();
+    let sent = sent.expect("there is a program to send signals with");
     assert!(sent.success());
 }
 
