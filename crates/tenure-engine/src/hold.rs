@@ -182,14 +182,25 @@ impl InHand {
 
     /// Whether an answer can be settled now.
     pub(crate) fn can_settle(&self) -> bool {
+        if self.answered == 0 || self.is_busy_with_calls() {
+            return false;
+        }
         if self.runs.is_empty() {
-            return self.answered > 0;
+            return true;
         }
         let busy = self.busy_runs();
         self.items.iter().any(|(id, stage)| {
             let is_busy = self.runs.of(*id).is_some_and(|run| busy.contains(&run));
             matches!(stage, Stage::Answered(..)) && !is_busy
         })
+    }
+
+    /// Whether calls of it are on their way to the store. Theirs is a settle of several steps, and
+    /// a second one of the same lease would stand behind it, and a hand with it; what is answered
+    /// until then shares the next.
+    fn is_busy_with_calls(&self) -> bool {
+        let mut stages = self.items.values();
+        !self.endpoints.is_empty() && stages.any(|stage| matches!(stage, Stage::Settling))
     }
 
     /// The runs of which something is on its way to the store.
@@ -286,4 +297,58 @@ impl Stage {
 /// How long after it was asked for we take a lease for over: a tenth earlier than the store does.
 pub(crate) fn less_margin(term: Duration) -> Duration {
     term.saturating_sub(term / 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::{Settings, WorkerId};
+
+    use super::*;
+
+    const IDS: [ItemId; 3] = [ItemId::new(1), ItemId::new(2), ItemId::new(3)];
+
+    fn lease(endpoints: &[(ItemId, u32)], now: Instant) -> InHand {
+        let rhythm = Settings::default().rhythm();
+        let worker = WorkerId::new("w", 1).unwrap();
+        InHand {
+            token: Token::new(&worker, 1, 1),
+            fence: Fence::new(1),
+            rhythm,
+            company: Company::Together,
+            claimed_at: now,
+            deadline: InHand::deadline(now, rhythm.term.length()),
+            is_over: false,
+            is_refused: false,
+            beat_at: now + rhythm.heartbeat,
+            items: IDS.map(|id| (id, Stage::Waiting)).into(),
+            endpoints: endpoints.iter().copied().collect(),
+            runs: Runs::line_up(Vec::new()).1,
+            answered: 0,
+            answered_since: None,
+        }
+    }
+
+    fn answered() -> Answered {
+        Answered {
+            outcome: Outcome::Done,
+            on_dead: OnDead::Skip,
+            beside: Beside::Nothing,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_a_lease_of_deliveries_one_settle_is_under_way_at_a_time() {
+        let now = Instant::now();
+        for (endpoints, is_second_at_once) in [(&[][..], true), (&[(IDS[0], 7)][..], false)] {
+            let mut lease = lease(endpoints, now);
+            assert!(!lease.can_settle(), "nothing is answered");
+            lease.answer(IDS[0], answered(), now);
+            assert!(lease.can_settle());
+            assert!(lease.take_settle(1, now).is_some());
+            lease.answer(IDS[1], answered(), now);
+            assert_eq!(lease.can_settle(), is_second_at_once);
+            lease.items.remove(&IDS[0]);
+            assert!(lease.can_settle(), "the first is settled");
+        }
+    }
 }
