@@ -10,6 +10,9 @@
 //! given back in the same settle, unstarted. The store would put them back by itself; but one that
 //! is named is answered for, also when the item before it was buried in the meantime.
 //!
+//! Of a lease whose settles have several steps, because calls or deliveries are written with them,
+//! one settle is under way at a time.
+//!
 //! The deadline is read from this machine's own monotonic clock before the claim or the renewal was
 //! sent, less a margin: it lies before the moment at which the store may give the lease away,
 //! whatever the store says or does not say.
@@ -55,6 +58,8 @@ pub(crate) struct InHand {
     pub(crate) answered: usize,
     /// Since when one of them is.
     pub(crate) answered_since: Option<Instant>,
+    /// Whether something goes with its answers: its settles are then of several steps.
+    pub(crate) is_stepwise: bool,
 }
 
 /// How far an item has come.
@@ -150,6 +155,7 @@ impl InHand {
 
     /// Takes an answer.
     pub(crate) fn answer(&mut self, id: ItemId, answered: Answered, now: Instant) {
+        self.is_stepwise |= !matches!(answered.beside, Beside::Nothing);
         self.items.insert(id, Stage::Answered(answered));
         self.answered += 1;
         self.answered_since.get_or_insert(now);
@@ -182,7 +188,7 @@ impl InHand {
 
     /// Whether an answer can be settled now.
     pub(crate) fn can_settle(&self) -> bool {
-        if self.answered == 0 || self.is_busy_with_calls() {
+        if self.answered == 0 || self.is_stepwise && self.is_settling() {
             return false;
         }
         if self.runs.is_empty() {
@@ -195,12 +201,12 @@ impl InHand {
         })
     }
 
-    /// Whether calls of it are on their way to the store. Theirs is a settle of several steps, and
-    /// a second one of the same lease would stand behind it, and a hand with it; what is answered
-    /// until then shares the next.
-    fn is_busy_with_calls(&self) -> bool {
+    /// Whether a settle of it is under way. A second one would stand behind it in the store, and a
+    /// hand with it; for a settle of several steps that is long. What is answered until then
+    /// shares the next one.
+    fn is_settling(&self) -> bool {
         let mut stages = self.items.values();
-        !self.endpoints.is_empty() && stages.any(|stage| matches!(stage, Stage::Settling))
+        stages.any(|stage| matches!(stage, Stage::Settling))
     }
 
     /// The runs of which something is on its way to the store.
@@ -307,7 +313,7 @@ mod tests {
 
     const IDS: [ItemId; 3] = [ItemId::new(1), ItemId::new(2), ItemId::new(3)];
 
-    fn lease(endpoints: &[(ItemId, u32)], now: Instant) -> InHand {
+    fn lease(now: Instant) -> InHand {
         let rhythm = Settings::default().rhythm();
         let worker = WorkerId::new("w", 1).unwrap();
         InHand {
@@ -321,31 +327,34 @@ mod tests {
             is_refused: false,
             beat_at: now + rhythm.heartbeat,
             items: IDS.map(|id| (id, Stage::Waiting)).into(),
-            endpoints: endpoints.iter().copied().collect(),
+            endpoints: BTreeMap::new(),
             runs: Runs::line_up(Vec::new()).1,
             answered: 0,
             answered_since: None,
+            is_stepwise: false,
         }
     }
 
-    fn answered() -> Answered {
+    fn answered(beside: Beside) -> Answered {
         Answered {
             outcome: Outcome::Done,
             on_dead: OnDead::Skip,
-            beside: Beside::Nothing,
+            beside,
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_a_lease_of_deliveries_one_settle_is_under_way_at_a_time() {
+    async fn settles_of_several_steps_are_under_way_one_at_a_time() {
         let now = Instant::now();
-        for (endpoints, is_second_at_once) in [(&[][..], true), (&[(IDS[0], 7)][..], false)] {
-            let mut lease = lease(endpoints, now);
+        let fans_out = || Beside::FanOut("order.paid".to_owned());
+        let plain = || Beside::Nothing;
+        for (beside, is_second_at_once) in [(plain as fn() -> Beside, true), (fans_out, false)] {
+            let mut lease = lease(now);
             assert!(!lease.can_settle(), "nothing is answered");
-            lease.answer(IDS[0], answered(), now);
+            lease.answer(IDS[0], answered(beside()), now);
             assert!(lease.can_settle());
             assert!(lease.take_settle(1, now).is_some());
-            lease.answer(IDS[1], answered(), now);
+            lease.answer(IDS[1], answered(beside()), now);
             assert_eq!(lease.can_settle(), is_second_at_once);
             lease.items.remove(&IDS[0]);
             assert!(lease.can_settle(), "the first is settled");
