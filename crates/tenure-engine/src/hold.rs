@@ -10,6 +10,9 @@
 //! given back in the same settle, unstarted. The store would put them back by itself; but one that
 //! is named is answered for, also when the item before it was buried in the meantime.
 //!
+//! Of a lease whose settles have several steps, because calls or deliveries are written with them,
+//! one settle is under way at a time.
+//!
 //! The deadline is read from this machine's own monotonic clock before the claim or the renewal was
 //! sent, less a margin: it lies before the moment at which the store may give the lease away,
 //! whatever the store says or does not say.
@@ -55,6 +58,8 @@ pub(crate) struct InHand {
     pub(crate) answered: usize,
     /// Since when one of them is.
     pub(crate) answered_since: Option<Instant>,
+    /// Whether something goes with its answers: its settles are then of several steps.
+    pub(crate) is_stepwise: bool,
 }
 
 /// How far an item has come.
@@ -150,6 +155,7 @@ impl InHand {
 
     /// Takes an answer.
     pub(crate) fn answer(&mut self, id: ItemId, answered: Answered, now: Instant) {
+        self.is_stepwise |= !matches!(answered.beside, Beside::Nothing);
         self.items.insert(id, Stage::Answered(answered));
         self.answered += 1;
         self.answered_since.get_or_insert(now);
@@ -182,14 +188,25 @@ impl InHand {
 
     /// Whether an answer can be settled now.
     pub(crate) fn can_settle(&self) -> bool {
+        if self.answered == 0 || self.is_stepwise && self.is_settling() {
+            return false;
+        }
         if self.runs.is_empty() {
-            return self.answered > 0;
+            return true;
         }
         let busy = self.busy_runs();
         self.items.iter().any(|(id, stage)| {
             let is_busy = self.runs.of(*id).is_some_and(|run| busy.contains(&run));
             matches!(stage, Stage::Answered(..)) && !is_busy
         })
+    }
+
+    /// Whether a settle of it is under way. A second one would stand behind it in the store, and a
+    /// hand with it; for a settle of several steps that is long. What is answered until then
+    /// shares the next one.
+    fn is_settling(&self) -> bool {
+        let mut stages = self.items.values();
+        stages.any(|stage| matches!(stage, Stage::Settling))
     }
 
     /// The runs of which something is on its way to the store.
@@ -286,4 +303,61 @@ impl Stage {
 /// How long after it was asked for we take a lease for over: a tenth earlier than the store does.
 pub(crate) fn less_margin(term: Duration) -> Duration {
     term.saturating_sub(term / 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::{Settings, WorkerId};
+
+    use super::*;
+
+    const IDS: [ItemId; 3] = [ItemId::new(1), ItemId::new(2), ItemId::new(3)];
+
+    fn lease(now: Instant) -> InHand {
+        let rhythm = Settings::default().rhythm();
+        let worker = WorkerId::new("w", 1).unwrap();
+        InHand {
+            token: Token::new(&worker, 1, 1),
+            fence: Fence::new(1),
+            rhythm,
+            company: Company::Together,
+            claimed_at: now,
+            deadline: InHand::deadline(now, rhythm.term.length()),
+            is_over: false,
+            is_refused: false,
+            beat_at: now + rhythm.heartbeat,
+            items: IDS.map(|id| (id, Stage::Waiting)).into(),
+            endpoints: BTreeMap::new(),
+            runs: Runs::line_up(Vec::new()).1,
+            answered: 0,
+            answered_since: None,
+            is_stepwise: false,
+        }
+    }
+
+    fn answered(beside: Beside) -> Answered {
+        Answered {
+            outcome: Outcome::Done,
+            on_dead: OnDead::Skip,
+            beside,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn settles_of_several_steps_are_under_way_one_at_a_time() {
+        let now = Instant::now();
+        let fans_out = || Beside::FanOut("order.paid".to_owned());
+        let plain = || Beside::Nothing;
+        for (beside, is_second_at_once) in [(plain as fn() -> Beside, true), (fans_out, false)] {
+            let mut lease = lease(now);
+            assert!(!lease.can_settle(), "nothing is answered");
+            lease.answer(IDS[0], answered(beside()), now);
+            assert!(lease.can_settle());
+            assert!(lease.take_settle(1, now).is_some());
+            lease.answer(IDS[1], answered(beside()), now);
+            assert_eq!(lease.can_settle(), is_second_at_once);
+            lease.items.remove(&IDS[0]);
+            assert!(lease.can_settle(), "the first is settled");
+        }
+    }
 }

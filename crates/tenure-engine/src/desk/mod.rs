@@ -293,6 +293,7 @@ impl State {
                 runs,
                 answered: 0,
                 answered_since: None,
+                is_stepwise: false,
             },
         );
         self.waiting
