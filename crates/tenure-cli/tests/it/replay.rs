@@ -176,12 +176,15 @@ fn slow_replay(place: &Place) -> Child {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .unwrap()
+        .expect("it can be run")
 }
 
 fn signal(child: &Child, name: &str) {
     let pid = child.id().to_string();
-    let sent = Command::new("kill").args([name, &pid]).status().unwrap();
+    let sent = Command::new("kill")
+        .args([name, &pid])
+        .status()
+        .expect("it can be run");
     assert!(sent.success());
 }
 
