@@ -90,7 +90,7 @@ fn clipped(ranges: &[(i64, i64)], from: i64) -> Vec<(i64, i64)> {
 
 /// A store with a way to look into it.
 pub(super) enum Place {
-    Memory(MemoryStore),
+    Memory(Box<MemoryStore>),
     Sqlite {
         store: SqliteStore,
         path: PathBuf,
@@ -105,7 +105,7 @@ pub(super) enum Place {
 impl Place {
     pub(super) fn memory() -> Self {
         let clock = ManualClock::new(Timestamp::from_micros(0));
-        Self::Memory(MemoryStore::new(Arc::new(clock)))
+        Self::Memory(Box::new(MemoryStore::new(Arc::new(clock))))
     }
 
     pub(super) async fn sqlite() -> Self {
@@ -134,7 +134,7 @@ impl Place {
 
     pub(super) fn store(&self) -> &dyn Store {
         match self {
-            Self::Memory(store) => store,
+            Self::Memory(store) => store.as_ref(),
             Self::Sqlite { store, .. } => store,
             Self::Postgres { store, .. } => store.as_ref(),
         }
