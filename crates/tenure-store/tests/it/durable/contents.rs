@@ -92,7 +92,7 @@ fn clipped(ranges: &[(i64, i64)], from: i64) -> Vec<(i64, i64)> {
 pub(super) enum Place {
     Memory(Box<MemoryStore>),
     Sqlite {
-        store: SqliteStore,
+        store: Box<SqliteStore>,
         path: PathBuf,
         _folder: TempDir,
     },
@@ -113,7 +113,7 @@ impl Place {
         let path = folder.path().join("tenure.db");
         let store = SqliteStore::open(&path, &StoreConfig::default()).await;
         Self::Sqlite {
-            store: store.unwrap(),
+            store: Box::new(store.unwrap()),
             path,
             _folder: folder,
         }
@@ -135,7 +135,7 @@ impl Place {
     pub(super) fn store(&self) -> &dyn Store {
         match self {
             Self::Memory(store) => store.as_ref(),
-            Self::Sqlite { store, .. } => store,
+            Self::Sqlite { store, .. } => store.as_ref(),
             Self::Postgres { store, .. } => store.as_ref(),
         }
     }
