@@ -98,7 +98,7 @@ pub(super) enum Place {
     },
     Postgres {
         store: Box<PostgresStore>,
-        _database: Database,
+        _database: Box<Database>,
     },
 }
 
@@ -128,7 +128,7 @@ impl Place {
         let store = PostgresStore::open(&database.url, &config).await.unwrap();
         Self::Postgres {
             store: Box::new(store),
-            _database: database,
+            _database: Box::new(database),
         }
     }
 
