@@ -245,7 +245,7 @@ mod tests {
         for (url, name) in [
             ("https://Hooks.Example.com/x?y=z", "hooks-example-com"),
             ("https://user:canary@example.com:8443", "example-com-8443"),
-            ("http://[::1]:9000/", "1---9000"),
+            ("http://[::1]:9000/", "1--9000"),
         ] {
             assert_eq!(id_of(url).unwrap().as_str(), name);
         }
