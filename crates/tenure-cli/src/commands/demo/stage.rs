@@ -173,6 +173,8 @@ impl Stage {
             .args(["--database", "sqlite://demo.db"])
             .env("TENURE_LEASE_TERM", format!("{}s", TERM.as_secs()))
             .env("TENURE_LOG_FORMAT", "json")
+            // One worker per process: the story is about events.
+            .env("TENURE_WEBHOOK_SEND", "false")
             .current_dir(self.folder.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
