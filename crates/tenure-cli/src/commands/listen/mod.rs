@@ -204,6 +204,7 @@ impl Receiver {
         };
         let status = self.status(number, body.is_some(), &heard);
         if let Some(late) = self.args.late {
+            // To be late is what it was asked for.
             tokio::time::sleep(late).await;
         }
         let path = head.uri.path();

@@ -202,6 +202,7 @@ async fn take_steps(
         *last = now.ok_or_else(|| no_such_replay(last.id))?;
         if last.is_running() {
             let wait = stepped.next_in.unwrap_or(BREATH);
+            // The rate says when the next step is due; others step too, and give no notice.
             tokio::time::sleep(wait.clamp(BREATH, LOOK)).await;
         }
     }

@@ -130,6 +130,7 @@ async fn take(
         shared.taken.fetch_add(1, Ordering::Relaxed);
     }
     if !shared.hold.is_zero() {
+        // A receiver that takes its time is what is measured.
         tokio::time::sleep(shared.hold).await;
     }
     shared.answered.fetch_add(1, Ordering::Relaxed);

@@ -146,6 +146,7 @@ impl Site {
             if last.iter().map(|attempt| &attempt.outcome).eq(outcomes) {
                 return last;
             }
+            // The store is another process's, and gives no notice.
             tokio::time::sleep(crate::crash::world::LOOK).await;
         }
         panic!("expected {outcomes:?}, found {last:?}");
