@@ -27,6 +27,12 @@ pub trait Chooser: Send + Sync + fmt::Debug + 'static {
         Term::EXTERNAL
     }
 
+    /// Whether it is known already that there is nothing to claim in this company, so that the
+    /// store need not be asked.
+    fn is_known_idle(&self, _company: Company) -> bool {
+        false
+    }
+
     /// The lanes to claim from, the first one first, and at most how much from each; none: there
     /// is nothing to claim now.
     fn choose<'a>(&'a self, room: &'a Room) -> Answer<'a, Vec<(EndpointLane, u32)>>;

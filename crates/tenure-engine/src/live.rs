@@ -79,6 +79,10 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
 async fn look(shared: &Shared) -> Result<(ClusterSettings, Vec<Queue>), StoreError> {
     shared.metrics.call("settings");
     let cluster = shared.store.settings().await?;
+    if shared.config.chooser.is_some() {
+        // It claims from lanes of endpoints; no queue is its.
+        return Ok((cluster, Vec::new()));
+    }
     shared.metrics.call("settings");
     let queues = shared.store.queues().await?;
     Ok((cluster, queues))

@@ -133,6 +133,10 @@ async fn choose_and_claim(
     chooser: &dyn Chooser,
     mut asked: Asked,
 ) {
+    if chooser.is_known_idle(asked.look.company) {
+        take(shared, tasks, &asked, None);
+        return;
+    }
     let room = Room {
         limit: asked.limit,
         places: shared.live.borrow().settings.concurrency,

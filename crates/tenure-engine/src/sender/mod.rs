@@ -20,7 +20,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_core::store::{Answer, EndpointLane, Store, StoreError};
+use tenure_core::store::{Answer, Company, EndpointLane, Store, StoreError};
 use tenure_core::webhook::{
     AttemptOutcome, Caller, Delivery, Endpoint, EndpointId, Reply, Request, judge,
 };
@@ -39,6 +39,8 @@ const PAGE: u32 = 1000;
 /// So much longer than its time limit a call may take before the watchdog ends it; and time for
 /// what follows an answer.
 const MARGIN: Duration = Duration::from_secs(30);
+/// So long what a look has shown holds for the next one of the same round.
+const LOOK: Duration = Duration::from_millis(500);
 /// A delivery whose endpoint is not known yet is tried again after this long.
 const UNKNOWN: Duration = Duration::from_secs(1);
 
@@ -124,6 +126,8 @@ struct State {
     version: Option<u64>,
     /// The store's clock when it was looked at last.
     clock: Option<Moment>,
+    /// When it was seen that nothing which must be worked alone was due.
+    none_alone: Option<Instant>,
     /// By number.
     lines: BTreeMap<u32, Line>,
     /// The endpoint that was first the last time.
@@ -198,6 +202,8 @@ impl Sender {
             here,
         };
         state.clock = Some(moment);
+        let is_alone = |lane: &EndpointLane| lane.step == EndpointLane::ALONE;
+        state.none_alone = (!due.lanes.iter().any(is_alone)).then_some(here);
         self.tell_paused(&mut state, moment);
         let State { lines, turn, .. } = &mut *state;
         Ok(choose::choose(lines, &due.lanes, room, turn, moment))
@@ -339,6 +345,12 @@ impl fmt::Debug for Sender {
 impl Chooser for Sender {
     fn term(&self) -> Term {
         self.term
+    }
+
+    /// Each look shows all that is due, and an idle sender would ask twice each time.
+    fn is_known_idle(&self, company: Company) -> bool {
+        let seen = self.state().none_alone;
+        company == Company::Alone && seen.is_some_and(|seen| seen.elapsed() < LOOK)
     }
 
     fn choose<'a>(&'a self, room: &'a Room) -> Answer<'a, Vec<(EndpointLane, u32)>> {

@@ -7,15 +7,17 @@ use std::time::Duration;
 
 use tenure_core::store::Renew;
 use tenure_core::store::{LeaseStore as _, Operate as _};
+use tenure_core::webhook::Reply;
 use tenure_core::{Event, Guarded, Item, Setting, Term};
 use tenure_engine::metrics::{HELD, HELD_BACK, RUNNING};
-use tenure_engine::{Context, Handler, Handling, Readiness};
+use tenure_engine::{Context, Duties, Duty, EngineConfig, Handler, Handling, Readiness};
 use tokio::time::{Instant, sleep};
 
 use crate::faulty::Ask;
 use crate::log;
 use crate::meter::meter;
 use crate::probe::{Probe, until};
+use crate::receiver::Receiver;
 use crate::world::World;
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -111,6 +113,30 @@ async fn what_waits_in_line_is_renewed_like_what_runs() {
     assert_eq!(kept, usize::try_from(engine.health().held).unwrap());
     assert!(kept > 2);
     drop(ids);
+}
+
+/// A process that relays and sends, as `serve` does, asks no more than one that only relays may.
+#[tokio::test(start_paused = true)]
+async fn an_idle_sender_beside_a_worker_asks_little() {
+    let world = World::new();
+    let probe = Probe::default();
+    world.endpoint("billing", |_| ()).await;
+    let _worker = world.start(probe.working(|_| Duration::ZERO), World::config());
+    let receiver = Receiver::new(|_| (Duration::ZERO, Reply::status(200)));
+    let left = EngineConfig {
+        duties: Duties {
+            reaper: Duty::Left,
+            pruner: Duty::Left,
+            replayer: Duty::Left,
+        },
+        ..World::config()
+    };
+    let _sender = world.send(&receiver, left);
+    sleep(Duration::from_secs(10)).await;
+    let from = Instant::now();
+    sleep(MINUTE).await;
+    let asked = world.faulty.since(from).len();
+    assert!(asked <= 300, "{asked} statements in a minute");
 }
 
 /// Proves: S1-055

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tenure::bench::{Watch, Yardstick, event};
-use tenure::{Event, Outcome, Tenure, Worker};
+use tenure::webhook::{Caller, Calling, Reply, Request};
+use tenure::{Duties, Duty, Event, Outcome, Tenure, Worker};
 
 use super::calls::Calls;
 use super::drain::{failed, open, ready};
@@ -92,12 +93,34 @@ impl Starts {
     }
 }
 
-/// Statements per second that a worker sends when there is nothing to do.
+/// Takes whatever it is given; nothing is, when there is nothing to do.
+#[derive(Debug)]
+struct Taker;
+
+impl Caller for Taker {
+    fn call<'a>(&'a self, _: &'a Request<'a>) -> Calling<'a> {
+        Box::pin(async { Reply::status(204) })
+    }
+}
+
+/// Statements per second that a process with a worker and a sender, as `serve` is one, sends when
+/// there is nothing to do.
 pub(super) async fn idle(yardstick: &Yardstick, calls: &Calls, seconds: u64) -> Result<f64, Stop> {
     let tenure = open(yardstick).await?;
     let worker = tenure
         .worker()
         .on("*", |_, _| async { Ok(Outcome::Done) })
+        .start()
+        .await
+        .map_err(|error| failed(&error))?;
+    let left = Duties {
+        reaper: Duty::Left,
+        pruner: Duty::Left,
+        replayer: Duty::Left,
+    };
+    let sender = tenure
+        .sender(Arc::new(Taker))
+        .duties(left)
         .start()
         .await
         .map_err(|error| failed(&error))?;
@@ -109,6 +132,7 @@ pub(super) async fn idle(yardstick: &Yardstick, calls: &Calls, seconds: u64) -> 
     tokio::time::sleep(Duration::from_secs(seconds)).await;
     let after = so_far(yardstick, calls).await?;
     let rate = watch.rate(u32::try_from(after.saturating_sub(before)).unwrap_or(u32::MAX));
+    sender.stop().await;
     worker.stop().await;
     Ok(rate)
 }
