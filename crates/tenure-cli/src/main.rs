@@ -1,5 +1,8 @@
 //! The program `tenure`: parse, run, exit.
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 mod args;
 mod assemble;
 mod commands;

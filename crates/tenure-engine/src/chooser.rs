@@ -36,4 +36,7 @@ pub trait Chooser: Send + Sync + fmt::Debug + 'static {
     /// The lanes to claim from, the first one first, and at most how much from each; none: there
     /// is nothing to claim now.
     fn choose<'a>(&'a self, room: &'a Room) -> Answer<'a, Vec<(EndpointLane, u32)>>;
+
+    /// A claim from what was chosen last was answered: it brought all that was asked for, or less.
+    fn took(&self, _is_full: bool) {}
 }

@@ -134,7 +134,7 @@ impl Engine {
         let shared = Arc::new(Shared::new(parts, Instant::now()));
         let keeper = start_keeper(&shared, &tasks);
         tasks.spawn("live", live::follow(Arc::clone(&shared)));
-        for _ in 0..worker::HANDS {
+        for _ in 0..worker::hands(&shared.config) {
             let hand = worker::run(Arc::clone(&shared), Arc::clone(&tasks));
             tasks.spawn("hand", hand);
         }

@@ -16,6 +16,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::beside::Ending;
 use crate::chooser::{Chooser, Room};
+use crate::config::EngineConfig;
 use crate::desk::{Asked, Step, Work};
 use crate::handler::Readiness;
 use crate::hold::{InHand, less_margin};
@@ -25,7 +26,9 @@ use crate::slot;
 use crate::tasks::Tasks;
 
 /// How many claims and settles are under way at once.
-pub(crate) const HANDS: u32 = 2;
+const HANDS: u32 = 2;
+/// Where claims are chosen first they are no part of a settle: there is one more to do.
+const HANDS_CHOOSING: u32 = 3;
 
 const AGAIN_SOONEST: Duration = Duration::from_millis(20);
 const AGAIN_LATEST: Duration = Duration::from_secs(1);
@@ -39,6 +42,14 @@ enum Answer<T> {
     Lost,
     /// It never will.
     Bad,
+}
+
+/// How many hands a worker of this configuration has.
+pub(crate) fn hands(config: &EngineConfig) -> u32 {
+    match config.chooser {
+        None => HANDS,
+        Some(_) => HANDS_CHOOSING,
+    }
 }
 
 /// Runs one hand until the worker has stopped and nothing is in hand.
@@ -102,7 +113,9 @@ async fn go(shared: &Arc<Shared>, tasks: &Tasks, work: Work) {
         (Some(ending), Some(asked)) => both(shared, tasks, ending, asked).await,
         (Some(ending), None) => settle_until_answered(shared, ending).await,
         (None, Some(asked)) => match &shared.config.chooser {
-            None => claim(shared, tasks, asked).await,
+            None => {
+                claim(shared, tasks, asked).await;
+            }
             Some(chooser) => choose_and_claim(shared, tasks, chooser.as_ref(), asked).await,
         },
         (None, None) => {}
@@ -149,7 +162,7 @@ async fn choose_and_claim(
             asked.lanes = lanes;
             // Its lease is asked for only now.
             asked.sent_at = Instant::now();
-            claim(shared, tasks, asked).await;
+            chooser.took(claim(shared, tasks, asked).await);
         }
         // Nothing was claimed, so there is nothing to give back.
         Answer::Lost | Answer::Bad => {
@@ -159,12 +172,20 @@ async fn choose_and_claim(
     }
 }
 
-async fn claim(shared: &Arc<Shared>, tasks: &Tasks, asked: Asked) {
+/// Claims, and says whether it brought all that was asked for.
+async fn claim(shared: &Arc<Shared>, tasks: &Tasks, asked: Asked) -> bool {
     let ask = claim_of(&asked);
     let call = shared.store.claim(&ask);
     match bounded(shared, "claim", bound(&asked), call).await {
-        Answer::Ok(held) => take(shared, tasks, &asked, held),
-        Answer::Lost | Answer::Bad => claim_failed(shared, tasks, &asked),
+        Answer::Ok(held) => {
+            let is_full = held.as_ref().is_some_and(|held| held.is_full);
+            take(shared, tasks, &asked, held);
+            is_full
+        }
+        Answer::Lost | Answer::Bad => {
+            claim_failed(shared, tasks, &asked);
+            false
+        }
     }
 }
 

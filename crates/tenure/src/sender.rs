@@ -27,6 +27,7 @@ impl SenderBuilder {
     pub(crate) fn new(tenure: Tenure, caller: Arc<dyn Caller>) -> Self {
         let mut config = EngineConfig::default();
         config.settings.concurrency = CONCURRENCY;
+        config.settings.batch = 200;
         Self {
             tenure,
             caller,

@@ -84,12 +84,16 @@ impl Claim {
         }
     }
 
-    /// How many items it may take at most: its limit, unless that is more than any claim takes.
+    /// How many items it may take at most: its limit, unless that is more than any claim takes or
+    /// than it asks of its lanes together.
     pub fn most(&self) -> u32 {
-        self.limit.min(match self.company {
+        let most = match self.company {
             Company::Together => Self::LIMIT_MAX,
             Company::Alone => 1,
-        })
+        };
+        let lanes = self.lanes.iter().map(|(_, most)| *most);
+        let of_lanes = lanes.reduce(u32::saturating_add).unwrap_or(u32::MAX);
+        self.limit.min(most).min(of_lanes)
     }
 
     /// With this term.

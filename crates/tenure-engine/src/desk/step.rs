@@ -100,7 +100,10 @@ impl Desk {
             }
             return Ok(0);
         };
-        let is_full = held.is_full;
+        // What was asked of lanes may be little: then what ends close together shares the next look.
+        let half = usize::try_from(asked.limit.div_ceil(2)).unwrap_or(usize::MAX);
+        let is_much = asked.lanes.is_empty() || held.items.len() >= half;
+        let is_full = held.is_full && is_much;
         if asked.look.company == Company::Together {
             state.is_flush = is_full;
         }
@@ -238,12 +241,14 @@ impl State {
         })
     }
 
-    /// How much is in hand for which endpoint.
+    /// How much is in hand for which endpoint and not answered yet: what is only to be settled
+    /// keeps no endpoint busy.
     fn in_hand(&self) -> BTreeMap<u32, u32> {
         let mut in_hand = BTreeMap::new();
         for lease in self.leases.values() {
             for (id, endpoint) in &lease.endpoints {
-                if lease.items.contains_key(id) {
+                let stage = lease.items.get(id);
+                if matches!(stage, Some(Stage::Waiting | Stage::Running(_))) {
                     *in_hand.entry(*endpoint).or_default() += 1;
                 }
             }

@@ -20,7 +20,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_core::store::{Answer, Company, EndpointLane, Store, StoreError};
+use tenure_core::store::{Answer, Company, Due, EndpointLane, Store, StoreError};
 use tenure_core::webhook::{
     AttemptOutcome, Caller, Delivery, Endpoint, EndpointId, Reply, Request, judge,
 };
@@ -39,6 +39,8 @@ const PAGE: u32 = 1000;
 /// So much longer than its time limit a call may take before the watchdog ends it; and time for
 /// what follows an answer.
 const MARGIN: Duration = Duration::from_secs(30);
+/// So long a look is good for further claims while there is plenty to do.
+const AGAIN: Duration = Duration::from_millis(25);
 /// So long what a look has shown holds for the next one of the same round.
 const LOOK: Duration = Duration::from_millis(500);
 /// A delivery whose endpoint is not known yet is tried again after this long.
@@ -128,6 +130,10 @@ struct State {
     clock: Option<Moment>,
     /// When it was seen that nothing which must be worked alone was due.
     none_alone: Option<Instant>,
+    /// What was due at the last look, and when that was.
+    due: Option<(Instant, Due)>,
+    /// Whether there was more than the last claim could take.
+    is_plenty: bool,
     /// By number.
     lines: BTreeMap<u32, Line>,
     /// The endpoint that was first the last time.
@@ -190,6 +196,9 @@ impl Sender {
     }
 
     async fn lanes(&self, room: &Room) -> Result<Vec<(EndpointLane, u32)>, StoreError> {
+        if let Some(lanes) = self.lanes_again(room) {
+            return Ok(lanes);
+        }
         let here = Instant::now();
         let due = self.store.webhooks().due_deliveries(None).await?;
         if self.state().version != Some(due.version) {
@@ -206,7 +215,28 @@ impl Sender {
         state.none_alone = (!due.lanes.iter().any(is_alone)).then_some(here);
         self.tell_paused(&mut state, moment);
         let State { lines, turn, .. } = &mut *state;
-        Ok(choose::choose(lines, &due.lanes, room, turn, moment))
+        let chosen = choose::choose(lines, &due.lanes, room, turn, moment);
+        state.due = Some((here, due));
+        Ok(chosen)
+    }
+
+    /// While there is plenty to do, a look of just now is good for the next claim, too.
+    fn lanes_again(&self, room: &Room) -> Option<Vec<(EndpointLane, u32)>> {
+        let now = Instant::now();
+        let mut state = self.state();
+        let moment = state.moment(now);
+        let State {
+            lines,
+            turn,
+            due,
+            is_plenty,
+            ..
+        } = &mut *state;
+        // Whether it is plenty is known again when this claim is answered.
+        let is_plenty = std::mem::take(is_plenty);
+        let (seen, due) = due.as_ref()?;
+        let is_good = is_plenty && now.saturating_duration_since(*seen) < AGAIN;
+        is_good.then(|| choose::choose(lines, &due.lanes, room, turn, moment))
     }
 
     /// Reads all endpoints.
@@ -355,6 +385,10 @@ impl Chooser for Sender {
 
     fn choose<'a>(&'a self, room: &'a Room) -> Answer<'a, Vec<(EndpointLane, u32)>> {
         Box::pin(self.lanes(room))
+    }
+
+    fn took(&self, is_full: bool) {
+        self.state().is_plenty = is_full;
     }
 }
 

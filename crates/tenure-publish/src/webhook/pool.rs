@@ -16,7 +16,7 @@ const AGE: Duration = Duration::from_mins(1);
 /// How often all are looked through.
 const ROUND: Duration = Duration::from_secs(5);
 /// At most so many wait for one host.
-const PER_HOST: usize = 64;
+const PER_HOST: usize = 256;
 /// At most so many wait.
 const TOTAL: usize = 1024;
 

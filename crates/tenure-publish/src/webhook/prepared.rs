@@ -14,6 +14,8 @@ use super::{Keyring, Secrets, names};
 
 /// Remembers no more endpoints; a process calls fewer.
 const ENDPOINTS_MAX: usize = 10_000;
+/// Headers of a call beside the endpoint's own.
+const HEADERS: usize = 11;
 /// A word of a header's value that is at least so long is hidden where it comes back.
 const HIDDEN_BYTES_MIN: usize = 8;
 
@@ -81,7 +83,9 @@ impl Prepared {
         let signature = self.sign(&[front.as_bytes(), body], now)?;
         let own_signature = self.sign(&[own_front.as_bytes(), body], now)?;
 
-        let mut headers = self.headers.clone();
+        // Room for all, with the host and the user agent, so that it does not grow step by step.
+        let mut headers = HeaderMap::with_capacity(self.headers.len() + HEADERS);
+        headers.extend(self.headers.clone());
         headers.insert(CONTENT_TYPE, content_type(request)?);
         let all = [
             (names::ID, Some(id)),
