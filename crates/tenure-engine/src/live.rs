@@ -15,6 +15,8 @@ use crate::shared::Shared;
 
 /// How often the cluster's settings and queues are looked at.
 const EVERY: Duration = Duration::from_secs(3);
+/// How often a sender looks: most that it goes by is its own or its endpoints'.
+const EVERY_SENDER: Duration = Duration::from_secs(9);
 /// How soon it is tried again when the store did not answer.
 const AGAIN: Duration = Duration::from_secs(1);
 /// How long the store may take to answer.
@@ -61,7 +63,7 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
             Ok(Ok((cluster, queues))) => {
                 shared.vitals.saw_settings(tokio::time::Instant::now());
                 follower.apply(&shared, &cluster, &queues);
-                EVERY
+                every(&shared)
             }
             Ok(Err(error)) => {
                 shared.metrics.store_error("settings", &error);
@@ -73,6 +75,13 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
             }
         };
         sleep(wait).await;
+    }
+}
+
+fn every(shared: &Shared) -> Duration {
+    match shared.config.chooser {
+        None => EVERY,
+        Some(_) => EVERY_SENDER,
     }
 }
 
