@@ -8,7 +8,8 @@
 //! Nobody locks the endpoints for that: whoever changes one would wait for all who settle. A settle
 //! owes by the rules that stood when its deliveries were written.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
 
 use sqlx::postgres::PgRow;
@@ -136,8 +137,12 @@ impl PostgresStore {
         let ended = self.end_holds(&mut tx, settle).await.map_err(failed)?;
         if !settle.calls.is_empty() {
             let calls = superseded(&settle.calls, &ended);
+            // What this very transaction has ended is there.
+            let named: HashSet<ItemId> = settle.items.iter().map(|(id, _)| *id).collect();
+            let is_ended = |call: &Call| named.contains(&call.delivery);
+            let is_there = matches!(calls, Cow::Borrowed(_)) && calls.iter().all(is_ended);
             let query = self.webhook().record_calls.query();
-            let query = super::webhooks::bind_calls(query, &calls, settle.now);
+            let query = super::webhooks::bind_calls(query, &calls, settle.now).bind(is_there);
             query.execute(&mut *tx).await.map_err(failed)?;
         }
         if !settle.fan_out.is_empty() {
@@ -239,14 +244,18 @@ fn bind_deliveries<'q>(
 }
 
 /// The calls of a settle as they are written down: those of what was refused as superseded.
-fn superseded(calls: &[Call], ended: &Ended) -> Vec<Call> {
+fn superseded<'a>(calls: &'a [Call], ended: &Ended) -> Cow<'a, [Call]> {
+    let is_refused = |call: &Call| ended.is_refused(call.delivery);
+    if !calls.iter().any(is_refused) {
+        return Cow::Borrowed(calls);
+    }
     let mut calls = calls.to_vec();
     for call in &mut calls {
-        if ended.is_refused(call.delivery) {
+        if is_refused(call) {
             call.outcome = AttemptOutcome::Superseded;
         }
     }
-    calls
+    Cow::Owned(calls)
 }
 
 fn subscriptions(rows: &[PgRow]) -> Result<Subscriptions, StoreError> {

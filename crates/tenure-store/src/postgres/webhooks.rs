@@ -120,7 +120,7 @@ impl Webhooks for PostgresStore {
             if calls.is_empty() {
                 return Ok(());
             }
-            let query = bind_calls(self.webhook().record_calls.query(), calls, now);
+            let query = bind_calls(self.webhook().record_calls.query(), calls, now).bind(false);
             self.fetch("record calls", query).await.map(drop)
         })
     }

@@ -266,7 +266,7 @@ fn webhook_arguments(name: &str, page: &str) -> String {
                 "null, {}, array_fill(0::bigint, array[100]), array_fill(1, array[100]), \
                  array_fill(0::bigint, array[100]), array_fill('failed'::text, array[100]), \
                  array_fill(null::int, array[100]), array_fill(null::text, array[100]), \
-                 array_fill('{{}}'::text, array[100])",
+                 array_fill('{{}}'::text, array[100]), false",
                 deliveries(1, 100)
             );
         }

@@ -1,6 +1,6 @@
 -- record_calls: writes down calls that were made.
 -- Parameters: $1 now, $2 deliveries, $3 fences, $4 attempts, $5 how long ago each began, in us, $6 outcomes,
---   $7 statuses, $8 errors, $9 details.
+--   $7 statuses, $8 errors, $9 details, $10 whether all deliveries are known to be there.
 -- Returns: nothing.
 -- Keeps: what is on record stays as it is. A call of a delivery that was pruned is forgotten with it. In
 --   order, so that two cannot wait for each other crosswise.
@@ -12,6 +12,7 @@ select c.delivery, c.fence, c.attempt, coalesce($1::timestamptz, now()) - c.ago 
 from unnest($2::bigint[], $3::bigint[], $4::int[], $5::bigint[], $6::text[], $7::int[], $8::text[],
             $9::text[])
     as c(delivery, fence, attempt, ago, outcome, status, error, detail)
-where (select e.source from tenure_events e where e.id = c.delivery) is not null
+where $10::boolean
+   or (select e.source from tenure_events e where e.id = c.delivery) is not null
 order by c.delivery, c.fence
 on conflict (delivery, fence) do nothing
