@@ -6,7 +6,7 @@
 //! has one forbidden address is not called at all.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::ops::RangeInclusive;
 
 use hyper::Uri;
@@ -52,7 +52,7 @@ pub struct AddressPolicy {
     /// Networks that are never called, whatever the fields above say.
     pub deny: Vec<IpNet>,
     /// Our own doors, such as the database and our listener: never called, whatever the fields
-    /// above say.
+    /// above say. One on this machine is closed at every address that the machine has.
     pub deny_own: Vec<SocketAddr>,
 }
 
@@ -128,7 +128,7 @@ impl AddressPolicy {
         let address = address.to_canonical();
         let socket = SocketAddr::new(address, target.port);
         let is_denied =
-            self.deny_own.contains(&socket) || self.deny.iter().any(|net| net.contains(&address));
+            self.is_own_door(socket) || self.deny.iter().any(|net| net.contains(&address));
         let is_named = || self.allow_hosts.iter().any(|host| target.is_named(host));
         if !is_denied && (is_named() || self.check_addr(address)) {
             return Ok(socket);
@@ -138,6 +138,27 @@ impl AddressPolicy {
             "its network address is not one that may be called",
         ))
     }
+
+    /// A door at `0.0.0.0` is open at every address of this machine, and one that we know as
+    /// `127.0.0.1` may be.
+    fn is_own_door(&self, socket: SocketAddr) -> bool {
+        let mut doors = self
+            .deny_own
+            .iter()
+            .filter(|own| own.port() == socket.port());
+        doors.any(|own| {
+            let own = own.ip().to_canonical();
+            own == socket.ip() || (is_here(own) && is_here(socket.ip()))
+        })
+    }
+}
+
+/// Whether an address is one of this machine.
+fn is_here(address: IpAddr) -> bool {
+    address.is_unspecified()
+        || address.is_loopback()
+        // The system lets nobody take an address that it does not have.
+        || UdpSocket::bind((address, 0)).is_ok()
 }
 
 fn forbidden(text: &str) -> CallError {

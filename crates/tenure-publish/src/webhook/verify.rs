@@ -132,6 +132,11 @@ impl Verifier {
     ) -> Result<Verified, VerifyError> {
         let found = Found::collect(headers)?;
         let id = found.need(names::ID)?;
+        // Signed is `id.timestamp.body`. With a full stop in the id, a body that begins with a
+        // number and a full stop would pass for another message, of another time.
+        if id.contains('.') {
+            return Err(VerifyError::Header(names::ID));
+        }
         let seconds = found.need(names::TIMESTAMP)?;
         let timestamp = moment(seconds).ok_or(VerifyError::Header(names::TIMESTAMP))?;
         if timestamp.since(now).max(now.since(timestamp)) > self.tolerance {
@@ -214,6 +219,11 @@ impl Found {
             };
             let bad = VerifyError::Header(names::ALL.get(place).copied().unwrap_or_default());
             let text = str::from_utf8(value.as_ref()).map_err(|_cause| bad)?;
+            // No header holds the end of a line; who hands us one would let it end a line of what
+            // is signed.
+            if text.chars().any(char::is_control) {
+                return Err(bad);
+            }
             let slot = found.0.get_mut(place).ok_or(bad)?;
             // Of two values the receiver behind us might read the other one.
             if slot.replace(text.to_owned()).is_some() {

@@ -5,8 +5,10 @@ use std::time::Duration;
 use tenure_core::webhook::{CallErrorKind, Caller as _, Directive, Reply};
 use tenure_core::{Event, Timestamp};
 
+use tenure_publish::webhook::verify::Verifier;
+
 use super::{
-    Answering, Received, Receiver, call, caller, config, endpoint, event, request, secrets,
+    Answering, NOW, Received, Receiver, call, caller, config, endpoint, event, request, secrets,
 };
 
 #[tokio::test]
@@ -71,6 +73,63 @@ async fn bytes_are_sent_as_bytes_and_an_event_may_say_what_it_is() {
         types.collect::<Vec<_>>(),
         ["application/octet-stream", "image/png"]
     );
+}
+
+/// Whatever a topic is, a call has its headers and no more, and our verifier believes it; or it is
+/// not made.
+#[tokio::test]
+async fn no_topic_breaks_out_of_its_header() {
+    let receiver = Receiver::answering(Answering::status(204)).await;
+    let secrets = secrets();
+    let endpoint = endpoint(&receiver.url(), &secrets);
+    let caller = caller();
+    let verifier = Verifier::new([secrets.signing[0].key.expose()]).unwrap();
+    let topics = [
+        "order.paid",
+        " order.paid  ",
+        "a: b, c; d=\"e\"",
+        "bestellung.bezahlt.ü",
+        "\u{2028}x\u{202e}",
+        "\u{a0}x\u{3000}",
+    ];
+    for (nth, topic) in topics.into_iter().enumerate() {
+        let event = Event::new(topic, &nth).unwrap();
+        let reply = caller.call(&request(&endpoint, &event)).await;
+        assert_eq!(reply.status, Ok(204), "{topic:?}");
+        let got = receiver.seen().pop().unwrap();
+        // As any HTTP library hands it over.
+        let pairs = got
+            .pairs()
+            .map(|(name, value)| (name, value.trim_matches(' ')));
+        let verified = verifier.verify(pairs, &got.body, NOW);
+        let read = verified.map(|call| call.topic.unwrap());
+        assert_eq!(read.as_deref(), Ok(topic.trim_matches(' ')));
+        assert_eq!(got.headers.len(), receiver.seen()[0].headers.len());
+    }
+    let blank = Event::new("  ", &1).unwrap();
+    let reply = caller.call(&request(&endpoint, &blank)).await;
+    let error = reply.status.unwrap_err();
+    assert_eq!(error.kind, CallErrorKind::Unsendable);
+    for bad in ["a\r\nx-admin: 1", "a\nb", "a\u{0}", "a\u{85}", "a\u{7f}"] {
+        assert!(Event::new(bad, &1).is_err(), "{bad:?}");
+        assert!(event().header("content-type", bad).is_err(), "{bad:?}");
+    }
+    assert_eq!(receiver.seen().len(), topics.len());
+}
+
+/// A few bytes that would be ten megabytes: they are kept as they came.
+#[tokio::test]
+async fn what_is_compressed_is_not_unpacked() {
+    let bomb = "x".repeat(1000);
+    let text = format!(
+        "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n{bomb}",
+        bomb.len()
+    );
+    let receiver = Receiver::answering(Answering::Text(text)).await;
+    let reply = call(&caller(), &receiver.url()).await;
+    assert_eq!((reply.status, reply.body), (Ok(200), bomb.into_bytes()));
+    let asked = receiver.only();
+    assert_eq!(asked.header("accept-encoding"), None, "nor is it asked for");
 }
 
 /// A reply to an answer with this line and these headers.

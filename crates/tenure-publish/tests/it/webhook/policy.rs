@@ -1,6 +1,6 @@
 //! The address policy against a table of its own, in every disguise that an address can have.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 use tenure_core::webhook::CallErrorKind;
 use tenure_publish::webhook::AddressPolicy;
@@ -295,5 +295,38 @@ fn what_is_allowed_can_be_widened_and_what_is_denied_stays_so() {
             policy.check_url(&format!("http://{closed}/")).is_err(),
             "{closed}"
         );
+    }
+}
+
+/// A door that is open at `0.0.0.0` is reached by every address of the machine, and so may be one
+/// that we ourselves reach by `127.0.0.1`.
+#[test]
+fn an_own_door_is_closed_at_every_address_of_this_machine() {
+    let outward = UdpSocket::bind("0.0.0.0:0").unwrap();
+    // Nothing is sent: the system only says by which address it would be.
+    let ours = outward
+        .connect("198.51.100.1:9")
+        .and_then(|()| outward.local_addr());
+    let mut here: Vec<String> = ["127.0.0.1", "127.9.9.9", "0.0.0.0", "[::1]", "[::]"]
+        .map(str::to_owned)
+        .to_vec();
+    here.push("[::ffff:127.0.0.1]".to_owned());
+    here.extend(ours.ok().map(|address| address.ip().to_string()));
+    for own in ["0.0.0.0:7070", "[::]:7070", "127.0.0.1:7070", "[::1]:7070"] {
+        let policy = AddressPolicy {
+            allow_http: true,
+            allow: vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()],
+            ports: vec![1..=65535],
+            deny_own: vec![own.parse().unwrap()],
+            ..AddressPolicy::default()
+        };
+        for host in &here {
+            let door = policy.check_url(&format!("http://{host}:7070/"));
+            assert!(door.is_err(), "{host} when ours is {own}");
+            let other = policy.check_url(&format!("http://{host}:7071/"));
+            assert!(other.is_ok(), "{host} when ours is {own}");
+        }
+        // Of another machine.
+        assert!(policy.check_url("http://192.0.2.7:7070/").is_ok(), "{own}");
     }
 }
