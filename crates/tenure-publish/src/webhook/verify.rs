@@ -173,16 +173,15 @@ impl Verifier {
     /// Every signature is compared with every key of its scheme, whatever was found before: the
     /// time says nothing about which one it was.
     fn check(&self, list: &str, message: &[u8]) -> Result<(), VerifyError> {
+        let entries = list.split(' ').take(SIGNATURES_MAX);
+        let entries: Vec<(&str, &str)> = entries.filter_map(|it| it.split_once(',')).collect();
         let mut is_good = false;
-        for entry in list.split(' ').take(SIGNATURES_MAX) {
-            let Some((tag, text)) = entry.split_once(',') else {
-                continue;
-            };
-            let Ok(signature) = BASE64.decode(text) else {
-                continue;
-            };
-            for key in self.keys.iter().filter(|key| key.scheme().tag() == tag) {
-                is_good |= key.is_signature(message, &signature);
+        for key in &self.keys {
+            let ours = entries.iter().filter(|(tag, _)| key.scheme().tag() == *tag);
+            let read = ours.filter_map(|(_, text)| BASE64.decode(text).ok());
+            let signatures: Vec<Vec<u8>> = read.collect();
+            if !signatures.is_empty() {
+                is_good |= key.is_any(message, &signatures);
             }
         }
         if is_good {

@@ -176,6 +176,39 @@ async fn a_header_with_the_end_of_a_line_is_none() {
     }
 }
 
+/// The right signature counts wherever it stands, and many wrong ones beside it cost no more
+/// reading of the body.
+#[tokio::test]
+async fn one_right_signature_among_many_is_enough() {
+    let receiver = Receiver::answering(Answering::status(204)).await;
+    for scheme in [Scheme::Hmac, Scheme::Ed25519] {
+        let key = SigningKey::generate(scheme);
+        let endpoint = endpoint(&receiver.url(), &Secrets::new(key.clone()));
+        let call = received(&caller(), &endpoint, &receiver).await;
+        let other = SigningKey::generate(scheme).expose();
+        let verifier = Verifier::new([other, key.expose()]).unwrap();
+        let wrong = format!("{},{}=", scheme.tag(), "A".repeat(43));
+        for place in [0, 1, 31, 32] {
+            let many = |value: &str| {
+                let mut all = vec![wrong.as_str(); 40];
+                all[place] = value;
+                all.join(" ")
+            };
+            let headers = call.pairs().map(|(name, value)| {
+                let is_signature = name.ends_with("-signature");
+                let value = if is_signature {
+                    many(value)
+                } else {
+                    value.to_owned()
+                };
+                (name, value)
+            });
+            let result = verifier.verify(headers, &call.body, NOW);
+            assert_eq!(result.is_ok(), place < 32, "{scheme:?} at {place}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_call_is_believed_for_five_minutes_and_not_from_the_future() {
     let receiver = Receiver::answering(Answering::status(204)).await;
