@@ -265,6 +265,7 @@ fn what_is_allowed_can_be_widened_and_what_is_denied_stays_so() {
         deny: vec![
             "10.1.2.0/24".parse().unwrap(),
             "8.8.8.8/32".parse().unwrap(),
+            "::ffff:10.1.4.0/120".parse().unwrap(),
         ],
         deny_own: vec!["10.1.3.3:5432".parse().unwrap()],
         ..AddressPolicy::default()
@@ -285,6 +286,8 @@ fn what_is_allowed_can_be_widened_and_what_is_denied_stays_so() {
         "10.2.0.1",
         "10.1.2.3",
         "[::ffff:10.1.2.3]",
+        "10.1.4.9",
+        "[::ffff:10.1.4.9]",
         "8.8.8.8",
         "10.1.3.3:5432",
         "[::ffff:10.1.3.3]:5432",
@@ -296,6 +299,16 @@ fn what_is_allowed_can_be_widened_and_what_is_denied_stays_so() {
             "{closed}"
         );
     }
+}
+
+#[test]
+fn who_denies_all_of_ipv6_denies_no_ipv4() {
+    let policy = AddressPolicy {
+        deny: vec!["::/0".parse().unwrap()],
+        ..AddressPolicy::default()
+    };
+    assert!(policy.check_url("https://8.8.8.8/").is_ok());
+    assert!(policy.check_url("https://[2600::1]/").is_err());
 }
 
 /// A door that is open at `0.0.0.0` is reached by every address of the machine, and so may be one
