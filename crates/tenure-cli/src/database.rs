@@ -98,7 +98,8 @@ impl Database {
         }
     }
 
-    /// The host and the port of a PostgreSQL, as far as the address says them.
+    /// The host and the port of a PostgreSQL, as far as the address says them: in front, or behind
+    /// the question mark, which counts more. None for a socket of the file system.
     pub(crate) fn door(&self) -> Option<(String, u16)> {
         let (scheme, rest) = self.url.split_once("://")?;
         if !scheme.starts_with("postgres") {
@@ -107,11 +108,21 @@ impl Database {
         let authority = rest.split(['/', '?']).next().unwrap_or_default();
         let (_, host) = authority.rsplit_once('@').unwrap_or(("", authority));
         let (host, port) = match host.rsplit_once(':') {
-            Some((host, port)) if !port.contains(']') => (host, port.parse().ok()?),
-            _ => (host, 5432),
+            Some((host, port)) if !port.contains(']') => (host, Some(port)),
+            _ => (host, None),
         };
+        let said = |names: &[&str]| {
+            let all = self.query().filter(|(name, _)| names.contains(name));
+            all.last().map(|(_, value)| decoded(value))
+        };
+        let host = said(&["host", "hostaddr"]).unwrap_or_else(|| decoded(host));
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        (!host.is_empty()).then(|| (host.to_owned(), port))
+        let port = said(&["port"]).or_else(|| port.map(str::to_owned));
+        let port = port.map_or(Some(5432), |port| port.parse().ok())?;
+        let is_file = host.starts_with('/');
+        // Without a host it is at this machine.
+        let host = if host.is_empty() { "localhost" } else { host };
+        (!is_file).then(|| (host.to_owned(), port))
     }
 
     fn sqlite_path(&self) -> Option<&str> {
@@ -263,6 +274,29 @@ mod tests {
         ] {
             assert_eq!(database(url).to_string(), shown);
             assert!(!format!("{:?}", database(url)).contains("canary"));
+        }
+    }
+
+    #[test]
+    fn the_door_of_a_database_is_where_it_is_connected_to() {
+        for (url, host, port) in [
+            ("postgres://u:p@h/db", "h", 5432),
+            ("postgresql://h:5433", "h", 5433),
+            ("postgres://u@[fd00::1]:5433/db", "fd00::1", 5433),
+            ("postgres://u@[fd00::1]/db", "fd00::1", 5432),
+            ("postgres:///db?host=10.0.0.5&port=5433", "10.0.0.5", 5433),
+            ("postgres://h:1/db?hostaddr=10.0.0.5", "10.0.0.5", 1),
+            ("postgres://%6c%6fcalhost/db", "localhost", 5432),
+            ("postgres:///db", "localhost", 5432),
+        ] {
+            assert_eq!(database(url).door(), Some((host.to_owned(), port)), "{url}");
+        }
+        for none in [
+            "sqlite://tenure.db",
+            "postgres:///db?host=/run/postgresql",
+            "postgres://%2Frun%2Fpostgresql/db",
+        ] {
+            assert_eq!(database(none).door(), None, "{none}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! What the program prints: tables for people, JSON lines for programs, problems and hints.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, Write};
 
@@ -80,7 +81,7 @@ impl Output {
     /// Writes one line of JSON.
     pub(crate) fn json(&self, object: &impl Serialize) -> Result<(), Stop> {
         let line = serde_json::to_string(object).map_err(io::Error::other)?;
-        self.line(line)
+        self.line(inert(&line))
     }
 
     /// Writes a table; a column of numbers is one whose heading begins with a blank.
@@ -178,6 +179,24 @@ pub(crate) fn state(state: State) -> Cell {
     })
 }
 
+/// JSON that steers no terminal. What serde leaves of control characters stands in texts alone,
+/// where an escape means the same.
+fn inert(json: &str) -> Cow<'_, str> {
+    let steers = |c: char| ('\u{7f}'..='\u{9f}').contains(&c);
+    if !json.contains(steers) {
+        return Cow::Borrowed(json);
+    }
+    let written = |c: char| {
+        if steers(c) {
+            format!("\\u{:04x}", u32::from(c))
+        } else {
+            c.to_string()
+        }
+    };
+    let clean = json.chars().map(written).collect();
+    Cow::Owned(clean)
+}
+
 /// A stranger's text on one line, without characters that would steer a terminal.
 pub(crate) fn plain(text: &str) -> String {
     text.chars()
@@ -241,6 +260,16 @@ mod tests {
             .add_row(vec!["12345678", state, note.as_str()]);
         arrange(&mut table, &heading);
         table.trim_fmt().lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn json_does_not_steer_a_terminal_and_means_the_same() {
+        let text = "\u{1b}[2J \u{9b}31m \u{7f} ü";
+        let json = serde_json::to_string(text).unwrap();
+        let shown = inert(&json);
+        assert_eq!(shown, r#""\u001b[2J \u009b31m \u007f ü""#);
+        assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text);
+        assert!(matches!(inert(r#"{"a":1}"#), Cow::Borrowed(_)));
     }
 
     #[test]

@@ -166,7 +166,9 @@ pub(crate) async fn check_address(config: &WebhookConfig, url: &str) -> Result<(
         .check_url(url)
         .map_err(|error| refused(&error.text))?;
     let host = target.host();
-    let is_named = |name: &String| name.eq_ignore_ascii_case(&host);
+    // As at the call: the full stop at the end of a name says nothing.
+    let bare = |name: &str| name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+    let is_named = |name: &String| bare(name) == host;
     let is_literal = host.starts_with('[') || host.parse::<std::net::IpAddr>().is_ok();
     if is_literal || policy.allow_hosts.iter().any(is_named) {
         return Ok(());
@@ -260,6 +262,10 @@ impl LateCaller {
             && (changed == late.changed || changed.is_none())
         {
             return Ok(Arc::clone(caller));
+        }
+        if is_open_to_others(&self.config) {
+            let file = self.config.key_file.display();
+            tracing::warn!(%file, "others than its owner can read the keys of webhooks");
         }
         let made = keys(&self.config)
             .map_err(|problem| problem.message)

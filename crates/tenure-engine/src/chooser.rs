@@ -33,8 +33,13 @@ pub trait Chooser: Send + Sync + fmt::Debug + 'static {
         false
     }
 
+    /// The lanes of [`Chooser::choose`], if they are known without asking the store once more.
+    fn choose_again(&self, _room: &Room) -> Option<Vec<(EndpointLane, u32)>> {
+        None
+    }
+
     /// The lanes to claim from, the first one first, and at most how much from each; none: there
-    /// is nothing to claim now.
+    /// is nothing to claim now. The store is asked.
     fn choose<'a>(&'a self, room: &'a Room) -> Answer<'a, Vec<(EndpointLane, u32)>>;
 
     /// A claim from what was chosen last was answered: it brought all that was asked for, or less.

@@ -156,7 +156,12 @@ async fn choose_and_claim(
         company: asked.look.company,
         in_hand: std::mem::take(&mut asked.in_hand),
     };
-    match bounded(shared, "choose", bound(&asked), chooser.choose(&room)).await {
+    let chosen = match chooser.choose_again(&room) {
+        // The store was not asked: nothing is counted, and it has not shown that it is there.
+        Some(lanes) => Answer::Ok(lanes),
+        None => bounded(shared, "choose", bound(&asked), chooser.choose(&room)).await,
+    };
+    match chosen {
         Answer::Ok(lanes) if lanes.is_empty() => take(shared, tasks, &asked, None),
         Answer::Ok(lanes) => {
             asked.lanes = lanes;

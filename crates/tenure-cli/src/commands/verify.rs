@@ -9,6 +9,7 @@ use tenure::Timestamp;
 use tenure::webhook::verify::{Verified, Verifier};
 
 use super::Context;
+use crate::config::Hidden;
 use crate::exit::Exit;
 use crate::output::plain;
 use crate::problem::{Problem, Stop};
@@ -24,7 +25,7 @@ pub(crate) struct Verify {
 
     /// A secret or public key that may have signed it: whsec_…, whpk_…; may be given often
     #[arg(long = "secret", value_name = "KEY", required = true)]
-    secrets: Vec<String>,
+    secrets: Vec<Hidden>,
 
     /// A header as it was received, such as 'webhook-id: …'; may be given often
     #[arg(long = "header", value_name = "NAME: VALUE", required = true)]

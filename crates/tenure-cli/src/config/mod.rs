@@ -18,7 +18,7 @@ use tenure::{QueueName, Setting, Settings, StoreConfig, Term, TopicPattern, dura
 pub(crate) use self::complaint::Place;
 pub(crate) use self::key::nearest;
 pub(crate) use self::load::{FILE, Override, Sources, load};
-pub(crate) use self::webhook::WebhookConfig;
+pub(crate) use self::webhook::{Hidden, WebhookConfig};
 use crate::database::Database;
 
 /// Everything that the program can be told.

@@ -39,6 +39,18 @@ pub(crate) struct WebhookConfig {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Hidden(pub(crate) String);
 
+impl From<String> for Hidden {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl AsRef<str> for Hidden {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
 impl fmt::Debug for Hidden {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Hidden")
@@ -212,5 +224,6 @@ mod tests {
             ..WebhookConfig::default()
         };
         assert!(!format!("{config:?}").contains("canary"));
+        assert!(!format!("{:?}", Hidden::from("canary".to_owned())).contains("canary"));
     }
 }

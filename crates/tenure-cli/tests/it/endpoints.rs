@@ -300,3 +300,50 @@ fn without_the_key_nothing_is_opened_and_no_other_key_is_made() {
     std::fs::write(&key, kept).expect("it can be written");
     place.run(&["endpoints", "test", "billing"]).succeeded();
 }
+
+#[test]
+fn a_key_that_others_can_read_is_told_of() {
+    let place = sqlite();
+    let receiver = Receiver::start(&[]);
+    receiver.allow(&place);
+    add(&place, &receiver.url(), "billing");
+    let key = place.path("tenure.key");
+    let send = || {
+        place.run(&["enqueue", "order.paid", "1"]).succeeded();
+        let sent = place.run(&["work", "--drain", "--exec", "cat > /dev/null"]);
+        receiver.next();
+        sent.succeeded().err
+    };
+    assert!(!send().contains("can read the keys"));
+    let said = place.run(&["doctor"]).succeeded();
+    assert!(said.out.contains("opens everything"), "{said:?}");
+    for mode in [0o640, 0o604] {
+        let open = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(&key, open).expect("it is ours");
+        assert!(send().contains("can read the keys"), "{mode:o}");
+        let said = place.run(&["doctor"]);
+        assert!(said.out.contains("chmod 600"), "{said:?}");
+    }
+}
+
+/// Whoever may call this machine may not call our own listener on it, by whatever address.
+#[test]
+fn our_own_listener_is_never_called() {
+    let place = sqlite();
+    let receiver = Receiver::start(&[]);
+    receiver.allow(&place);
+    let url = receiver.url();
+    let port = url.trim_start_matches("http://127.0.0.1:");
+    let port = port.trim_end_matches("/hooks");
+    add(&place, &receiver.url(), "open");
+    add(&place, &format!("http://127.8.8.8:{port}/"), "other");
+    place.run(&["endpoints", "test", "open"]).succeeded();
+    receiver.next();
+    let config = std::fs::read_to_string(place.path("tenure.toml")).expect("it was written");
+    let config = format!("{config}\n[server]\nlisten = \"127.0.0.1:{port}\"\n");
+    place.write("tenure.toml", &config);
+    for id in ["open", "other"] {
+        let said = place.run(&["endpoints", "test", id]).ended(1);
+        assert!(said.out.contains("not one that may be called"), "{said:?}");
+    }
+}

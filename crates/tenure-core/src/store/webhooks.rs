@@ -11,7 +11,7 @@ use crate::webhook::{
 };
 
 /// Changes an endpoint whole, if it is still as it was seen.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ChangeEndpoint {
     /// Which.
     pub id: EndpointId,
@@ -25,6 +25,18 @@ pub struct ChangeEndpoint {
     pub state: EndpointState,
     /// The moment, for tests.
     pub now: Option<Timestamp>,
+}
+
+impl fmt::Debug for ChangeEndpoint {
+    /// Without what is sealed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChangeEndpoint")
+            .field("id", &self.id)
+            .field("version", &self.version)
+            .field("settings", &self.settings)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What there is for a sender to do.

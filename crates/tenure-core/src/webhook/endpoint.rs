@@ -49,7 +49,7 @@ impl fmt::Display for EndpointId {
 
 /// What people set of an endpoint. Its secrets and the values of its headers are not here: they
 /// are sealed, see [`Endpoint::sealed`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct EndpointSettings {
     /// Where to call. Who registers it has checked it; the caller checks it again at every call.
     pub url: String,
@@ -253,7 +253,7 @@ impl Disabled {
 }
 
 /// An endpoint that is to be added.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct NewEndpoint {
     /// Its name.
     pub id: EndpointId,
@@ -261,6 +261,16 @@ pub struct NewEndpoint {
     pub settings: EndpointSettings,
     /// Its secrets and headers; see [`Endpoint::sealed`].
     pub sealed: String,
+}
+
+impl fmt::Debug for NewEndpoint {
+    /// Without what is sealed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewEndpoint")
+            .field("id", &self.id)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
+    }
 }
 
 /// An endpoint as it is kept.
@@ -311,6 +321,21 @@ impl EndpointSettings {
         let is_own = first(topic);
         let mut patterns = self.topics.iter();
         patterns.any(|pattern| pattern.matches(topic) && (!is_own || first(pattern.as_str())))
+    }
+}
+
+impl fmt::Debug for EndpointSettings {
+    /// Without the address and what people have written, which may have a secret in it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndpointSettings")
+            .field("topics", &self.topics)
+            .field("timeout", &self.timeout)
+            .field("concurrency", &self.concurrency)
+            .field("rate", &self.rate)
+            .field("schedule", &self.schedule)
+            .field("no_retry", &self.no_retry)
+            .field("on_gone", &self.on_gone)
+            .finish_non_exhaustive()
     }
 }
 

@@ -100,7 +100,7 @@ impl Desk {
             }
             return Ok(0);
         };
-        // What was asked of lanes may be little: then what ends close together shares the next look.
+        // What was asked of lanes may be little: then what ends close together shares a look.
         let half = usize::try_from(asked.limit.div_ceil(2)).unwrap_or(usize::MAX);
         let is_much = asked.lanes.is_empty() || held.items.len() >= half;
         let is_full = held.is_full && is_much;

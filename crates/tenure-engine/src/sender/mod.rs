@@ -196,9 +196,6 @@ impl Sender {
     }
 
     async fn lanes(&self, room: &Room) -> Result<Vec<(EndpointLane, u32)>, StoreError> {
-        if let Some(lanes) = self.lanes_again(room) {
-            return Ok(lanes);
-        }
         let here = Instant::now();
         let due = self.store.webhooks().due_deliveries(None).await?;
         if self.state().version != Some(due.version) {
@@ -381,6 +378,10 @@ impl Chooser for Sender {
     fn is_known_idle(&self, company: Company) -> bool {
         let seen = self.state().none_alone;
         company == Company::Alone && seen.is_some_and(|seen| seen.elapsed() < LOOK)
+    }
+
+    fn choose_again(&self, room: &Room) -> Option<Vec<(EndpointLane, u32)>> {
+        self.lanes_again(room)
     }
 
     fn choose<'a>(&'a self, room: &'a Room) -> Answer<'a, Vec<(EndpointLane, u32)>> {

@@ -8,9 +8,10 @@ use tenure_core::State;
 use tenure_core::store::{ChangeEndpoint, KeepsWebhooks as _};
 use tenure_core::webhook::{Disabled, EndpointState, Rate, Reply, Schedule};
 use tenure_core::{Event, ItemId, Setting, Timestamp};
-use tenure_engine::metrics::DELIVERIES_IN_FLIGHT;
+use tenure_engine::metrics::{DELIVERIES_IN_FLIGHT, STORE_CALLS};
 use tokio::time::{Instant, sleep};
 
+use crate::faulty::Ask;
 use crate::meter::meter;
 use crate::probe::until;
 use crate::receiver::{Receiver, Seen};
@@ -271,4 +272,24 @@ async fn until_called_or_dead(world: &World, receiver: &Receiver, before: usize,
         sleep(Duration::from_millis(50)).await;
     }
     until(|| false).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_choice_is_counted_when_the_store_was_asked_for_it() {
+    let world = World::new();
+    world
+        .endpoint("wide", |settings| settings.concurrency = 1000)
+        .await;
+    world.owe(600).await;
+    let receiver = Receiver::taking(Duration::from_millis(1));
+    let config = World::config_with(&[(Setting::Concurrency, "20")]);
+    let engine = world.send(&receiver, config);
+    world.delivered(600).await;
+    let worker = engine.worker().clone();
+    engine.stop().await;
+    let asked = world.faulty.count(|ask| matches!(ask, Ask::Due));
+    let claims = world.faulty.claims().len();
+    assert!(asked < claims, "{asked} looks served {claims} claims");
+    let counted = meter().count(&worker, STORE_CALLS, &[("verb", "choose")]);
+    assert_eq!(counted, u64::try_from(asked).unwrap());
 }

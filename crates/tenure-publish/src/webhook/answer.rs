@@ -13,8 +13,9 @@ use super::names;
 pub(super) const READ_BYTES_MAX: usize = 64 * 1024;
 /// At most this much of the names and values of headers is kept.
 const HEADER_BYTES_MAX: usize = 8 * 1024;
-/// Kept beyond what is shown, so that a secret which the cut goes through is known as one.
-const MARGIN: usize = 4 * 1024;
+/// Kept beyond what is shown, so that a secret which the cut goes through is known as one, also
+/// where each of its bytes is written as three.
+const MARGIN: usize = 12 * 1024;
 
 const MASK: &str = "***";
 /// Headers whose values are not kept.

@@ -6,7 +6,7 @@
 //! has one forbidden address is not called at all.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::ops::RangeInclusive;
 
 use hyper::Uri;
@@ -19,6 +19,8 @@ use super::blocks::is_public;
 
 /// No address is longer.
 const URL_BYTES_MAX: usize = 2048;
+/// In IPv6 these bits say that it is IPv4, and the others which.
+const MAPPED_BITS: u8 = 96;
 
 /// Which addresses may be called. By default those of the public network, by https, at the usual
 /// ports.
@@ -52,7 +54,7 @@ pub struct AddressPolicy {
     /// Networks that are never called, whatever the fields above say.
     pub deny: Vec<IpNet>,
     /// Our own doors, such as the database and our listener: never called, whatever the fields
-    /// above say.
+    /// above say. One on this machine is closed at every address that the machine has.
     pub deny_own: Vec<SocketAddr>,
 }
 
@@ -115,8 +117,8 @@ impl AddressPolicy {
     /// Whether an address may be called, ports and names aside.
     pub fn check_addr(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
-        let within = |nets: &[IpNet]| nets.iter().any(|net| net.contains(&address));
-        !within(&self.deny) && (within(&self.allow) || is_public(address))
+        let is_allowed = || self.allow.iter().any(|net| net.contains(&address));
+        !self.is_denied(address) && (is_allowed() || is_public(address))
     }
 
     /// Judges an address that a target has.
@@ -127,8 +129,7 @@ impl AddressPolicy {
     ) -> Result<SocketAddr, CallError> {
         let address = address.to_canonical();
         let socket = SocketAddr::new(address, target.port);
-        let is_denied =
-            self.deny_own.contains(&socket) || self.deny.iter().any(|net| net.contains(&address));
+        let is_denied = self.is_own_door(socket) || self.is_denied(address);
         let is_named = || self.allow_hosts.iter().any(|host| target.is_named(host));
         if !is_denied && (is_named() || self.check_addr(address)) {
             return Ok(socket);
@@ -138,6 +139,41 @@ impl AddressPolicy {
             "its network address is not one that may be called",
         ))
     }
+
+    /// Also by a network that is written as IPv4 mapped into IPv6; not by a wider one, which is
+    /// meant for IPv6.
+    fn is_denied(&self, address: IpAddr) -> bool {
+        let mapped = match address {
+            IpAddr::V4(address) => address.to_ipv6_mapped().into(),
+            IpAddr::V6(_) => address,
+        };
+        let mut nets = self.deny.iter();
+        nets.any(|net| {
+            let is_mapped = net.prefix_len() >= MAPPED_BITS && net.contains(&mapped);
+            is_mapped || net.contains(&address)
+        })
+    }
+
+    /// A door at `0.0.0.0` is open at every address of this machine, and one that we know as
+    /// `127.0.0.1` may be.
+    fn is_own_door(&self, socket: SocketAddr) -> bool {
+        let mut doors = self
+            .deny_own
+            .iter()
+            .filter(|own| own.port() == socket.port());
+        doors.any(|own| {
+            let own = own.ip().to_canonical();
+            own == socket.ip() || (is_here(own) && is_here(socket.ip()))
+        })
+    }
+}
+
+/// Whether an address is one of this machine.
+fn is_here(address: IpAddr) -> bool {
+    address.is_unspecified()
+        || address.is_loopback()
+        // The system lets nobody take an address that it does not have.
+        || UdpSocket::bind((address, 0)).is_ok()
 }
 
 fn forbidden(text: &str) -> CallError {

@@ -8,6 +8,7 @@ use hyper::HeaderMap;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use tenure_core::webhook::{CallError, CallErrorKind, Endpoint, Request};
 use tenure_core::{Encoding, Invalid, Timestamp};
+use url::form_urlencoded;
 
 use super::signing::Signer;
 use super::{Keyring, Secrets, names};
@@ -44,10 +45,10 @@ impl Prepared {
             headers.insert(name, sent);
             let words = value.split_whitespace().chain([value.as_str()]);
             let long = words.filter(|word| word.len() >= HIDDEN_BYTES_MIN);
-            hidden.extend(long.map(|word| Box::from(word.as_bytes())));
+            hidden.extend(long.flat_map(spellings));
         }
         // The longest first, so that no part of it is left over.
-        hidden.sort_by_key(|word| std::cmp::Reverse(word.len()));
+        hidden.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         hidden.dedup();
         let signing = secrets.signing.iter();
         Ok(Self {
@@ -78,7 +79,11 @@ impl Prepared {
         let own = sequence.as_deref().unwrap_or_default();
 
         let front = format!("{id}.{seconds}.");
-        let topic = request.event.topic();
+        // What is around a header's value is lost on the way, so it is not signed either.
+        let topic = request.event.topic().trim_matches(' ');
+        if topic.is_empty() {
+            return Err(unsendable("its topic is blank, and no header can be"));
+        }
         let own_front = names::own_front([&id, &seconds, &fence, &attempt, own, topic]);
         let signature = self.sign(&[front.as_bytes(), body], now)?;
         let own_signature = self.sign(&[own_front.as_bytes(), body], now)?;
@@ -116,6 +121,15 @@ impl Prepared {
         }
         Ok(signatures.join(" "))
     }
+}
+
+/// A word as it is, as JSON writes it, as JSON with its slashes marked, and as an address has it: a
+/// receiver that sends back what it was sent mostly does so in one of these.
+fn spellings(word: &str) -> [Box<[u8]>; 4] {
+    let json = word.replace('\\', r"\\").replace('"', "\\\"");
+    let slashes = json.replace('/', r"\/");
+    let address: String = form_urlencoded::byte_serialize(word.as_bytes()).collect();
+    [word, &json, &slashes, &address].map(|text| Box::from(text.as_bytes()))
 }
 
 /// JSON, unless the payload was given as bytes or the event says what it is.

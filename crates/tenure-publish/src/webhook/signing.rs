@@ -208,11 +208,23 @@ impl Verifying {
         }
     }
 
-    /// Whether this is its signature over `message`, in a time that does not depend on the answer.
-    pub(super) fn is_signature(&self, message: &[u8], signature: &[u8]) -> bool {
+    /// Whether any of these is its signature over `message`. All are looked at, in a time that
+    /// does not depend on the answer.
+    pub(super) fn is_any(&self, message: &[u8], signatures: &[Vec<u8>]) -> bool {
+        let fold = |is_one: &dyn Fn(&[u8]) -> bool| {
+            let all = signatures.iter();
+            all.fold(false, |is_good, one| is_good | is_one(one))
+        };
         match self {
-            Self::Hmac(key) => hmac::verify(key, message, signature).is_ok(),
-            Self::Ed25519(key) => key.verify(message, signature).is_ok(),
+            Self::Hmac(key) => {
+                // A long body is read once and not for each of many signatures: of what is
+                // expected and of what came, the signatures are compared.
+                let expected = hmac::sign(key, message);
+                fold(&|one| {
+                    hmac::verify(key, one, hmac::sign(key, expected.as_ref()).as_ref()).is_ok()
+                })
+            }
+            Self::Ed25519(key) => fold(&|one| key.verify(message, one).is_ok()),
         }
     }
 }

@@ -9,6 +9,7 @@ use tenure::{Invalid, TopicPattern};
 
 use super::{find, kept, shown};
 use crate::commands::Context;
+use crate::config::Hidden;
 use crate::database::Absent;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
@@ -28,7 +29,7 @@ pub(crate) struct Rules {
 
     /// Send this header with every call; its value is kept sealed; may be given often
     #[arg(long = "header", value_name = "NAME=VALUE")]
-    headers: Vec<String>,
+    headers: Vec<Hidden>,
 
     /// How long a call may take, answer included, 1s to 15m [default: 15s]
     #[arg(long, value_name = "DURATION", value_parser = time::duration)]
@@ -140,7 +141,7 @@ impl Rules {
 
     /// The headers that were given, by their names in lower case.
     pub(super) fn headers(&self) -> Result<BTreeMap<String, String>, Problem> {
-        let pairs = self.headers.iter().map(|text| pair(text));
+        let pairs = self.headers.iter().map(|Hidden(text)| pair(text));
         let lower = pairs.map(|pair| pair.map(|(name, value)| (name.to_lowercase(), value)));
         lower.collect()
     }

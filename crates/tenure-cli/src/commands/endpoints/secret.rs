@@ -13,6 +13,7 @@ use super::rules::Rules;
 use super::shown::{self, ShownEndpoint};
 use super::{OVERLAP_MAX, find, kept};
 use crate::commands::Context;
+use crate::config::Hidden;
 use crate::database::Absent;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
@@ -42,7 +43,7 @@ pub(crate) struct Add {
 pub(crate) struct SigningArgs {
     /// Sign with this secret, whsec_…, and make none; - reads it from the input
     #[arg(long, value_name = "SECRET", conflicts_with = "ed25519")]
-    secret: Option<String>,
+    secret: Option<Hidden>,
 
     /// Sign with a key pair: the receiver gets the public half and cannot sign itself
     #[arg(long)]
@@ -75,7 +76,7 @@ fn overlap(text: &str) -> Result<Duration, tenure::Invalid> {
 impl SigningArgs {
     /// The key, and whether it was made here and is to be shown.
     fn key(&self) -> Result<(SigningKey, bool), Stop> {
-        let Some(text) = &self.secret else {
+        let Some(Hidden(text)) = &self.secret else {
             let scheme = if self.ed25519 {
                 Scheme::Ed25519
             } else {

@@ -24,6 +24,7 @@ use self::drip::{Drip, drip};
 use self::heard::{Heard, judge, print};
 use super::Context;
 use super::serve::signals;
+use crate::config::Hidden;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 use crate::time;
@@ -43,7 +44,7 @@ pub(crate) struct Listen {
 
     /// A secret or public key that calls are signed with: whsec_…, whpk_…; may be given often
     #[arg(long = "secret", value_name = "KEY")]
-    secrets: Vec<String>,
+    secrets: Vec<Hidden>,
 
     /// Answer with this status; with :N only the first N calls: 500, 503:3
     #[arg(long, value_name = "STATUS[:N]", value_parser = Fail::parse)]

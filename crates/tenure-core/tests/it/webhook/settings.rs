@@ -7,8 +7,10 @@ use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use tenure_core::Timestamp;
 use tenure_core::TopicPattern;
+use tenure_core::store::ChangeEndpoint;
 use tenure_core::webhook::{
-    Endpoint, EndpointId, EndpointSettings, EndpointState, Health, OnGone, Rate, Schedule,
+    Endpoint, EndpointId, EndpointSettings, EndpointState, Health, NewEndpoint, OnGone, Rate,
+    Schedule,
 };
 
 fn good() -> EndpointSettings {
@@ -19,6 +21,40 @@ fn problems(settings: &EndpointSettings) -> Vec<&'static str> {
     match settings.check() {
         Ok(()) => Vec::new(),
         Err(problems) => problems.iter().map(tenure_core::Invalid::field).collect(),
+    }
+}
+
+/// An address may have a secret in its path, and what people write may have one anywhere.
+/// Proves: S2-062
+#[test]
+fn what_is_printed_of_an_endpoint_has_neither_its_address_nor_what_is_sealed() {
+    let settings = EndpointSettings {
+        description: "canary".to_owned(),
+        metadata: [("canary".to_owned(), "canary".to_owned())].into(),
+        ..EndpointSettings::new("https://example.com/canary", vec![TopicPattern::any()])
+    };
+    let id = EndpointId::new("billing").unwrap();
+    let sealed = "canary".to_owned();
+    let new = NewEndpoint {
+        id: id.clone(),
+        settings: settings.clone(),
+        sealed: sealed.clone(),
+    };
+    let change = ChangeEndpoint {
+        id,
+        version: 1,
+        settings: settings.clone(),
+        sealed,
+        state: EndpointState::Enabled,
+        now: None,
+    };
+    for printed in [
+        format!("{settings:?}"),
+        format!("{new:?}"),
+        format!("{change:?}"),
+    ] {
+        assert!(printed.contains("concurrency"), "{printed}");
+        assert!(!printed.contains("canary"), "{printed}");
     }
 }
 

@@ -5,8 +5,10 @@ use std::time::Duration;
 use tenure_core::webhook::{CallErrorKind, Caller as _, Directive, Reply};
 use tenure_core::{Event, Timestamp};
 
+use tenure_publish::webhook::verify::Verifier;
+
 use super::{
-    Answering, Received, Receiver, call, caller, config, endpoint, event, request, secrets,
+    Answering, NOW, Received, Receiver, call, caller, config, endpoint, event, request, secrets,
 };
 
 #[tokio::test]
@@ -73,6 +75,63 @@ async fn bytes_are_sent_as_bytes_and_an_event_may_say_what_it_is() {
     );
 }
 
+/// Whatever a topic is, a call has its headers and no more, and our verifier believes it; or it is
+/// not made.
+#[tokio::test]
+async fn no_topic_breaks_out_of_its_header() {
+    let receiver = Receiver::answering(Answering::status(204)).await;
+    let secrets = secrets();
+    let endpoint = endpoint(&receiver.url(), &secrets);
+    let caller = caller();
+    let verifier = Verifier::new([secrets.signing[0].key.expose()]).unwrap();
+    let topics = [
+        "order.paid",
+        " order.paid  ",
+        "a: b, c; d=\"e\"",
+        "bestellung.bezahlt.ü",
+        "\u{2028}x\u{202e}",
+        "\u{a0}x\u{3000}",
+    ];
+    for (nth, topic) in topics.into_iter().enumerate() {
+        let event = Event::new(topic, &nth).unwrap();
+        let reply = caller.call(&request(&endpoint, &event)).await;
+        assert_eq!(reply.status, Ok(204), "{topic:?}");
+        let got = receiver.seen().pop().unwrap();
+        // As any HTTP library hands it over.
+        let pairs = got
+            .pairs()
+            .map(|(name, value)| (name, value.trim_matches(' ')));
+        let verified = verifier.verify(pairs, &got.body, NOW);
+        let read = verified.map(|call| call.topic.unwrap());
+        assert_eq!(read.as_deref(), Ok(topic.trim_matches(' ')));
+        assert_eq!(got.headers.len(), receiver.seen()[0].headers.len());
+    }
+    let blank = Event::new("  ", &1).unwrap();
+    let reply = caller.call(&request(&endpoint, &blank)).await;
+    let error = reply.status.unwrap_err();
+    assert_eq!(error.kind, CallErrorKind::Unsendable);
+    for bad in ["a\r\nx-admin: 1", "a\nb", "a\u{0}", "a\u{85}", "a\u{7f}"] {
+        assert!(Event::new(bad, &1).is_err(), "{bad:?}");
+        assert!(event().header("content-type", bad).is_err(), "{bad:?}");
+    }
+    assert_eq!(receiver.seen().len(), topics.len());
+}
+
+/// A few bytes that would be ten megabytes: they are kept as they came.
+#[tokio::test]
+async fn what_is_compressed_is_not_unpacked() {
+    let bomb = "x".repeat(1000);
+    let text = format!(
+        "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n{bomb}",
+        bomb.len()
+    );
+    let receiver = Receiver::answering(Answering::Text(text)).await;
+    let reply = call(&caller(), &receiver.url()).await;
+    assert_eq!((reply.status, reply.body), (Ok(200), bomb.into_bytes()));
+    let asked = receiver.only();
+    assert_eq!(asked.header("accept-encoding"), None, "nor is it asked for");
+}
+
 /// A reply to an answer with this line and these headers.
 async fn reply_to(status: &str, headers: &str) -> Reply {
     let text = format!("HTTP/1.1 {status}\r\n{headers}content-length: 2\r\n\r\nok");
@@ -86,7 +145,7 @@ async fn an_answer_can_ask_for_time_or_for_an_end() {
     assert_eq!(seconds.status, Ok(429));
     assert_eq!(seconds.retry_after, Some(Duration::from_mins(2)));
     // 1 800 000 000 is 2027-01-15T08:00:00Z, a Friday; all three forms that a date may have.
-    assert_eq!(super::NOW, Timestamp::from_micros(1_800_000_000_000_000));
+    assert_eq!(NOW, Timestamp::from_micros(1_800_000_000_000_000));
     for date in [
         "Fri, 15 Jan 2027 08:01:00 GMT",
         "Friday, 15-Jan-27 08:01:00 GMT",
@@ -164,6 +223,71 @@ async fn what_may_be_a_secret_is_masked_in_what_is_kept() {
     assert!(kept.contains(r#"("x-plain", "seen")"#) && kept.contains(r#"("x-echo", "<***>")"#));
     assert!(reply.body.starts_with(b"*** ***xxx"));
     assert!(reply.body.len() <= Reply::BODY_BYTES_MAX && reply.is_cut);
+}
+
+/// The same for receivers that send it back as JSON or as an address.
+#[tokio::test]
+async fn a_secret_that_comes_back_in_another_spelling_is_masked() {
+    let receiver = Receiver::start(|got: &Received| {
+        let echo = got.header("x-key").unwrap();
+        let json = serde_json::to_string(echo).unwrap();
+        let slashes = json.replace('/', r"\/");
+        let address = echo
+            .replace('/', "%2F")
+            .replace('"', "%22")
+            .replace('\\', "%5C")
+            .replace('+', "%2B")
+            .replace('=', "%3D")
+            .replace(',', "%2C")
+            .replace(' ', "+");
+        let body = format!("[{json}, {slashes}] {address}");
+        let length = body.len();
+        Answering::Text(format!(
+            "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}"
+        ))
+    })
+    .await;
+    let mut secrets = secrets();
+    let value = r#"key="canary/+=\canary", more"#;
+    secrets.headers.insert("x-key".to_owned(), value.to_owned());
+    let endpoint = endpoint(&receiver.url(), &secrets);
+    let reply = caller().call(&request(&endpoint, &event())).await;
+    let body = String::from_utf8(reply.body).unwrap();
+    assert_eq!(body, r#"["***", "***"] ***"#);
+}
+
+/// An answer that nobody asked for is not taken for that to the next call.
+#[tokio::test]
+async fn a_second_answer_is_not_that_to_another_call() {
+    let receiver = Receiver::start(|got: &Received| {
+        let real = "HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n";
+        let forged = "HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nforged";
+        match got.connection {
+            1 => Answering::Text(format!("{real}{forged}")),
+            _ => Answering::Text(real.to_owned()),
+        }
+    })
+    .await;
+    let caller = caller();
+    for _ in 0..2 {
+        let reply = call(&caller, &receiver.url()).await;
+        assert_eq!((reply.status, reply.body), (Ok(500), Vec::new()));
+    }
+    let connections = receiver.seen().into_iter().map(|got| got.connection);
+    assert_eq!(connections.collect::<Vec<_>>(), [1, 2]);
+}
+
+/// Whoever wants to speak something else than HTTP has answered, and that was all.
+#[tokio::test]
+async fn no_other_protocol_is_switched_to() {
+    let switched = "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n";
+    let receiver = Receiver::answering(Answering::Text(format!("{switched}more"))).await;
+    let caller = caller();
+    for nth in 1..=2 {
+        let reply = call(&caller, &receiver.url()).await;
+        assert!(!matches!(reply.status, Ok(200..=299)), "{reply:?}");
+        assert_eq!(receiver.seen().last().map(|got| got.connection), Some(nth));
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! The address policy against a table of its own, in every disguise that an address can have.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 use tenure_core::webhook::CallErrorKind;
 use tenure_publish::webhook::AddressPolicy;
@@ -265,6 +265,7 @@ fn what_is_allowed_can_be_widened_and_what_is_denied_stays_so() {
         deny: vec![
             "10.1.2.0/24".parse().unwrap(),
             "8.8.8.8/32".parse().unwrap(),
+            "::ffff:10.1.4.0/120".parse().unwrap(),
         ],
         deny_own: vec!["10.1.3.3:5432".parse().unwrap()],
         ..AddressPolicy::default()
@@ -285,6 +286,8 @@ fn what_is_allowed_can_be_widened_and_what_is_denied_stays_so() {
         "10.2.0.1",
         "10.1.2.3",
         "[::ffff:10.1.2.3]",
+        "10.1.4.9",
+        "[::ffff:10.1.4.9]",
         "8.8.8.8",
         "10.1.3.3:5432",
         "[::ffff:10.1.3.3]:5432",
@@ -295,5 +298,48 @@ fn what_is_allowed_can_be_widened_and_what_is_denied_stays_so() {
             policy.check_url(&format!("http://{closed}/")).is_err(),
             "{closed}"
         );
+    }
+}
+
+#[test]
+fn who_denies_all_of_ipv6_denies_no_ipv4() {
+    let policy = AddressPolicy {
+        deny: vec!["::/0".parse().unwrap()],
+        ..AddressPolicy::default()
+    };
+    assert!(policy.check_url("https://8.8.8.8/").is_ok());
+    assert!(policy.check_url("https://[2600::1]/").is_err());
+}
+
+/// A door that is open at `0.0.0.0` is reached by every address of the machine, and so may be one
+/// that we ourselves reach by `127.0.0.1`.
+#[test]
+fn an_own_door_is_closed_at_every_address_of_this_machine() {
+    let outward = UdpSocket::bind("0.0.0.0:0").unwrap();
+    // Nothing is sent: the system only says by which address it would be.
+    let ours = outward
+        .connect("198.51.100.1:9")
+        .and_then(|()| outward.local_addr());
+    let mut here: Vec<String> = ["127.0.0.1", "127.9.9.9", "0.0.0.0", "[::1]", "[::]"]
+        .map(str::to_owned)
+        .to_vec();
+    here.push("[::ffff:127.0.0.1]".to_owned());
+    here.extend(ours.ok().map(|address| address.ip().to_string()));
+    for own in ["0.0.0.0:7070", "[::]:7070", "127.0.0.1:7070", "[::1]:7070"] {
+        let policy = AddressPolicy {
+            allow_http: true,
+            allow: vec!["0.0.0.0/0".parse().unwrap(), "::/0".parse().unwrap()],
+            ports: vec![1..=65535],
+            deny_own: vec![own.parse().unwrap()],
+            ..AddressPolicy::default()
+        };
+        for host in &here {
+            let door = policy.check_url(&format!("http://{host}:7070/"));
+            assert!(door.is_err(), "{host} when ours is {own}");
+            let other = policy.check_url(&format!("http://{host}:7071/"));
+            assert!(other.is_ok(), "{host} when ours is {own}");
+        }
+        // Of another machine.
+        assert!(policy.check_url("http://192.0.2.7:7070/").is_ok(), "{own}");
     }
 }

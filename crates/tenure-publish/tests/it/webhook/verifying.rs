@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::webhook::{Caller as _, Endpoint};
-use tenure_core::{Fence, Timestamp};
+use tenure_core::{Event, Fence, Timestamp};
 use tenure_publish::webhook::verify::{Freshness, Latest, Verified, Verifier, VerifyError};
 use tenure_publish::webhook::{Scheme, Secrets, SigningKey, WebhookCaller};
 
@@ -128,6 +128,84 @@ async fn every_signed_part_of_a_call_is_guarded() {
         let other = Verifier::new([SigningKey::generate(scheme).expose()]).unwrap();
         let result = other.verify(call.pairs(), &call.body, NOW);
         assert_eq!(result, Err(VerifyError::Signature));
+    }
+}
+
+/// The body of a call that was signed begins with a number and a full stop. Moved into the other
+/// headers it would be a message of another id, and of a time that the attacker has chosen.
+#[tokio::test]
+async fn no_part_of_a_body_passes_for_an_id_or_a_time() {
+    let receiver = Receiver::answering(Answering::status(204)).await;
+    let secrets = secrets();
+    let endpoint = endpoint(&receiver.url(), &secrets);
+    let event = Event::from_bytes("order.paid", b"1900000000.{}").unwrap();
+    caller().call(&request(&endpoint, &event)).await;
+    let call = receiver.only();
+    let verifier = Verifier::new([secrets.signing[0].key.expose()]).unwrap();
+    let verifier = verifier.accept_plain();
+    assert!(verifier.verify(call.pairs(), &call.body, NOW).is_ok());
+
+    let signature = call.header("webhook-signature").unwrap();
+    let sent = |name| call.header(name).unwrap();
+    let id = format!("{}.{}", sent("webhook-id"), sent("webhook-timestamp"));
+    let forged = [
+        ("webhook-id", id.as_str()),
+        ("webhook-timestamp", "1900000000"),
+        ("webhook-signature", signature),
+    ];
+    let later = Timestamp::from_micros(1_900_000_000_000_000);
+    let result = verifier.verify(forged, b"{}", later);
+    assert_eq!(result, Err(VerifyError::Header("webhook-id")));
+}
+
+/// A line of what is signed ends with the end of a line, so no header may bring one of its own.
+#[tokio::test]
+async fn a_header_with_the_end_of_a_line_is_none() {
+    let receiver = Receiver::answering(Answering::status(204)).await;
+    let secrets = secrets();
+    let endpoint = endpoint(&receiver.url(), &secrets);
+    let call = received(&caller(), &endpoint, &receiver).await;
+    let verifier = Verifier::new([secrets.signing[0].key.expose()]).unwrap();
+    for name in tenure_publish::webhook::names::ALL {
+        let longer = format!("{}\n1", call.header(name).unwrap());
+        let headers = call
+            .pairs()
+            .map(|(n, v)| (n, if n == name { longer.as_str() } else { v }));
+        let result = verifier.verify(headers, &call.body, NOW);
+        assert_eq!(result, Err(VerifyError::Header(name)));
+    }
+}
+
+/// The right signature counts wherever it stands, and many wrong ones beside it cost no more
+/// reading of the body.
+#[tokio::test]
+async fn one_right_signature_among_many_is_enough() {
+    let receiver = Receiver::answering(Answering::status(204)).await;
+    for scheme in [Scheme::Hmac, Scheme::Ed25519] {
+        let key = SigningKey::generate(scheme);
+        let endpoint = endpoint(&receiver.url(), &Secrets::new(key.clone()));
+        let call = received(&caller(), &endpoint, &receiver).await;
+        let other = SigningKey::generate(scheme).expose();
+        let verifier = Verifier::new([other, key.expose()]).unwrap();
+        let wrong = format!("{},{}=", scheme.tag(), "A".repeat(43));
+        for place in [0, 1, 31, 32] {
+            let many = |value: &str| {
+                let mut all = vec![wrong.as_str(); 40];
+                all[place] = value;
+                all.join(" ")
+            };
+            let headers = call.pairs().map(|(name, value)| {
+                let is_signature = name.ends_with("-signature");
+                let value = if is_signature {
+                    many(value)
+                } else {
+                    value.to_owned()
+                };
+                (name, value)
+            });
+            let result = verifier.verify(headers, &call.body, NOW);
+            assert_eq!(result.is_ok(), place < 32, "{scheme:?} at {place}");
+        }
     }
 }
 
