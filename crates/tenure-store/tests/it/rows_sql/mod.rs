@@ -5,6 +5,8 @@ mod by_hand;
 mod guards;
 mod plans;
 mod planted;
+mod sync;
+mod sync_jobs;
 mod text;
 mod together;
 mod verbs;
@@ -198,7 +200,13 @@ impl Bench {
 
     /// Runs one statement of a stranger's; how many rows it changed.
     async fn change(&self, sql: &str) -> usize {
-        let changed = match self {
+        let changed = self.try_change(sql).await;
+        changed.unwrap_or_else(|error| panic!("{error}\n{sql}"))
+    }
+
+    /// Runs one statement of a stranger's; how many rows it changed, or what the database said.
+    async fn try_change(&self, sql: &str) -> Result<usize, String> {
+        match self {
             Self::Postgres { pool, .. } => {
                 let done = pool.execute(AssertSqlSafe(sql.to_owned())).await;
                 done.map(|done| usize::try_from(done.rows_affected()).unwrap())
@@ -208,8 +216,7 @@ impl Bench {
                 let conn = rusqlite::Connection::open(path).unwrap();
                 conn.execute(sql, []).map_err(|e| e.to_string())
             }
-        };
-        changed.unwrap_or_else(|error| panic!("{error}\n{sql}"))
+        }
     }
 
     /// A moment as this database writes it.
