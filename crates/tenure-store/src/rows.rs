@@ -32,10 +32,10 @@ impl Said {
     }
 }
 
-/// The reap that a claim begins with where what has lapsed is as good as free: all of it must be back
-/// before the claim looks, or the order of the table would not hold. So it is repeated while it
-/// finds its fill, and its delays are none; the crash budget stays the caller's. `None`: the claim
-/// comes first, and a reap follows if it is short.
+/// The reap that a claim begins with where what has lapsed is as good as free: all of it must be
+/// back before the claim looks, or the order of the table would not hold. So it is repeated while
+/// it finds its fill, and its delays are none; the crash budget stays the caller's. `None`: the
+/// claim comes first, and a reap follows if it is short.
 pub(crate) fn first_reap(table: &LeaseTable, claim: &Claim) -> Option<Reap> {
     if table.states != States::Derived {
         return None;
@@ -51,8 +51,8 @@ pub(crate) fn is_full(reap: &Reap, reaped: usize) -> bool {
     u32::try_from(reaped).is_ok_and(|reaped| reaped >= reap.limit)
 }
 
-/// Whether a claim takes rows that must be worked alone in their turn like all others: it does where
-/// what has lapsed is as good as free, if it takes no more than one row anyway.
+/// Whether a claim takes rows that must be worked alone in their turn like all others: it does
+/// where what has lapsed is as good as free, if it takes no more than one row anyway.
 pub(crate) fn takes_lone_rows(table: &LeaseTable, claim: &Claim) -> bool {
     table.states == States::Derived && claim.company == Company::Together && claim.most() == 1
 }

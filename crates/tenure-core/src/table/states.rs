@@ -18,9 +18,9 @@ pub enum States {
     Held(StatusColumn),
     /// By its moments alone, without a status: dead with a `dead_at`, else done with a `done_at`,
     /// else claimed with an `until`, else pending. Others may claim such a row by writing holder
-    /// and end of term alone, as with [`States::Held`]; our token stays behind, and is refused since
-    /// the holder is not its own any more. Our workers have a nonce in their ids, so another passes
-    /// for one of them only if it copies the whole id: nothing in such a table would tell.
+    /// and end of term alone, as with [`States::Held`]; our token stays behind, and is refused
+    /// since the holder is not its own any more. Our workers have a nonce in their ids, so another
+    /// passes for one of them only if it copies the whole id: nothing in such a table would tell.
     ///
     /// Who writes such a table by hand takes what has lapsed as if it were free. So does a claim
     /// of ours that recovers: it puts back all that has lapsed first, without a delay, and then

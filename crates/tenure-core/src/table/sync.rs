@@ -75,8 +75,9 @@ pub enum SyncState {
     Available,
     /// Its lease runs.
     Running,
-    /// Its lease is over and nobody has said how it ended: it may be claimed.
-    Expired,
+    /// Its lease is over and nobody has said how it ended: it may be claimed. The specification
+    /// says EXPIRED.
+    Lapsed,
     /// It is done.
     Completed,
     /// It is dead.
@@ -88,7 +89,7 @@ impl SyncState {
     pub const ALL: [Self; 5] = [
         Self::Available,
         Self::Running,
-        Self::Expired,
+        Self::Lapsed,
         Self::Completed,
         Self::Failed,
     ];
@@ -103,7 +104,7 @@ impl SyncState {
     /// assert_eq!(SyncState::of(None, None, None, now), SyncState::Available);
     /// assert_eq!(SyncState::of(Some(now), None, None, then), SyncState::Running);
     /// // A lease is over at the very end of its term.
-    /// assert_eq!(SyncState::of(Some(now), None, None, now), SyncState::Expired);
+    /// assert_eq!(SyncState::of(Some(now), None, None, now), SyncState::Lapsed);
     /// assert_eq!(SyncState::of(Some(now), Some(then), None, then), SyncState::Completed);
     /// ```
     pub fn of(
@@ -116,23 +117,23 @@ impl SyncState {
             (Some(_), _, _) => Self::Failed,
             (None, Some(_), _) => Self::Completed,
             (None, None, Some(until)) if now < until => Self::Running,
-            (None, None, Some(_)) => Self::Expired,
+            (None, None, Some(_)) => Self::Lapsed,
             (None, None, None) => Self::Available,
         }
     }
 
-    /// The state of the lease core that it is a view of. An expired lease is one that is still
+    /// The state of the lease core that it is a view of. A lapsed lease is one that is still
     /// claimed, until someone puts it back.
     ///
     /// ```
     /// use tenure_core::{State, SyncState};
     ///
-    /// assert_eq!(SyncState::Expired.state(), State::Claimed);
+    /// assert_eq!(SyncState::Lapsed.state(), State::Claimed);
     /// ```
     pub const fn state(self) -> State {
         match self {
             Self::Available => State::Pending,
-            Self::Running | Self::Expired => State::Claimed,
+            Self::Running | Self::Lapsed => State::Claimed,
             Self::Completed => State::Done,
             Self::Failed => State::Dead,
         }
@@ -141,13 +142,16 @@ impl SyncState {
     /// The word that the specification has for it.
     ///
     /// ```
-    /// assert_eq!(tenure_core::SyncState::Available.as_str(), "AVAILABLE");
+    /// use tenure_core::SyncState;
+    ///
+    /// let words = SyncState::ALL.map(SyncState::as_str);
+    /// assert_eq!(words, ["AVAILABLE", "RUNNING", "EXPIRED", "COMPLETED", "FAILED"]);
     /// ```
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Available => "AVAILABLE",
             Self::Running => "RUNNING",
-            Self::Expired => "EXPIRED",
+            Self::Lapsed => "EXPIRED",
             Self::Completed => "COMPLETED",
             Self::Failed => "FAILED",
         }

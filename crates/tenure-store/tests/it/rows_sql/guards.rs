@@ -148,7 +148,8 @@ async fn write_cases(bench: &Bench, table: &LeaseTable, cases: &[Case]) {
 
 /// More members of a list in SQL.
 fn listed(members: impl Iterator<Item = String>) -> String {
-    members.map(|member| format!(", {member}")).collect()
+    let members: Vec<String> = members.map(|member| format!(", {member}")).collect();
+    members.concat()
 }
 
 /// What a verb may do to a row, as its guard says: nothing, or these columns get these values.

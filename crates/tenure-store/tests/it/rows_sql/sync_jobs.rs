@@ -1,5 +1,5 @@
-//! The preset `sync_jobs`, as its specification tells it, and beside workers that run its statements
-//! by hand on the same table.
+//! The preset `sync_jobs`, as its specification tells it, and beside workers that run its
+//! statements by hand on the same table.
 
 use tenure_core::store::Filter;
 use tenure_core::testing::token;
@@ -173,7 +173,7 @@ async fn a_heartbeat_a_minute_keeps_a_job_and_none_revives_it() {
         assert!(!hand.heartbeat(2, end).await, "{place}");
         for id in [1, 2] {
             let told = state(&bench, &*rows, id, end).await;
-            assert_eq!(told, SyncState::Expired, "{place}");
+            assert_eq!(told, SyncState::Lapsed, "{place}");
         }
         assert_eq!(other.claim(end).await, ids(&[1]), "{place}");
         assert_eq!(claim_one(&*rows, &theirs, end).await, 2, "{place}");
@@ -231,10 +231,7 @@ async fn turns_at_crashing(bench: &Bench, rows: &dyn Rows) -> Result<(), String>
         let after = bench.table(&LeaseTable::sync_jobs()).await;
         ensure(before[&2] == after[&2], "a refusal changed a row")?;
         now = now.after(FIVE_MINUTES);
-        ensure(
-            !hand.heartbeat(2, now).await,
-            "an expired lease was renewed",
-        )?;
+        ensure(!hand.heartbeat(2, now).await, "a lapsed lease was renewed")?;
     }
     let mine = token("mailer", 9);
     ensure(
@@ -368,7 +365,7 @@ async fn our_ends_write_what_the_statements_of_the_specification_write() {
 }
 
 /// Every combination of the three moments, as a table without checks can hold them: the state that
-/// the SQL tells is the one of the five, and a claim takes exactly what is available or expired.
+/// the SQL tells is the one of the five, and a claim takes exactly what is available or lapsed.
 ///
 /// Proves: S5-005, S5-011, S5-012, S5-013, S5-014, S5-015, S5-016, S5-020, S5-021, S5-047
 #[tokio::test]
@@ -425,12 +422,12 @@ async fn tells_the_five_states(rows: &dyn Rows, states: &[SyncState], place: &st
         );
     }
     let counts = rows.count(Some(NOW)).await.unwrap();
-    let expired = of(&|told| told == SyncState::Expired).len();
-    assert_eq!(usize::try_from(counts.lapsed), Ok(expired), "{place}");
+    let lapsed = of(&|told| told == SyncState::Lapsed).len();
+    assert_eq!(usize::try_from(counts.lapsed), Ok(lapsed), "{place}");
     let held = claim(rows, &token("mailer", 1), 100, NOW).await.unwrap();
     let mut taken = held.ids();
     taken.sort();
-    let is_free = |told| matches!(told, SyncState::Available | SyncState::Expired);
+    let is_free = |told| matches!(told, SyncState::Available | SyncState::Lapsed);
     assert_eq!(taken, of(&is_free), "{place}");
 }
 
