@@ -207,6 +207,22 @@ impl LapsePolicy {
         self
     }
 
+    /// The same budget, with no delay before an item is back.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tenure_core::LapsePolicy;
+    ///
+    /// let policy = LapsePolicy::default().without_delays();
+    /// assert_eq!(policy.fate(5), Some(Duration::ZERO));
+    /// assert_eq!(policy.fate(6), None);
+    /// ```
+    #[must_use]
+    pub fn without_delays(mut self) -> Self {
+        self.delays = vec![Duration::ZERO];
+        self
+    }
+
     /// What a dead item does to the rest of its domain.
     pub fn on_dead(&self) -> OnDead {
         self.on_dead

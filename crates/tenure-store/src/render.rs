@@ -1,7 +1,8 @@
 //! Fills a lease table's names into the text of a statement.
 //!
 //! A text has holes such as `{until}`. Only checked names and words go into them, quoted; a hole
-//! that nothing fills is an error, so no brace ever reaches a database.
+//! that nothing fills is an error, so no brace ever reaches a database. A line with a hole for what
+//! a table does not have (`{status}` and its words, where the moments tell the state) is left out.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +15,14 @@ pub(crate) const MARKER: &str = "-- statement: ";
 
 /// What the holes of a lease table's statements are filled with.
 #[derive(Debug)]
-pub(crate) struct Names(BTreeMap<&'static str, String>);
+pub(crate) struct Names {
+    filled: BTreeMap<&'static str, String>,
+    /// The holes for what this table does not have.
+    absent: &'static [&'static str],
+}
+
+/// What a table without a status column does not have.
+const STATUS_HOLES: [&str; 6] = ["status", "words", "pending", "claimed", "done", "dead"];
 
 impl Names {
     /// The names of this table. `schema` is where Tenure's own tables are.
@@ -26,66 +34,75 @@ impl Names {
             StoreError::invalid("open", &problem).hint("describe the table anew")
         })?;
         let facts = table.facts();
-        let mut names = Self(BTreeMap::new());
+        let mut names = Self {
+            filled: BTreeMap::new(),
+            absent: &[],
+        };
         for (hole, column) in &facts {
             names.name(hole, column);
         }
         names.states(table);
-        names.0.insert("table", qualified(&table.name, schema));
-        names.0.insert("fence_sequence", fence_sequence(schema));
+        names.filled.insert("table", qualified(&table.name, schema));
+        names
+            .filled
+            .insert("fence_sequence", fence_sequence(schema));
         names.bare("token_name", &table.columns.token);
         names.bare("settled_token_name", &table.columns.settled_token);
-        names.0.insert("order", order(table, "t."));
-        names.0.insert("order_index", order(table, ""));
+        names.filled.insert("order", order(table, "t."));
+        names.filled.insert("order_index", order(table, ""));
         names
-            .0
+            .filled
             .insert("order_columns", order_columns(table, &facts));
         for (hole, ending) in [
             ("claimable_index", "claimable"),
             ("alone_index", "alone"),
             ("claimed_index", "claimed"),
         ] {
-            names.0.insert(hole, index_name(&table.name, ending));
+            names.filled.insert(hole, index_name(&table.name, ending));
         }
         Ok(names)
     }
 
     fn name(&mut self, hole: &'static str, name: &Identifier) {
-        self.0.insert(hole, name.quoted());
+        self.filled.insert(hole, name.quoted());
     }
 
     /// A name to stand within a text's own quotes.
     fn bare(&mut self, hole: &'static str, name: &Identifier) {
-        self.0.insert(hole, name.as_str().to_owned());
+        self.filled.insert(hole, name.as_str().to_owned());
     }
 
     /// How a row tells its state: `is_…` and `state` ask a row `t`, `bare_…` where there is no such
     /// name; and the words that a row is given.
     fn states(&mut self, table: &LeaseTable) {
         let [pending, claimed, done, dead] = State::ALL.map(|state| conditions(table, state, "t."));
-        self.0.insert("is_pending", pending);
-        self.0.insert("is_claimed", claimed);
-        self.0.insert("is_done", done);
-        self.0.insert("is_dead", dead);
-        self.0.insert("state", state(table, "t."));
+        self.filled.insert("is_pending", pending);
+        self.filled.insert("is_claimed", claimed);
+        self.filled.insert("is_done", done);
+        self.filled.insert("is_dead", dead);
+        self.filled.insert("state", state(table, "t."));
         let [pending, claimed, done, dead] = State::ALL.map(|state| conditions(table, state, ""));
-        self.0.insert("claim_checks", claim_checks(table, &claimed));
-        self.0.insert("bare_pending", pending);
-        self.0.insert("bare_claimed", claimed);
-        self.0.insert("bare_done", done);
-        self.0.insert("bare_dead", dead);
-        self.0.insert("bare_state", state(table, ""));
+        self.filled
+            .insert("claim_checks", claim_checks(table, &claimed));
+        self.filled
+            .insert("end_checks", end_checks(table, &done, &dead));
+        self.filled.insert("bare_pending", pending);
+        self.filled.insert("bare_claimed", claimed);
+        self.filled.insert("bare_done", done);
+        self.filled.insert("bare_dead", dead);
+        self.filled.insert("bare_state", state(table, ""));
         let Some(status) = table.states.status() else {
+            self.absent = &STATUS_HOLES;
             return;
         };
         let [pending, claimed, done, dead] = State::ALL.map(|of| status.words.word(of).quoted());
         let mut words = vec![pending.clone(), claimed.clone(), done.clone(), dead.clone()];
         words.dedup();
-        self.0.insert("words", words.join(", "));
-        self.0.insert("pending", pending);
-        self.0.insert("claimed", claimed);
-        self.0.insert("done", done);
-        self.0.insert("dead", dead);
+        self.filled.insert("words", words.join(", "));
+        self.filled.insert("pending", pending);
+        self.filled.insert("claimed", claimed);
+        self.filled.insert("done", done);
+        self.filled.insert("dead", dead);
     }
 
     /// The text with every hole filled, without its comment lines and without empty lines.
@@ -95,7 +112,8 @@ impl Names {
     pub(crate) fn render(&self, file: &str, text: &str) -> Result<String, StoreError> {
         let mut out = String::with_capacity(text.len() * 2);
         for line in text.lines() {
-            if line.trim_start().starts_with("--") && !line.starts_with(MARKER) {
+            let is_comment = line.trim_start().starts_with("--") && !line.starts_with(MARKER);
+            if is_comment || self.names_what_is_absent(line) {
                 continue;
             }
             let line = self.fill(file, line)?;
@@ -108,6 +126,11 @@ impl Names {
         Ok(out)
     }
 
+    fn names_what_is_absent(&self, line: &str) -> bool {
+        let mut absent = self.absent.iter();
+        absent.any(|hole| line.contains(&format!("{{{hole}}}")))
+    }
+
     fn fill(&self, file: &str, line: &str) -> Result<String, StoreError> {
         let mut out = String::new();
         let mut rest = line;
@@ -116,7 +139,7 @@ impl Names {
                 .split_once('}')
                 .ok_or_else(|| broken(file, "a brace is not closed"))?;
             let name = self
-                .0
+                .filled
                 .get(hole)
                 .ok_or_else(|| broken(file, &format!("nothing fills the hole {hole:?}")))?;
             out.push_str(before);
@@ -231,7 +254,7 @@ fn state(table: &LeaseTable, qualifier: &str) -> String {
 fn claim_checks(table: &LeaseTable, claimed: &str) -> String {
     let columns = match &table.states {
         States::Worded(_) => vec![&table.columns.token, &table.columns.claimed_at],
-        States::Held(_) => Vec::new(),
+        States::Held(_) | States::Derived => Vec::new(),
     };
     let check = |column: &Identifier| {
         let column = column.quoted();
@@ -239,6 +262,18 @@ fn claim_checks(table: &LeaseTable, claimed: &str) -> String {
     };
     let checks: Vec<String> = columns.into_iter().map(check).collect();
     checks.join("\n    ")
+}
+
+/// What a table that we make asks of the moments at which rows end: they are those of the state; or
+/// they tell the state themselves, and are never both there.
+fn end_checks(table: &LeaseTable, done: &str, dead: &str) -> String {
+    let columns = &table.columns;
+    let (done_at, dead_at) = (columns.done_at.quoted(), columns.dead_at.quoted());
+    if table.states == States::Derived {
+        return format!("check ({done_at} is null or {dead_at} is null)");
+    }
+    let check = |state: &str, moment: &str| format!("check (({state}) = ({moment} is not null))");
+    [check(done, &done_at), check(dead, &dead_at)].join(",\n    ")
 }
 
 /// The columns that only the order needs, for a table that we make. Both databases read the type.

@@ -1,11 +1,11 @@
 //! What the row layouts of both databases share: the words of a settle as lists, and the reading of
 //! a row's state and hold.
 
-use tenure_core::store::{Rest, StoreError, StoreErrorKind};
-use tenure_core::{Fence, Hold, ItemId, LeaseTable, Outcome, State, Timestamp, Word};
+use tenure_core::store::{Claim, Company, Reap, Rest, StoreError, StoreErrorKind};
+use tenure_core::{Fence, Hold, ItemId, LeaseTable, Outcome, State, States, Timestamp, Word};
 
 use crate::error_text::error_text;
-use crate::limits::micros;
+use crate::limits::{INLINE_REAP_LIMIT, micros};
 
 /// What a settle says of one row, as the statements take it.
 pub(crate) struct Said {
@@ -30,6 +30,31 @@ impl Said {
             error,
         }
     }
+}
+
+/// The reap that a claim begins with where what has lapsed is as good as free: all of it must be
+/// back before the claim looks, or the order of the table would not hold. So it is repeated while
+/// it finds its fill, and its delays are none; the crash budget stays the caller's. `None`: the
+/// claim comes first, and a reap follows if it is short.
+pub(crate) fn first_reap(table: &LeaseTable, claim: &Claim) -> Option<Reap> {
+    if table.states != States::Derived {
+        return None;
+    }
+    let policy = claim.recovery.clone()?;
+    let mut reap = Reap::new(INLINE_REAP_LIMIT, policy.without_delays()).inline();
+    reap.now = claim.now;
+    Some(reap)
+}
+
+/// Whether a reap may have left more behind.
+pub(crate) fn is_full(reap: &Reap, reaped: usize) -> bool {
+    u32::try_from(reaped).is_ok_and(|reaped| reaped >= reap.limit)
+}
+
+/// Whether a claim takes rows that must be worked alone in their turn like all others: it does
+/// where what has lapsed is as good as free, if it takes no more than one row anyway.
+pub(crate) fn takes_lone_rows(table: &LeaseTable, claim: &Claim) -> bool {
+    table.states == States::Derived && claim.company == Company::Together && claim.most() == 1
 }
 
 /// The word for the rows that a settle does not name; `None` keeps them held.

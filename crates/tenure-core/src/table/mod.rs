@@ -2,6 +2,7 @@
 
 mod outbox;
 mod states;
+mod sync;
 mod webhook;
 
 use std::collections::BTreeSet;
@@ -9,6 +10,7 @@ use std::fmt;
 
 use crate::invalid::Invalid;
 pub use states::{Condition, States, StatusColumn, StatusWord, Words};
+pub use sync::SyncState;
 
 /// The name of a table or column that is safe to write into SQL.
 ///

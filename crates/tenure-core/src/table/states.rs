@@ -1,14 +1,13 @@
-//! How a row tells its state: by a word, or by a word and its holder.
+//! How a row tells its state: by a word, by a word and its holder, or by its moments alone.
 
-use super::{Identifier, LeaseTable, name};
+use super::{Columns, Identifier, LeaseTable, name};
 use crate::invalid::Invalid;
 use crate::state::State;
 
 /// How a row tells its state.
 ///
 /// What a kind means is said once, in [`LeaseTable::conditions`]; whoever reads rows or writes SQL
-/// goes by those. So a table without a status column, whose moments alone tell the state, is one
-/// more kind here and nothing else elsewhere but the assignments that it does not have.
+/// goes by those. A statement's lines that name a status are left out where a table has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum States {
     /// By its word alone: each state has one of its own.
@@ -17,6 +16,16 @@ pub enum States {
     /// holder. Others may claim such a row by writing holder and end of term alone, so nothing is
     /// asked of its token and of the moment of its claim but by us.
     Held(StatusColumn),
+    /// By its moments alone, without a status: dead with a `dead_at`, else done with a `done_at`,
+    /// else claimed with an `until`, else pending. Others may claim such a row by writing holder
+    /// and end of term alone, as with [`States::Held`]; our token stays behind, and is refused
+    /// since the holder is not its own any more. Our workers have a nonce in their ids, so another
+    /// passes for one of them only if it copies the whole id: nothing in such a table would tell.
+    ///
+    /// Who writes such a table by hand takes what has lapsed as if it were free. So does a claim
+    /// of ours that recovers: it puts back all that has lapsed first, without a delay, and then
+    /// claims in the order of the table.
+    Derived,
 }
 
 /// A column that holds a word for the state.
@@ -72,6 +81,7 @@ impl States {
     pub const fn status(&self) -> Option<&StatusColumn> {
         match self {
             Self::Worded(status) | Self::Held(status) => Some(status),
+            Self::Derived => None,
         }
     }
 
@@ -93,7 +103,14 @@ impl States {
 impl LeaseTable {
     /// What is so of a row exactly when it is in this state: all of these together.
     pub fn conditions(&self, state: State) -> Vec<Condition<'_>> {
-        let holder = &self.columns.holder;
+        let Columns {
+            holder,
+            until,
+            done_at,
+            dead_at,
+            ..
+        } = &self.columns;
+        let (is_open, is_alive) = (Condition::Null(done_at), Condition::Null(dead_at));
         match (&self.states, state) {
             (States::Held(status), State::Pending) => {
                 vec![status.shows(state), Condition::Null(holder)]
@@ -102,6 +119,14 @@ impl LeaseTable {
                 vec![status.shows(state), Condition::NotNull(holder)]
             }
             (States::Worded(status) | States::Held(status), _) => vec![status.shows(state)],
+            (States::Derived, State::Pending) => {
+                vec![is_open, is_alive, Condition::Null(until)]
+            }
+            (States::Derived, State::Claimed) => {
+                vec![is_open, is_alive, Condition::NotNull(until)]
+            }
+            (States::Derived, State::Done) => vec![Condition::NotNull(done_at), is_alive],
+            (States::Derived, State::Dead) => vec![Condition::NotNull(dead_at)],
         }
     }
 

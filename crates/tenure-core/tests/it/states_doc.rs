@@ -53,14 +53,15 @@ fn the_table_of_causes_is_that_of_the_core() {
 fn the_table_of_words_is_that_of_the_presets() {
     let mut lines = vec![
         "| State | view `tenure_outbox`, preset `outbox` | preset `outbox_processing` | preset \
-         `webhook` |"
+         `webhook` | presets `sync_jobs`, `sync_checkpoints` |"
             .to_owned(),
-        "|---|---|---|---|".to_owned(),
+        "|---|---|---|---|---|".to_owned(),
     ];
     let tables = [
         LeaseTable::outbox(),
         LeaseTable::outbox_processing(),
         LeaseTable::webhook(),
+        LeaseTable::sync_jobs(),
     ];
     lines.extend(State::ALL.map(|state| {
         let words: Vec<String> = tables.iter().map(|table| cell(table, state)).collect();

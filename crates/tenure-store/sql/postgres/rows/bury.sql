@@ -5,8 +5,8 @@
 -- Keeps: laws 5, 6: there is no way from pending to dead but through a claim.
 -- Relies on: the key.
 update {table} t
-set {status} = {dead},
-    {dead_at} = coalesce($1::timestamptz, now()),
+set {dead_at} = coalesce($1::timestamptz, now()),
+    {status} = {dead},
     {attempts} = t.{attempts} + 1,
     {last_error} = $4,
     {fence} = case when {is_pending} then nextval('{fence_sequence}') else t.{fence} end,

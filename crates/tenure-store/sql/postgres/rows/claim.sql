@@ -1,6 +1,6 @@
 -- claim: gives up to a limit of pending rows one lease and returns them whole, in order.
 -- Parameters: $1 now, $2 token, $3 holder, $4 term in microseconds, $5 limit, $6 whether it is for a
---   row that must be worked alone.
+--   row that must be worked alone, $7 whether it takes such rows in their turn like all others.
 -- Returns: per row: id, content, available_at, the counters, fence, claimed_at, until. If nothing was
 --   claimed, one row of nulls; used says whether that is because the token has a lease already.
 -- Keeps: laws 1, 2, 6. The rows are chosen once, so the limit holds whatever the plan; the fence is
@@ -17,7 +17,7 @@ with used as materialized (
     from {table} t
     where {is_pending}
       and (t.{available_at} is null or t.{available_at} <= coalesce($1::timestamptz, now()))
-      and t.{crashes} < 2
+      and (t.{crashes} < 2 or $7::boolean)
       and not $6::boolean
     order by {order}
     limit $5::bigint
@@ -37,8 +37,8 @@ with used as materialized (
     where exists (select 1 from claimable) or exists (select 1 from claimable_alone)
 ), claimed as (
     update {table} t
-    set {status} = {claimed},
-        {until} = coalesce($1::timestamptz, now()) + $4::bigint * interval '1 microsecond',
+    set {until} = coalesce($1::timestamptz, now()) + $4::bigint * interval '1 microsecond',
+        {status} = {claimed},
         {token} = $2,
         {holder} = $3,
         {claimed_at} = coalesce($1::timestamptz, now()),

@@ -19,8 +19,8 @@ with lapsed as materialized (
     for update skip locked
 ), ended as (
     update {table} t
-    set {status} = case when t.{crashes} + 1 > $4::integer then {dead} else {pending} end,
-        {until} = null,
+    set {until} = null,
+        {status} = case when t.{crashes} + 1 > $4::integer then {dead} else {pending} end,
         {token} = null,
         {holder} = null,
         {claimed_at} = null,

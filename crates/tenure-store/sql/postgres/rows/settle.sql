@@ -16,10 +16,10 @@ with said as materialized (
     limit 1
 ), ended as (
     update {table} t
-    set ({status}, {attempts}, {failures}, {last_error}, {available_at}, {done_at}, {dead_at},
+    set ({attempts}, {failures}, {last_error}, {available_at}, {done_at}, {dead_at},
+         {status},
          {settled_token}) = (
-            select case o.word when 'done' then {done} when 'dead' then {dead} else {pending} end,
-                   t.{attempts} + case when o.word = 'done' then 0 else 1 end,
+            select t.{attempts} + case when o.word = 'done' then 0 else 1 end,
                    t.{failures} + case when o.word in ('retry', 'dead') then 1 else 0 end,
                    case when o.word in ('retry', 'dead') then o.error else t.{last_error} end,
                    case when o.word = 'retry' or o.word = 'release' and o.delay > 0
@@ -27,6 +27,7 @@ with said as materialized (
                         else t.{available_at} end,
                    case when o.word = 'done' then coalesce($1::timestamptz, now()) end,
                    case when o.word = 'dead' then coalesce($1::timestamptz, now()) end,
+                   case o.word when 'done' then {done} when 'dead' then {dead} else {pending} end,
                    $2 || ' ' || o.word
             from (
                 select coalesce(said.outcomes -> t.{key}::text ->> 0, $8) as word,

@@ -12,8 +12,8 @@ select exists (select 1 from {table} t where t.{key} = :id and {is_pending})
 update tenure_fence set fence = fence + 1 returning fence
 -- statement: bury
 update {table} as t
-set {status} = {dead},
-    {dead_at} = :now,
+set {dead_at} = :now,
+    {status} = {dead},
     {attempts} = t.{attempts} + 1,
     {last_error} = :why,
     {fence} = ifnull(:fence, t.{fence}),

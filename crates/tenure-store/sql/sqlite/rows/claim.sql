@@ -1,5 +1,6 @@
 -- claim: gives up to a limit of pending rows one lease and returns them whole, in order.
--- Parameters: :now, :token, :holder, :until, :limit, :fence, :ids as a JSON array.
+-- Parameters: :now, :token, :holder, :until, :limit, :lone whether rows that must be worked alone are
+--   taken in their turn like all others, :fence, :ids as a JSON array.
 -- Returns: claimed: the whole rows; used: whether the token has a lease already; claimable and
 --   claimable_alone: ids; fence: the number of this claim.
 -- Keeps: laws 1, 2, 6. The rows are chosen once, so the limit holds; the fence is drawn only if there
@@ -15,7 +16,7 @@ select t.{key}
 from {table} t
 where {is_pending}
   and (t.{available_at} is null or t.{available_at} <= :now)
-  and t.{crashes} < 2
+  and (t.{crashes} < 2 or :lone)
 order by {order}
 limit :limit
 -- statement: claimable_alone
@@ -30,8 +31,8 @@ limit :limit
 update tenure_fence set fence = fence + 1 returning fence
 -- statement: claim
 update {table} as t
-set {status} = {claimed},
-    {until} = :until,
+set {until} = :until,
+    {status} = {claimed},
     {token} = :token,
     {holder} = :holder,
     {claimed_at} = :now,

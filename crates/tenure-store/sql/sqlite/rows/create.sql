@@ -1,8 +1,10 @@
 -- create: makes a lease table with its indexes.
 -- Parameters: none.
 -- Returns: nothing.
--- Keeps: the grammar of the columns: claimed, done and dead each have their facts and no others'.
--- Relies on: nothing. Indexes hold no column that a renewal changes. `json text` is text that the
+-- Keeps: the grammar of the columns: claimed, done and dead each have their facts and no others', and
+--   never both.
+-- Relies on: nothing. Indexes hold no column that a renewal changes (but for one whose mere presence
+--   tells the state). `json text` is text that the
 --   content of a row shows as JSON; moments are microseconds since 1970.
 -- statement: create
 create table {table} (
@@ -30,8 +32,7 @@ create table {table} (
     check (({bare_claimed}) = ({holder} is not null)),
     check (({bare_claimed}) = ({until} is not null)),
     {claim_checks}
-    check (({bare_done}) = ({done_at} is not null)),
-    check (({bare_dead}) = ({dead_at} is not null))
+    {end_checks}
 );
 -- statement: claimable_index
 create index {claimable_index} on {table} ({order_index})

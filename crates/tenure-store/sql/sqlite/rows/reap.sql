@@ -15,8 +15,8 @@ order by t.{until}, t.{key}
 limit :limit
 -- statement: reap
 update {table} as t
-set {status} = case when t.{crashes} + 1 > :budget then {dead} else {pending} end,
-    {until} = null,
+set {until} = null,
+    {status} = case when t.{crashes} + 1 > :budget then {dead} else {pending} end,
     {token} = null,
     {holder} = null,
     {claimed_at} = null,

@@ -1,19 +1,22 @@
 -- replay: puts settled rows back: a new generation, counters at zero, claimable now.
 -- Parameters: :now, :ids as a JSON array.
 -- Returns: id of each row that was put back. What is missing was refused.
--- Keeps: laws 4, 6. The fence and the last settle stay, so old tokens stay dead.
+-- Keeps: laws 4, 6. The fence and the last settle stay, so old tokens stay dead. A
+--   holder or an end of term that someone left on a settled row does not make it held again.
 -- Relies on: the key.
 -- statement: replay
 update {table} as t
-set {status} = {pending},
-    {generation} = t.{generation} + 1,
+set {generation} = t.{generation} + 1,
+    {status} = {pending},
     {attempts} = 0,
     {failures} = 0,
     {crashes} = 0,
     {last_error} = null,
     {available_at} = :now,
     {done_at} = null,
-    {dead_at} = null
+    {dead_at} = null,
+    {holder} = null,
+    {until} = null
 where t.{key} in (select value from json_each(:ids))
   and ({is_done} or {is_dead})
 returning {key}

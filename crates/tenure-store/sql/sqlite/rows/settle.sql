@@ -18,8 +18,8 @@ where t.{token} = :token and t.{holder} = :holder and {is_claimed}
 limit 1
 -- statement: settle
 update {table} as t
-set {status} = case s.word when 'done' then {done} when 'dead' then {dead} else {pending} end,
-    {attempts} = t.{attempts} + case when s.word = 'done' then 0 else 1 end,
+set {attempts} = t.{attempts} + case when s.word = 'done' then 0 else 1 end,
+    {status} = case s.word when 'done' then {done} when 'dead' then {dead} else {pending} end,
     {failures} = t.{failures} + case when s.word in ('retry', 'dead') then 1 else 0 end,
     {last_error} = case when s.word in ('retry', 'dead') then s.error else t.{last_error} end,
     {available_at} = case when s.word = 'retry' or s.word = 'release' and s.delay > 0

@@ -18,7 +18,7 @@ use crate::complaint::used_before;
 use crate::limits::{INLINE_REAP_LIMIT, micros};
 use crate::postgres::error::store_error;
 use crate::postgres::row::{get, get_count, get_moment, get_timestamp, moment};
-use crate::rows::{Said, rest_word, state_of};
+use crate::rows::{Said, first_reap, is_full, rest_word, state_of, takes_lone_rows};
 use crate::second_look::{not_ended, settle_answers};
 
 impl LeaseStore for PostgresRows {
@@ -56,11 +56,15 @@ impl LeaseStore for PostgresRows {
 
 impl PostgresRows {
     /// Claims; when that comes back short, lapsed leases are reaped, and an empty claim looks
-    /// again.
+    /// again. Where what has lapsed is as good as free, it is reaped first.
     async fn claim_or_recover(&self, claim: &Claim) -> Result<Option<Held>, StoreError> {
         let limit = claim.most();
         if limit == 0 {
             return Ok(None);
+        }
+        if let Some(reap) = first_reap(&self.table, claim) {
+            while is_full(&reap, self.reap_rows(&reap).await?.len()) {}
+            return self.claim_rows(claim, limit).await;
         }
         let held = self.claim_rows(claim, limit).await?;
         let taken = held.as_ref().map_or(0, |held| held.items.len());
@@ -93,6 +97,7 @@ impl PostgresRows {
             .bind(micros(claim.term.length()))
             .bind(i64::from(limit))
             .bind(claim.company == Company::Alone)
+            .bind(takes_lone_rows(&self.table, claim))
             .all_from(&self.pool)
             .await
             .map_err(failed)?;

@@ -16,7 +16,7 @@ use super::row::{Claimed, corrupt};
 use super::{Desk, SqliteRows, json_ids};
 use crate::complaint::used_before;
 use crate::limits::{INLINE_REAP_LIMIT, micros};
-use crate::rows::{Said, rest_word, state_of};
+use crate::rows::{Said, first_reap, is_full, rest_word, state_of, takes_lone_rows};
 use crate::second_look::{not_ended, settle_answers};
 
 impl LeaseStore for SqliteRows {
@@ -82,7 +82,7 @@ impl LeaseStore for SqliteRows {
 
 impl Desk {
     /// Claims; when that comes back short, lapsed leases are reaped, and an empty claim looks
-    /// again.
+    /// again. Where what has lapsed is as good as free, it is reaped first.
     fn claim(
         &self,
         conn: &Connection,
@@ -92,6 +92,10 @@ impl Desk {
         let limit = claim.most();
         if limit == 0 {
             return Ok(None);
+        }
+        if let Some(reap) = first_reap(&self.table, claim) {
+            while is_full(&reap, self.reap(conn, &reap, now)?.len()) {}
+            return self.claim_rows(conn, claim, limit, now);
         }
         let held = self.claim_rows(conn, claim, limit, now)?;
         let taken = held.as_ref().map_or(0, |held| held.items.len());
@@ -117,14 +121,18 @@ impl Desk {
     ) -> Result<Option<Held>, StoreError> {
         let ask = self.ask(conn, "claim");
         let (now, token) = (now.as_micros(), claim.token.expose());
-        let claimable = match claim.company {
-            Company::Together => "claimable",
-            Company::Alone => "claimable_alone",
+        let read = |row: &rusqlite::Row<'_>| row.get(0).map(ItemId::new);
+        let ids = match claim.company {
+            Company::Together => {
+                let lone = takes_lone_rows(&self.table, claim);
+                let params = named_params! {":now": now, ":limit": limit, ":lone": lone};
+                ask.rows("claim", "claimable", params, read)?
+            }
+            Company::Alone => {
+                let params = named_params! {":now": now, ":limit": limit};
+                ask.rows("claim", "claimable_alone", params, read)?
+            }
         };
-        let params = named_params! {":now": now, ":limit": limit};
-        let ids = ask.rows("claim", claimable, params, |row| {
-            row.get(0).map(ItemId::new)
-        })?;
         if ids.is_empty() {
             return Ok(None);
         }

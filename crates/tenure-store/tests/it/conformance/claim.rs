@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure_core::store::{Company, Settle, StoreErrorKind};
 use tenure_core::{Content, Counters, Guarded, ItemId, State, Term};
 
-use crate::world::{T0, TERM, TICK, World, ask, at, at_once, dead, retry, token};
+use crate::world::{T0, TERM, TICK, World, ask, at, at_once, dead, fresh, retry, token};
 
 on_every_store!(
     a_claim_writes_a_lease_that_ends,
@@ -24,6 +24,7 @@ on_every_store!(
     an_empty_claim_takes_what_it_reaped,
     a_claim_reaps_but_leaves_what_is_not_due_yet,
     a_short_claim_reaps_and_keeps_what_it_had,
+    what_has_lapsed_is_claimed_in_its_turn,
     a_claim_without_recovery_leaves_lapsed_leases,
     an_ordinary_item_is_not_claimed_alone,
 );
@@ -244,6 +245,9 @@ async fn an_empty_claim_takes_what_it_reaped(world: &dyn World) {
 }
 
 async fn a_claim_reaps_but_leaves_what_is_not_due_yet(world: &dyn World) {
+    if world.recovers_first() {
+        return;
+    }
     let id = world.item_in(State::Claimed).await;
     let recovery = Some(tenure_core::LapsePolicy::default());
     let claim = ask(&token("other", 1), 10, at(30)).recovery(recovery);
@@ -256,7 +260,37 @@ async fn a_claim_reaps_but_leaves_what_is_not_due_yet(world: &dyn World) {
     );
 }
 
+/// Where what has lapsed is as good as free, it is taken at once and in its turn, be the claim full
+/// or short, whatever the delays are and however often it has lapsed.
+///
+/// Proves: S5-021, S5-022, S5-046
+async fn what_has_lapsed_is_claimed_in_its_turn(world: &dyn World) {
+    if !world.recovers_first() {
+        return;
+    }
+    let recovery = Some(tenure_core::LapsePolicy::default());
+    let old = world.item_in(State::Claimed).await;
+    let new = world.add(1).await[0];
+    let both = ask(&fresh("other"), 10, at(30)).recovery(recovery.clone());
+    let held = world.try_claim(both).await.expect("both are free");
+    assert_eq!(held.ids(), [old, new]);
+    for lapses in 2..=5 {
+        let first = ask(&fresh("other"), 1, at(30 * lapses)).recovery(recovery.clone());
+        let held = world.try_claim(first).await.expect("both are free");
+        assert_eq!(held.ids(), [old], "after {lapses} lapses");
+        assert_eq!(u64::from(held.items[0].counters.crashes), lapses);
+    }
+    // One more than the budget allows.
+    let last = ask(&fresh("other"), 1, at(180)).recovery(recovery);
+    let held = world.try_claim(last).await.expect("the other is free");
+    assert_eq!(held.ids(), [new]);
+    assert_eq!(world.state(old).await, State::Dead);
+}
+
 async fn a_short_claim_reaps_and_keeps_what_it_had(world: &dyn World) {
+    if world.recovers_first() {
+        return;
+    }
     let lapsed = world.item_in(State::Claimed).await;
     let ids = world.add(1).await;
     let claim = ask(&token("other", 1), 10, at(30)).recovery(Some(at_once()));

@@ -22,10 +22,14 @@ macro_rules! on_every_store {
                 sqlite_outbox,
                 sqlite_processing,
                 sqlite_webhook,
+                sqlite_sync_jobs,
+                sqlite_sync_checkpoints,
                 postgres_queue,
                 postgres_outbox,
                 postgres_processing,
-                postgres_webhook
+                postgres_webhook,
+                postgres_sync_jobs,
+                postgres_sync_checkpoints
             ];
             $($check),*
         );

@@ -13,7 +13,7 @@ use tenure_core::{
     State, Term, Timestamp, Token, may_reap, may_renew, may_settle,
 };
 
-use super::{Bench, Checks, NOW, Rows, Table, policy, presets, seconds, status};
+use super::{Bench, Checks, NOW, Rows, Table, policy, presets, seconds, shows};
 
 const TERM: Term = Term::STANDARD;
 
@@ -21,7 +21,7 @@ const TERM: Term = Term::STANDARD;
 #[derive(Clone, Debug)]
 struct Case {
     id: i64,
-    /// The state whose word is written.
+    /// The state whose word or moment is written.
     word: State,
     /// The state that this tells.
     state: State,
@@ -75,13 +75,18 @@ fn cases(table: &LeaseTable) -> Vec<Case> {
     for word in State::ALL {
         for token in &tokens {
             for holder in holders {
-                let value = |column: &Identifier| match column {
-                    column if *column == status(table).column => table.states.word(word),
-                    column if *column == table.columns.holder => holder,
-                    _ => None,
-                };
-                let state = table.state(value).unwrap();
                 for until in untils {
+                    let shown = shows(table, word, "a moment".to_owned());
+                    let value = |column: &Identifier| match column {
+                        column if *column == table.columns.holder => holder,
+                        column if *column == table.columns.until => until.map(|_| "a moment"),
+                        column => {
+                            let mut shown = shown.iter();
+                            let found = shown.find(|(of, _)| *of == column);
+                            found.map(|(_, value)| value.trim_matches('\''))
+                        }
+                    };
+                    let state = table.state(value).unwrap();
                     all.push(Case {
                         id: i64::try_from(all.len()).unwrap() + 1,
                         word,
@@ -100,35 +105,51 @@ fn cases(table: &LeaseTable) -> Vec<Case> {
 /// Empties the table and writes all cases into it.
 async fn write_cases(bench: &Bench, table: &LeaseTable, cases: &[Case]) {
     let columns = &table.columns;
+    let telling = match table.states.status() {
+        Some(status) => [Some(&status.column), None],
+        None => [Some(&columns.done_at), Some(&columns.dead_at)],
+    };
+    let telling: Vec<&Identifier> = telling.into_iter().flatten().collect();
+    let value = |case: &Case, column: &Identifier| {
+        let shown = shows(table, case.word, bench.moment(Some(NOW)));
+        let found = shown.into_iter().find(|(of, _)| *of == column);
+        found.map_or_else(null, |(_, value)| value)
+    };
     let mut sql = format!(
-        "delete from {}; insert into {} ({}, topic, payload, {}, {}, {}, {}, {}, {}) values",
+        "delete from {}; insert into {} ({}, topic, payload, {}, {}, {}, {}, {}{}) values",
         table.name.quoted(),
         table.name.quoted(),
         table.key.quoted(),
         table.created_at.quoted(),
-        status(table).column.quoted(),
         columns.token.quoted(),
         columns.holder.quoted(),
         columns.until.quoted(),
         columns.claimed_at.quoted(),
+        listed(telling.iter().map(|column| column.quoted())),
     );
     let text = |value: Option<&str>| value.map_or("null".to_owned(), |value| format!("'{value}'"));
     for case in cases {
         write!(
             sql,
-            "{} ({}, 'order.paid', '1', {}, {}, {}, {}, {}, {})",
+            "{} ({}, 'order.paid', '1', {}, {}, {}, {}, {}{})",
             if case.id == 1 { "" } else { "," },
             case.id,
             bench.moment(Some(NOW.before(seconds(60)))),
-            status(table).words.word(case.word).quoted(),
             text(case.token.as_ref().map(Token::expose)),
             text(case.holder.as_deref()),
             bench.moment(case.until),
             bench.moment(Some(NOW.before(seconds(30)))),
+            listed(telling.iter().map(|column| value(case, column))),
         )
         .unwrap();
     }
     bench.execute(&sql).await;
+}
+
+/// More members of a list in SQL.
+fn listed(members: impl Iterator<Item = String>) -> String {
+    let members: Vec<String> = members.map(|member| format!(", {member}")).collect();
+    members.concat()
 }
 
 /// What a verb may do to a row, as its guard says: nothing, or these columns get these values.
@@ -283,8 +304,9 @@ fn settled<'a>(table: &'a LeaseTable, outcome: &Outcome) -> Vec<(&'a str, String
         Outcome::Retry { after, .. } => (State::Pending, Some(*after)),
         Outcome::Release { after } => (State::Pending, Some(*after).filter(|d| !d.is_zero())),
     };
-    let word = table.states.word(state).unwrap();
-    set(&status(table).column, word.to_owned());
+    if let Some(status) = table.states.status() {
+        set(&status.column, status.words.word(state).as_str().to_owned());
+    }
     set(
         &columns.settled_token,
         format!("{} {}", mine().expose(), outcome.word().as_str()),
@@ -347,11 +369,12 @@ pub(super) async fn reap_keeps_its_guard(
 fn lapsed(table: &LeaseTable) -> Vec<(&str, String)> {
     let columns = &table.columns;
     let mut all = emptied(table);
+    let status = table.states.status();
+    all.extend(status.map(|status| {
+        let word = status.words.word(State::Pending);
+        (status.column.as_str(), word.as_str().to_owned())
+    }));
     all.extend([
-        (
-            status(table).column.as_str(),
-            table.states.word(State::Pending).unwrap().to_owned(),
-        ),
         (columns.attempts.as_str(), "1".to_owned()),
         (columns.crashes.as_str(), "1".to_owned()),
         (columns.last_error.as_str(), "lease lapsed".to_owned()),

@@ -5,6 +5,8 @@ mod by_hand;
 mod guards;
 mod plans;
 mod planted;
+mod sync;
+mod sync_jobs;
 mod text;
 mod together;
 mod verbs;
@@ -19,7 +21,7 @@ use rusqlite::types::ValueRef;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, Executor, PgPool, Row};
 use tenure_core::store::{LeaseStore, Operate};
-use tenure_core::{Identifier, LapsePolicy, LeaseTable, StatusColumn, Timestamp};
+use tenure_core::{Identifier, LapsePolicy, LeaseTable, State, Timestamp};
 use tenure_store::Planted;
 use tenure_store::config::{StoreConfig, Synchronous};
 use tenure_store::memory::SystemClock;
@@ -38,17 +40,36 @@ impl<T: LeaseStore + Operate> Rows for T {}
 /// A table's rows, column by column as text, by id.
 type Table = BTreeMap<i64, BTreeMap<String, String>>;
 
-fn presets() -> [(&'static str, LeaseTable); 3] {
+fn presets() -> [(&'static str, LeaseTable); 5] {
     [
         ("outbox", LeaseTable::outbox()),
         ("outbox_processing", LeaseTable::outbox_processing()),
         ("webhook", LeaseTable::webhook()),
+        ("sync_jobs", LeaseTable::sync_jobs()),
+        ("sync_checkpoints", LeaseTable::sync_checkpoints()),
     ]
 }
 
-/// The column with the words.
-fn status(table: &LeaseTable) -> &StatusColumn {
-    table.states.status().unwrap()
+/// A table of each kind: states told by words, by words and holders, and by moments.
+fn kinds() -> [LeaseTable; 4] {
+    [
+        LeaseTable::outbox(),
+        LeaseTable::webhook(),
+        LeaseTable::sync_jobs(),
+        LeaseTable::sync_checkpoints(),
+    ]
+}
+
+/// What one writes into a row to give it a state: the word, where a table has words; and the moment
+/// of its end, which alone tells it elsewhere.
+fn shows(table: &LeaseTable, state: State, at: String) -> Vec<(&Identifier, String)> {
+    let columns = &table.columns;
+    match (table.states.status(), state) {
+        (Some(status), _) => vec![(&status.column, status.words.word(state).quoted())],
+        (None, State::Done) => vec![(&columns.done_at, at)],
+        (None, State::Dead) => vec![(&columns.dead_at, at)],
+        (None, State::Pending | State::Claimed) => Vec::new(),
+    }
 }
 
 fn seconds(n: u64) -> Duration {
@@ -179,7 +200,13 @@ impl Bench {
 
     /// Runs one statement of a stranger's; how many rows it changed.
     async fn change(&self, sql: &str) -> usize {
-        let changed = match self {
+        let changed = self.try_change(sql).await;
+        changed.unwrap_or_else(|error| panic!("{error}\n{sql}"))
+    }
+
+    /// Runs one statement of a stranger's; how many rows it changed, or what the database said.
+    async fn try_change(&self, sql: &str) -> Result<usize, String> {
+        match self {
             Self::Postgres { pool, .. } => {
                 let done = pool.execute(AssertSqlSafe(sql.to_owned())).await;
                 done.map(|done| usize::try_from(done.rows_affected()).unwrap())
@@ -189,8 +216,7 @@ impl Bench {
                 let conn = rusqlite::Connection::open(path).unwrap();
                 conn.execute(sql, []).map_err(|e| e.to_string())
             }
-        };
-        changed.unwrap_or_else(|error| panic!("{error}\n{sql}"))
+        }
     }
 
     /// A moment as this database writes it.

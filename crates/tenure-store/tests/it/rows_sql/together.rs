@@ -13,7 +13,7 @@ use tenure_core::testing::token;
 use tenure_core::{Guarded, Held, ItemId, LapsePolicy, LeaseTable, Outcome, Term, Timestamp};
 use tokio::sync::Notify;
 
-use super::{Bench, Checks, NOW, Rows, seconds};
+use super::{Bench, Checks, NOW, Rows, kinds, seconds};
 
 const ROWS: usize = 100;
 const WORKERS: u64 = 5;
@@ -115,7 +115,7 @@ impl Hall {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workers_and_a_reaper_at_once_end_each_row_once() {
-    for table in [LeaseTable::outbox(), LeaseTable::webhook()] {
+    for table in kinds() {
         end_each_row_once(&table).await;
     }
 }

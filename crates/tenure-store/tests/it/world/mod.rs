@@ -26,10 +26,11 @@ pub(crate) use desk::{Desk, desk, mismatch, no_lease, out_of_order};
 pub(crate) use memory::{memory, planted, ranked_events};
 pub(crate) use postgres::{
     postgres_on, postgres_outbox, postgres_planted, postgres_processing, postgres_queue,
-    postgres_webhook,
+    postgres_sync_checkpoints, postgres_sync_jobs, postgres_webhook,
 };
 pub(crate) use sqlite::{
-    sqlite_on, sqlite_outbox, sqlite_processing, sqlite_queue, sqlite_webhook,
+    sqlite_on, sqlite_outbox, sqlite_processing, sqlite_queue, sqlite_sync_checkpoints,
+    sqlite_sync_jobs, sqlite_webhook,
 };
 pub(crate) use tenure_core::testing::token;
 
@@ -67,6 +68,11 @@ pub(crate) trait World: Send + Sync {
 
     /// Adds an item per rank; a smaller rank is older. Its payload is `{"rank":…}`.
     fn add_ranked<'a>(&'a self, ranks: &'a [u32]) -> Soon<'a, Vec<ItemId>>;
+
+    /// Whether a claim that recovers puts back what has lapsed before it looks, without a delay.
+    fn recovers_first(&self) -> bool {
+        false
+    }
 
     /// Every byte of every table.
     fn dump(&self) -> Soon<'_, String>;

@@ -2,7 +2,7 @@
 
 use sqlx::AssertSqlSafe;
 use tenure_core::store::{LeaseStore, Operate, Store};
-use tenure_core::{ItemId, LeaseTable};
+use tenure_core::{ItemId, LeaseTable, States};
 use tenure_store::Planted;
 use tenure_store::config::StoreConfig;
 use tenure_store::postgres::{PostgresRows, PostgresStore};
@@ -49,6 +49,16 @@ pub(crate) async fn postgres_processing() -> Box<dyn World> {
 /// A fresh table in the words of the preset `webhook`.
 pub(crate) async fn postgres_webhook() -> Box<dyn World> {
     rows(LeaseTable::webhook()).await
+}
+
+/// A fresh table in the columns of the preset `sync_jobs`.
+pub(crate) async fn postgres_sync_jobs() -> Box<dyn World> {
+    rows(LeaseTable::sync_jobs()).await
+}
+
+/// A fresh table in the columns of the preset `sync_checkpoints`.
+pub(crate) async fn postgres_sync_checkpoints() -> Box<dyn World> {
+    rows(LeaseTable::sync_checkpoints()).await
 }
 
 /// A world in a database that is there: the outbox, or a lease table.
@@ -154,6 +164,10 @@ impl World for Rows {
             .expect("a plain insert");
             ids.into_iter().map(ItemId::new).collect()
         })
+    }
+
+    fn recovers_first(&self) -> bool {
+        self.rows.table().states == States::Derived
     }
 
     fn dump(&self) -> Soon<'_, String> {

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use rusqlite::types::Value;
 use tempfile::TempDir;
 use tenure_core::store::{LeaseStore, Operate, Store};
-use tenure_core::{ItemId, LeaseTable};
+use tenure_core::{ItemId, LeaseTable, States};
 use tenure_store::config::StoreConfig;
 use tenure_store::sqlite::{SqliteRows, SqliteStore};
 
@@ -46,6 +46,16 @@ pub(crate) async fn sqlite_processing() -> Box<dyn World> {
 /// A fresh table in the words of the preset `webhook`.
 pub(crate) async fn sqlite_webhook() -> Box<dyn World> {
     rows(LeaseTable::webhook()).await
+}
+
+/// A fresh table in the columns of the preset `sync_jobs`.
+pub(crate) async fn sqlite_sync_jobs() -> Box<dyn World> {
+    rows(LeaseTable::sync_jobs()).await
+}
+
+/// A fresh table in the columns of the preset `sync_checkpoints`.
+pub(crate) async fn sqlite_sync_checkpoints() -> Box<dyn World> {
+    rows(LeaseTable::sync_checkpoints()).await
 }
 
 async fn rows(table: LeaseTable) -> Box<dyn World> {
@@ -157,6 +167,10 @@ impl World for Rows {
             let ids: Result<_, _> = ranks.iter().map(insert).collect();
             ids.expect("a plain insert")
         })
+    }
+
+    fn recovers_first(&self) -> bool {
+        self.rows.table().states == States::Derived
     }
 
     fn dump(&self) -> Soon<'_, String> {

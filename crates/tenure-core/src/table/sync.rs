@@ -1,0 +1,165 @@
+//! The presets for tables of sync jobs and of their checkpoints, in the words of their own
+//! specification, and the five states that it reads from three moments.
+
+use std::fmt;
+
+use super::{Columns, Direction, LeaseTable, States, name};
+use crate::state::State;
+use crate::time::Timestamp;
+
+impl LeaseTable {
+    /// A table `sync_jobs` without a status: `locked_until`, `completed_at` and `failed_at` tell
+    /// the state. Urgent first, then oldest first.
+    ///
+    /// ```
+    /// use tenure_core::{LeaseTable, State};
+    ///
+    /// let table = LeaseTable::sync_jobs();
+    /// let is_held = |column: &tenure_core::Identifier| {
+    ///     (column.as_str() == "locked_until").then_some("2026-01-01")
+    /// };
+    /// assert_eq!(table.state(is_held), Some(State::Claimed));
+    /// assert_eq!(table.states.word(State::Claimed), None);
+    /// ```
+    pub fn sync_jobs() -> Self {
+        Self {
+            name: name("sync_jobs"),
+            key: name("id"),
+            order: vec![
+                (name("priority"), Direction::Descending),
+                (name("created_at"), Direction::Ascending),
+            ],
+            created_at: name("created_at"),
+            columns: Columns {
+                until: name("locked_until"),
+                holder: name("locked_by"),
+                token: name("lease_token"),
+                fence: name("fence"),
+                claimed_at: name("claimed_at"),
+                available_at: name("available_at"),
+                attempts: name("attempts"),
+                failures: name("failures"),
+                crashes: name("crashes"),
+                last_error: name("error_message"),
+                done_at: name("completed_at"),
+                dead_at: name("failed_at"),
+                generation: name("generation"),
+                settled_token: name("settled_token"),
+            },
+            states: States::Derived,
+        }
+    }
+
+    /// A table `sync_checkpoints` in the columns of [`LeaseTable::sync_jobs`], oldest first. It
+    /// needs an `id` of its own beside its unique `matrix_id` and `chunk_hash`; these, and
+    /// `last_synced_at` and `row_count`, are the table's own and come back with the row.
+    ///
+    /// ```
+    /// use tenure_core::LeaseTable;
+    ///
+    /// let table = LeaseTable::sync_checkpoints();
+    /// assert_eq!(table.key.as_str(), "id");
+    /// assert_eq!(table.columns, LeaseTable::sync_jobs().columns);
+    /// ```
+    pub fn sync_checkpoints() -> Self {
+        let mut table = Self::sync_jobs().named(name("sync_checkpoints"));
+        table.order = vec![(name("created_at"), Direction::Ascending)];
+        table
+    }
+}
+
+/// The state of a row as a table of sync jobs or checkpoints tells it at some moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SyncState {
+    /// Nobody has it, and it may be claimed.
+    Available,
+    /// Its lease runs.
+    Running,
+    /// Its lease is over and nobody has said how it ended: it may be claimed. The specification
+    /// says EXPIRED.
+    Lapsed,
+    /// It is done.
+    Completed,
+    /// It is dead.
+    Failed,
+}
+
+impl SyncState {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Available,
+        Self::Running,
+        Self::Lapsed,
+        Self::Completed,
+        Self::Failed,
+    ];
+
+    /// The state at `now` of a row with these moments. What is final goes before what runs, and a
+    /// failure before a completion, should someone have written both.
+    ///
+    /// ```
+    /// use tenure_core::{SyncState, Timestamp};
+    ///
+    /// let [then, now] = [1, 2].map(Timestamp::from_micros);
+    /// assert_eq!(SyncState::of(None, None, None, now), SyncState::Available);
+    /// assert_eq!(SyncState::of(Some(now), None, None, then), SyncState::Running);
+    /// // A lease is over at the very end of its term.
+    /// assert_eq!(SyncState::of(Some(now), None, None, now), SyncState::Lapsed);
+    /// assert_eq!(SyncState::of(Some(now), Some(then), None, then), SyncState::Completed);
+    /// ```
+    pub fn of(
+        until: Option<Timestamp>,
+        done_at: Option<Timestamp>,
+        dead_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Self {
+        match (dead_at, done_at, until) {
+            (Some(_), _, _) => Self::Failed,
+            (None, Some(_), _) => Self::Completed,
+            (None, None, Some(until)) if now < until => Self::Running,
+            (None, None, Some(_)) => Self::Lapsed,
+            (None, None, None) => Self::Available,
+        }
+    }
+
+    /// The state of the lease core that it is a view of. A lapsed lease is one that is still
+    /// claimed, until someone puts it back.
+    ///
+    /// ```
+    /// use tenure_core::{State, SyncState};
+    ///
+    /// assert_eq!(SyncState::Lapsed.state(), State::Claimed);
+    /// ```
+    pub const fn state(self) -> State {
+        match self {
+            Self::Available => State::Pending,
+            Self::Running | Self::Lapsed => State::Claimed,
+            Self::Completed => State::Done,
+            Self::Failed => State::Dead,
+        }
+    }
+
+    /// The word that the specification has for it.
+    ///
+    /// ```
+    /// use tenure_core::SyncState;
+    ///
+    /// let words = SyncState::ALL.map(SyncState::as_str);
+    /// assert_eq!(words, ["AVAILABLE", "RUNNING", "EXPIRED", "COMPLETED", "FAILED"]);
+    /// ```
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Available => "AVAILABLE",
+            Self::Running => "RUNNING",
+            Self::Lapsed => "EXPIRED",
+            Self::Completed => "COMPLETED",
+            Self::Failed => "FAILED",
+        }
+    }
+}
+
+impl fmt::Display for SyncState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

@@ -1,0 +1,216 @@
+//! A worker of the application's own on the table `sync_jobs`: the statements of its specification,
+//! letter by letter, at a moment that the test gives.
+
+use std::time::Duration;
+
+use tenure_core::store::{Claim, Renew, Renewed, Settle};
+use tenure_core::{
+    Guarded, Held, ItemId, LapsePolicy, LeaseTable, Outcome, State, SyncState, Term, Timestamp,
+    Token,
+};
+
+use super::{Bench, Checks, NOW, Rows, seconds};
+
+/// The lease of a sync job.
+pub(super) const FIVE_MINUTES: Duration = Duration::from_mins(5);
+
+const CLAIM: &str = "UPDATE sync_jobs
+SET
+  locked_until = NOW() + INTERVAL '5 minutes',
+  locked_by = $worker_id
+WHERE id = (
+  SELECT id FROM sync_jobs
+  WHERE completed_at IS NULL
+    AND failed_at IS NULL
+    AND (locked_until IS NULL OR locked_until <= NOW())
+  ORDER BY priority DESC, created_at ASC
+  FOR UPDATE SKIP LOCKED
+  LIMIT 1
+)
+RETURNING *;";
+
+const HEARTBEAT: &str = "UPDATE sync_jobs
+SET locked_until = NOW() + INTERVAL '5 minutes'
+WHERE id = $job_id
+  AND locked_by = $worker_id
+  AND locked_until > NOW();";
+
+const COMPLETE: &str = "UPDATE sync_jobs
+SET
+  completed_at = NOW(),
+  locked_until = NULL,
+  locked_by = NULL
+WHERE id = $job_id;";
+
+const FAIL: &str = "UPDATE sync_jobs
+SET
+  failed_at = NOW(),
+  error_message = $error,
+  locked_until = NULL,
+  locked_by = NULL
+WHERE id = $job_id;";
+
+/// A worker that knows its table and nothing of us.
+pub(super) struct Hand<'a> {
+    pub(super) bench: &'a Bench,
+    pub(super) name: &'static str,
+}
+
+impl Hand<'_> {
+    /// A statement of the specification for this row at this moment. SQLite counts microseconds,
+    /// locks no rows, and gives rows back only to those who ask for them.
+    fn written(&self, text: &str, id: i64, now: Timestamp) -> String {
+        let moment = format!("({})", self.bench.moment(Some(now)));
+        let text = text
+            .replace("NOW()", &moment)
+            .replace("$worker_id", &format!("'{}'", self.name))
+            .replace("$job_id", &id.to_string())
+            .replace("$error", "'by hand'");
+        match self.bench {
+            Bench::Postgres { .. } => text,
+            Bench::Sqlite { .. } => text
+                .replace("INTERVAL '5 minutes'", "300000000")
+                .replace("FOR UPDATE SKIP LOCKED", "")
+                .replace("RETURNING *", ""),
+        }
+    }
+
+    /// Claims; the ids of the rows that it changed.
+    pub(super) async fn claim(&self, now: Timestamp) -> Vec<ItemId> {
+        let table = LeaseTable::sync_jobs();
+        let before = self.bench.table(&table).await;
+        let changed = self.bench.change(&self.written(CLAIM, 0, now)).await;
+        let after = self.bench.table(&table).await;
+        let ids = after.keys().filter(|id| before[id] != after[id]);
+        let ids: Vec<ItemId> = ids.copied().map(ItemId::new).collect();
+        assert_eq!(ids.len(), changed, "a claim changes what it takes");
+        ids
+    }
+
+    pub(super) async fn heartbeat(&self, id: i64, now: Timestamp) -> bool {
+        self.bench.change(&self.written(HEARTBEAT, id, now)).await == 1
+    }
+
+    /// Completes, whoever holds it: there is no guard but those of the table.
+    pub(super) async fn complete(&self, id: i64, now: Timestamp) -> Result<usize, String> {
+        let sql = self.written(COMPLETE, id, now);
+        self.bench.try_change(&sql).await
+    }
+
+    /// Fails, whoever holds it.
+    pub(super) async fn fail(&self, id: i64, now: Timestamp) -> Result<usize, String> {
+        let sql = self.written(FAIL, id, now);
+        self.bench.try_change(&sql).await
+    }
+}
+
+/// The table on both databases, made by us, and made by an application that has had it for long and
+/// was given the columns of the specification and ours; with a row per priority, the first oldest.
+pub(super) async fn benches(priorities: &[i64]) -> Vec<Bench> {
+    let table = LeaseTable::sync_jobs();
+    let mut benches = Vec::from(Bench::both(&table, Checks::Kept).await);
+    for bench in Bench::both(&table, Checks::Kept).await {
+        adopt(&bench).await;
+        benches.push(bench);
+    }
+    for bench in &benches {
+        for (nth, priority) in priorities.iter().enumerate() {
+            let age = seconds(600 - u64::try_from(nth).unwrap());
+            let created = bench.moment(Some(NOW.before(age)));
+            let insert = "insert into sync_jobs (topic, payload, priority, created_at) values";
+            let row = format!("('sync', '{{\"nth\": {nth}}}', {priority}, {created})");
+            assert_eq!(bench.change(&format!("{insert} {row}")).await, 1);
+        }
+    }
+    benches
+}
+
+/// Puts the table of an application in the place of ours: what it had, the two columns that the
+/// specification adds, and the facts that it has no columns for.
+pub(super) async fn adopt(bench: &Bench) {
+    let (key, moment, change) = match bench {
+        Bench::Postgres { .. } => (
+            "bigint generated by default as identity primary key",
+            "timestamptz",
+            "ALTER TABLE sync_jobs
+               ADD COLUMN locked_until TIMESTAMPTZ,
+               ADD COLUMN locked_by TEXT",
+        ),
+        Bench::Sqlite { .. } => (
+            "integer primary key autoincrement",
+            "integer",
+            "ALTER TABLE sync_jobs ADD COLUMN locked_until integer;
+             ALTER TABLE sync_jobs ADD COLUMN locked_by TEXT",
+        ),
+    };
+    let make = format!(
+        "drop table sync_jobs;
+         create table sync_jobs (
+             id {key}, topic text, payload json, priority integer not null default 0,
+             created_at {moment} not null, completed_at {moment}, failed_at {moment},
+             error_message text
+         )"
+    );
+    bench.execute(&make).await;
+    bench.execute(change).await;
+    for column in ["lease_token text", "settled_token text"] {
+        add(bench, column).await;
+    }
+    for column in ["claimed_at", "available_at"] {
+        add(bench, &format!("{column} {moment}")).await;
+    }
+    for column in ["attempts", "failures", "crashes", "generation"] {
+        add(bench, &format!("{column} integer not null default 0")).await;
+    }
+    add(bench, "fence bigint not null default 0").await;
+}
+
+async fn add(bench: &Bench, column: &str) {
+    let add = format!("alter table sync_jobs add column {column}");
+    bench.execute(&add).await;
+}
+
+pub(super) fn term() -> Term {
+    Term::new(FIVE_MINUTES).unwrap()
+}
+
+/// Claims as a worker of ours does: what has lapsed is recovered by the usual policy.
+pub(super) async fn claim(
+    rows: &dyn Rows,
+    mine: &Token,
+    limit: u32,
+    now: Timestamp,
+) -> Option<Held> {
+    let claim = Claim::new(mine.clone(), limit).term(term());
+    let claim = claim.recovery(Some(LapsePolicy::default()));
+    rows.claim(&claim.at(now)).await.unwrap()
+}
+
+pub(super) async fn renew(rows: &dyn Rows, mine: &Token, now: Timestamp) -> Guarded<Renewed> {
+    let renew = Renew::new(vec![mine.clone()], term()).at(now);
+    rows.renew(&renew).await.unwrap().remove(0).1
+}
+
+pub(super) async fn settle(
+    rows: &dyn Rows,
+    mine: &Token,
+    (id, outcome): (i64, Outcome),
+    now: Timestamp,
+) -> Guarded {
+    let settle = Settle::new(mine.clone()).item(ItemId::new(id), outcome);
+    rows.settle(&settle.at(now)).await.unwrap().items[0].1
+}
+
+/// The state of a row as both vocabularies tell it, which must agree.
+pub(super) async fn state(bench: &Bench, rows: &dyn Rows, id: i64, now: Timestamp) -> SyncState {
+    let row = bench.table(&LeaseTable::sync_jobs()).await[&id].clone();
+    let moment = |column: &str| {
+        let micros = row[column].parse().ok();
+        micros.map(Timestamp::from_micros)
+    };
+    let [until, done_at, dead_at] = ["locked_until", "completed_at", "failed_at"].map(moment);
+    let told = SyncState::of(until, done_at, dead_at, now);
+    let found: State = rows.find(&[ItemId::new(id)]).await.unwrap()[0].state;
+    assert_eq!(found, told.state(), "row {id} on {}", bench.name());
+    told
+}

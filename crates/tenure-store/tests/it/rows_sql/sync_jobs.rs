@@ -1,0 +1,538 @@
+//! The preset `sync_jobs`, as its specification tells it, and beside workers that run its
+//! statements by hand on the same table.
+
+use tenure_core::store::Filter;
+use tenure_core::testing::token;
+use tenure_core::{
+    Content, Guarded, Held, ItemId, LeaseTable, Outcome, Refusal, Settings, State, SyncState,
+    Timestamp, Token,
+};
+
+use super::planted::Fault;
+use super::sync::{FIVE_MINUTES, Hand, benches, claim, renew, settle, state, term};
+use super::{Bench, Checks, NOW, Rows, seconds};
+
+fn ids(numbers: &[i64]) -> Vec<ItemId> {
+    numbers.iter().copied().map(ItemId::new).collect()
+}
+
+fn dead() -> Outcome {
+    Outcome::Dead {
+        reason: "rejected".into(),
+        error: "by hand".into(),
+    }
+}
+
+fn every_outcome() -> [Outcome; 4] {
+    let retry = Outcome::Retry {
+        after: seconds(5),
+        error: "503".into(),
+    };
+    [Outcome::Done, retry, dead(), Outcome::RELEASE]
+}
+
+fn refused(refusal: Refusal) -> Guarded {
+    Guarded::Refused(refusal)
+}
+
+/// Claims a single row, as the specification does; its id, or 0 for none.
+async fn claim_one(rows: &dyn Rows, mine: &Token, now: Timestamp) -> i64 {
+    let held = claim(rows, mine, 1, now).await;
+    held.map_or(0, |held| held.items[0].id.number())
+}
+
+/// These columns of a row.
+async fn shown<const N: usize>(bench: &Bench, id: i64, columns: [&str; N]) -> [String; N] {
+    let table = bench.table(&LeaseTable::sync_jobs()).await;
+    columns.map(|name| table[&id][name].clone())
+}
+
+/// Whoever asks gets the most urgent row, of these the oldest, one row at a time and whole; until
+/// there is none.
+///
+/// Proves: S5-017, S5-018, S5-019, S5-020, S5-022, S5-024, S5-025, S5-048
+#[tokio::test]
+async fn both_kinds_of_workers_claim_one_row_at_a_time_in_the_same_order() {
+    // Four and five are as urgent as two, and younger.
+    for bench in benches(&[0, 5, -1, 5, 5, 9]).await {
+        let rows = bench.rows(&LeaseTable::sync_jobs()).await;
+        let hand = Hand {
+            bench: &bench,
+            name: "hand",
+        };
+        let end = NOW.after(FIVE_MINUTES).as_micros().to_string();
+        hand.complete(6, NOW).await.unwrap();
+        for (nth, id) in [2, 4, 5, 1, 3].into_iter().enumerate() {
+            let place = format!("row {id} on {}", bench.name());
+            let mine = token("mailer", u64::try_from(nth).unwrap());
+            let holder = if nth % 2 == 0 {
+                let held = claim(&*rows, &mine, 1, NOW).await.unwrap();
+                assert_eq!(held.ids(), ids(&[id]), "{place}");
+                assert!(is_whole(&held, id), "{place}: {held:?}");
+                assert_eq!(held.lease.until, NOW.after(FIVE_MINUTES), "{place}");
+                mine.holder()
+            } else {
+                assert_eq!(hand.claim(NOW).await, ids(&[id]), "{place}");
+                hand.name
+            };
+            let told = shown(&bench, id, ["locked_until", "locked_by"]).await;
+            assert_eq!(told, [end.as_str(), holder], "{place}");
+            let told = state(&bench, &*rows, id, NOW).await;
+            assert_eq!(told, SyncState::Running, "{place}");
+        }
+        assert_eq!(claim(&*rows, &token("mailer", 9), 1, NOW).await, None);
+        assert!(hand.claim(NOW).await.is_empty(), "{}", bench.name());
+    }
+}
+
+/// Whether the claim brought every column of the row.
+fn is_whole(held: &Held, id: i64) -> bool {
+    let Content::Row(row) = &held.items[0].content else {
+        return false;
+    };
+    let row: serde_json::Value = serde_json::from_str(row).unwrap();
+    let table = LeaseTable::sync_jobs();
+    let mut facts = table.facts().into_iter();
+    row["id"] == id
+        && row["payload"]["nth"] == id - 1
+        && row["locked_by"] == held.lease.token.holder()
+        && facts.all(|(_, column)| row.get(column.as_str()).is_some())
+}
+
+/// A row that someone has in hand is passed by, not waited for, by either.
+///
+/// Proves: S5-017, S5-023
+#[tokio::test]
+async fn a_claim_passes_by_a_row_in_the_hands_of_another_transaction() {
+    for bench in benches(&[0, 0, 0]).await {
+        let Bench::Postgres { pool, .. } = &bench else {
+            continue;
+        };
+        let rows = bench.rows(&LeaseTable::sync_jobs()).await;
+        let hand = Hand {
+            bench: &bench,
+            name: "hand",
+        };
+        let mut other = pool.begin().await.unwrap();
+        let lock = "select id from sync_jobs where id = 1 for update";
+        sqlx::query(lock).execute(&mut *other).await.unwrap();
+        assert_eq!(claim_one(&*rows, &token("mailer", 1), NOW).await, 2);
+        assert_eq!(hand.claim(NOW).await, ids(&[3]));
+        other.rollback().await.unwrap();
+        assert_eq!(claim_one(&*rows, &token("mailer", 2), NOW).await, 1);
+    }
+}
+
+/// A heartbeat a minute keeps a job for as long as it takes; without, it is free for anyone five
+/// minutes after the last, at that very moment, and cannot be had back by a heartbeat.
+///
+/// Proves: S5-005, S5-006, S5-007, S5-026, S5-027, S5-028, S5-043
+#[tokio::test]
+async fn a_heartbeat_a_minute_keeps_a_job_and_none_revives_it() {
+    let settings = Settings {
+        term: term(),
+        heartbeat: Some(seconds(60)),
+        ..Settings::default()
+    };
+    assert!(settings.check().is_ok(), "the rhythm of the specification");
+    for bench in benches(&[1, 0]).await {
+        let (place, rows) = (bench.name(), bench.rows(&LeaseTable::sync_jobs()).await);
+        let (hand, other) = (
+            Hand {
+                bench: &bench,
+                name: "hand",
+            },
+            Hand {
+                bench: &bench,
+                name: "other",
+            },
+        );
+        let (mine, theirs) = (token("mailer", 1), token("thief", 1));
+        assert_eq!(claim_one(&*rows, &mine, NOW).await, 1, "{place}");
+        assert_eq!(hand.claim(NOW).await, ids(&[2]), "{place}");
+        let mut now = NOW;
+        for minute in 1..=12 {
+            now = NOW.after(seconds(60 * minute));
+            let renewed = renew(&*rows, &mine, now).await;
+            assert!(renewed.is_kept(), "{place}, minute {minute}");
+            assert!(hand.heartbeat(2, now).await, "{place}, minute {minute}");
+            assert!(!other.heartbeat(2, now).await, "{place}: not its own");
+            assert!(!hand.heartbeat(1, now).await, "{place}: not its own");
+            let lost = renew(&*rows, &theirs, now).await;
+            assert_eq!(lost, Guarded::Refused(Refusal::Lost), "{place}");
+            assert_eq!(claim_one(&*rows, &theirs, now).await, 0, "{place}");
+            assert!(other.claim(now).await.is_empty(), "{place}");
+        }
+        let end = now.after(FIVE_MINUTES);
+        for id in [1, 2] {
+            let [until] = shown(&bench, id, ["locked_until"]).await;
+            assert_eq!(until, end.as_micros().to_string(), "{place}");
+        }
+        let lapsed = renew(&*rows, &mine, end).await;
+        assert_eq!(lapsed, Guarded::Refused(Refusal::Lapsed), "{place}");
+        assert!(!hand.heartbeat(2, end).await, "{place}");
+        for id in [1, 2] {
+            let told = state(&bench, &*rows, id, end).await;
+            assert_eq!(told, SyncState::Lapsed, "{place}");
+        }
+        assert_eq!(other.claim(end).await, ids(&[1]), "{place}");
+        assert_eq!(claim_one(&*rows, &theirs, end).await, 2, "{place}");
+    }
+}
+
+/// Says what went wrong, so that planted faults can be told from sound statements.
+fn ensure(is_so: bool, what: &str) -> Result<(), String> {
+    if is_so { Ok(()) } else { Err(what.to_owned()) }
+}
+
+/// What one kind of worker let lapse is the other's at once, before what is less urgent, without a
+/// reaper and as often as it happens; and nothing is left of the old lease, though our token is
+/// still in the row.
+///
+/// Proves: S5-001, S5-002, S5-003, S5-004, S5-007, S5-021, S5-022, S5-045, S5-046
+#[tokio::test]
+async fn what_either_lets_lapse_is_the_others_at_once() {
+    for bench in benches(&[0, 7, 0]).await {
+        let rows = bench.rows(&LeaseTable::sync_jobs()).await;
+        let kept = turns_at_crashing(&bench, &*rows).await;
+        assert_eq!(kept, Ok(()), "{}", bench.name());
+    }
+}
+
+async fn turns_at_crashing(bench: &Bench, rows: &dyn Rows) -> Result<(), String> {
+    // It has the name of our worker, but not the id that our worker has in this boot.
+    let hand = Hand {
+        bench,
+        name: "mailer",
+    };
+    let mut now = NOW;
+    for round in 1..=3 {
+        let mine = token("mailer", round);
+        let taken = claim_one(rows, &mine, now).await;
+        ensure(taken == 2, "we did not take the most urgent")?;
+        now = now.after(FIVE_MINUTES);
+        ensure(hand.claim(now).await == ids(&[2]), "ours was not free")?;
+        let before = bench.table(&LeaseTable::sync_jobs()).await;
+        let renewed = renew(rows, &mine, now).await;
+        let is_lost = renewed == Guarded::Refused(Refusal::Lost);
+        ensure(is_lost, "we renewed what is theirs")?;
+        for outcome in every_outcome() {
+            let answer = settle(rows, &mine, (2, outcome), now).await;
+            ensure(answer == refused(Refusal::Lost), "we settled theirs")?;
+        }
+        let spare = token("spare", round);
+        let live = claim(rows, &spare, 9, now).await;
+        let live = live.ok_or("two rows are free")?;
+        ensure(!live.ids().contains(&ItemId::new(2)), "we took theirs")?;
+        for id in live.ids() {
+            let back = settle(rows, &spare, (id.number(), Outcome::RELEASE), now).await;
+            ensure(back.is_kept(), "we may give back our own")?;
+        }
+        let after = bench.table(&LeaseTable::sync_jobs()).await;
+        ensure(before[&2] == after[&2], "a refusal changed a row")?;
+        now = now.after(FIVE_MINUTES);
+        ensure(!hand.heartbeat(2, now).await, "a lapsed lease was renewed")?;
+    }
+    let mine = token("mailer", 9);
+    ensure(
+        claim_one(rows, &mine, now).await == 2,
+        "theirs was not free",
+    )?;
+    ensure(hand.claim(now).await == ids(&[1]), "they took ours")?;
+    let done = settle(rows, &mine, (2, Outcome::Done), now).await;
+    ensure(done.is_kept(), "we may settle our own")?;
+    let told = state(bench, rows, 2, now).await;
+    ensure(told == SyncState::Completed, "it is done")
+}
+
+/// A statement by hand asks for the id alone, so it may end what we hold: our settle comes too late
+/// then and is refused, whatever it says, and the row is never both.
+///
+/// Proves: S5-008, S5-015, S5-016, S5-029, S5-030, S5-031, S5-032
+#[tokio::test]
+async fn what_is_ended_by_hand_stays_ended() {
+    for bench in benches(&[0, 0, 0, 0]).await {
+        let (place, rows) = (bench.name(), bench.rows(&LeaseTable::sync_jobs()).await);
+        let hand = Hand {
+            bench: &bench,
+            name: "hand",
+        };
+        let mine = token("mailer", 1);
+        claim(&*rows, &mine, 2, NOW).await.unwrap();
+        hand.claim(NOW).await;
+        hand.claim(NOW).await;
+        let now = NOW.after(seconds(9));
+        // Ours, and their own.
+        for id in [1, 3] {
+            assert_eq!(hand.complete(id, now).await, Ok(1), "{place}");
+            assert_eq!(hand.fail(id + 1, now).await, Ok(1), "{place}");
+        }
+        let before = bench.table(&LeaseTable::sync_jobs()).await;
+        let lost = renew(&*rows, &mine, now).await;
+        assert_eq!(lost, Guarded::Refused(Refusal::Lost), "{place}");
+        for id in 1..=4 {
+            for outcome in every_outcome() {
+                let answer = settle(&*rows, &mine, (id, outcome), now).await;
+                assert_eq!(answer, refused(Refusal::AlreadySettled), "{place}");
+            }
+        }
+        let later = now.after(FIVE_MINUTES);
+        assert_eq!(claim(&*rows, &token("mailer", 2), 9, later).await, None);
+        assert!(hand.claim(later).await.is_empty(), "{place}");
+        assert_eq!(bench.table(&LeaseTable::sync_jobs()).await, before);
+        for (id, expected) in [
+            (1, SyncState::Completed),
+            (2, SyncState::Failed),
+            (3, SyncState::Completed),
+            (4, SyncState::Failed),
+        ] {
+            assert_eq!(state(&bench, &*rows, id, later).await, expected, "{place}");
+        }
+    }
+}
+
+/// The table that we make refuses the second end that a late worker by hand writes.
+///
+/// Proves: S5-008, S5-030, S5-032
+#[tokio::test]
+async fn our_table_never_holds_a_job_that_is_both_completed_and_failed() {
+    for bench in benches(&[0, 0]).await.into_iter().take(2) {
+        let (place, rows) = (bench.name(), bench.rows(&LeaseTable::sync_jobs()).await);
+        let hand = Hand {
+            bench: &bench,
+            name: "hand",
+        };
+        let mine = token("mailer", 1);
+        claim(&*rows, &mine, 2, NOW).await.unwrap();
+        assert!(
+            settle(&*rows, &mine, (1, Outcome::Done), NOW)
+                .await
+                .is_kept()
+        );
+        assert!(settle(&*rows, &mine, (2, dead()), NOW).await.is_kept());
+        let before = bench.table(&LeaseTable::sync_jobs()).await;
+        let late = NOW.after(seconds(1));
+        for refusal in [hand.fail(1, late).await, hand.complete(2, late).await] {
+            let problem = refusal.unwrap_err().to_lowercase();
+            assert!(problem.contains("check constraint"), "{place}: {problem}");
+        }
+        assert_eq!(
+            bench.table(&LeaseTable::sync_jobs()).await,
+            before,
+            "{place}"
+        );
+    }
+}
+
+/// Done and dead leave in the columns of the specification what its own statements leave there.
+///
+/// Proves: S5-029, S5-031
+#[tokio::test]
+async fn our_ends_write_what_the_statements_of_the_specification_write() {
+    let told = [
+        "completed_at",
+        "failed_at",
+        "error_message",
+        "locked_until",
+        "locked_by",
+    ];
+    for bench in benches(&[0, 0, 0, 0]).await {
+        let (place, rows) = (bench.name(), bench.rows(&LeaseTable::sync_jobs()).await);
+        let hand = Hand {
+            bench: &bench,
+            name: "hand",
+        };
+        let mine = token("mailer", 1);
+        claim(&*rows, &mine, 2, NOW).await.unwrap();
+        hand.claim(NOW).await;
+        hand.claim(NOW).await;
+        let now = NOW.after(seconds(9));
+        let micros = now.as_micros().to_string();
+        assert!(
+            settle(&*rows, &mine, (1, Outcome::Done), now)
+                .await
+                .is_kept()
+        );
+        assert!(settle(&*rows, &mine, (2, dead()), now).await.is_kept());
+        hand.complete(3, now).await.unwrap();
+        hand.fail(4, now).await.unwrap();
+        let done = [&micros, "null", "null", "null", "null"];
+        let failed = ["null", &micros, "by hand", "null", "null"];
+        for (id, expected) in [(1, done), (2, failed), (3, done), (4, failed)] {
+            assert_eq!(shown(&bench, id, told).await, expected, "{id} on {place}");
+        }
+    }
+}
+
+/// Every combination of the three moments, as a table without checks can hold them: the state that
+/// the SQL tells is the one of the five, and a claim takes exactly what is available or lapsed.
+///
+/// Proves: S5-005, S5-011, S5-012, S5-013, S5-014, S5-015, S5-016, S5-020, S5-021, S5-047
+#[tokio::test]
+async fn the_states_of_the_sql_are_the_five_states() {
+    let moments = [
+        None,
+        Some(NOW.before(seconds(1))),
+        Some(NOW),
+        Some(NOW.after(seconds(1))),
+    ];
+    for table in [LeaseTable::sync_jobs(), LeaseTable::sync_checkpoints()] {
+        for bench in Bench::both(&table, Checks::Dropped).await {
+            let (place, rows) = (bench.name(), bench.rows(&table).await);
+            let mut states = Vec::new();
+            for until in moments {
+                for done_at in moments {
+                    for dead_at in moments {
+                        states.push(SyncState::of(until, done_at, dead_at, NOW));
+                        let [until, done_at, dead_at] =
+                            [until, done_at, dead_at].map(|at| bench.moment(at));
+                        let insert = format!(
+                            "insert into {} (topic, payload, locked_until, locked_by,
+                                             completed_at, failed_at)
+                             values ('sync', '1', {until}, 'hand', {done_at}, {dead_at})",
+                            table.name.quoted()
+                        );
+                        bench.execute(&insert).await;
+                    }
+                }
+            }
+            tells_the_five_states(&*rows, &states, place).await;
+        }
+    }
+}
+
+async fn tells_the_five_states(rows: &dyn Rows, states: &[SyncState], place: &str) {
+    let of = |wanted: &dyn Fn(SyncState) -> bool| -> Vec<ItemId> {
+        let ids = (1..).map(ItemId::new).zip(states);
+        let ids = ids.filter(|(_, state)| wanted(**state));
+        ids.map(|(id, _)| id).collect()
+    };
+    for state in State::ALL {
+        let filter = Filter {
+            state: Some(state),
+            ..Filter::default()
+        };
+        let records = rows.list(&filter, 100).await.unwrap().records;
+        let mut listed: Vec<ItemId> = records.iter().map(|record| record.id).collect();
+        listed.sort();
+        assert_eq!(
+            listed,
+            of(&|told| told.state() == state),
+            "{state} on {place}"
+        );
+    }
+    let counts = rows.count(Some(NOW)).await.unwrap();
+    let lapsed = of(&|told| told == SyncState::Lapsed).len();
+    assert_eq!(usize::try_from(counts.lapsed), Ok(lapsed), "{place}");
+    let held = claim(rows, &token("mailer", 1), 100, NOW).await.unwrap();
+    let mut taken = held.ids();
+    taken.sort();
+    let is_free = |told| matches!(told, SyncState::Available | SyncState::Lapsed);
+    assert_eq!(taken, of(&is_free), "{place}");
+}
+
+/// More has lapsed than one reap takes, and the most urgent lapsed last: it is still the first.
+///
+/// Proves: S5-021, S5-022
+#[tokio::test]
+async fn the_most_urgent_comes_first_however_much_has_lapsed() {
+    let priorities: Vec<i64> = (0..150).map(|nth| i64::from(nth == 149)).collect();
+    for bench in benches(&priorities).await.into_iter().take(2) {
+        let until = bench.moment(Some(NOW.before(seconds(9))));
+        let all = format!("update sync_jobs set locked_by = 'hand', locked_until = {until}");
+        assert_eq!(bench.change(&all).await, 150);
+        let until = bench.moment(Some(NOW));
+        let last = format!("update sync_jobs set locked_until = {until} where id = 150");
+        assert_eq!(bench.change(&last).await, 1);
+        let rows = bench.rows(&LeaseTable::sync_jobs()).await;
+        let first = claim_one(&*rows, &token("mailer", 1), NOW).await;
+        assert_eq!(first, 150, "{}", bench.name());
+    }
+}
+
+/// Plain statements: nothing is kept in a session, so any pool of connections will do, also one
+/// that changes the connection after each transaction.
+///
+/// Proves: S5-049
+#[tokio::test]
+async fn the_statements_of_rows_need_no_session() {
+    let table = LeaseTable::sync_jobs();
+    let postgres = tenure_store::postgres::PostgresRows::statements(&table).unwrap();
+    let sqlite = tenure_store::sqlite::SqliteRows::statements(&table).unwrap();
+    let texts = postgres.into_iter().map(|(_, text)| text);
+    let texts: Vec<String> = texts.chain(sqlite.into_iter().map(|all| all.2)).collect();
+    assert!(texts.len() > 20);
+    for text in texts {
+        for word in [
+            "advisory",
+            "temp ",
+            "listen",
+            "set_config",
+            "currval",
+            "lastval",
+        ] {
+            assert!(!text.contains(word), "{word} in:\n{text}");
+        }
+    }
+}
+
+/// Statements that forget the holder, or that take what is held for free, do not pass beside
+/// workers by hand.
+#[tokio::test]
+async fn faults_that_sync_workers_by_hand_show_are_noticed() {
+    let faults = [
+        Fault {
+            name: "settle without the holder",
+            file: "settle",
+            postgres: [
+                "      and t.{holder} = $3\n      and {is_claimed}",
+                "      and {is_claimed}",
+            ],
+            sqlite: [
+                "  and t.{holder} = :holder\n  and {is_claimed}\n  and (not",
+                "  and :holder is not null\n  and {is_claimed}\n  and (not",
+            ],
+        },
+        Fault {
+            name: "renew without the holder",
+            file: "renew",
+            postgres: [
+                "      and t.{holder} = ($3::text[])[array_position($2::text[], t.{token})]\n",
+                "      and $3::text[] is not null\n",
+            ],
+            sqlite: [
+                "  and +t.{token} = :token\n  and t.{holder} = :holder\n",
+                "  and +t.{token} = :token\n  and :holder is not null\n",
+            ],
+        },
+        Fault {
+            name: "claim of what is held",
+            file: "claim",
+            postgres: ["{is_pending}", "({is_pending} or {is_claimed})"],
+            sqlite: ["{is_pending}", "({is_pending} or {is_claimed})"],
+        },
+        Fault {
+            name: "rows that lapsed twice are left out",
+            file: "claim",
+            postgres: ["or $7::boolean", "or $7::boolean is null"],
+            sqlite: ["or :lone", "or :lone is null"],
+        },
+        Fault {
+            name: "what lapses is back later",
+            file: "reap",
+            postgres: [
+                "else coalesce($1::timestamptz, now()) + interval",
+                "else coalesce($1::timestamptz, now()) + interval '1 s' + interval",
+            ],
+            sqlite: ["else :now + (", "else 1000000 + :now + ("],
+        },
+    ];
+    let table = LeaseTable::sync_jobs();
+    for fault in faults {
+        for bench in benches(&[0, 7, 0]).await.into_iter().take(2) {
+            let rows = bench.planted(&table, &[fault.planted(&bench)]).await;
+            let noticed = turns_at_crashing(&bench, &*rows).await;
+            assert!(noticed.is_err(), "{} on {}", fault.name, bench.name());
+        }
+    }
+}
