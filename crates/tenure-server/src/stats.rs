@@ -17,9 +17,10 @@ pub(crate) async fn stats(State(store): State<Arc<dyn Store>>) -> Result<Json<St
     let counts = store.count(None).await?;
     let queues = store.queues().await?;
     // Names are asked for only where something waits.
-    let endpoints = match counts.deliveries.endpoints.is_empty() {
-        true => Vec::new(),
-        false => endpoints(store.as_ref()).await?,
+    let endpoints = if counts.deliveries.endpoints.is_empty() {
+        Vec::new()
+    } else {
+        endpoints(store.as_ref()).await?
     };
     Ok(Json(Stats::new(&counts, &queues, &endpoints)))
 }

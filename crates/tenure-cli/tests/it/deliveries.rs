@@ -269,3 +269,50 @@ async fn no_log_has_a_payload_or_a_secret_in_it() {
         }
     }
 }
+
+/// Of what an endpoint fails is said wherever an operator looks first, also where thousands wait
+/// that were never tried; and what is hinted at ends the wait.
+#[tokio::test]
+async fn an_endpoint_that_is_left_alone_says_of_what_and_is_let_go_on() {
+    for place in everywhere().await {
+        let receiver = Receiver::start(&[500; 10]);
+        add(
+            &place,
+            &receiver,
+            &["--concurrency", "1", "--schedule", "1s"],
+        );
+        for _ in 0..12 {
+            place.enqueue("order.paid");
+        }
+        drain(&place);
+        for _ in 0..10 {
+            receiver.next();
+        }
+        for args in [
+            &["endpoints"][..],
+            &["endpoints", "show", "billing"],
+            &["stats"],
+            &["why", "d12"],
+            &["doctor"],
+        ] {
+            let said = place.run(args);
+            assert!(said.out.contains("it answered 500"), "{said:?}");
+            assert!(said.out.contains("left alone"), "{said:?}");
+        }
+        let said = place.run(&["deliveries", "list", "--limit", "1"]);
+        let note = "its endpoint is left alone";
+        assert!(said.succeeded().out.contains(note));
+        assert_eq!(code(&place, "d12"), "endpoint_paused");
+
+        place.run(&["endpoints", "enable", "billing"]).succeeded();
+        let said = place.run(&["endpoints", "show", "billing", "--json"]);
+        let health = &said.succeeded().objects()[0]["health"];
+        assert_eq!(health["failures"], 0, "{health}");
+        assert_eq!(health["paused_until"], serde_json::Value::Null, "{health}");
+        drain(&place);
+        receiver.next();
+        let said = place.run(&["deliveries", "list", "--limit", "1"]);
+        assert!(!said.succeeded().out.contains(note));
+        assert_eq!(code(&place, "d12"), "delivered");
+    }
+}
