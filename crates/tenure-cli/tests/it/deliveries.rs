@@ -100,7 +100,8 @@ async fn what_is_dead_is_listed_counted_and_replayed() {
         let said = run(&["--dry-run"]).succeeded();
         assert_eq!(said.out, "2 deliveries would be replayed\n");
         run(&[]).failed(2, "2 deliveries would be replayed", "--yes");
-        run(&["--until", "1h", "--dry-run"]).ended(3);
+        let said = run(&["--until", "1h", "--dry-run"]).ended(3);
+        assert!(said.err.contains("--state done"), "{said:?}");
         let said = run(&["--since", "1h", "--rate", "100/s", "--yes"]).succeeded();
         assert_eq!(said.out, "replayed 2 deliveries\n");
         drain(&place);
@@ -142,7 +143,10 @@ async fn a_disabled_endpoint_holds_its_deliveries_back() {
             "--reason",
             "they migrate",
         ];
-        place.run(&off).succeeded();
+        let said = place.run(&off).succeeded();
+        assert!(said.err.contains("are not owed to it"), "{said:?}");
+        let said = place.run(&["deliveries"]).succeeded();
+        assert!(said.out.contains("its endpoint is disabled"), "{said:?}");
         let said = place.run(&["why", "d1"]).succeeded();
         assert!(said.out.contains("billing has been disabled"), "{said:?}");
         assert!(said.out.contains("they migrate"), "{said:?}");
