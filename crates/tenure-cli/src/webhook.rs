@@ -148,23 +148,52 @@ fn policy(config: &WebhookConfig) -> AddressPolicy {
     }
 }
 
+/// Every network.
+const EVERYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
+
+/// What may be called here, and what allows more.
+fn allowing(config: &WebhookConfig) -> String {
+    let ports: Vec<_> = config.ports.iter().map(ToString::to_string).collect();
+    let scheme = if config.allow_http {
+        "http and https"
+    } else {
+        "https"
+    };
+    format!(
+        "here {scheme} may be called, at the ports {}; webhook.allow_http, webhook.ports, \
+         webhook.allow (networks) and webhook.allow_hosts (names) allow more",
+        ports.join(", ")
+    )
+}
+
 /// Refuses an address that may not be called: now, so that it does not only fail later. What its
 /// name means is asked, and asked again at every call.
 pub(crate) async fn check_address(config: &WebhookConfig, url: &str) -> Result<(), Problem> {
     let policy = policy(config);
-    let refused = |text: &str| {
+    let told = |text: &str| {
         Problem::new(
             Exit::Usage,
             format!("the endpoint cannot be called: {text}"),
         )
-        .hint(
-            "webhook.allow_http, webhook.ports, webhook.allow and webhook.allow_hosts say what \
-             may be called beside https on public addresses",
-        )
     };
-    let target = policy
-        .check_url(url)
-        .map_err(|error| refused(&error.text))?;
+    let refused = |text: &str| told(text).hint(allowing(config));
+    let target = policy.check_url(url).map_err(|error| {
+        // No setting helps an address that is wrong whatever is allowed.
+        let anything = AddressPolicy {
+            allow_http: true,
+            ports: vec![0..=u16::MAX],
+            allow_hosts: policy.allow_hosts.clone(),
+            allow: EVERYWHERE
+                .iter()
+                .filter_map(|net| net.parse().ok())
+                .collect(),
+            ..AddressPolicy::default()
+        };
+        match anything.check_url(url) {
+            Ok(_) => refused(&error.text),
+            Err(_) => told(&error.text),
+        }
+    })?;
     let host = target.host();
     // As at the call: the full stop at the end of a name says nothing.
     let bare = |name: &str| name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
@@ -177,10 +206,10 @@ pub(crate) async fn check_address(config: &WebhookConfig, url: &str) -> Result<(
     let found = match tokio::time::timeout(RESOLVE_MAX, asked).await {
         Ok(Ok(found)) => found.collect::<Vec<_>>(),
         Ok(Err(_)) => Vec::new(),
-        Err(_) => return Err(refused("its name was not resolved within 5s")),
+        Err(_) => return Err(told("its name was not resolved within 5s")),
     };
     if found.is_empty() {
-        return Err(refused("its name has no address"));
+        return Err(told("its name has no address"));
     }
     if found.iter().any(|address| !policy.check_addr(address.ip())) {
         let text = "its name has a network address that may not be called";

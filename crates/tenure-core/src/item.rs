@@ -151,7 +151,7 @@ pub struct Held {
     pub lease: Lease,
     /// What was claimed; never empty.
     pub items: Vec<Item>,
-    /// Whether the claim stopped at its limit, so that there may be more.
+    /// Whether the claim stopped at its limit, or at those of its lanes, so that there may be more.
     pub is_full: bool,
 }
 

@@ -156,6 +156,33 @@ impl Tenure {
         Ok(answer)
     }
 
+    /// Forgets how an endpoint fared: one that is left alone is called again, by every process
+    /// within seconds. Whether it is enabled stays as it is.
+    ///
+    /// ```
+    /// # use tenure::webhook::{EndpointId, EndpointSettings, Health, NewEndpoint};
+    /// # use tenure::{Tenure, TopicPattern};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let tenure = Tenure::open("memory:").await?;
+    /// # let id = EndpointId::new("billing")?;
+    /// # let settings = EndpointSettings::new("https://example.com", vec![TopicPattern::any()]);
+    /// # let sealed = String::new();
+    /// # tenure.add_endpoint(&NewEndpoint { id: id.clone(), settings, sealed }).await?;
+    /// tenure.forget_health(&id).await?;
+    /// let endpoint = tenure.endpoint(&id).await?;
+    /// assert_eq!(endpoint.map(|it| it.health), Some(Health::default()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The database is away.
+    pub async fn forget_health(&self, id: &EndpointId) -> Result<(), StoreError> {
+        let clean = Health::default();
+        self.store().webhooks().keep_health(id, &clean).await
+    }
+
     /// Up to `limit` (at most 1000) deliveries, newest first; whatever the filter says of kind.
     ///
     /// # Errors

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use comfy_table::Cell;
-use serde::Serialize;
 use tenure::server::wire::Stats;
 use tenure::webhook::Endpoint;
 use tenure::{Counts, DeliveryCounts, QueueCounts, QueueName};
@@ -19,46 +18,14 @@ use crate::time::brief;
 /// So many endpoints are shown, those first for which most waits.
 const ENDPOINTS_MAX: usize = 10;
 
-/// Everything, in JSON.
-#[derive(Serialize)]
-struct Shown<'a> {
-    #[serde(flatten)]
-    events: Stats,
-    deliveries: ShownDeliveries<'a>,
-}
-
-/// Deliveries, in JSON.
-#[derive(Serialize)]
-struct ShownDeliveries<'a> {
-    pending: u64,
-    claimed: u64,
-    lapsed: u64,
-    delivered: u64,
-    dead: u64,
-    /// Those for which something waits.
-    endpoints: Vec<ShownLine<'a>>,
-}
-
-/// What waits for an endpoint, in JSON.
-#[derive(Serialize)]
-struct ShownLine<'a> {
-    endpoint: &'a str,
-    due: u64,
-    delayed: u64,
-    behind: u64,
-    oldest_due_ms: Option<u64>,
-}
-
 pub(super) async fn run(cx: &Context) -> Result<Exit, Stop> {
     let tenure = cx.database.open(Absent::Report).await?;
     let counts = tenure.count().await?;
     let queues = tenure.queues().await?;
     let endpoints = tenure.endpoints_by_number().await?;
     if cx.output.is_json() {
-        cx.output.json(&Shown {
-            events: Stats::new(&counts, &queues),
-            deliveries: shown(&counts.deliveries, &endpoints),
-        })?;
+        cx.output
+            .json(&Stats::new(&counts, &queues, endpoints.values()))?;
         return Ok(Exit::Done);
     }
     let total = |number: u64| Cell::new(number);
@@ -124,30 +91,6 @@ fn lines<'a>(
         .collect();
     lines.sort_by_key(|(_, line)| std::cmp::Reverse(waits(line)));
     lines
-}
-
-fn shown<'a>(
-    counts: &'a DeliveryCounts,
-    endpoints: &'a BTreeMap<u32, Endpoint>,
-) -> ShownDeliveries<'a> {
-    let millis = |age: std::time::Duration| u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-    let lines = lines(counts, endpoints).into_iter();
-    ShownDeliveries {
-        pending: pending(counts),
-        claimed: counts.claimed,
-        lapsed: counts.lapsed,
-        delivered: counts.delivered,
-        dead: counts.dead,
-        endpoints: lines
-            .map(|(endpoint, line)| ShownLine {
-                endpoint: endpoint.id.as_str(),
-                due: line.due,
-                delayed: line.delayed,
-                behind: line.behind,
-                oldest_due_ms: line.oldest_due.map(millis),
-            })
-            .collect(),
-    }
 }
 
 /// What is owed to endpoints: all of it, and the longest lines.

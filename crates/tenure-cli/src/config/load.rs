@@ -5,18 +5,14 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use tenure::{
-    Identifier, Invalid, Planner, QueueName, Setting, Synchronous, WorkerId, duration_text,
-    parse_duration,
-};
-
+use super::Config;
 use super::complaint::{Complaint, Place};
 use super::file::{Given, Layer, Value, read};
 use super::key::{self, nearest};
+use super::value::set;
 use super::webhook::Hidden;
-use super::{Config, LogFormat, PublisherConfig};
 use crate::database::Database;
-use crate::{env, logs};
+use crate::env;
 
 /// The file that is read when none is named and it is there.
 pub(crate) const FILE: &str = "tenure.toml";
@@ -134,15 +130,15 @@ fn flags(sources: &Sources) -> (Layer, Vec<Complaint>) {
 
 /// A configuration on its way.
 #[derive(Default)]
-struct Draft {
-    config: Config,
-    complaints: Vec<Complaint>,
+pub(super) struct Draft {
+    pub(super) config: Config,
+    pub(super) complaints: Vec<Complaint>,
     /// The settings with a value that could not be read.
-    unread: BTreeSet<&'static str>,
+    pub(super) unread: BTreeSet<&'static str>,
     /// Publishers that are there, sound or not.
-    publishers: Vec<(String, Place)>,
+    pub(super) publishers: Vec<(String, Place)>,
     /// The publishers that routes name, sound or not, and where.
-    routed: Vec<(String, Place)>,
+    pub(super) routed: Vec<(String, Place)>,
 }
 
 impl Draft {
@@ -202,92 +198,6 @@ impl Draft {
             self.routed = layer.tables.routed;
         }
     }
-
-    /// Checks the relations between values.
-    fn check(&mut self) {
-        self.check_settings();
-        self.check_routes();
-        self.check_timeouts();
-    }
-
-    fn check_settings(&mut self) {
-        let term = Setting::Term.as_str();
-        let following = [
-            Setting::Heartbeat,
-            Setting::MaxHold,
-            Setting::ReaperInterval,
-            Setting::ShutdownTimeout,
-        ];
-        for problem in self.config.settings.check().err().unwrap_or_default() {
-            let field = problem.field();
-            let is_of_term = following.iter().any(|setting| setting.as_str() == field);
-            // A value that could not be read was told already, and says nothing about others.
-            if self.unread.contains(field) || is_of_term && self.unread.contains(term) {
-                continue;
-            }
-            let place = self.config.place(field).clone();
-            let of_term = self.config.place(term);
-            let hint =
-                (is_of_term && *of_term != Place::Default && of_term.layer() != place.layer())
-                    .then(|| format!("lease.term comes from here: {of_term}"));
-            self.complaints
-                .push(Complaint::new(place, problem).hint(hint));
-        }
-    }
-
-    /// Every route leads to a publisher; a publisher without a route is worth a remark.
-    fn check_routes(&mut self) {
-        let names: Vec<&str> = self
-            .publishers
-            .iter()
-            .map(|(name, _)| name.as_str())
-            .collect();
-        for (name, place) in &self.routed {
-            let name = name.as_str();
-            if !names.contains(&name) {
-                let text = format!(
-                    "routes.publisher is {name:?}; expected one of {}",
-                    names.join(", ")
-                );
-                let hint = match nearest(name, names.iter().copied()) {
-                    Some(meant) => format!("did you mean {meant}?"),
-                    None => format!("declare it: [publishers.{name}]"),
-                };
-                self.complaints
-                    .push(Complaint::new(place.clone(), text).hint(Some(hint)));
-            }
-        }
-        let unused = self.publishers.iter().filter(|(name, place)| {
-            let is_used = self.routed.iter().any(|(routed, _)| routed == name);
-            *place != Place::Default && !is_used
-        });
-        self.config.remarks = unused
-            .map(|(name, place)| format!("{place}: no route leads to publishers.{name}"))
-            .collect();
-    }
-
-    /// A command that may run longer than the longest hold would be cut off by it.
-    fn check_timeouts(&mut self) {
-        let longest = self.config.settings.max_hold();
-        for (name, publisher) in &self.config.publishers {
-            let place = self
-                .publishers
-                .iter()
-                .rev()
-                .find(|(other, _)| other == name);
-            if let PublisherConfig::Exec { timeout, .. } = publisher
-                && let Some(timeout) = timeout.filter(|timeout| *timeout > longest)
-                && let Some((_, place)) = place
-            {
-                let text = format!(
-                    "publishers.{name}.timeout is {}; expected at most lease.max_hold ({})",
-                    duration_text(timeout),
-                    duration_text(longest)
-                );
-                self.complaints.push(Complaint::new(place.clone(), text));
-            }
-        }
-    }
 }
 
 fn text_of(path: &Path) -> io::Result<String> {
@@ -300,96 +210,10 @@ fn text_of(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Sets one value.
-fn set(config: &mut Config, key: &'static str, value: &Value) -> Result<(), Invalid> {
-    let text = value.text();
-    let found = match text.parse::<i128>() {
-        Ok(number) => number.to_string(),
-        Err(_) => format!("{text:?}"),
-    };
-    let wrong = |expected: &str| Invalid::new(key, found.clone(), expected);
-    match key {
-        "database" => config.database = Database::new(&text),
-        "store.schema" => {
-            let expected = "a name of a-z, 0-9 and _, at most 63, such as tenure";
-            config.store.schema = Some(Identifier::new(&text).map_err(|_cause| wrong(expected))?);
-        }
-        "store.connections" => {
-            let connections = text.parse().ok().filter(|number| *number > 0);
-            config.store.connections =
-                connections.ok_or_else(|| wrong("a whole number from 1, such as 10"))?;
-        }
-        "store.planner" => {
-            config.store.planner = word(&text, &[Planner::Connection, Planner::Role], planner_word)
-                .ok_or_else(|| wrong("connection or role"))?;
-        }
-        "store.synchronous" => {
-            let all = [Synchronous::Full, Synchronous::Normal];
-            config.store.synchronous =
-                word(&text, &all, synchronous_word).ok_or_else(|| wrong("full or normal"))?;
-        }
-        "store.busy_timeout" => {
-            config.store.busy_timeout =
-                parse_duration(&text).map_err(|_cause| wrong("a duration such as 5s"))?;
-        }
-        "server.listen" => {
-            let expected = "an address and a port, such as 127.0.0.1:7070";
-            config.listen = text.parse().map_err(|_cause| wrong(expected))?;
-        }
-        "log.format" => {
-            let all = [LogFormat::Text, LogFormat::Json];
-            config.log.format =
-                word(&text, &all, LogFormat::as_str).ok_or_else(|| wrong("text or json"))?;
-        }
-        "log.level" => {
-            logs::filter(&text)?;
-            config.log.level = text;
-        }
-        "worker.name" => {
-            let expected = "1 to 64 of the characters A-Z a-z 0-9 . _ -";
-            WorkerId::new(&text, 0).map_err(|_cause| wrong(expected))?;
-            config.worker_name = text;
-        }
-        "worker.queues" => {
-            let queues = value.parts().iter().map(|name| QueueName::new(name));
-            let queues: Result<_, _> = queues.collect();
-            config.serve_queues =
-                queues.map_err(|_cause| wrong("names of queues, such as mail"))?;
-        }
-        _ if key.starts_with("webhook.") => {
-            config
-                .webhook
-                .set(key, value)
-                .map_err(|expected| wrong(&expected))?;
-        }
-        _ => config.settings.set(Setting::parse(key)?, &text)?,
-    }
-    Ok(())
-}
-
-/// The one of `all` that is written like this.
-fn word<T: Copy>(text: &str, all: &[T], written: impl Fn(T) -> &'static str) -> Option<T> {
-    all.iter().copied().find(|one| written(*one) == text)
-}
-
-/// As a file writes it.
-pub(super) const fn planner_word(planner: Planner) -> &'static str {
-    match planner {
-        Planner::Connection => "connection",
-        Planner::Role => "role",
-    }
-}
-
-/// As a file writes it.
-pub(super) const fn synchronous_word(synchronous: Synchronous) -> &'static str {
-    match synchronous {
-        Synchronous::Full => "full",
-        Synchronous::Normal => "normal",
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use tenure::Setting;
+
     use super::*;
     use crate::problem::Problem;
 

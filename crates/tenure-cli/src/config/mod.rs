@@ -1,11 +1,13 @@
 //! Config: everything that the program can be told, as types, and reading it. Embedded defaults,
 //! then `tenure.toml`, then the environment, then flags.
 
+mod check;
 mod complaint;
 mod file;
 mod key;
 mod load;
 mod table;
+mod value;
 mod webhook;
 
 use std::collections::BTreeMap;
@@ -100,8 +102,8 @@ impl Config {
             "database" => Some(self.database.to_string()),
             "store.schema" => word(self.store.schema.as_ref()?.as_str()),
             "store.connections" => Some(self.store.connections.to_string()),
-            "store.planner" => word(load::planner_word(self.store.planner)),
-            "store.synchronous" => word(load::synchronous_word(self.store.synchronous)),
+            "store.planner" => word(value::planner_word(self.store.planner)),
+            "store.synchronous" => word(value::synchronous_word(self.store.synchronous)),
             "store.busy_timeout" => Some(duration_text(self.store.busy_timeout)),
             "server.listen" => Some(self.listen.to_string()),
             "log.format" => word(self.log.format.as_str()),

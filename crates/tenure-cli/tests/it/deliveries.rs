@@ -100,7 +100,8 @@ async fn what_is_dead_is_listed_counted_and_replayed() {
         let said = run(&["--dry-run"]).succeeded();
         assert_eq!(said.out, "2 deliveries would be replayed\n");
         run(&[]).failed(2, "2 deliveries would be replayed", "--yes");
-        run(&["--until", "1h", "--dry-run"]).ended(3);
+        let said = run(&["--until", "1h", "--dry-run"]).ended(3);
+        assert!(said.err.contains("--state done"), "{said:?}");
         let said = run(&["--since", "1h", "--rate", "100/s", "--yes"]).succeeded();
         assert_eq!(said.out, "replayed 2 deliveries\n");
         drain(&place);
@@ -142,7 +143,10 @@ async fn a_disabled_endpoint_holds_its_deliveries_back() {
             "--reason",
             "they migrate",
         ];
-        place.run(&off).succeeded();
+        let said = place.run(&off).succeeded();
+        assert!(said.err.contains("are not owed to it"), "{said:?}");
+        let said = place.run(&["deliveries"]).succeeded();
+        assert!(said.out.contains("its endpoint is disabled"), "{said:?}");
         let said = place.run(&["why", "d1"]).succeeded();
         assert!(said.out.contains("billing has been disabled"), "{said:?}");
         assert!(said.out.contains("they migrate"), "{said:?}");
@@ -267,5 +271,52 @@ async fn no_log_has_a_payload_or_a_secret_in_it() {
         for canary in ["canary-payload", "canary-header", bare, key] {
             assert!(!log.contains(canary), "{canary}");
         }
+    }
+}
+
+/// Of what an endpoint fails is said wherever an operator looks first, also where thousands wait
+/// that were never tried; and what is hinted at ends the wait.
+#[tokio::test]
+async fn an_endpoint_that_is_left_alone_says_of_what_and_is_let_go_on() {
+    for place in everywhere().await {
+        let receiver = Receiver::start(&[500; 10]);
+        add(
+            &place,
+            &receiver,
+            &["--concurrency", "1", "--schedule", "1s"],
+        );
+        for _ in 0..12 {
+            place.enqueue("order.paid");
+        }
+        drain(&place);
+        for _ in 0..10 {
+            receiver.next();
+        }
+        for args in [
+            &["endpoints"][..],
+            &["endpoints", "show", "billing"],
+            &["stats"],
+            &["why", "d12"],
+            &["doctor"],
+        ] {
+            let said = place.run(args);
+            assert!(said.out.contains("it answered 500"), "{said:?}");
+            assert!(said.out.contains("left alone"), "{said:?}");
+        }
+        let said = place.run(&["deliveries", "list", "--limit", "1"]);
+        let note = "its endpoint is left alone";
+        assert!(said.succeeded().out.contains(note));
+        assert_eq!(code(&place, "d12"), "endpoint_paused");
+
+        place.run(&["endpoints", "enable", "billing"]).succeeded();
+        let said = place.run(&["endpoints", "show", "billing", "--json"]);
+        let health = &said.succeeded().objects()[0]["health"];
+        assert_eq!(health["failures"], 0, "{health}");
+        assert_eq!(health["paused_until"], serde_json::Value::Null, "{health}");
+        drain(&place);
+        receiver.next();
+        let said = place.run(&["deliveries", "list", "--limit", "1"]);
+        assert!(!said.succeeded().out.contains(note));
+        assert_eq!(code(&place, "d12"), "delivered");
     }
 }

@@ -292,6 +292,16 @@ fn without_the_key_nothing_is_opened_and_no_other_key_is_made() {
     let said = place.run(&["doctor"]).ended(1);
     assert!(said.out.contains("webhook key"), "{said:?}");
 
+    // A process that sends says so where somebody looks, and the endpoint is not blamed.
+    place.enqueue("order.paid");
+    let said = place.run(&["work", "--drain"]).succeeded();
+    let line = said.err.lines().find(|line| line.contains(" WARN "));
+    let line = line.unwrap_or_else(|| panic!("{said:?}"));
+    assert!(line.contains("could not make a call"), "{line}");
+    assert!(line.contains("tenure.key is not there"), "{line}");
+    let said = place.run(&["endpoints", "list", "--json"]).succeeded();
+    assert_eq!(said.objects()[0]["health"]["failures"], 0, "{said:?}");
+
     // Another key of the same name does not open it, either.
     let other = "k1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n";
     std::fs::write(&key, other).expect("it can be written");

@@ -48,6 +48,10 @@ fn a_call_is_verified_and_printed_and_a_forged_one_is_refused() {
     assert_eq!(call["verified"], true);
     assert_eq!(call["status"], 200);
     assert_eq!(call["freshness"], "new");
+    for (name, start) in [("timestamp", "1"), ("signature", "v1,")] {
+        let value = call[name].as_str().unwrap_or_default();
+        assert!(value.starts_with(start), "{name} in {call}");
+    }
     assert_eq!(call["attempt"], "1");
     assert!(
         call["body"]

@@ -25,6 +25,9 @@ const DAY: Duration = Duration::from_hours(24);
 const DISABLED_AFTER: Duration = Duration::from_hours(5 * 24);
 const SECOND_WARNING: Duration = Duration::from_hours(3 * 24);
 
+/// So much is kept of what went wrong.
+const ERROR_CHARS_MAX: usize = 200;
+
 /// How an endpoint fares. A store keeps it as JSON; all processes share it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
@@ -43,6 +46,8 @@ pub struct Health {
     pub paused_until: Option<Timestamp>,
     /// Why.
     pub pause: Option<String>,
+    /// What the last failure that was worth a write was, for people.
+    pub last_error: Option<String>,
     /// How many warnings were given since then.
     pub warnings: u8,
 }
@@ -146,6 +151,19 @@ impl Health {
             }
         }
         new
+    }
+
+    /// What went wrong, beside a failure: an operator asks for that first.
+    ///
+    /// ```
+    /// # use tenure_core::webhook::Health;
+    /// let health = Health::default().because("it answered 500");
+    /// assert_eq!(health.last_error.as_deref(), Some("it answered 500"));
+    /// ```
+    #[must_use]
+    pub fn because(mut self, error: &str) -> Self {
+        self.last_error = Some(error.chars().take(ERROR_CHARS_MAX).collect());
+        self
     }
 
     fn trip(&mut self, now: Timestamp, why: &str) {

@@ -2,6 +2,7 @@
 
 use super::{Facts, Why, key, times};
 use crate::item::Record;
+use crate::reason;
 use crate::state::State;
 use crate::time::{Timestamp, brief_duration};
 use crate::webhook::{Disabled, Endpoint, EndpointState};
@@ -12,7 +13,8 @@ pub(super) fn why(record: &Record, facts: &Facts, now: Timestamp) -> Option<Why>
     match record.state {
         State::Done => Some(delivered(record, endpoint, now)),
         State::Pending => Some(pending(record, endpoint, facts, now)),
-        State::Claimed | State::Dead => None,
+        State::Dead => dead(record, endpoint, now),
+        State::Claimed => None,
     }
 }
 
@@ -28,6 +30,35 @@ fn delivered(record: &Record, endpoint: &Endpoint, now: Timestamp) -> Why {
         "`tenure replay {}` puts it back, to be delivered again",
         record.id
     ))
+}
+
+/// It died with its endpoint: to put it back is no use before that is mended. `None`: as with any
+/// other item.
+fn dead(record: &Record, endpoint: &Endpoint, now: Timestamp) -> Option<Why> {
+    let id = &endpoint.id;
+    let when = record.dead_at.map_or_else(String::new, |moment| {
+        format!(" {} ago", brief_duration(now.since(moment)))
+    });
+    let (cause, hint) = match record.dead_reason.as_deref()? {
+        reason::GONE => (
+            "said that it is gone for good",
+            format!(
+                "if it is back: `tenure endpoints enable {id}`, then `tenure replay {}`",
+                record.id
+            ),
+        ),
+        reason::REMOVED => (
+            "was removed",
+            format!(
+                "`tenure endpoints add URL` adds another one; `tenure replay {}` works the event \
+                 again, and then it is owed to that one, too",
+                record.content.delivery()?.source
+            ),
+        ),
+        _ => return None,
+    };
+    let sentence = format!("it died{when}, because its endpoint {id} {cause}");
+    Some(Why::new("dead", sentence).hint(hint))
 }
 
 fn pending(record: &Record, endpoint: &Endpoint, facts: &Facts, now: Timestamp) -> Why {
@@ -83,12 +114,23 @@ fn paused(endpoint: &Endpoint, now: Timestamp) -> Option<Why> {
     let rest = brief_duration(until.since(now));
     let why = Why::new(
         "endpoint_paused",
-        format!("its endpoint {id} is left alone for another {rest}, because {cause}"),
+        format!(
+            "its endpoint {id} is left alone for another {rest}, because {cause}{}",
+            last(endpoint)
+        ),
     );
     Some(why.hint(format!(
-        "no attempt is lost; `tenure endpoints show {id}` shows how it fares, `tenure endpoints \
+        "no attempt is lost; `tenure endpoints test {id}` calls it once, `tenure endpoints \
          enable {id}` ends the wait"
     )))
+}
+
+/// With what the last call to it failed.
+fn last(endpoint: &Endpoint) -> String {
+    match &endpoint.health.last_error {
+        Some(error) => format!("; the last call to it: {error:?}"),
+        None => String::new(),
+    }
 }
 
 fn said(why: &Disabled) -> String {
@@ -136,8 +178,14 @@ fn due(endpoint: &Endpoint, facts: &Facts, now: Timestamp) -> Why {
     if endpoint.health.is_on_trial(now) {
         return Why::new(
             "endpoint_on_trial",
-            format!("{due}, which is called once at a time until a call succeeds"),
-        );
+            format!(
+                "{due}, which is called once at a time until a call succeeds{}",
+                last(endpoint)
+            ),
+        )
+        .hint(format!(
+            "`tenure endpoints test {id}` calls it once, and shows the answer"
+        ));
     }
     let rate = endpoint.settings.rate.map_or_else(String::new, |rate| {
         format!(" and {} in a second", rate.per_second)
@@ -145,8 +193,9 @@ fn due(endpoint: &Endpoint, facts: &Facts, now: Timestamp) -> Why {
     Why::new(
         "waiting",
         format!(
-            "{due}; a process makes at most {} calls to it at once{rate}",
-            endpoint.settings.concurrency
+            "{due}; a process makes at most {} calls to it at once{rate}{}",
+            endpoint.settings.concurrency,
+            last(endpoint)
         ),
     )
 }

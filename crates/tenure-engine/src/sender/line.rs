@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure_core::webhook::{
     Breaking, Disabled, Endpoint, EndpointState, Health, OnGone, Verdict, Warning,
 };
-use tenure_core::{ItemId, Timestamp, reason};
+use tenure_core::{ItemId, Outcome, Timestamp, reason};
 use tokio::time::Instant;
 
 use super::bucket::Bucket;
@@ -140,7 +140,15 @@ impl Line {
         let old = self.health.clone();
         let mut new = match verdict.is_success {
             Some(true) => old.succeeded(&mut self.lately, now),
-            Some(false) => old.failed(&mut self.lately, id, verdict.pause, now),
+            Some(false) => {
+                let new = old.failed(&mut self.lately, id, verdict.pause, now);
+                match &verdict.outcome {
+                    Outcome::Retry { error, .. } | Outcome::Dead { error, .. } => {
+                        new.because(error)
+                    }
+                    Outcome::Done | Outcome::Release { .. } => new,
+                }
+            }
             None => old.clone(),
         };
         if self.endpoint.state != EndpointState::Enabled {

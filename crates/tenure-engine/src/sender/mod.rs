@@ -22,11 +22,11 @@ use std::time::Duration;
 
 use tenure_core::store::{Answer, Company, Due, EndpointLane, Store, StoreError};
 use tenure_core::webhook::{
-    AttemptOutcome, Caller, Delivery, Endpoint, EndpointId, Reply, Request, judge,
+    AttemptOutcome, CallErrorKind, Caller, Delivery, Endpoint, EndpointId, Reply, Request, judge,
 };
 use tenure_core::{Again, Content, Failure, Item, Outcome, Term, Timestamp, WorkerId, reason};
 use tokio::time::Instant;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use self::line::{Line, Moment, Standing};
 use crate::chooser::{Chooser, Room};
@@ -353,6 +353,11 @@ fn tell_call(request: &Request<'_>, reply: &Reply, took: Duration) {
         }
         Ok(status) => {
             info!(endpoint, %delivery, %event, attempt, status, ?took, "a call failed");
+        }
+        // Nobody but the operator of this process can mend it: no receiver, and no wait.
+        Err(error) if error.kind == CallErrorKind::Unsendable => {
+            let why = error.text.as_str();
+            warn!(endpoint, %delivery, %event, attempt, why, "could not make a call");
         }
         Err(error) => {
             let trouble = error.kind.as_str();

@@ -87,6 +87,8 @@ async fn an_endpoint_that_fails_ten_times_is_left_alone_then_tried_once() {
         })
         .collect();
     assert_eq!(kept, [1, 2, 4, 8, 10], "not every failure is worth a write");
+    let error = world.found("down").await.health.last_error;
+    assert_eq!(error.as_deref(), Some("it answered 500"), "of what is kept");
     let paused = own_events(&world, "tenure.endpoint.paused").await;
     assert_eq!(
         paused,

@@ -39,4 +39,9 @@ async fn every_item_is_counted_where_it_stands() {
         (&"default".into(), &true.into())
     );
     assert!(queue["oldest_due_ms"].is_u64(), "{body}");
+    let deliveries = &body["deliveries"];
+    for name in ["pending", "claimed", "lapsed", "delivered", "dead"] {
+        assert_eq!(deliveries[name], 0, "{name} in {body}");
+    }
+    assert_eq!(deliveries["endpoints"], serde_json::json!([]));
 }

@@ -173,6 +173,10 @@ async fn the_documented_rights_are_enough() {
                 "insert into tenure_endpoints (id, settings, sealed, state, since, created_at) \
                  values ('a', '{}', '', 'enabled', now(), now())",
                 "update tenure_endpoints_version set rules = rules + 1",
+                "insert into tenure_replays (filter, reached, last_id, created_at, next_at) \
+                 values ('{}', 0, 0, now(), now())",
+                "update tenure_replays set state = 'done', ended_at = now()",
+                "delete from tenure_replays",
                 "select nextval('tenure_delivery_id')",
             ],
         ),

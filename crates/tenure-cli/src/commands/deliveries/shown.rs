@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use comfy_table::Cell;
 use serde::Serialize;
-use tenure::webhook::{Attempt, Delivery, Endpoint};
+use tenure::webhook::{Attempt, Delivery, Endpoint, EndpointState};
 use tenure::{Event, ItemId, Record, State, StoreError, Tenure, Timestamp};
 
 use super::attempts::{ShownAttempt, print};
@@ -28,6 +28,23 @@ impl Names {
     fn of(&self, record: &Record) -> &str {
         let number = record.content.delivery().map(|delivery| delivery.endpoint);
         number.map_or("?", |number| self.name(number))
+    }
+
+    /// What keeps all that is owed to the delivery's endpoint waiting.
+    fn holds_up(&self, record: &Record, now: Timestamp) -> Option<&'static str> {
+        let number = record.content.delivery()?.endpoint;
+        let endpoint = self
+            .0
+            .get(&number)
+            .filter(|_| record.state == State::Pending)?;
+        match endpoint.state {
+            EndpointState::Enabled if endpoint.health.is_paused(now) => {
+                Some("its endpoint is left alone")
+            }
+            EndpointState::Enabled => None,
+            EndpointState::Disabled { .. } => Some("its endpoint is disabled"),
+            EndpointState::Removed { .. } => Some("its endpoint was removed"),
+        }
     }
 
     /// The endpoint with this number.
@@ -137,6 +154,9 @@ pub(super) fn table(
         "NOTE",
     ];
     let rows = records.iter().map(|record| {
+        let held_up = names.holds_up(record, now).map(str::to_owned);
+        let note = Some(note(record, now)).filter(|note| !note.is_empty());
+        let notes: Vec<_> = held_up.into_iter().chain(note).collect();
         vec![
             Cell::new(record.id),
             state(record.state),
@@ -145,7 +165,7 @@ pub(super) fn table(
             Cell::new(source(record).map_or_else(String::new, |id| id.to_string())),
             Cell::new(brief(now.since(record.created_at))),
             Cell::new(tries(record)),
-            Cell::new(note(record, now)),
+            Cell::new(notes.join("; ")),
         ]
     });
     let rows = rows.collect();

@@ -69,28 +69,33 @@ fn disabled(all: &[Endpoint], scene: &Scene) -> Option<Finding> {
 /// Those at which nothing has succeeded for long, or that are left alone.
 fn failing(all: &[Endpoint], now: Timestamp) -> Option<Finding> {
     let mut names = Vec::new();
+    let mut first = None;
     for endpoint in all.iter().filter(|it| it.state == EndpointState::Enabled) {
         let health = &endpoint.health;
         let length = health.failing_since.map(|since| now.since(since));
-        match length {
+        let how = match length {
             Some(length) if length > FAILING_MAX => {
-                let number = health.failures;
-                names.push(format!(
-                    "{} ({number} times in {})",
-                    endpoint.id,
-                    brief(length)
-                ));
+                format!("{} times in {}", health.failures, brief(length))
             }
-            _ if health.is_paused(now) => names.push(format!("{} (left alone)", endpoint.id)),
-            _ => {}
-        }
+            _ if health.is_paused(now) => "left alone".to_owned(),
+            _ => continue,
+        };
+        let error = match &health.last_error {
+            Some(error) => format!(": {error}"),
+            None => String::new(),
+        };
+        names.push(format!("{} ({how}{error})", endpoint.id));
+        first = first.or(Some(&endpoint.id));
     }
-    (!names.is_empty()).then(|| {
+    first.map(|id| {
         Finding::warning(
             "endpoints",
             format!("failing: {}", named(&names)),
-            "`tenure deliveries list --endpoint ID` shows with what; one that fails for five days \
-             is disabled",
+            format!(
+                "`tenure endpoints` lists them; `tenure endpoints test {id}` calls it once, \
+                 `tenure endpoints enable {id}` ends the wait once it is mended; one that fails \
+                 for five days is disabled"
+            ),
         )
     })
 }

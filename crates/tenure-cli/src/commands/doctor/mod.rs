@@ -2,6 +2,9 @@
 
 mod endpoints;
 mod judge;
+mod keys;
+mod queues;
+mod workers;
 
 use comfy_table::{Cell, Color};
 use serde::Serialize;

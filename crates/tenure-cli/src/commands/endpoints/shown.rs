@@ -114,13 +114,21 @@ pub(in crate::commands) fn standing(endpoint: &Endpoint, now: Timestamp) -> (Cel
             (Cell::new("disabled").fg(Color::Red), note)
         }
         EndpointState::Enabled => {
-            let failing = health
-                .failing_since
-                .map(|since| format!("{} failures, the first {}", health.failures, ago(since)));
-            if health.is_paused(now) {
-                let until = health.paused_until.map_or_else(String::new, ago);
+            let last = match health.last_error.as_deref() {
+                Some(error) => format!("; last: {}", plain(error)),
+                None => String::new(),
+            };
+            let failing = health.failing_since.map(|since| {
+                format!(
+                    "{} failures, the first {}{last}",
+                    health.failures,
+                    ago(since)
+                )
+            });
+            if let Some(until) = health.paused_until.filter(|until| now < *until) {
+                let rest = brief(until.since(now));
                 let cause = health.pause.as_deref().map_or_else(String::new, plain);
-                let note = format!("until {until}: {cause}");
+                let note = format!("left alone for another {rest}: {cause}{last}");
                 return (Cell::new("paused").fg(Color::Yellow), note);
             }
             match failing {
@@ -244,6 +252,7 @@ fn facts(endpoint: &Endpoint, now: Timestamp) -> Vec<Vec<Cell>> {
             Secrets::sealed_by(&endpoint.sealed).map(str::to_owned),
         ),
         fact("failing since", moment(health.failing_since, now)),
+        fact("last error", health.last_error.as_deref().map(plain)),
         fact(
             "left alone",
             moment(health.paused_until.filter(|until| *until > now), now),

@@ -1,6 +1,6 @@
 //! `tenure endpoints enable`, `disable` and `remove`.
 
-use tenure::webhook::{Disabled, EndpointId, EndpointState};
+use tenure::webhook::{Disabled, EndpointId, EndpointState, Health};
 
 use super::{find, kept, shown};
 use crate::commands::Context;
@@ -18,7 +18,10 @@ pub(super) async fn disable(cx: &Context, id: &EndpointId, reason: &str) -> Resu
         why: Disabled::ByHand(reason.to_owned()),
         since: cx.output.now,
     };
-    change(cx, id, state, "disabled").await
+    let exit = change(cx, id, state, "disabled").await?;
+    cx.output
+        .note("what is queued for it waits; events from now on are not owed to it");
+    Ok(exit)
 }
 
 pub(super) async fn remove(cx: &Context, id: &EndpointId, is_sure: bool) -> Result<Exit, Stop> {
@@ -51,5 +54,11 @@ async fn change(
     let answer = tenure
         .edit_endpoint(id, |change| change.state.clone_from(&state))
         .await?;
-    shown::one(cx, &kept(id, answer)?, word)
+    let mut endpoint = kept(id, answer)?;
+    // A store clears it for one that was disabled; one that is left alone was enabled all along.
+    if endpoint.state == EndpointState::Enabled && endpoint.health != Health::default() {
+        tenure.forget_health(id).await?;
+        endpoint.health = Health::default();
+    }
+    shown::one(cx, &endpoint, word)
 }

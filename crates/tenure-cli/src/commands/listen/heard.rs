@@ -25,6 +25,9 @@ pub(super) struct Heard {
     fence: Option<String>,
     sequence: Option<String>,
     topic: Option<String>,
+    /// What `tenure verify` needs beside the id and the body.
+    timestamp: Option<String>,
+    signature: Option<String>,
     /// `None`: there is no key to verify with.
     verified: Option<Result<Verified, VerifyError>>,
     freshness: Option<Freshness>,
@@ -62,6 +65,8 @@ pub(super) fn judge(
         fence: said("webhook-fence"),
         sequence: said("webhook-sequence"),
         topic: said("webhook-topic"),
+        timestamp: said("webhook-timestamp"),
+        signature: said("webhook-signature"),
         verified,
         freshness: None,
     };
@@ -109,6 +114,8 @@ struct Shown<'a> {
     fence: Option<&'a str>,
     sequence: Option<&'a str>,
     topic: Option<&'a str>,
+    timestamp: Option<&'a str>,
+    signature: Option<&'a str>,
     body_bytes: Option<usize>,
     body: Option<&'a str>,
 }
@@ -138,6 +145,8 @@ pub(super) fn print(
         fence: heard.fence.as_deref(),
         sequence: heard.sequence.as_deref(),
         topic: heard.topic.as_deref(),
+        timestamp: heard.timestamp.as_deref(),
+        signature: heard.signature.as_deref(),
         body_bytes: body.map(<[u8]>::len),
         body: text.as_deref(),
     };

@@ -193,6 +193,10 @@ pub(super) async fn by_filter(
             Kind::Events => "no events match",
             Kind::Deliveries => "no deliveries match",
         });
+        if filter.state == Some(State::Dead) {
+            cx.output
+                .hint("only what is dead was looked at; --state done takes what is done");
+        }
         return Ok(Exit::Nothing);
     }
     if how.is_dry {

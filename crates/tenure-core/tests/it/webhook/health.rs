@@ -262,12 +262,26 @@ fn not_every_failure_is_news() {
     assert!(!watched.health.is_news(&watched.health));
 }
 
+#[test]
+fn what_went_wrong_is_kept_in_short_until_a_call_succeeds() {
+    let mut watched = Watched::default();
+    watched.fails(1, at(0));
+    watched.health = watched.health.because(&"ü".repeat(1_000));
+    let kept = watched.health.last_error.clone().unwrap();
+    assert_eq!(kept, "ü".repeat(200));
+    watched.fails(2, at(1));
+    assert_eq!(watched.health.last_error, Some(kept));
+    watched.succeeds(at(2));
+    assert_eq!(watched.health.last_error, None);
+}
+
 proptest! {
     #[test]
     fn health_is_kept_as_json(
         (failures, trips, warnings) in any::<(u32, u32, u8)>(),
         (since, until) in any::<(Option<i64>, Option<i64>)>(),
-        (failed, is_spread, pause) in any::<(Option<i64>, bool, Option<String>)>(),
+        (failed, is_spread) in any::<(Option<i64>, bool)>(),
+        (pause, last_error) in any::<(Option<String>, Option<String>)>(),
     ) {
         let health = Health {
             failures,
@@ -277,6 +291,7 @@ proptest! {
             trips,
             paused_until: until.map(Timestamp::from_micros),
             pause,
+            last_error,
             warnings,
         };
         prop_assert_eq!(Health::from_json(&health.to_json()), health);

@@ -85,12 +85,21 @@ fn an_endpoint_that_is_not_sent_to_is_why() {
         &why(&delivery(), &facts(alone.clone()), now()),
         "endpoint_paused",
         "its endpoint billing is left alone for another 1m, because ten calls in a row failed",
-        "tenure endpoints show billing",
+        "tenure endpoints test billing",
+    );
+    alone.health.last_error = Some("it answered 500".to_owned());
+    says(
+        &why(&delivery(), &facts(alone.clone()), now()),
+        "endpoint_paused",
+        "its endpoint billing is left alone for another 1m, because ten calls in a row failed; \
+         the last call to it: \"it answered 500\"",
+        "tenure endpoints enable billing",
     );
     alone.health.paused_until = Some(now());
     alone.health.trips = 1;
     let answer = why(&delivery(), &facts(alone), now());
     assert_eq!(answer.code, "endpoint_on_trial");
+    assert!(answer.sentence.contains("it answered 500"), "{answer}");
 }
 
 #[test]
@@ -136,14 +145,26 @@ fn a_delivery_that_ended_says_how() {
     );
     let mut dead = delivery();
     dead.state = State::Dead;
-    for (word, part) in [
-        (reason::GONE, "gone for good"),
-        (reason::REMOVED, "was removed"),
-        (reason::ABORTED, "wants it no more"),
+    dead.last_error = Some("told before".to_owned());
+    for (word, sentence, hint) in [
+        (
+            reason::GONE,
+            "it died, because its endpoint billing said that it is gone for good",
+            "`tenure endpoints enable billing`, then `tenure replay d17`",
+        ),
+        (
+            reason::REMOVED,
+            "it died, because its endpoint billing was removed",
+            "`tenure endpoints add URL` adds another one; `tenure replay 9`",
+        ),
+        (
+            reason::ABORTED,
+            "it died, because the receiver wants it no more: told before",
+            "`tenure replay d17`",
+        ),
     ] {
         dead.dead_reason = Some(word.to_owned());
         let answer = why(&dead, &facts(endpoint()), now());
-        assert!(answer.sentence.contains(part), "{answer}");
-        assert_eq!(answer.code, "dead");
+        says(&answer, "dead", sentence, hint);
     }
 }

@@ -207,6 +207,7 @@ fn ill() -> Health {
         trips: 2,
         paused_until: Some(at(90)),
         pause: Some("it's \"asked\"".into()),
+        last_error: Some("it answered 500".into()),
         warnings: 1,
     }
 }

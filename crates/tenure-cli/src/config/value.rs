@@ -1,0 +1,98 @@
+//! One value: read from its text, set in the configuration.
+
+use tenure::{
+    Identifier, Invalid, Planner, QueueName, Setting, Synchronous, WorkerId, parse_duration,
+};
+
+use super::file::Value;
+use super::{Config, LogFormat};
+use crate::database::Database;
+use crate::logs;
+
+/// Sets one value.
+pub(super) fn set(config: &mut Config, key: &'static str, value: &Value) -> Result<(), Invalid> {
+    let text = value.text();
+    let found = match text.parse::<i128>() {
+        Ok(number) => number.to_string(),
+        Err(_) => format!("{text:?}"),
+    };
+    let wrong = |expected: &str| Invalid::new(key, found.clone(), expected);
+    match key {
+        "database" => config.database = Database::new(&text),
+        "store.schema" => {
+            let expected = "a name of a-z, 0-9 and _, at most 63, such as tenure";
+            config.store.schema = Some(Identifier::new(&text).map_err(|_cause| wrong(expected))?);
+        }
+        "store.connections" => {
+            let connections = text.parse().ok().filter(|number| *number > 0);
+            config.store.connections =
+                connections.ok_or_else(|| wrong("a whole number from 1, such as 10"))?;
+        }
+        "store.planner" => {
+            config.store.planner = word(&text, &[Planner::Connection, Planner::Role], planner_word)
+                .ok_or_else(|| wrong("connection or role"))?;
+        }
+        "store.synchronous" => {
+            let all = [Synchronous::Full, Synchronous::Normal];
+            config.store.synchronous =
+                word(&text, &all, synchronous_word).ok_or_else(|| wrong("full or normal"))?;
+        }
+        "store.busy_timeout" => {
+            config.store.busy_timeout =
+                parse_duration(&text).map_err(|_cause| wrong("a duration such as 5s"))?;
+        }
+        "server.listen" => {
+            let expected = "an address and a port, such as 127.0.0.1:7070";
+            config.listen = text.parse().map_err(|_cause| wrong(expected))?;
+        }
+        "log.format" => {
+            let all = [LogFormat::Text, LogFormat::Json];
+            config.log.format =
+                word(&text, &all, LogFormat::as_str).ok_or_else(|| wrong("text or json"))?;
+        }
+        "log.level" => {
+            logs::filter(&text)?;
+            config.log.level = text;
+        }
+        "worker.name" => {
+            let expected = "1 to 64 of the characters A-Z a-z 0-9 . _ -";
+            WorkerId::new(&text, 0).map_err(|_cause| wrong(expected))?;
+            config.worker_name = text;
+        }
+        "worker.queues" => {
+            let queues = value.parts().iter().map(|name| QueueName::new(name));
+            let queues: Result<_, _> = queues.collect();
+            config.serve_queues =
+                queues.map_err(|_cause| wrong("names of queues, such as mail"))?;
+        }
+        _ if key.starts_with("webhook.") => {
+            config
+                .webhook
+                .set(key, value)
+                .map_err(|expected| wrong(&expected))?;
+        }
+        _ => config.settings.set(Setting::parse(key)?, &text)?,
+    }
+    Ok(())
+}
+
+/// The one of `all` that is written like this.
+fn word<T: Copy>(text: &str, all: &[T], written: impl Fn(T) -> &'static str) -> Option<T> {
+    all.iter().copied().find(|one| written(*one) == text)
+}
+
+/// As a file writes it.
+pub(super) const fn planner_word(planner: Planner) -> &'static str {
+    match planner {
+        Planner::Connection => "connection",
+        Planner::Role => "role",
+    }
+}
+
+/// As a file writes it.
+pub(super) const fn synchronous_word(synchronous: Synchronous) -> &'static str {
+    match synchronous {
+        Synchronous::Full => "full",
+        Synchronous::Normal => "normal",
+    }
+}
