@@ -13,6 +13,8 @@ use crate::worker::{Worker, WorkerError, check, launch};
 
 /// Calls that a process makes at once, unless set.
 const CONCURRENCY: u32 = 200;
+/// Deliveries that a claim takes at most: calls are short, and fewer claims cost less.
+const BATCH: u32 = 200;
 
 /// A sender that is being put together; [`Tenure::sender`] begins one.
 #[must_use = "it does nothing until it is started"]
@@ -27,7 +29,7 @@ impl SenderBuilder {
     pub(crate) fn new(tenure: Tenure, caller: Arc<dyn Caller>) -> Self {
         let mut config = EngineConfig::default();
         config.settings.concurrency = CONCURRENCY;
-        config.settings.batch = 200;
+        config.settings.batch = BATCH;
         Self {
             tenure,
             caller,
@@ -50,9 +52,10 @@ impl SenderBuilder {
         self
     }
 
-    /// Works as these settings say, but for the calls at once.
+    /// Works as these settings say, but for the calls at once and the batch.
     pub fn settings(mut self, mut settings: Settings) -> Self {
         settings.concurrency = self.config.settings.concurrency;
+        settings.batch = self.config.settings.batch;
         self.config.settings = settings;
         self
     }
