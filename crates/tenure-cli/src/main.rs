@@ -1,5 +1,6 @@
 //! The program `tenure`: parse, run, exit.
 
+/// Payloads come and go by the batch on several threads: what the system has is slow at that.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

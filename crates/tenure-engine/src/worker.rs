@@ -1,5 +1,5 @@
-//! The one loop: wait, claim, settle. Two hands run it, so that one batch is settled while the next
-//! is claimed; the slots do the work in between.
+//! The one loop: wait, claim, settle. Two hands run it, three in a sender, so that one batch is
+//! settled while the next is claimed; the slots do the work in between.
 //!
 //! A claim whose answer is lost is given back by its token. A settle whose answer is lost is said
 //! again, which changes nothing the second time, for as long as the lease stands.
