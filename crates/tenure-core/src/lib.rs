@@ -22,6 +22,7 @@ mod event;
 mod guard;
 mod invalid;
 mod item;
+pub mod job;
 mod lease;
 mod outcome;
 mod publisher;

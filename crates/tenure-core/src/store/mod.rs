@@ -9,6 +9,7 @@ mod domains;
 mod error;
 mod examine;
 mod intake;
+mod jobs;
 mod lease;
 mod operate;
 mod prune;
@@ -24,6 +25,7 @@ pub use domains::{DomainFacts, DomainFilter, DomainRecord, DomainState, Domains,
 pub use error::{StoreError, StoreErrorKind};
 pub use examine::{Examine, Finding, Verdict};
 pub use intake::{Enqueued, Intake};
+pub use jobs::{ChunkEnd, ClaimChunk, EndChunk, JobFilter, JobHold, Jobs, KeepsJobs};
 pub use lease::{
     Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Rest, Settle, Settlement,
 };

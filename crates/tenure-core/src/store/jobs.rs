@@ -1,0 +1,148 @@
+//! Jobs and checkpoints: what workers, handlers and people ask of a store about them.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::{Answer, LeaseStore, Operate, Renew, Renewed};
+use crate::guard::Guarded;
+use crate::job::{
+    ChunkClaim, ChunkKey, ChunkName, ChunkRecord, Job, JobKind, MatrixName, NewJob, Note, Noted,
+    Progress,
+};
+use crate::lease::Term;
+use crate::table::SyncState;
+use crate::time::Timestamp;
+use crate::token::Token;
+
+/// The hold on a job that a chunk is worked on for: a second fence.
+#[derive(Clone, Debug)]
+pub struct JobHold {
+    /// Which job.
+    pub id: i64,
+    /// By which claim.
+    pub token: Token,
+}
+
+/// Which jobs to list.
+#[derive(Clone, Debug, Default)]
+pub struct JobFilter {
+    /// Of this kind.
+    pub kind: Option<JobKind>,
+    /// On this matrix.
+    pub matrix: Option<MatrixName>,
+    /// In this state.
+    pub state: Option<SyncState>,
+    /// With a smaller number than this: the page before.
+    pub before: Option<i64>,
+}
+
+/// Asks for a chunk.
+#[derive(Clone, Debug)]
+pub struct ClaimChunk {
+    /// Which.
+    pub key: ChunkKey,
+    /// The token of this claim, new for each; it names the holder.
+    pub token: Token,
+    /// How long the lease runs.
+    pub term: Term,
+    /// Not if it was done less than this long ago; `None`: however lately.
+    pub fresh_for: Option<Duration>,
+    /// For this job; `None`: for none, as helpers on a matrix do.
+    pub job: Option<JobHold>,
+    /// The moment, for tests.
+    pub now: Option<Timestamp>,
+}
+
+/// How the hold on a chunk ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChunkEnd {
+    /// Done, with so many rows; it may be done again later.
+    Synced {
+        /// How many.
+        row_count: u64,
+    },
+    /// Done for good, with so many rows.
+    Completed {
+        /// How many.
+        row_count: u64,
+    },
+    /// It went wrong; it may be tried again.
+    Failed {
+        /// How.
+        error: String,
+    },
+    /// Given back as it is.
+    Released,
+}
+
+/// Ends the hold on a chunk, or writes down where it is and keeps it.
+#[derive(Clone, Debug)]
+pub struct EndChunk {
+    /// Which.
+    pub key: ChunkKey,
+    /// By which claim.
+    pub token: Token,
+    /// For this job.
+    pub job: Option<JobHold>,
+    /// How; `None`: it goes on.
+    pub end: Option<ChunkEnd>,
+    /// Where it is; `None` leaves what is there.
+    pub cursor: Option<String>,
+    /// The moment, for tests.
+    pub now: Option<Timestamp>,
+}
+
+/// Jobs and the checkpoints of their chunks.
+pub trait Jobs: Send + Sync + fmt::Debug {
+    /// Writes all of these jobs or none; their numbers in order.
+    fn enqueue_jobs<'a>(
+        &'a self,
+        jobs: &'a [NewJob],
+        now: Option<Timestamp>,
+    ) -> Answer<'a, Vec<i64>>;
+
+    /// One job.
+    fn job(&self, id: i64, now: Option<Timestamp>) -> Answer<'_, Option<Job>>;
+
+    /// Jobs, the newest first, at most `limit`.
+    fn jobs<'a>(&'a self, filter: &'a JobFilter, limit: u32) -> Answer<'a, Vec<Job>>;
+
+    /// Writes down something of a job, if the hold is still this one.
+    fn note_job<'a>(&'a self, hold: &'a JobHold, note: &'a Note) -> Answer<'a, Noted>;
+
+    /// The leases of jobs: claimed one at a time, the urgent first, then the oldest.
+    fn job_leases(&self) -> &dyn LeaseStore;
+
+    /// What people do with jobs: cancelling one is burying it.
+    fn job_desk(&self) -> &dyn Operate;
+
+    /// Asks for a chunk; one that is not there yet is made. Never waits for another's transaction.
+    fn claim_chunk<'a>(&'a self, claim: &'a ClaimChunk) -> Answer<'a, ChunkClaim>;
+
+    /// Prolongs leases on chunks; answers for each token in order.
+    fn renew_chunks<'a>(&'a self, renew: &'a Renew) -> Answer<'a, Vec<(Token, Guarded<Renewed>)>>;
+
+    /// Ends the hold on a chunk by its whole key and its token.
+    fn end_chunk<'a>(&'a self, end: &'a EndChunk) -> Answer<'a, Guarded<()>>;
+
+    /// Chunks of a matrix in the order of their names, those behind `after`, at most `limit`.
+    fn chunks<'a>(
+        &'a self,
+        matrix: &'a MatrixName,
+        after: Option<&'a ChunkName>,
+        limit: u32,
+    ) -> Answer<'a, Vec<ChunkRecord>>;
+
+    /// How far the work on a matrix has come.
+    fn progress<'a>(
+        &'a self,
+        matrix: &'a MatrixName,
+        now: Option<Timestamp>,
+    ) -> Answer<'a, Progress>;
+}
+
+/// A store that keeps jobs.
+pub trait KeepsJobs: Send + Sync + fmt::Debug {
+    /// What keeps them.
+    fn jobs(&self) -> &dyn Jobs;
+}
