@@ -141,8 +141,10 @@ pub trait Jobs: Send + Sync + fmt::Debug {
     ) -> Answer<'a, Progress>;
 }
 
-/// A store that keeps jobs.
+/// A store that may keep jobs.
 pub trait KeepsJobs: Send + Sync + fmt::Debug {
-    /// What keeps them.
-    fn jobs(&self) -> &dyn Jobs;
+    /// What keeps them; `None`: this store keeps none.
+    fn job_book(&self) -> Option<&dyn Jobs> {
+        None
+    }
 }

@@ -42,6 +42,8 @@ pub struct Claim {
     /// Lanes of endpoints to take from, the first one first, and how many from each at most. If
     /// there are any, the queues are not looked at.
     pub lanes: Vec<(EndpointLane, u32)>,
+    /// Only rows of these kinds, in a lease table with a column for the kind; empty: of every kind.
+    pub kinds: Vec<String>,
     /// At least this many of the items are such that can be worked at the same time, if there are
     /// as many: a domain's items cannot. What is left of the limit may be filled with runs of
     /// domains, to be worked one after the other.
@@ -78,6 +80,7 @@ impl Claim {
             abreast: limit.min(Self::LIMIT_MAX),
             queues: vec![QueueName::default()],
             lanes: Vec::new(),
+            kinds: Vec::new(),
             company: Company::Together,
             recovery: Some(LapsePolicy::default()),
             now: None,
@@ -115,6 +118,13 @@ impl Claim {
     #[must_use]
     pub fn lanes(mut self, lanes: Vec<(EndpointLane, u32)>) -> Self {
         self.lanes = lanes;
+        self
+    }
+
+    /// Only rows of these kinds, if the table has a column for the kind.
+    #[must_use]
+    pub fn kinds(mut self, kinds: Vec<String>) -> Self {
+        self.kinds = kinds;
         self
     }
 

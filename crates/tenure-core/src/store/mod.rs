@@ -56,6 +56,7 @@ pub trait Store:
     + KeepsWorkLeases
     + KeepsWebhooks
     + KeepsReplays
+    + KeepsJobs
 {
 }
 
@@ -71,5 +72,6 @@ impl<T> Store for T where
         + KeepsWorkLeases
         + KeepsWebhooks
         + KeepsReplays
+        + KeepsJobs
 {
 }

@@ -404,6 +404,8 @@ impl Webhooks for Faulty {
     }
 }
 
+impl tenure_core::store::KeepsJobs for Faulty {}
+
 impl KeepsReplays for Faulty {
     fn replay_operations(&self) -> &dyn Replays {
         self

@@ -9,7 +9,7 @@ use tenure_core::webhook::AttemptOutcome::{self, Aborted, Delivered, Superseded,
 use tenure_core::webhook::Reply;
 use tenure_core::{Event, ItemId, Setting, State, Term, Token};
 use tenure_engine::metrics::{DELIVERY_ATTEMPTS, LOST};
-use tenure_engine::{Engine, EngineConfig, FanOut, Owed};
+use tenure_engine::{Duties, Duty, Engine, EngineConfig, FanOut, Owed};
 use tokio::time::{Instant, sleep};
 
 use crate::faulty::{Ask, Fault};
@@ -179,6 +179,40 @@ async fn after_a_worker_was_killed_its_delivery_is_called_once_more() {
     assert_eq!(outcomes(&attempts), [Unknown, Delivered]);
     assert_eq!(world.find(delivery).await.counters.failures, 0);
     engine.stop().await;
+}
+
+/// What lapsed for the second time is worked alone, and looked for apart.
+#[tokio::test(start_paused = true)]
+async fn an_idle_sender_is_woken_by_the_reaper_beside_it() {
+    let (world, delivery) = slow_world().await;
+    let receiver = Receiver::taking(LONG);
+    let left = Duties {
+        reaper: Duty::Left,
+        ..Duties::default()
+    };
+    let mut holder = world.send(&receiver, World::config());
+    for lapses in 1..=2 {
+        receiver.begun(lapses).await;
+        drop(holder);
+        let config = EngineConfig {
+            duties: left,
+            ..World::config()
+        };
+        holder = world.send(&receiver, config);
+        let config = EngineConfig {
+            sender: Some(holder.waker()),
+            ..World::config()
+        };
+        let relay = world.start(FanOut::new(Arc::new(Owed)), config);
+        let until = world.locked_until(delivery).await;
+        receiver.begun(lapses + 1).await;
+        let began = world.at(receiver.seen()[lapses].began);
+        let interval = relay.settings().reaper_interval();
+        let longest = interval + Duration::from_millis(150);
+        assert!(began.since(until) <= longest, "{:?}", began.since(until));
+        relay.stop().await;
+    }
+    assert_eq!(world.find(delivery).await.counters.crashes, 2);
 }
 
 /// Proves: S2-020, S2-022, S2-024, S2-052

@@ -298,6 +298,8 @@ impl tenure_core::store::KeepsWebhooks for Wire {
 }
 
 /// No operation is on record here.
+impl tenure_core::store::KeepsJobs for Wire {}
+
 impl tenure_core::store::KeepsReplays for Wire {
     fn replay_operations(&self) -> &dyn tenure_core::store::Replays {
         self.ledger.store.replay_operations()

@@ -14,6 +14,8 @@ use super::{MemoryStore, Shelf};
 use crate::complaint::unknown_queue;
 use crate::replay_step::{Progress, stepped};
 
+impl tenure_core::store::KeepsJobs for MemoryStore {}
+
 impl KeepsReplays for MemoryStore {
     fn replay_operations(&self) -> &dyn Replays {
         self
