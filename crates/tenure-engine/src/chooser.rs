@@ -42,9 +42,6 @@ pub trait Chooser: Send + Sync + fmt::Debug + 'static {
     /// is nothing to claim now. The store is asked.
     fn choose<'a>(&'a self, room: &'a Room) -> Answer<'a, Vec<(EndpointLane, u32)>>;
 
-    /// Leases have lapsed: nothing is known of items that must be worked alone.
-    fn forget(&self) {}
-
     /// A claim from what was chosen last was answered: it brought all that was asked for, or less.
     fn took(&self, _is_full: bool) {}
 }

@@ -102,13 +102,6 @@ impl Wake {
             shared.wake();
         }
     }
-
-    /// Leases have lapsed: looks at once for what they held.
-    pub(crate) fn wake_for_lapsed(&self) {
-        if let Some(shared) = self.0.upgrade() {
-            shared.wake_for_lapsed();
-        }
-    }
 }
 
 impl fmt::Debug for Wake {

@@ -81,9 +81,9 @@ pub(crate) async fn reap(shared: &Arc<Shared>, tasks: &Tasks) {
         let shared = Arc::clone(shared);
         tasks.spawn("wake", async move {
             sleep(WAKE_AFTER).await;
-            shared.wake_for_lapsed();
+            shared.wake();
             if let Some(sender) = &shared.config.sender {
-                sender.wake_for_lapsed();
+                sender.wake();
             }
         });
     }

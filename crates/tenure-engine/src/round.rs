@@ -1,7 +1,6 @@
 //! Round: in what order a worker looks for work. A round looks at each group of queues once; when
 //! nothing is found and the worker is idle, each second one also looks for items that must be worked
-//! alone; so does each eighth, and the first after leases have lapsed. The queues take turns at being
-//! first, so none starves the others.
+//! alone; so does each eighth. The queues take turns at being first, so none starves the others.
 
 use std::sync::Arc;
 
@@ -10,8 +9,8 @@ use tenure_core::{QueueName, Rhythm};
 
 /// Of this many rounds one also looks for items that must be worked alone, however busy it is.
 const ALONE_TURN: u64 = 8;
-/// Of this many rounds of an idle worker one looks for them: they come from lapsed leases, and who
-/// reaps those looks at once.
+/// Of this many rounds of an idle worker one looks for them: they have waited for a second or more
+/// since their lease lapsed, and a look each second round is one statement less per second.
 const IDLE_TURN: u64 = 2;
 
 /// Queues whose leases are kept alike.
@@ -37,8 +36,6 @@ pub(crate) struct Round {
     /// Looks of this one that are still to come, the last one first.
     ahead: Vec<(usize, Company)>,
     has_found: bool,
-    /// Whether the next round looks for items that must be worked alone, whatever its turn.
-    is_alone_next: bool,
 }
 
 /// What a worker may look for just now.
@@ -77,7 +74,7 @@ impl Round {
         self.turn = self.turn.wrapping_add(1);
         self.has_found = false;
         let looks = |company| (0..groups).rev().map(move |nth| (nth, company));
-        let is_turn = self.turn.is_multiple_of(ALONE_TURN) || self.is_alone_next;
+        let is_turn = self.turn.is_multiple_of(ALONE_TURN);
         let is_idle_turn = wish.is_idle && self.turn.is_multiple_of(IDLE_TURN);
         let mut ahead = Vec::new();
         if wish.is_free_for_alone && is_idle_turn && !is_turn {
@@ -86,7 +83,6 @@ impl Round {
         ahead.extend(looks(Company::Together));
         if wish.is_free_for_alone && is_turn {
             ahead.extend(looks(Company::Alone));
-            self.is_alone_next = false;
         }
         self.ahead = ahead;
     }
@@ -105,11 +101,6 @@ impl Round {
     /// A look found something.
     pub(crate) fn found(&mut self) {
         self.has_found = true;
-    }
-
-    /// Leases have lapsed: the next round looks for items that must be worked alone.
-    pub(crate) fn lapsed(&mut self) {
-        self.is_alone_next = true;
     }
 
     /// Whether the round is over and nothing was found in it.
@@ -187,22 +178,5 @@ mod tests {
             ..idle
         };
         assert!((0..32).all(|_| !alone(&round.next(&groups, full).unwrap())));
-    }
-
-    #[test]
-    fn once_leases_have_lapsed_lone_items_are_looked_for_first() {
-        let groups = groups(&[&["a"], &["b"]]);
-        let mut wish = Wish {
-            is_free_for_alone: false,
-            is_idle: false,
-        };
-        let mut round = Round::default();
-        round.lapsed();
-        let mut next = |wish| round.next(&groups, wish).unwrap().company;
-        assert_eq!([next(wish), next(wish)], [Company::Together; 2], "no room");
-        wish.is_free_for_alone = true;
-        assert_eq!([next(wish), next(wish)], [Company::Alone; 2]);
-        let after: Vec<Company> = (0..6).map(|_| next(wish)).collect();
-        assert_eq!(after, [Company::Together; 6], "once");
     }
 }

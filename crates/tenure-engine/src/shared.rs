@@ -97,15 +97,6 @@ impl Shared {
         self.hands.notify_one();
     }
 
-    /// Leases have lapsed: looks at once for what they held, which may have to be worked alone.
-    pub(crate) fn wake_for_lapsed(&self) {
-        if let Some(chooser) = &self.config.chooser {
-            chooser.forget();
-        }
-        self.desk.lapsed();
-        self.wake();
-    }
-
     /// What follows a failure: as the handler says, else by the retry policy in force.
     pub(crate) fn judge(&self, failed: &Failed<'_>) -> Outcome {
         self.handler.judge(failed).unwrap_or_else(|| {

@@ -162,11 +162,6 @@ impl Desk {
         self.state().pace.wake(now);
     }
 
-    /// Leases have lapsed, whosesoever.
-    pub(crate) fn lapsed(&self) {
-        self.state().round.lapsed();
-    }
-
     /// How many more slots are wanted; they are counted as made.
     pub(crate) fn hire(&self) -> u32 {
         let mut state = self.state();

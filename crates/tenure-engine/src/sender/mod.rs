@@ -393,10 +393,6 @@ impl Chooser for Sender {
         Box::pin(self.lanes(room))
     }
 
-    fn forget(&self) {
-        self.state().none_alone = None;
-    }
-
     fn took(&self, is_full: bool) {
         self.state().is_plenty = is_full;
     }
