@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::store::{Store, StoreError};
-use tenure_core::webhook::{EndpointId, EndpointSettings, EndpointState};
+use tenure_core::webhook::{EndpointSettings, EndpointState};
 use tenure_core::{Event, Failure, Item, Outcome};
 use tenure_engine::{Context, Handler, Handling};
 use tokio::sync::Mutex;
@@ -16,8 +16,6 @@ use tokio::time::Instant;
 const KNOWN: Duration = Duration::from_secs(1);
 /// How long an event waits that may be owed to an endpoint that is yet to come.
 const WAIT: Duration = Duration::from_mins(1);
-/// Endpoints per page.
-const PAGE: u32 = 1_000;
 
 /// What becomes of an event that is owed to no endpoint, either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,19 +78,9 @@ impl OwedTopics {
 }
 
 async fn read(store: &dyn Store) -> Result<Vec<EndpointSettings>, StoreError> {
-    let mut all = Vec::new();
-    let mut after: Option<EndpointId> = None;
-    loop {
-        let page = store.webhooks().endpoints(after.as_ref(), PAGE).await?;
-        let Some(last) = page.last() else {
-            return Ok(all);
-        };
-        after = Some(last.id.clone());
-        let there = page
-            .into_iter()
-            .filter(|endpoint| !matches!(endpoint.state, EndpointState::Removed { .. }));
-        all.extend(there.map(|endpoint| endpoint.settings));
-    }
+    let all = store.webhooks().all_endpoints().await?.into_iter();
+    let there = all.filter(|endpoint| !matches!(endpoint.state, EndpointState::Removed { .. }));
+    Ok(there.map(|endpoint| endpoint.settings).collect())
 }
 
 impl fmt::Debug for OwedTopics {

@@ -16,8 +16,6 @@ pub use tenure_publish::webhook::*;
 
 use crate::tenure::Tenure;
 
-/// Endpoints per page when all are asked for.
-const PAGE: u32 = 1_000;
 /// How often a change is tried that others get in the way of.
 const CHANGES_MAX: u32 = 5;
 
@@ -72,16 +70,8 @@ impl Tenure {
     /// # Errors
     /// The database is away.
     pub async fn endpoints_by_number(&self) -> Result<BTreeMap<u32, Endpoint>, StoreError> {
-        let mut all = BTreeMap::new();
-        let mut after: Option<EndpointId> = None;
-        loop {
-            let page = self.endpoints(after.as_ref(), PAGE).await?;
-            let Some(last) = page.last() else {
-                return Ok(all);
-            };
-            after = Some(last.id.clone());
-            all.extend(page.into_iter().map(|endpoint| (endpoint.number, endpoint)));
-        }
+        let all = self.store().webhooks().all_endpoints().await?.into_iter();
+        Ok(all.map(|endpoint| (endpoint.number, endpoint)).collect())
     }
 
     /// One endpoint, also a removed one.

@@ -64,6 +64,9 @@ impl EndpointLane {
     pub const ALONE: u8 = 8;
 }
 
+/// Endpoints that are read at a time, when all are.
+const PAGE: u32 = 1_000;
+
 /// Endpoints, and what is owed to them.
 pub trait Webhooks: Send + Sync + fmt::Debug {
     /// Adds an endpoint and answers with it as it is kept; `None`: the name is taken, perhaps by
@@ -81,6 +84,22 @@ pub trait Webhooks: Send + Sync + fmt::Debug {
         after: Option<&'a EndpointId>,
         limit: u32,
     ) -> Answer<'a, Vec<Endpoint>>;
+
+    /// All endpoints in the order of their names, also removed ones, read page by page.
+    fn all_endpoints(&self) -> Answer<'_, Vec<Endpoint>> {
+        Box::pin(async move {
+            let mut all: Vec<Endpoint> = Vec::new();
+            loop {
+                let after = all.last().map(|endpoint| endpoint.id.clone());
+                let page = self.endpoints(after.as_ref(), PAGE).await?;
+                let is_last = u32::try_from(page.len()).is_ok_and(|len| len < PAGE);
+                all.extend(page);
+                if is_last {
+                    return Ok(all);
+                }
+            }
+        })
+    }
 
     /// One endpoint, also a removed one.
     fn endpoint<'a>(&'a self, id: &'a EndpointId) -> Answer<'a, Option<Endpoint>>;

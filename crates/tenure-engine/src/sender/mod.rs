@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use tenure_core::store::{Answer, Company, Due, EndpointLane, Store, StoreError};
 use tenure_core::webhook::{
-    AttemptOutcome, CallErrorKind, Caller, Delivery, Endpoint, EndpointId, Reply, Request, judge,
+    AttemptOutcome, CallErrorKind, Caller, Delivery, Endpoint, Reply, Request, judge,
 };
 use tenure_core::{Again, Content, Failure, Item, Outcome, Term, Timestamp, WorkerId, reason};
 use tokio::time::Instant;
@@ -34,8 +34,6 @@ use crate::dice::Dice;
 use crate::handler::{Context, Failed, Handler, Handling};
 use crate::metrics::SenderMetrics;
 
-/// Endpoints per page when the directory is read.
-const PAGE: u32 = 1000;
 /// So much longer than its time limit a call may take before the watchdog ends it; and time for
 /// what follows an answer.
 const MARGIN: Duration = Duration::from_secs(30);
@@ -199,7 +197,7 @@ impl Sender {
         let here = Instant::now();
         let due = self.store.webhooks().due_deliveries(None).await?;
         if self.state().version != Some(due.version) {
-            let endpoints = self.read().await?;
+            let endpoints = self.store.webhooks().all_endpoints().await?;
             self.learn(endpoints, due.version);
         }
         let mut state = self.state();
@@ -239,21 +237,6 @@ impl Sender {
         let (seen, due) = due.as_ref()?;
         let is_good = is_plenty && now.saturating_duration_since(*seen) < AGAIN;
         is_good.then(|| choose::choose(lines, &due.lanes, room, turn, moment))
-    }
-
-    /// Reads all endpoints.
-    async fn read(&self) -> Result<Vec<Endpoint>, StoreError> {
-        let webhooks = self.store.webhooks();
-        let mut all: Vec<Endpoint> = Vec::new();
-        loop {
-            let after: Option<EndpointId> = all.last().map(|endpoint| endpoint.id.clone());
-            let page = webhooks.endpoints(after.as_ref(), PAGE).await?;
-            let is_last = page.len() < usize::try_from(PAGE).unwrap_or(usize::MAX);
-            all.extend(page);
-            if is_last {
-                return Ok(all);
-            }
-        }
     }
 
     /// What was read was so at this version, or is newer.

@@ -54,7 +54,7 @@ async fn uncalled(world: &World, ids: &[ItemId]) -> usize {
     let mut count = 0;
     for id in ids {
         let record = world.find(*id).await;
-        let is_untouched = record.counters == tenure_core::Counters::default();
+        let is_untouched = record.counters == Counters::default();
         count += usize::from(record.state == State::Pending && is_untouched);
     }
     count
