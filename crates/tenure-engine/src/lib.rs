@@ -28,6 +28,7 @@
 mod beside;
 mod breaker;
 mod chooser;
+mod chunks;
 mod config;
 mod desk;
 mod dice;
@@ -59,7 +60,8 @@ mod worker;
 
 pub use breaker::BreakerConfig;
 pub use chooser::{Chooser, Room};
-pub use config::{Duties, Duty, EngineConfig, Keeper};
+pub use chunks::{ChunkKeeper, ChunkThread, KeptChunk};
+pub use config::{Duties, Duty, EngineConfig, Keeper, Recovery, RowClaims};
 pub use engine::{Ended, Engine, Parts, Wake};
 pub use fan_out::{FanOut, Owed};
 pub use handler::{Context, EventFn, Failed, Handler, Handling, Readiness, Topics};
