@@ -143,6 +143,10 @@ async fn a_chunk_that_nobody_renewed_in_time_is_cancelled_by_who_comes_next() {
 #[tokio::test(start_paused = true)]
 async fn of_several_who_renew_one_does_and_the_next_takes_over() {
     let world = World::new();
+    let slow = Fault::Slow(Duration::from_secs(1));
+    world
+        .faulty
+        .rule(move |ask| matches!(ask, Ask::RenewChunks(_)).then_some(slow));
     let keeper = Arc::new(ChunkKeeper::default());
     let kept = keeper.keep(token("a", 1), Instant::now()).unwrap();
     let drive = || {
