@@ -51,9 +51,16 @@ struct Kept {
     deadline: Instant,
     /// When it is to be renewed next.
     beat_at: Instant,
-    /// Whether its end is on its way to the store: a refused renewal then only came after it.
-    is_ending: bool,
+    /// Until then its end is on its way to the store. It is not renewed, for a renewal would wait
+    /// for the transaction that ends it, and all other chunks with it.
+    ending_until: Option<Instant>,
     cancel: CancellationToken,
+}
+
+impl Kept {
+    fn is_ending(&self, now: Instant) -> bool {
+        self.ending_until.is_some_and(|until| now < until)
+    }
 }
 
 impl ChunkKeeper {
@@ -109,7 +116,7 @@ impl ChunkKeeper {
             token,
             deadline,
             beat_at: sent_at + self.heartbeat,
-            is_ending: false,
+            ending_until: None,
             cancel: cancel.clone(),
         };
         state.chunks.insert(no, kept);
@@ -177,11 +184,14 @@ impl ChunkKeeper {
     /// All chunks, if one of them is to be renewed by `until`: one statement.
     fn due(&self, until: Instant) -> Vec<(u64, Token)> {
         let state = self.state();
-        if !state.chunks.values().any(|kept| kept.beat_at <= until) {
+        let now = Instant::now();
+        let chunks = state.chunks.iter();
+        let kept: Vec<(&u64, &Kept)> = chunks.filter(|(_, kept)| !kept.is_ending(now)).collect();
+        if !kept.iter().any(|(_, kept)| kept.beat_at <= until) {
             return Vec::new();
         }
-        let chunks = state.chunks.iter();
-        chunks.map(|(no, kept)| (*no, kept.token.clone())).collect()
+        let kept = kept.into_iter();
+        kept.map(|(no, kept)| (*no, kept.token.clone())).collect()
     }
 
     async fn renew(&self, book: &dyn Jobs, due: Vec<(u64, Token)>) {
@@ -216,7 +226,7 @@ impl ChunkKeeper {
                     kept.beat_at = sent_at + self.heartbeat;
                 }
             }
-            Guarded::Refused(_) if kept.is_ending => {
+            Guarded::Refused(_) if kept.is_ending(Instant::now()) => {
                 debug!("stopped renewing a chunk that was ended");
             }
             Guarded::Refused(why) => {
@@ -311,10 +321,12 @@ impl KeptChunk {
         self.cancel.cancelled().await;
     }
 
-    /// Its end is on its way to the store: that a renewal is refused from now on says nothing.
+    /// Its end is on its way to the store, maybe in a transaction that is committed soon: for one
+    /// heartbeat it is not renewed, and a renewal that is refused says nothing.
     pub fn ends(&self) {
+        let until = Instant::now() + self.keeper.heartbeat;
         if let Some(kept) = self.keeper.state().chunks.get_mut(&self.no) {
-            kept.is_ending = true;
+            kept.ending_until = Some(until);
         }
     }
 }

@@ -98,6 +98,7 @@ async fn a_chunk_whose_renewal_is_refused_is_cancelled_and_no_other() {
     ended.ends();
     timeout(MINUTE, lost.cancelled()).await.unwrap();
     assert!(!ended.is_cancelled(), "it was ended by ourselves");
+    timeout(MINUTE, ended.cancelled()).await.unwrap();
     sleep(10 * MINUTE).await;
     assert!(!stays.is_cancelled());
     running.abort();
