@@ -167,11 +167,15 @@ mod operate;
 mod owed;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "postgres")]
+mod postgres_jobs;
 mod replays;
 mod sender;
 mod signal;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(feature = "sqlite")]
+mod sqlite_jobs;
 mod tenure;
 pub mod webhook;
 mod work_lease;
