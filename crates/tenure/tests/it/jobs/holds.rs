@@ -25,14 +25,14 @@ async fn hand_out(job: HeldJob, hands: mpsc::Sender<InHand>) -> Result<Outcome, 
 
 /// Takes the job over, as a worker does that comes when the lease has lapsed.
 async fn take_over(tenure: &Tenure, id: i64) {
-    let later = SystemClock.now().after(Duration::from_secs(600));
+    let later = SystemClock.now().after(Duration::from_mins(10));
     let claim = Claim::new(tenure.token(), 1)
         .term(term())
         .recovery(Some(LapsePolicy::default()))
         .at(later);
     let leases = tenure.store().job_book().unwrap().job_leases();
     let held = leases.claim(&claim).await.unwrap().unwrap();
-    assert_eq!(held.ids()[0].number(), id);
+    assert_eq!(held.ids(), [tenure::ItemId::new(id)]);
 }
 
 async fn assert_refused(job: &HeldJob, chunk: HeldChunk) {
@@ -195,6 +195,6 @@ fn later_claim(tenure: &Tenure, chunk: &HeldChunk) -> tenure::ClaimChunk {
         term: term(),
         fresh_for: None,
         job: None,
-        now: Some(SystemClock.now().after(Duration::from_secs(600))),
+        now: Some(SystemClock.now().after(Duration::from_mins(10))),
     }
 }
