@@ -16,6 +16,7 @@ mod companion;
 mod conformance;
 mod durable;
 mod examine;
+mod jobs;
 mod keyed;
 mod keys;
 mod odd;
