@@ -19,6 +19,9 @@ use crate::rows::hold_of;
 /// How often a claim looks again at a chunk that is free and yet could not be taken.
 pub(crate) const CLAIM_ROUNDS: u32 = 3;
 
+/// At most so many ended jobs of each kind are deleted at a time: each may have many chunks.
+pub(crate) const PRUNED_MAX: u32 = 100;
+
 /// The table of the jobs, whose rows have a kind.
 pub(crate) fn jobs_table() -> LeaseTable {
     let mut table = LeaseTable::sync_jobs().named(name("tenure_jobs"));

@@ -49,6 +49,10 @@ create index tenure_jobs_failed on tenure_jobs (id) where failed_at is not null;
 create index tenure_jobs_kind on tenure_jobs (kind, id);
 create index tenure_jobs_matrix on tenure_jobs (matrix_id, id);
 
+-- What retention looks at, the oldest first.
+create index tenure_jobs_completed_at on tenure_jobs (completed_at) where completed_at is not null;
+create index tenure_jobs_failed_at on tenure_jobs (failed_at) where failed_at is not null;
+
 -- One row per chunk of a matrix, made by its first claim. It may be worked on again after it was synced;
 -- with completed_at it is done for good. A token has one chunk at a time.
 create table tenure_checkpoints (

@@ -12,6 +12,7 @@ use super::lend::Lent;
 use super::queue::Sql;
 use super::row::{get, get_total, moment};
 use crate::cluster::WORKERS_KEPT;
+use crate::jobs::PRUNED_MAX as JOBS;
 use crate::limits::micros;
 
 /// The second statement must see what was committed before the locks of the first: whatever the
@@ -57,14 +58,23 @@ impl PostgresStore {
         let workers = self.statements().prune_workers.query();
         let workers = workers.bind(moment(prune.now)).bind(micros(WORKERS_KEPT));
         workers.execute(&mut *tx).await?;
+        let jobs = self.jobs.statements().prune.query();
+        let jobs = jobs
+            .bind(moment(prune.now))
+            .bind(micros(prune.done))
+            .bind(micros(prune.dead))
+            .bind(i64::from(prune.limit.min(JOBS)));
+        let jobs = jobs.fetch_one(&mut *tx).await?;
         tx.commit().await?;
+        let (completed, failed) = (get_total(&jobs, 0)?, get_total(&jobs, 1)?);
         let (done, dead) = (get_total(&deleted, 0)?, get_total(&deleted, 1)?);
         let has_moved = done + dead + get_total(&deleted, 2)? > 0;
+        // A round that could do nothing is not asked to go on: others have it all in hand.
+        let is_more = has_moved && (get(&chosen, 2)? || get(&deleted, 3)?);
         Ok(Pruned {
-            done,
-            dead,
-            // A round that could do nothing is not asked to go on: others have it all in hand.
-            more: has_moved && (get(&chosen, 2)? || get(&deleted, 3)?),
+            done: done + completed,
+            dead: dead + failed,
+            more: is_more || completed.max(failed) >= u64::from(prune.limit.min(JOBS)),
         })
     }
 }

@@ -151,6 +151,7 @@ statements!(
     end_chunk,
     chunks,
     progress,
+    prune,
 );
 
 statements!(

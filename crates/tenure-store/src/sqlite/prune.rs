@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rusqlite::{CachedStatement, Connection, Params, named_params};
+use rusqlite::{CachedStatement, Connection, Params, ToSql, named_params};
 use tenure_core::Timestamp;
 use tenure_core::store::{Answer, Kind, Prune, Pruned, Pruner};
 
@@ -11,6 +11,7 @@ use super::holds::{json, parse};
 use super::intake::{kind_of, kind_word};
 use super::{SqliteStore, row, statements as sql};
 use crate::cluster::WORKERS_KEPT;
+use crate::jobs::PRUNED_MAX;
 
 impl Pruner for SqliteStore {
     fn prune<'a>(&'a self, ask: &'a Prune) -> Answer<'a, Pruned> {
@@ -24,15 +25,49 @@ impl Pruner for SqliteStore {
                 .prepare_cached(sql::PRUNE_WORKERS)
                 .and_then(|mut statement| statement.execute(before));
             workers.map_err(failed("prune"))?;
+            let jobs = prune_jobs(connection, &ask, now).map_err(failed("prune"))?;
             let round = Round {
                 connection,
                 done: now.before(ask.done),
                 dead: now.before(ask.dead),
                 limit: usize::try_from(ask.limit).unwrap_or(usize::MAX),
             };
-            round.run().map_err(failed("prune"))
+            let items = round.run().map_err(failed("prune"))?;
+            Ok(Pruned {
+                done: items.done + jobs.done,
+                dead: items.dead + jobs.dead,
+                more: items.more || jobs.more,
+            })
         }))
     }
+}
+
+/// Deletes jobs that ended long ago, and the chunks of the matrices that were theirs alone.
+fn prune_jobs(connection: &Connection, ask: &Prune, now: Timestamp) -> rusqlite::Result<Pruned> {
+    let limit = ask.limit.min(PRUNED_MAX);
+    let old = |text: &str, name: &str, before: Timestamp| {
+        let ask: [(&str, &dyn ToSql); 2] = [(name, &before.as_micros()), (":limit", &limit)];
+        connection
+            .prepare_cached(text)?
+            .query_map(&ask[..], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<rusqlite::Result<Vec<(i64, String)>>>()
+    };
+    let completed = old(sql::PRUNE_JOBS_COMPLETED, ":done", now.before(ask.done))?;
+    let failed = old(sql::PRUNE_JOBS_FAILED, ":dead", now.before(ask.dead))?;
+    let all = || completed.iter().chain(&failed);
+    let ids = json(&all().map(|(id, _)| *id).collect::<Vec<_>>());
+    let mut gone = connection.prepare_cached(sql::PRUNE_JOBS_GONE)?;
+    gone.execute(named_params! {":ids": ids})?;
+    let mut forgotten = connection.prepare_cached(sql::PRUNE_JOBS_FORGOTTEN)?;
+    for matrix in all().map(|(_, matrix)| matrix).collect::<BTreeSet<_>>() {
+        forgotten.execute(named_params! {":matrix": matrix})?;
+    }
+    let (done, dead) = (count(completed.len()), count(failed.len()));
+    Ok(Pruned {
+        done,
+        dead,
+        more: done.max(dead) >= u64::from(limit),
+    })
 }
 
 /// A journal row of done items.

@@ -62,6 +62,10 @@ statements! {
     END_CHUNK = "end_chunk", "end_chunk";
     CHUNKS = "chunks", "chunks";
     PROGRESS = "progress", "progress";
+    PRUNE_JOBS_COMPLETED = "prune", "completed";
+    PRUNE_JOBS_FAILED = "prune", "failed";
+    PRUNE_JOBS_GONE = "prune", "gone";
+    PRUNE_JOBS_FORGOTTEN = "prune", "forgotten";
 }
 
 statements! {

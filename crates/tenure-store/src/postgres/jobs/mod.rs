@@ -64,7 +64,6 @@ impl JobBook {
     }
 
     /// Every statement that only jobs have.
-    #[cfg(feature = "testing")]
     pub(super) fn statements(&self) -> &JobStatements {
         &self.statements
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgPool, Row};
 use tenure_core::job::{Chunk, ChunkClaim, ChunkKey, ChunkName, MatrixName, NewJob};
-use tenure_core::store::{ChunkEnd, Claim, ClaimChunk, EndChunk, JobHold, Jobs, KeepsJobs};
+use tenure_core::store::{ChunkEnd, Claim, ClaimChunk, EndChunk, JobHold, Jobs, KeepsJobs, Pruner};
 use tenure_core::{Guarded, Held, LapsePolicy, Refusal, Term, Timestamp, Token};
 use tenure_store::config::{StoreConfig, Synchronous};
 use tenure_store::postgres::PostgresStore;
@@ -92,6 +92,13 @@ impl Place {
             Self::Sqlite { store, .. } => store.job_book(),
         };
         book.expect("both keep jobs")
+    }
+
+    fn pruner(&self) -> &dyn Pruner {
+        match self {
+            Self::Postgres { store, .. } => store,
+            Self::Sqlite { store, .. } => store,
+        }
     }
 
     /// The same store as another process has it: through connections of its own.

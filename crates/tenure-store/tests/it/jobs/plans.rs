@@ -51,6 +51,8 @@ pub(crate) fn arguments(name: &str) -> String {
         "jobs_end_chunk" => format!("{asker}, {job}, 'synced', 7, null, 'here', true"),
         "jobs_chunks" => "null, 'm7', 'c1', 100".to_owned(),
         "jobs_progress" => "null, 'm7'".to_owned(),
+        // Nothing is that old: what is deleted is not what costs.
+        "jobs_prune" => "null, 604800000000, 2592000000000, 100".to_owned(),
         other => panic!("{other}.sql is new: say here how it is called"),
     }
 }

@@ -1,11 +1,11 @@
 //! Jobs: written, listed, claimed in order and by kind, noted, cancelled; and final.
 
 use tenure_core::job::{JobKind, MatrixName, NewJob, Note};
-use tenure_core::store::{Bury, Claim, JobFilter, Replay, Settle};
+use tenure_core::store::{Bury, Claim, JobFilter, Prune, Pruned, Replay, Settle};
 use tenure_core::testing::token;
 use tenure_core::{Content, Guarded, ItemId, Outcome, Refusal, SyncState, Timestamp};
 
-use super::{NOW, Place, claim_job, held_job, seconds};
+use super::{NOW, Place, asks, claim_job, held_job, key, seconds, take};
 
 fn job(kind: &str) -> NewJob {
     NewJob::new(kind, r#"{"b": 1,  "a": [2]}"#).unwrap()
@@ -320,5 +320,61 @@ async fn lists_are_narrowed_by_kind_matrix_and_state() {
                 }
             }
         }
+    }
+}
+
+/// Completed and failed ones each by their own retention; what has not ended stays, and so does a
+/// matrix with a life of its own, or one that a retry still works on.
+#[tokio::test]
+async fn ended_jobs_are_pruned_with_the_chunks_that_were_theirs_alone() {
+    for place in Place::both().await {
+        let book = place.book();
+        let orders = MatrixName::new("orders").unwrap();
+        let retried = MatrixName::new("job-2").unwrap();
+        let jobs = [
+            job("a"),
+            job("a"),
+            job("a").matrix(orders),
+            job("a"),
+            job("a").matrix(retried),
+        ];
+        book.enqueue_jobs(&jobs, Some(NOW)).await.unwrap();
+        for (nth, matrix) in (1..).zip(["job-1", "job-2", "orders", "job-4"]) {
+            take(book, &asks(&key(matrix, "one"), &token("chunks", nth), NOW)).await;
+        }
+        for id in 1..=3_i64 {
+            let token = token("jobs", id.unsigned_abs());
+            claim_job(book, &token, NOW).await.unwrap();
+            let mut settle = Settle::new(token);
+            settle.items.push((ItemId::new(id), Outcome::Done));
+            settle.now = Some(NOW);
+            let settled = book.job_leases().settle(&settle).await.unwrap();
+            assert_eq!(settled.refused().count(), 0);
+        }
+        let mut bury = Bury::new(ItemId::new(4), token("people", 1), "wrong file");
+        bury.now = Some(NOW);
+        assert!(book.job_desk().bury(&bury).await.unwrap().is_kept());
+
+        let matrices = "select string_agg(matrix_id, ' ') from (select matrix_id \
+                        from tenure_checkpoints order by matrix_id) as c";
+        let prune = Prune::new(seconds(10), seconds(20));
+        let early = place
+            .pruner()
+            .prune(&prune.clone().at(NOW.after(seconds(10))))
+            .await;
+        assert_eq!(early.unwrap(), Pruned::default(), "{}", place.name());
+        let first = place
+            .pruner()
+            .prune(&prune.clone().at(NOW.after(seconds(11))))
+            .await;
+        assert_eq!(first.unwrap().done, 3);
+        assert_eq!(place.ask(matrices).await, "job-2 job-4 orders");
+        let second = place
+            .pruner()
+            .prune(&prune.at(NOW.after(seconds(21))))
+            .await;
+        assert_eq!(second.unwrap().dead, 1);
+        assert_eq!(place.ask(matrices).await, "job-2 orders");
+        assert_eq!(place.ask("select id from tenure_jobs").await, "5");
     }
 }

@@ -1,0 +1,26 @@
+-- prune: deletes jobs that ended long ago, and the chunks of the matrices that were theirs alone.
+-- Parameters: :done and :dead, the moments before which they must have ended, :limit of each; :ids as JSON,
+--   :matrix.
+-- Returns: completed, failed: id and matrix_id of each that is to go; the others: nothing.
+-- Keeps: law 4: only what has ended. A matrix `job-<number>` lives as long as a job on it; others have a
+--   life of their own.
+-- Relies on: the indexes on the ended jobs, on the jobs' matrix, the unique key of the chunks.
+-- statement: completed
+select id, matrix_id
+from tenure_jobs
+where completed_at < :done
+order by completed_at
+limit :limit
+-- statement: failed
+select id, matrix_id
+from tenure_jobs
+where failed_at < :dead
+order by failed_at
+limit :limit
+-- statement: gone
+delete from tenure_jobs where id in (select value from json_each(:ids))
+-- statement: forgotten
+delete from tenure_checkpoints
+where matrix_id = :matrix
+  and matrix_id glob 'job-[0-9]*' and not matrix_id glob 'job-*[^0-9]*'
+  and not exists (select 1 from tenure_jobs j where j.matrix_id = :matrix)
