@@ -1,5 +1,5 @@
-//! What the plans of jobs' statements are looked at with: tables that have been in use for long, and
-//! how each statement is called.
+//! What the plans of jobs' statements are looked at with: tables that have been in use for long,
+//! and how each statement is called.
 
 use tenure_core::{Identifier, LeaseTable};
 use tenure_store::postgres::PostgresRows;
