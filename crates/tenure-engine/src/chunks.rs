@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use crate::hold::InHand;
+use crate::metrics;
 
 /// How soon a renewal that failed is tried again, within its bound.
 const AGAIN: Duration = Duration::from_millis(50);
@@ -289,6 +290,7 @@ async fn ask_until(
     let mut reason = "the store did not answer in time".to_owned();
     loop {
         let sent_at = Instant::now();
+        metrics::chunk_call(ask.tokens.first().map_or("", Token::holder));
         match timeout_at(bound, book.renew_chunks(ask)).await {
             Ok(Ok(answers)) => return Ok((sent_at, answers)),
             Ok(Err(error)) => {

@@ -121,8 +121,8 @@
 //!
 //! # Long work, chunk by chunk
 //!
-//! A job is leased like an event, and its work is done in chunks, each with a lease and a checkpoint
-//! of its own: whoever takes it up after a crash does only what is left.
+//! A job is leased like an event, and its work is done in chunks, each with a lease and a
+//! checkpoint of its own: whoever takes it up after a crash does only what is left.
 //!
 //! ```
 //! use tenure::{ChunkAnswer, HeldJob, Outcome, Tenure};
@@ -134,7 +134,8 @@
 //! let tenure = Tenure::open(&url).await?;
 //! let worker = tenure.jobs().on("import.orders", |job: HeldJob| async move {
 //!     for month in 1..=12 {
-//!         if let ChunkAnswer::Claimed(chunk) = job.chunk(&format!("2026-{month:02}")).wait().await? {
+//!         let ask = job.chunk(&format!("2026-{month:02}"));
+//!         if let ChunkAnswer::Claimed(chunk) = ask.wait().await? {
 //!             chunk.complete(1000).await?; // its rows
 //!         }
 //!     }

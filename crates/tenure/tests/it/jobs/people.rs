@@ -11,8 +11,8 @@ use tenure::{
 
 use super::{HEARTBEAT, ended, import, on_both, term, worker};
 
-/// Goal: what has ended stays so, and a retry does only what is left. Method: a job fails behind its
-/// first chunk; its retry tells which chunks it found done.
+/// Goal: what has ended stays so, and a retry does only what is left. Method: a job fails behind
+/// its first chunk; its retry tells which chunks it found done.
 ///
 /// Proves: S5-008
 #[tokio::test(flavor = "multi_thread")]
