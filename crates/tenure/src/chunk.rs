@@ -423,3 +423,19 @@ impl fmt::Debug for HeldChunk {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_stop_waits_for_what_is_being_given_back() {
+        let home = ChunkHome::default();
+        home.cleared().await;
+        let returning = home.begin_return();
+        let brief = Duration::from_millis(50);
+        assert!(timeout(brief, home.cleared()).await.is_err());
+        drop(returning);
+        timeout(brief, home.cleared()).await.unwrap();
+    }
+}
