@@ -16,7 +16,7 @@ use crate::config::{Config, PublisherConfig};
 use crate::env;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
-use crate::team::{Team, TeamWatch};
+use crate::team::{Sending, Team, TeamWatch};
 use crate::webhook::{self, LateCaller};
 
 /// How long to wait before a database that does not answer is asked again.
@@ -96,7 +96,7 @@ pub(crate) async fn start(tenure: &Tenure, config: &Config) -> Result<Team, Stop
             replayer: Duty::Left,
         };
         let started = tenure
-            .sender(caller)
+            .sender(Arc::<LateCaller>::clone(&caller))
             .settings(config.settings.clone())
             .concurrency(config.webhook.concurrency)
             .term(config.webhook.term)
@@ -106,7 +106,10 @@ pub(crate) async fn start(tenure: &Tenure, config: &Config) -> Result<Team, Stop
             .await
             .map_err(|error| cannot_start(&error))?;
         relay = relay.wakes(&started);
-        sender = Some(started);
+        sender = Some(Sending {
+            worker: started,
+            caller,
+        });
     }
     let relay = relay.start().await;
     let relay = relay.map_err(|error| cannot_start(&error))?;

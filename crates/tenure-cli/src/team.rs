@@ -1,17 +1,27 @@
 //! Team: the workers of one process, the relay and the sender beside it.
 
+use std::sync::Arc;
+
 use tenure::server::HealthCheck;
+use tenure::webhook::{Caller, Endpoint};
 use tenure::{Health, Watch, Worker};
 
 /// The workers of one process.
 #[derive(Debug)]
 pub(crate) struct Team {
     relay: Worker,
-    sender: Option<Worker>,
+    sender: Option<Sending>,
+}
+
+/// The worker that sends, and what it calls with.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    pub(crate) worker: Worker,
+    pub(crate) caller: Arc<dyn Caller>,
 }
 
 impl Team {
-    pub(crate) fn new(relay: Worker, sender: Option<Worker>) -> Self {
+    pub(crate) fn new(relay: Worker, sender: Option<Sending>) -> Self {
         Self { relay, sender }
     }
 
@@ -19,7 +29,7 @@ impl Team {
     pub(crate) async fn failed(&self) -> String {
         let sender = async {
             match &self.sender {
-                Some(sender) => sender.failed().await,
+                Some(sender) => sender.worker.failed().await,
                 None => std::future::pending().await,
             }
         };
@@ -33,7 +43,7 @@ impl Team {
     pub(crate) async fn stop(self) {
         let sender = async {
             if let Some(sender) = self.sender {
-                sender.stop().await;
+                sender.worker.stop().await;
             }
         };
         tokio::join!(self.relay.stop(), sender);
@@ -42,7 +52,11 @@ impl Team {
     pub(crate) fn watch(&self) -> TeamWatch {
         TeamWatch {
             relay: self.relay.watch(),
-            sender: self.sender.as_ref().map(Worker::watch),
+            sender: self.sender.as_ref().map(|sender| sender.worker.watch()),
+            caller: self
+                .sender
+                .as_ref()
+                .map(|sender| Arc::clone(&sender.caller)),
         }
     }
 }
@@ -52,6 +66,7 @@ impl Team {
 pub(crate) struct TeamWatch {
     relay: Watch,
     sender: Option<Watch>,
+    caller: Option<Arc<dyn Caller>>,
 }
 
 impl TeamWatch {
@@ -64,6 +79,12 @@ impl TeamWatch {
     /// Whether there is one that sends.
     pub(crate) fn sends(&self) -> bool {
         self.sender.is_some()
+    }
+
+    /// Whether this process can call an endpoint.
+    pub(crate) fn can_call(&self, endpoint: &Endpoint) -> bool {
+        let refuses = |caller: &Arc<dyn Caller>| caller.refuses(endpoint).is_some();
+        self.caller.as_ref().is_some_and(|caller| !refuses(caller))
     }
 
     /// What they say of themselves, in the server's words.

@@ -325,4 +325,11 @@ impl Caller for LateCaller {
             }
         })
     }
+
+    fn refuses(&self, endpoint: &Endpoint) -> Option<String> {
+        match self.caller() {
+            Ok(caller) => caller.refuses(endpoint),
+            Err(why) => Some(why),
+        }
+    }
 }

@@ -132,13 +132,13 @@ async fn is_quiet(
     let counts = tenure.count().await?;
     let mut waits = counts.queues.iter();
     let is_due = waits.any(|(name, waits)| waits.due > 0 && is_ours(name) && is_open(name));
-    let is_owed = watch.sends() && is_owed(tenure, &counts).await?;
+    let is_owed = watch.sends() && is_owed(tenure, watch, &counts).await?;
     // Looked at last: what was claimed since is in hand, or settled.
     Ok(!is_due && !is_owed && !watch.is_holding())
 }
 
-/// Whether something is due for an endpoint that is sent to.
-async fn is_owed(tenure: &Tenure, counts: &Counts) -> Result<bool, StoreError> {
+/// Whether something is due for an endpoint that this process sends to.
+async fn is_owed(tenure: &Tenure, watch: &TeamWatch, counts: &Counts) -> Result<bool, StoreError> {
     let lines = &counts.deliveries.endpoints;
     if lines.iter().all(|(_, line)| line.due == 0) {
         return Ok(false);
@@ -147,7 +147,9 @@ async fn is_owed(tenure: &Tenure, counts: &Counts) -> Result<bool, StoreError> {
     let endpoints = tenure.endpoints_by_number().await?;
     let is_open = |number: &u32| {
         endpoints.get(number).is_some_and(|endpoint| {
-            endpoint.state == EndpointState::Enabled && !endpoint.health.is_paused(now)
+            endpoint.state == EndpointState::Enabled
+                && !endpoint.health.is_paused(now)
+                && watch.can_call(endpoint)
         })
     };
     Ok(lines

@@ -297,8 +297,11 @@ fn without_the_key_nothing_is_opened_and_no_other_key_is_made() {
     let said = place.run(&["work", "--drain"]).succeeded();
     let line = said.err.lines().find(|line| line.contains(" WARN "));
     let line = line.unwrap_or_else(|| panic!("{said:?}"));
-    assert!(line.contains("could not make a call"), "{line}");
+    assert!(line.contains("cannot call an endpoint"), "{line}");
     assert!(line.contains("tenure.key is not there"), "{line}");
+    let waiting = place.run(&["deliveries", "list", "--json"]).succeeded();
+    assert_eq!(waiting.objects()[0]["state"], "pending", "{waiting:?}");
+    assert_eq!(waiting.objects()[0]["attempts"], 0, "{waiting:?}");
     let said = place.run(&["endpoints", "list", "--json"]).succeeded();
     assert_eq!(said.objects()[0]["health"]["failures"], 0, "{said:?}");
 

@@ -163,4 +163,11 @@ pub type Calling<'a> = Pin<Box<dyn Future<Output = Reply> + Send + 'a>>;
 pub trait Caller: Send + Sync + fmt::Debug {
     /// Makes one call. Never fails: what goes wrong is a reply.
     fn call<'a>(&'a self, request: &'a Request<'a>) -> Calling<'a>;
+
+    /// Why this process cannot call an endpoint at all, whatever it is sent: its secrets do not
+    /// open, say. Nothing is claimed for it then, so that its deliveries wait for a process that
+    /// can. `None`: it can.
+    fn refuses(&self, _endpoint: &Endpoint) -> Option<String> {
+        None
+    }
 }

@@ -8,6 +8,7 @@ use tenure_core::webhook::{
 };
 use tenure_core::{ItemId, Outcome, Timestamp, reason};
 use tokio::time::Instant;
+use tracing::{info, warn};
 
 use super::bucket::Bucket;
 
@@ -32,6 +33,8 @@ pub(super) struct Line {
     pub(super) calling: u32,
     /// Whether the gauge says that it is left alone.
     pub(super) is_told_paused: bool,
+    /// Whether this process cannot call it.
+    is_refused: bool,
 }
 
 /// What may be done for an endpoint now.
@@ -71,6 +74,26 @@ impl Line {
             bucket: Bucket::new(now),
             calling: 0,
             is_told_paused: false,
+            is_refused: false,
+        }
+    }
+
+    /// Whether this process can call it, and if not, why; what has changed is told.
+    pub(super) fn refuse(&mut self, why: Option<String>) {
+        let endpoint = self.endpoint.id.as_str();
+        match why {
+            Some(why) if !self.is_refused => {
+                warn!(
+                    endpoint,
+                    why, "cannot call an endpoint; its deliveries wait for others"
+                );
+                self.is_refused = true;
+            }
+            None if self.is_refused => {
+                info!(endpoint, "can call an endpoint again");
+                self.is_refused = false;
+            }
+            Some(_) | None => {}
         }
     }
 
@@ -96,6 +119,7 @@ impl Line {
                 Standing::Gone(reason::GONE, "its endpoint said that it is gone for good")
             }
             EndpointState::Disabled { .. } => Standing::Closed,
+            EndpointState::Enabled if self.is_refused => Standing::Closed,
             EndpointState::Enabled if self.health.is_paused(now) => Standing::Closed,
             EndpointState::Enabled if self.health.is_on_trial(now) => Standing::Trial,
             EndpointState::Enabled => Standing::Open,

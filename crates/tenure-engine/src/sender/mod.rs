@@ -212,6 +212,11 @@ impl Sender {
         state.none_alone = (!due.lanes.iter().any(is_alone)).then_some(here);
         self.tell_paused(&mut state, moment);
         let State { lines, turn, .. } = &mut *state;
+        for line in due.lanes.iter().map(|lane| lane.endpoint) {
+            if let Some(line) = lines.get_mut(&line) {
+                line.refuse(self.caller.refuses(&line.endpoint));
+            }
+        }
         let chosen = choose::choose(lines, &due.lanes, room, turn, moment);
         state.due = Some((here, due));
         Ok(chosen)

@@ -39,6 +39,8 @@ pub(crate) struct Seen {
 pub(crate) struct Receiver {
     script: Mutex<Arc<Script>>,
     seen: Mutex<Vec<Seen>>,
+    /// An endpoint that this process cannot call.
+    refused: Mutex<Option<&'static str>>,
 }
 
 impl fmt::Debug for Receiver {
@@ -54,12 +56,18 @@ impl Receiver {
         Arc::new(Self {
             script: Mutex::new(Arc::new(Box::new(script))),
             seen: Mutex::default(),
+            refused: Mutex::default(),
         })
     }
 
     /// Takes everything after so long.
     pub(crate) fn taking(length: Duration) -> Arc<Self> {
         Self::new(move |_| (length, Reply::status(204)))
+    }
+
+    /// From now on this endpoint cannot be called by this process.
+    pub(crate) fn refuse(&self, endpoint: Option<&'static str>) {
+        *self.refused.lock().unwrap() = endpoint;
     }
 
     /// From now on it answers so.
@@ -88,6 +96,11 @@ impl Receiver {
 }
 
 impl Caller for Receiver {
+    fn refuses(&self, endpoint: &Endpoint) -> Option<String> {
+        let refused = *self.refused.lock().unwrap();
+        (refused == Some(endpoint.id.as_str())).then(|| "its secrets do not open".to_owned())
+    }
+
     fn call<'a>(&'a self, request: &'a Request<'a>) -> Calling<'a> {
         Box::pin(async move {
             let script = Arc::clone(&self.script.lock().unwrap());

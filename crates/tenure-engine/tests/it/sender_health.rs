@@ -8,7 +8,7 @@ use tenure_core::store::{Filter, Operate as _, Webhooks as _};
 use tenure_core::webhook::{
     CallErrorKind, Directive, Disabled, EndpointState, Health, OnGone, Reply, Schedule,
 };
-use tenure_core::{ItemId, Setting, TopicPattern};
+use tenure_core::{Counters, ItemId, Setting, TopicPattern};
 use tenure_engine::metrics::ENDPOINT_PAUSED;
 use tokio::time::{Instant, sleep};
 
@@ -355,5 +355,30 @@ async fn what_is_our_own_fault_is_not_the_endpoints() {
     receiver.begun(15).await;
     sleep(Duration::from_secs(1)).await;
     assert_eq!(world.found("fine").await.health, Health::default());
+    engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_this_process_cannot_call_is_left_for_others_and_costs_no_attempt() {
+    let world = World::new();
+    world.endpoint("sealed", |_| ()).await;
+    world.endpoint("plain", |_| ()).await;
+    let owed = world.owe(3).await;
+    let receiver = Receiver::taking(SOON);
+    receiver.refuse(Some("sealed"));
+    let engine = world.send(&receiver, World::config());
+    world.delivered(3).await;
+    sleep(Duration::from_mins(5)).await;
+    assert!(receiver.of("sealed").is_empty());
+    let warned = |line: &log::Line| line.text.starts_with("cannot call an endpoint");
+    let lines = log::lines(engine.worker());
+    assert_eq!(lines.iter().filter(|line| warned(line)).count(), 1, "once");
+
+    receiver.refuse(None);
+    world.delivered(6).await;
+    for id in owed {
+        assert_eq!(world.attempts(id).await.len(), 1);
+        assert_eq!(world.find(id).await.counters, Counters::default());
+    }
     engine.stop().await;
 }

@@ -17,7 +17,9 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{HOST, HeaderMap, HeaderValue, USER_AGENT};
 use hyper::{Method, Request as HttpRequest};
-use tenure_core::webhook::{CallError, CallErrorKind, Caller, Calling, Reply, Request, Timings};
+use tenure_core::webhook::{
+    CallError, CallErrorKind, Caller, Calling, Endpoint, Reply, Request, Timings,
+};
 use tenure_core::{Clock, Invalid, brief_duration};
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
@@ -313,6 +315,11 @@ impl Caller for WebhookCaller {
             let result = result.unwrap_or_else(|_| Err(trace.slow(request.time_limit)));
             trace.into_reply(result)
         })
+    }
+
+    fn refuses(&self, endpoint: &Endpoint) -> Option<String> {
+        let opened = self.cache.get(endpoint, &self.keyring);
+        opened.err().map(|invalid| invalid.to_string())
     }
 }
 

@@ -201,18 +201,6 @@ impl Yardstick {
         }
     }
 
-    /// How many transactions the database has finished, ours and theirs; `None` where it does not
-    /// say.
-    ///
-    /// # Errors
-    /// The database failed.
-    pub async fn transactions(&self) -> Result<Option<u64>, StoreError> {
-        match self {
-            Self::Postgres(yardstick) => yardstick.transactions().await.map(Some),
-            Self::Sqlite(_) => Ok(None),
-        }
-    }
-
     /// Writes down, as a bare loop does it, that so many calls are about to be made: one row for
     /// each, in one transaction.
     ///

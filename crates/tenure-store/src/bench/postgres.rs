@@ -193,16 +193,6 @@ impl PostgresYardstick {
         Ok(watch.rate(each * producers))
     }
 
-    pub(super) async fn transactions(&self) -> Result<u64, StoreError> {
-        let row = bare!("transactions")
-            .query()
-            .fetch_one(&self.pool)
-            .await
-            .map_err(failed)?;
-        let count: i64 = get(&row, 0).map_err(failed)?;
-        Ok(u64::try_from(count).unwrap_or(0))
-    }
-
     /// The bare record of calls: opened before they are made.
     pub(super) async fn open_attempts(&self, calls: u32) -> Result<Vec<i64>, StoreError> {
         let statement = bare!("attempts_open");

@@ -48,10 +48,6 @@ const ONE_SIDED: &[(&str, &str)] = &[
         "bench/sessions.sql",
         "SQLite is a file: nobody is connected to it",
     ),
-    (
-        "bench/transactions.sql",
-        "SQLite does not count its transactions",
-    ),
 ];
 
 /// Files that may hold statements, with the reason.
