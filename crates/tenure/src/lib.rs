@@ -200,7 +200,7 @@ pub use tenure_engine::metrics as engine_metrics;
 pub use tenure_engine::{
     Check, Context, Duties, Duty, Ended, Handler, Handling, Health, Readiness, Relay, Topics,
 };
-pub use tenure_publish::{Exec, Lines};
+pub use tenure_publish::{Exec, ExecCall, Lines};
 #[cfg(feature = "server")]
 pub use tenure_server as server;
 #[cfg(feature = "bench")]
