@@ -358,6 +358,14 @@ impl HeldChunk {
         self.end(ChunkEnd::Released).await
     }
 
+    /// The end that a transaction of the caller's is to write. The hold stands until that is
+    /// committed, and is given back by a drop if it never is.
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    pub(crate) fn end_in_transaction(&self, how: ChunkEnd) -> (&Tenure, EndChunk) {
+        self.kept.ends();
+        (&self.loose.place.tenure, self.ending(Some(how)))
+    }
+
     async fn end(mut self, how: ChunkEnd) -> Result<(), HoldError> {
         self.kept.ends();
         let end = self.ending(Some(how));

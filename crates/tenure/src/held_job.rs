@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::job::{Job, Note};
-use tenure_core::store::{JobHold, StoreError};
+use tenure_core::store::{CheckpointError, JobHold, StoreError};
 use tenure_core::{Event, Fence, Guarded, Refusal};
 use tenure_engine::Context;
 
@@ -37,6 +37,15 @@ impl HoldError {
     /// Whether the work is no longer the caller's.
     pub const fn is_over(&self) -> bool {
         matches!(self, Self::Refused(_))
+    }
+}
+
+impl From<CheckpointError> for HoldError {
+    fn from(error: CheckpointError) -> Self {
+        match error {
+            CheckpointError::Refused(why) => Self::Refused(why),
+            CheckpointError::Store(error) => Self::Store(error),
+        }
     }
 }
 

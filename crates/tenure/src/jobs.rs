@@ -194,6 +194,11 @@ impl Jobs {
         JobWorkerBuilder::new(self.tenure.clone()).on(kind, function)
     }
 
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
+    pub(crate) fn tenure(&self) -> &Tenure {
+        &self.tenure
+    }
+
     fn book(&self) -> Result<&dyn Book, StoreError> {
         book(&self.tenure)
     }

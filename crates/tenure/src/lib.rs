@@ -167,11 +167,15 @@ mod operate;
 mod owed;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "postgres")]
+mod postgres_jobs;
 mod replays;
 mod sender;
 mod signal;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(feature = "sqlite")]
+mod sqlite_jobs;
 mod tenure;
 pub mod webhook;
 mod work_lease;
@@ -180,11 +184,11 @@ mod worker;
 pub use tenure_core::domain;
 pub use tenure_core::job;
 pub use tenure_core::store::{
-    Bury, ChangeEndpoint, ChangeSettings, Claim, ClusterSettings, Company, Counts, DeliveryCounts,
-    DomainFilter, DomainRecord, DomainState, Enqueued, Filter, Finding, JobFilter, Kind, NewReplay,
-    Page, Pause, Presence, Prune, Pruned, Queue, QueueCounts, Rate, Reap, Reaped, Renew, Renewed,
-    Replay, ReplayOperation, ReplayState, Replayed, Rest, Settle, Settlement, Skip, StepReplay,
-    Stepped, Store, StoreError, StoreErrorKind, Verdict, WorkerRecord, WorkerReport,
+    Bury, ChangeEndpoint, ChangeSettings, Claim, ClaimChunk, ClusterSettings, Company, Counts,
+    DeliveryCounts, DomainFilter, DomainRecord, DomainState, Enqueued, Filter, Finding, JobFilter,
+    Kind, NewReplay, Page, Pause, Presence, Prune, Pruned, Queue, QueueCounts, Rate, Reap, Reaped,
+    Renew, Renewed, Replay, ReplayOperation, ReplayState, Replayed, Rest, Settle, Settlement, Skip,
+    StepReplay, Stepped, Store, StoreError, StoreErrorKind, Verdict, WorkerRecord, WorkerReport,
 };
 pub use tenure_core::{
     AcquireResult, Again, Boundary, Clock, Content, Counters, DELAY_MAX, DomainName, DomainRules,

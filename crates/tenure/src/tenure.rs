@@ -354,9 +354,14 @@ pub(crate) fn one(mut answers: Vec<Enqueued>) -> Result<Enqueued, StoreError> {
 /// The refusal of a connection that is not one of the open store.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn wrong_connection(found: &'static str) -> StoreError {
+    let hint = "`enqueue` takes a PgConnection (store opened with postgres://), `enqueue_on` a \
+                rusqlite::Connection (sqlite://); `enqueue_now` works on every store";
+    wrong_connection_to("enqueue", found).hint(hint)
+}
+
+/// The same for another verb.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) fn wrong_connection_to(verb: &'static str, found: &'static str) -> StoreError {
     let problem = Invalid::new("the connection", found, "one to the store that is open");
-    StoreError::invalid("enqueue", &problem).hint(
-        "`enqueue` takes a PgConnection (store opened with postgres://), `enqueue_on` a \
-         rusqlite::Connection (sqlite://); `enqueue_now` works on every store",
-    )
+    StoreError::invalid(verb, &problem)
 }

@@ -42,7 +42,7 @@ async fn leases_go_to_the_rows_and_all_else_to_the_house() {
     let (rows, house) = (World::new(), World::new());
     let ids = rows.enqueue(3).await;
     house.enqueue(1).await;
-    let store: Arc<dyn Store> = Arc::new(RowStore::new(rows.faulty.clone(), house.store()));
+    let store: Arc<dyn Store> = Arc::new(RowStore::new(rows.rows(), house.store()));
     let probe = Probe::default();
     let engine = World::start_on(store, probe.working(|_| MINUTE), config(2));
     probe.begun(2).await;
@@ -157,7 +157,7 @@ async fn rows_are_claimed_although_every_queue_is_paused() {
     assert!(paused.unwrap().is_kept());
     let event = Event::new("order.paid", &1).unwrap();
     rows.store.enqueue(&[event]).await.unwrap();
-    let store: Arc<dyn Store> = Arc::new(RowStore::new(rows.faulty.clone(), house.store()));
+    let store: Arc<dyn Store> = Arc::new(RowStore::new(rows.rows(), house.store()));
     let probe = Probe::default();
     let _engine = World::start_on(store, probe.working(|_| MINUTE), config(1));
     probe.begun(1).await;

@@ -8,7 +8,7 @@ use tenure_core::store::{ChangeSettings, Cluster as _, Intake, Operate, Store};
 use tenure_core::{
     Clock, Event, Guarded, ItemId, Record, Setting, Settings, State, Timestamp, Token, WorkerId,
 };
-use tenure_engine::{Engine, EngineConfig, Handler, Keeper, Parts};
+use tenure_engine::{Engine, EngineConfig, Handler, Keeper, LeaseRows, Parts};
 use tenure_store::memory::MemoryStore;
 use tokio::time::Instant;
 
@@ -67,6 +67,12 @@ impl World {
     pub(crate) fn store(&self) -> Arc<dyn Store> {
         let store: Arc<Faulty> = Arc::clone(&self.faulty);
         store
+    }
+
+    /// The same as rows of a lease table.
+    pub(crate) fn rows(&self) -> Arc<dyn LeaseRows> {
+        let rows: Arc<Faulty> = Arc::clone(&self.faulty);
+        rows
     }
 
     pub(crate) fn config() -> EngineConfig {

@@ -11,6 +11,8 @@ use tenure_store::config::StoreConfig;
 use tenure_store::postgres::PostgresStore;
 use tenure_store::testing;
 
+use crate::jobs::plans as jobs;
+
 /// Tables that are small by nature: a row per claim, per queue, per space, per worker; one row.
 const SMALL: [&str; 6] = [
     "tenure_endpoints_version",
@@ -219,6 +221,7 @@ fn arguments(name: &str) -> String {
         "leave" => "null, 'mill-0000000000000007'".to_owned(),
         "workers" => "100".to_owned(),
         other if other.starts_with("webhook_") => webhook_arguments(other, page),
+        other if other.starts_with("jobs_") => jobs::arguments(other),
         other => work_lease_arguments(other),
     }
 }
@@ -380,7 +383,7 @@ async fn prepared(url: &str) -> (PgConnection, Vec<(&'static str, String)>) {
         };
         calls.push((name, format!("execute s_{name}{list}")));
     }
-    for (name, arguments) in keyed_arguments() {
+    for (name, arguments) in keyed_arguments().into_iter().chain(jobs::more_calls()) {
         calls.push((name, format!("execute s_{name}({arguments})")));
     }
     run(&mut conn, &script).await;
@@ -495,6 +498,7 @@ async fn plans_made_on_empty_tables_read_few_rows_of_full_ones() {
     run(&mut filler, FILL).await;
     run(&mut filler, FILL_WORK_LEASES).await;
     run(&mut filler, FILL_WEBHOOKS).await;
+    run(&mut filler, jobs::FILL).await;
     run_and_look(conn, calls).await;
 }
 
@@ -507,6 +511,7 @@ async fn plans_made_on_full_tables_read_few_rows() {
     run(&mut conn, FILL).await;
     run(&mut conn, FILL_WORK_LEASES).await;
     run(&mut conn, FILL_WEBHOOKS).await;
+    run(&mut conn, jobs::FILL).await;
     run(&mut conn, "analyze").await;
     run_and_look(conn, calls).await;
 }

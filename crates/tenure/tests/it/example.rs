@@ -18,8 +18,62 @@ mod partitioned_log;
     dead_code,
     reason = "the example's `main` is not called here, what it calls is"
 )]
+#[path = "../../examples/resumable_import.rs"]
+mod resumable_import;
+
+#[expect(
+    dead_code,
+    reason = "the example's `main` is not called here, what it calls is"
+)]
 #[path = "../../examples/webhooks.rs"]
 mod webhooks;
+
+/// Goal: an import that was killed goes on, and no row is missing or twice. Method: it is cut once
+/// some of its rows are there, and run again.
+///
+/// Proves: S5-001, S5-003
+#[tokio::test(flavor = "multi_thread")]
+async fn the_import_example_goes_on_where_it_was_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("import.db");
+    let first = tokio::spawn({
+        let path = path.clone();
+        async move {
+            let mut printed = Vec::new();
+            let pace = std::time::Duration::from_millis(20);
+            drop(resumable_import::run(&mut printed, &path, pace).await);
+        }
+    });
+    while rows(&path) < resumable_import::LINES {
+        tokio::task::yield_now().await;
+    }
+    first.abort();
+    assert!(first.await.unwrap_err().is_cancelled());
+    let before = rows(&path);
+    let all = resumable_import::CHUNKS * resumable_import::LINES;
+    assert!(before < all, "it was cut in the middle");
+    assert!(before.is_multiple_of(resumable_import::LINES));
+
+    let mut printed = Vec::new();
+    let pace = std::time::Duration::ZERO;
+    resumable_import::run(&mut printed, &path, pace)
+        .await
+        .unwrap();
+    let printed = String::from_utf8(printed).unwrap();
+    assert!(printed.starts_with("going on with job 1\n"), "{printed}");
+    let end = "the job is completed\nrows in the table: 30000; in the file: 30000\n";
+    assert!(printed.to_lowercase().ends_with(end), "{printed}");
+}
+
+/// How many rows were imported.
+fn rows(path: &std::path::Path) -> u32 {
+    let Ok(shop) = rusqlite::Connection::open(path) else {
+        return 0;
+    };
+    // The table is not there at first.
+    let count = "select count(*) from orders";
+    shop.query_row(count, [], |row| row.get(0)).unwrap_or(0)
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_webhooks_example_runs_as_printed() {

@@ -3,6 +3,7 @@
 mod claim;
 mod enqueue;
 mod example;
+mod jobs;
 mod operate;
 mod webhook;
 mod work_lease;

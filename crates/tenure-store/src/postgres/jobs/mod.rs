@@ -8,13 +8,13 @@ mod read;
 
 use sqlx::{PgConnection, PgPool};
 use tenure_core::job::{
-    ChunkClaim, ChunkName, ChunkRecord, Job, MatrixName, NewJob, Note, Noted, Progress,
+    ChunkClaim, ChunkName, ChunkRecord, Job, JobKind, MatrixName, NewJob, Note, Noted, Progress,
 };
 use tenure_core::store::{
     Answer, CheckpointError, ClaimChunk, EndChunk, JobFilter, JobHold, Jobs, KeepsJobs, LeaseStore,
     Operate, Renew, Renewed, StoreError,
 };
-use tenure_core::{Guarded, Identifier, Timestamp, Token};
+use tenure_core::{Guarded, Identifier, SyncState, Timestamp, Token};
 
 use super::PostgresStore;
 use super::error::store_error;
@@ -111,9 +111,9 @@ impl Jobs for PostgresStore {
             let query = self.jobs.statements.page.query();
             let query = query
                 .bind(moment(None))
-                .bind(filter.kind.as_ref().map(|kind| kind.as_str()))
-                .bind(filter.matrix.as_ref().map(|matrix| matrix.as_str()))
-                .bind(filter.state.map(|state| state.as_str()))
+                .bind(filter.kind.as_ref().map(JobKind::as_str))
+                .bind(filter.matrix.as_ref().map(MatrixName::as_str))
+                .bind(filter.state.map(SyncState::as_str))
                 .bind(filter.before)
                 .bind(i64::from(limit));
             read::jobs("jobs", query.all_from(&self.pool).await)
@@ -164,7 +164,7 @@ impl Jobs for PostgresStore {
             let query = query
                 .bind(moment(None))
                 .bind(matrix.as_str())
-                .bind(after.map(|chunk| chunk.as_str()))
+                .bind(after.map(ChunkName::as_str))
                 .bind(i64::from(limit));
             read::chunks(matrix, query.all_from(&self.pool).await)
         })

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, named_params};
 use tenure_core::job::{
-    ChunkClaim, ChunkName, ChunkRecord, Job, MatrixName, NewJob, Note, Noted, Progress,
+    ChunkClaim, ChunkName, ChunkRecord, Job, JobKind, MatrixName, NewJob, Note, Noted, Progress,
 };
 use tenure_core::store::{
     Answer, CheckpointError, ClaimChunk, EndChunk, JobFilter, JobHold, Jobs, KeepsJobs, LeaseStore,
@@ -247,7 +247,7 @@ fn page(
     limit: u32,
     now: Timestamp,
 ) -> Result<Vec<Job>, StoreError> {
-    let kind = filter.kind.as_ref().map(|kind| kind.as_str());
+    let kind = filter.kind.as_ref().map(JobKind::as_str);
     let matrix = filter.matrix.as_ref().map(MatrixName::as_str);
     let state = filter.state.map(SyncState::as_str);
     let below = filter.before.unwrap_or(i64::MAX);

@@ -7,7 +7,8 @@ use tenure_core::store::{Claim, Intake, LeaseStore, Operate, Rest, Settle, Webho
 use tenure_core::testing::token;
 use tenure_core::{Event, Outcome, Token};
 
-use super::super::statements::{ALL, WEBHOOK, WORK_LEASE};
+use super::super::error::failed;
+use super::super::statements::{ALL, JOBS, WEBHOOK, WORK_LEASE};
 use super::*;
 
 /// Statements that read all of a table, and why they may.
@@ -40,7 +41,7 @@ const WALKS: [(&str, &str, &str); 5] = [
 ];
 
 /// The tables that grow, by their own names and by those that our statements give them.
-const LARGE: [&str; 26] = [
+const LARGE: [&str; 31] = [
     "tenure_events",
     "event",
     "tenure_ready",
@@ -67,6 +68,11 @@ const LARGE: [&str; 26] = [
     "owed",
     "there",
     "tenure_delivery_attempts",
+    "tenure_jobs",
+    "tenure_checkpoints",
+    "t",
+    "j",
+    "c",
 ];
 
 /// The steps of a plan. Parameters that are not bound are null; that changes no plan.
@@ -89,7 +95,7 @@ fn walked(connection: &Connection, sql: &str) -> BTreeSet<String> {
 }
 
 fn check_plans(connection: &Connection, when: &str) {
-    for (file, name, sql) in ALL.iter().chain(WORK_LEASE).chain(WEBHOOK) {
+    for (file, name, sql) in ALL.iter().chain(WORK_LEASE).chain(WEBHOOK).chain(JOBS) {
         let allowed: BTreeSet<String> = WALKS
             .iter()
             .filter(|(of, _, _)| of == file)
@@ -104,8 +110,19 @@ fn check_plans(connection: &Connection, when: &str) {
     }
 }
 
-/// Items in every place, and of every past; events, and deliveries of half of them.
+/// Many jobs that are done, and chunks of two matrices.
+const FILL_JOBS: &str = "
+    with recursive n(n) as (select 1 union all select n + 1 from n where n < 3000)
+    insert into tenure_jobs (kind, matrix_id, payload, completed_at)
+    select 'import', 'm' || n % 2, '{}', case when n % 100 then 1 end from n;
+    with recursive n(n) as (select 1 union all select n + 1 from n where n < 3000)
+    insert into tenure_checkpoints (matrix_id, chunk_hash) select 'm' || n % 2, 'c' || n from n;
+";
+
+/// Items in every place, and of every past; events, and deliveries of half of them; jobs.
 async fn fill(store: &SqliteStore) {
+    let jobs = |conn: &Connection| conn.execute_batch(FILL_JOBS).map_err(failed("fill"));
+    store.writer().write("fill", jobs).await.unwrap();
     for name in ["billing", "mail", "audit"] {
         let endpoint = webhooks::new_endpoint(name, "order.*");
         store.add_endpoint(&endpoint, None).await.unwrap().unwrap();
@@ -204,6 +221,7 @@ fn every_file_is_used_and_says_what_it_is() {
     check_files("sql/sqlite/queue", ALL);
     check_files("sql/sqlite/work_lease", WORK_LEASE);
     check_files("sql/sqlite/webhook", WEBHOOK);
+    check_files("sql/sqlite/jobs", JOBS);
 }
 
 fn check_files(folder: &str, all: &[(&str, &str, &str)]) {

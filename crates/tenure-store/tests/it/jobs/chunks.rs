@@ -1,13 +1,389 @@
-//! Chunks.
+//! Chunks: claimed, renewed and ended by their whole key; worked on again, or done for good.
 
+use std::collections::BTreeSet;
+
+use tenure_core::job::{ChunkClaim, ChunkName, MatrixName};
+use tenure_core::store::{ChunkEnd, ClaimChunk, Jobs, Renew};
 use tenure_core::testing::token;
+use tenure_core::{Guarded, Refusal, Settings, SyncState, Timestamp, Token};
 
-use super::{NOW, Place, asks, key, take};
+use super::{
+    NOW, Place, TWO_MINUTES, asks, ends, failed, held_job, key, refused, seconds, synced, take,
+    term,
+};
 
+/// Renews one lease.
+async fn renew(
+    book: &dyn Jobs,
+    token: &Token,
+    now: Timestamp,
+) -> Guarded<tenure_core::store::Renewed> {
+    let renew = Renew::new(vec![token.clone()], term()).at(now);
+    book.renew_chunks(&renew).await.unwrap().remove(0).1
+}
+
+/// A chunk that nobody has seen is made by its claim, and is the claimer's for two minutes; for
+/// all others it is held.
+///
+/// Proves: S5-009, S5-033, S5-034, S5-035, S5-036, S5-037
 #[tokio::test]
-async fn smoke() {
+async fn a_chunk_is_made_by_its_first_claim_and_held_for_its_term() {
+    for place in Place::both().await {
+        let (book, key) = (place.book(), key("orders", "2026-11"));
+        let (mine, theirs) = (token("w", 1), token("x", 1));
+        let chunk = take(book, &asks(&key, &mine, NOW)).await;
+        let until = NOW.after(TWO_MINUTES);
+        assert_eq!((&chunk.key, &chunk.lease.token), (&key, &mine));
+        assert_eq!((chunk.lease.claimed_at, chunk.lease.until), (NOW, until));
+        assert_eq!(
+            (chunk.cursor, chunk.attempts),
+            (None, 0),
+            "{}",
+            place.name()
+        );
+        let told = place.ask("select locked_by from tenure_checkpoints").await;
+        assert_eq!(told, mine.holder(), "{}", place.name());
+        let just_before = until.before(std::time::Duration::from_micros(1));
+        for now in [NOW, just_before] {
+            let answer = book.claim_chunk(&asks(&key, &theirs, now)).await.unwrap();
+            let holder = mine.holder().to_owned();
+            assert_eq!(answer, ChunkClaim::Held { holder, until });
+        }
+        let next = take(book, &asks(&key, &theirs, until)).await;
+        assert_eq!(next.attempts, 1, "a lapse counts as an attempt");
+        assert!(next.lease.fence > chunk.lease.fence);
+    }
+}
+
+/// A heartbeat each half minute keeps a chunk for as long as it takes. It is one call for many, it
+/// revives nothing, and a lapsed lease is refused even if nobody has taken the chunk.
+///
+/// Proves: S5-006, S5-038, S5-044
+#[tokio::test]
+async fn a_heartbeat_each_half_minute_keeps_chunks_and_revives_none() {
+    let settings = Settings {
+        term: term(),
+        heartbeat: Some(seconds(30)),
+        ..Settings::default()
+    };
+    assert!(settings.check().is_ok(), "the rhythm of the specification");
     for place in Place::both().await {
         let book = place.book();
-        take(book, &asks(&key("m", "c"), &token("w", 1), NOW)).await;
+        let tokens: Vec<Token> = (1..=50).map(|n| token("w", n)).collect();
+        for (nth, mine) in tokens.iter().enumerate() {
+            take(book, &asks(&key("m", &format!("c{nth}")), mine, NOW)).await;
+        }
+        let mut now = NOW;
+        for _ in 0..10 {
+            now = now.after(seconds(30));
+            let renew = Renew::new(tokens.clone(), term()).at(now);
+            let answers = book.renew_chunks(&renew).await.unwrap();
+            assert!(answers.iter().map(|(token, _)| token).eq(&tokens));
+            for (_, answer) in answers {
+                let Guarded::Kept(renewed) = answer else {
+                    panic!("refused on {}: {answer:?}", place.name());
+                };
+                assert_eq!(renewed.until, now.after(TWO_MINUTES));
+            }
+        }
+        let end = now.after(TWO_MINUTES);
+        assert_eq!(
+            renew(book, &tokens[0], end).await,
+            Guarded::Refused(Refusal::Lapsed)
+        );
+        let theirs = token("x", 1);
+        take(book, &asks(&key("m", "c0"), &theirs, end)).await;
+        assert_eq!(
+            renew(book, &tokens[0], end).await,
+            Guarded::Refused(Refusal::Lost)
+        );
+        assert!(renew(book, &theirs, end).await.is_kept());
+    }
+}
+
+/// A chunk that is done is free, tells when and how many rows, and may be done again, but not if
+/// that was less than the asker's bound ago.
+///
+/// Proves: S5-036, S5-039, S5-040, S5-041
+#[tokio::test]
+async fn a_chunk_that_was_done_lately_is_not_given_to_who_asks_for_an_older_one() {
+    for place in Place::both().await {
+        let (book, key) = (place.book(), key("m", "c"));
+        let mine = token("w", 1);
+        take(book, &asks(&key, &mine, NOW)).await;
+        let done_at = NOW.after(seconds(10));
+        let mut end = ends(&key, &mine, synced(), done_at);
+        end.cursor = Some("here".into());
+        assert!(book.end_chunk(&end).await.unwrap().is_kept());
+        let told = book.chunks(&key.matrix, None, 9).await.unwrap().remove(0);
+        assert_eq!((told.state, told.hold), (SyncState::Available, None));
+        assert_eq!((told.synced_at, told.row_count), (Some(done_at), Some(7)));
+        assert_eq!(told.cursor.as_deref(), Some("here"));
+        let ask = |n: u64, bound: u64, after: u64| ClaimChunk {
+            fresh_for: Some(seconds(bound)),
+            ..asks(&key, &token("x", n), done_at.after(seconds(after)))
+        };
+        for (bound, after) in [(60, 0), (60, 59), (1, 0)] {
+            let answer = book.claim_chunk(&ask(1, bound, after)).await.unwrap();
+            assert_eq!(answer, ChunkClaim::Done { at: done_at }, "{}", place.name());
+        }
+        let again = take(book, &ask(1, 60, 60)).await;
+        assert_eq!(again.cursor.as_deref(), Some("here"));
+        // While it is held again it is held, however lately it was done.
+        let answer = book.claim_chunk(&ask(2, 600, 60)).await.unwrap();
+        assert!(matches!(answer, ChunkClaim::Held { .. }), "{answer:?}");
+        let back = ends(
+            &key,
+            &token("x", 1),
+            ChunkEnd::Released,
+            done_at.after(seconds(61)),
+        );
+        assert!(book.end_chunk(&back).await.unwrap().is_kept());
+        let told = book.chunks(&key.matrix, None, 9).await.unwrap().remove(0);
+        assert_eq!((told.synced_at, told.row_count), (Some(done_at), Some(7)));
+        take(
+            book,
+            &asks(&key, &token("y", 1), done_at.after(seconds(62))),
+        )
+        .await;
+    }
+}
+
+/// What is done for good, or failed for good, is not given any more.
+///
+/// Proves: S5-008, S5-015, S5-016, S5-033
+#[tokio::test]
+async fn a_chunk_that_has_ended_for_good_is_final() {
+    for place in Place::both().await {
+        let (book, done, dead) = (place.book(), key("m", "done"), key("m", "dead"));
+        let mine = token("w", 1);
+        take(book, &asks(&done, &mine, NOW)).await;
+        let end = ends(&done, &mine, ChunkEnd::Completed { row_count: 3 }, NOW);
+        assert!(book.end_chunk(&end).await.unwrap().is_kept());
+        let dead_row = format!(
+            "insert into tenure_checkpoints (matrix_id, chunk_hash, failed_at)
+             values ('m', 'dead', {})",
+            place.moment(NOW)
+        );
+        place.change(&dead_row).await.unwrap();
+        let later = NOW.after(seconds(90_000));
+        for (key, expected) in [
+            (&done, ChunkClaim::Done { at: NOW }),
+            (&dead, ChunkClaim::Failed),
+        ] {
+            let answer = book.claim_chunk(&asks(key, &token("x", 1), later)).await;
+            assert_eq!(answer.unwrap(), expected, "{}", place.name());
+        }
+        for end in [synced(), failed(), ChunkEnd::Released] {
+            let answer = book.end_chunk(&ends(&done, &mine, end, later)).await;
+            assert_eq!(answer.unwrap(), refused(Refusal::AlreadySettled));
+        }
+        let told = book.chunks(&done.matrix, None, 9).await.unwrap();
+        let states: Vec<SyncState> = told.iter().map(|chunk| chunk.state).collect();
+        assert_eq!(states, [SyncState::Failed, SyncState::Completed]);
+        let both =
+            "update tenure_checkpoints set failed_at = completed_at, completed_at = completed_at
+                    where chunk_hash = 'done'";
+        place.change(both).await.unwrap_err();
+    }
+}
+
+/// A failure is counted and told, cut to a length that people read, and the chunk may be tried
+/// again from where it was.
+///
+/// Proves: S5-033
+#[tokio::test]
+async fn a_chunk_that_fails_is_free_again_and_keeps_its_counters() {
+    for place in Place::both().await {
+        let (book, key) = (place.book(), key("m", "c"));
+        for n in 1..=3 {
+            let mine = token("w", n);
+            let chunk = take(book, &asks(&key, &mine, NOW)).await;
+            assert_eq!(u64::from(chunk.attempts), n - 1, "{}", place.name());
+            assert_eq!(chunk.cursor, (n > 1).then(|| format!("row {}", n - 1)));
+            let error = format!("{n}\0{}", "é".repeat(5000));
+            let mut end = ends(&key, &mine, ChunkEnd::Failed { error }, NOW);
+            end.cursor = Some(format!("row {n}"));
+            assert!(book.end_chunk(&end).await.unwrap().is_kept());
+        }
+        let told = book.chunks(&key.matrix, None, 9).await.unwrap().remove(0);
+        let error = told.error.unwrap();
+        assert_eq!(error.chars().count(), 1000);
+        assert!(error.starts_with("3\u{fffd}é"));
+        let counters =
+            "select attempts || ' ' || failures || ' ' || crashes from tenure_checkpoints";
+        assert_eq!(place.ask(counters).await, "3 3 0", "{}", place.name());
+    }
+}
+
+/// Whoever was replaced, or has ended its hold, changes nothing any more, whatever it says.
+///
+/// Proves: S5-002, S5-007, S5-033, S5-042
+#[tokio::test]
+async fn a_holder_that_was_replaced_changes_nothing() {
+    for place in Place::both().await {
+        let (book, key) = (place.book(), key("m", "c"));
+        let (old, new) = (token("w", 1), token("x", 1));
+        take(book, &asks(&key, &old, NOW)).await;
+        let then = NOW.after(TWO_MINUTES);
+        take(book, &asks(&key, &new, then)).await;
+        let before = book.chunks(&key.matrix, None, 9).await.unwrap();
+        let every = [
+            Some(synced()),
+            Some(ChunkEnd::Completed { row_count: 1 }),
+            Some(failed()),
+            Some(ChunkEnd::Released),
+            None,
+        ];
+        for end in every.clone() {
+            let mut late = ends(&key, &old, synced(), then);
+            late.end = end;
+            late.cursor = Some("far".into());
+            let answer = book.end_chunk(&late).await.unwrap();
+            assert_eq!(answer, refused(Refusal::Lost), "{}", place.name());
+        }
+        assert_eq!(
+            renew(book, &old, then).await,
+            Guarded::Refused(Refusal::Lost)
+        );
+        assert_eq!(book.chunks(&key.matrix, None, 9).await.unwrap(), before);
+        let done = ends(&key, &new, synced(), then);
+        assert!(book.end_chunk(&done).await.unwrap().is_kept());
+        // The same word again is the same answer: the first may have been lost on its way.
+        assert!(book.end_chunk(&done).await.unwrap().is_kept());
+        let other = ends(&key, &new, failed(), then);
+        assert_eq!(
+            book.end_chunk(&other).await.unwrap(),
+            refused(Refusal::NotClaimed)
+        );
+        let none = ends(&super::key("m", "none"), &new, synced(), then);
+        assert_eq!(
+            book.end_chunk(&none).await.unwrap(),
+            refused(Refusal::NotFound)
+        );
+    }
+}
+
+/// One name in two matrices is two chunks: what happens to one leaves the other as it was.
+///
+/// Proves: S5-035, S5-038, S5-042
+#[tokio::test]
+async fn one_name_in_two_matrices_is_two_chunks() {
+    for place in Place::both().await {
+        let (book, one, two) = (place.book(), key("m1", "same"), key("m2", "same"));
+        let (mine, theirs) = (token("w", 1), token("w", 2));
+        take(book, &asks(&one, &mine, NOW)).await;
+        take(book, &asks(&two, &theirs, NOW)).await;
+        let before = book.chunks(&two.matrix, None, 9).await.unwrap();
+        let later = NOW.after(seconds(30));
+        assert!(renew(book, &mine, later).await.is_kept());
+        let cross = ends(&two, &mine, synced(), later);
+        assert_eq!(
+            book.end_chunk(&cross).await.unwrap(),
+            refused(Refusal::Lost)
+        );
+        let end = ends(&one, &mine, synced(), later);
+        assert!(book.end_chunk(&end).await.unwrap().is_kept());
+        assert_eq!(book.chunks(&two.matrix, None, 9).await.unwrap(), before);
+        assert!(
+            renew(book, &theirs, later).await.is_kept(),
+            "{}",
+            place.name()
+        );
+    }
+}
+
+/// A token has one chunk: a second claim with it is an error, and gives nothing.
+#[tokio::test]
+async fn a_token_is_used_once() {
+    for place in Place::both().await {
+        let book = place.book();
+        let mine = token("w", 1);
+        take(book, &asks(&key("m", "a"), &mine, NOW)).await;
+        let again = asks(&key("m", "b"), &mine, NOW);
+        let error = book.claim_chunk(&again).await.unwrap_err();
+        assert!(error.to_string().contains("used before"), "{error}");
+        let told = book.chunks(&MatrixName::new("m").unwrap(), None, 9).await;
+        assert_eq!(told.unwrap().len(), 1, "{}", place.name());
+        take(book, &asks(&key("m", "b"), &token("w", 2), NOW)).await;
+    }
+}
+
+/// Progress counts each chunk once, by where it stands now, and lists go by name.
+#[tokio::test]
+async fn progress_tells_where_every_chunk_stands() {
+    for place in Place::both().await {
+        let book = place.book();
+        let nothing = MatrixName::new("none").unwrap();
+        let told = book.progress(&nothing, Some(NOW)).await.unwrap();
+        assert_eq!((told.total, told.done, told.began_at), (None, 0, None));
+        let matrix = MatrixName::new("m").unwrap();
+        held_job(book, "m", &token("w", 90), NOW).await;
+        place
+            .change("update tenure_jobs set chunks_total = 40 where id = 1")
+            .await
+            .unwrap();
+        for n in 0..8 {
+            let (key, mine) = (key("m", &format!("c{n}")), token("w", n));
+            take(book, &asks(&key, &mine, NOW)).await;
+            let end = match n {
+                0 | 1 => synced(),
+                2 => ChunkEnd::Completed { row_count: 100 },
+                3 => failed(),
+                _ => continue,
+            };
+            let end = ends(&key, &mine, end, NOW);
+            assert!(book.end_chunk(&end).await.unwrap().is_kept());
+        }
+        // Done once, and in hand again.
+        let then = NOW.after(seconds(60));
+        take(book, &asks(&key("m", "c1"), &token("w", 91), then)).await;
+        let told = book.progress(&matrix, Some(then)).await.unwrap();
+        assert_eq!(
+            (told.total, told.done, told.running, told.failed),
+            (Some(40), 2, 5, 0)
+        );
+        assert_eq!((told.rows, told.began_at, told.now), (107, Some(NOW), then));
+        // c4 to c7 have lapsed, c1 has not.
+        let told = book.progress(&matrix, Some(NOW.after(TWO_MINUTES))).await;
+        assert_eq!(told.unwrap().running, 1, "{}", place.name());
+        let mut names = BTreeSet::new();
+        let mut after: Option<ChunkName> = None;
+        loop {
+            let page = book.chunks(&matrix, after.as_ref(), 3).await.unwrap();
+            let Some(last) = page.last() else { break };
+            after = Some(last.key.chunk.clone());
+            for chunk in page {
+                let name = chunk.key.chunk.to_string();
+                assert!(names.iter().all(|seen| *seen < name));
+                names.insert(name);
+            }
+        }
+        assert_eq!(names.len(), 8);
+    }
+}
+
+/// Whoever comes at once, one of them has it, in every round; through connections of their own.
+///
+/// Proves: S5-017, S5-033
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_who_ask_at_once_one_gets_the_chunk() {
+    for place in Place::both().await {
+        let (one, two) = (place.another().await, place.another().await);
+        for round in 0..40 {
+            let key = key("m", &format!("c{}", round / 2));
+            // In even rounds it is to be made, in odd ones it is there and free.
+            let now = NOW.after(seconds(200 * round));
+            let (mine, theirs) = (token("w", round), token("x", round));
+            let asked = (asks(&key, &mine, now), asks(&key, &theirs, now));
+            let (a, b) = tokio::join!(one.claim_chunk(&asked.0), two.claim_chunk(&asked.1));
+            let (a, b) = (a.unwrap(), b.unwrap());
+            let got = [&a, &b].map(|answer| matches!(answer, ChunkClaim::Claimed(_)));
+            assert_eq!(got.iter().filter(|got| **got).count(), 1, "{a:?} {b:?}");
+            let lost = [a, b]
+                .into_iter()
+                .find(|a| !matches!(a, ChunkClaim::Claimed(_)));
+            assert!(matches!(lost, Some(ChunkClaim::Held { .. })), "{lost:?}");
+        }
     }
 }

@@ -1,8 +1,12 @@
 //! Jobs and checkpoints on both databases: what their specification says, and what happens when
 //! holders die, come late or race.
 
+mod by_hand;
 mod chunks;
+mod fences;
+pub(crate) mod plans;
 mod rows;
+mod transaction;
 
 use std::path::PathBuf;
 use std::time::Duration;

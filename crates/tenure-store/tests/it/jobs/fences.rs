@@ -1,0 +1,83 @@
+//! The job as a second fence: whoever has lost its job gets no chunk of it and ends none.
+
+use tenure_core::job::ChunkClaim;
+use tenure_core::store::{Bury, ClaimChunk, EndChunk, Settle};
+use tenure_core::testing::token;
+use tenure_core::{ItemId, Refusal};
+
+use super::{NOW, Place, asks, claim_job, ends, held_job, key, refused, seconds, synced, take};
+
+/// A chunk's lease may outlive that of its job; it is of no use then.
+///
+/// Proves: S5-001, S5-002, S5-045
+#[tokio::test]
+async fn who_has_lost_its_job_gets_no_chunk_and_ends_none() {
+    for place in Place::both().await {
+        let book = place.book();
+        let hold = held_job(book, "m", &token("w", 1), NOW).await;
+        let late = NOW.after(seconds(290));
+        let (one, two) = (key("m", "1"), key("m", "2"));
+        let claim = |key, nth, now| ClaimChunk {
+            job: Some(hold.clone()),
+            ..asks(key, &token("c", nth), now)
+        };
+        let end = |key, nth, now| EndChunk {
+            job: Some(hold.clone()),
+            ..ends(key, &token("c", nth), synced(), now)
+        };
+        take(book, &claim(&one, 1, late)).await;
+        take(book, &claim(&two, 2, late)).await;
+        // The term of the job is over, but it is still nobody else's: no new chunk, but what is
+        // done may be told.
+        let over = NOW.after(seconds(300));
+        let three = key("m", "3");
+        let answer = book.claim_chunk(&claim(&three, 3, over)).await.unwrap();
+        assert_eq!(answer, ChunkClaim::JobLost, "{}", place.name());
+        assert!(book.end_chunk(&end(&one, 1, over)).await.unwrap().is_kept());
+        // Now it is another's.
+        claim_job(book, &token("x", 1), over).await.unwrap();
+        let before = book.chunks(&two.matrix, None, 9).await.unwrap();
+        let answer = book.claim_chunk(&claim(&three, 4, over)).await.unwrap();
+        assert_eq!(answer, ChunkClaim::JobLost);
+        let answer = book.end_chunk(&end(&two, 2, over)).await.unwrap();
+        assert_eq!(answer, refused(Refusal::Lost), "{}", place.name());
+        let mut note = end(&two, 2, over);
+        note.end = None;
+        note.cursor = Some("far".into());
+        assert_eq!(book.end_chunk(&note).await.unwrap(), refused(Refusal::Lost));
+        assert_eq!(book.chunks(&two.matrix, None, 9).await.unwrap(), before);
+        // Without a job, as a helper, the chunk is still its own.
+        let alone = ends(&two, &token("c", 2), synced(), over);
+        assert!(book.end_chunk(&alone).await.unwrap().is_kept());
+    }
+}
+
+/// A job that is cancelled or done gives no chunk any more, and lets none be ended.
+#[tokio::test]
+async fn an_ended_job_has_no_chunks_to_give() {
+    for place in Place::both().await {
+        let book = place.book();
+        for nth in 1..=2 {
+            let hold = held_job(book, "m", &token("w", nth), NOW).await;
+            let chunk = key("m", &format!("c{nth}"));
+            let mut claim = asks(&chunk, &token("c", nth), NOW);
+            claim.job = Some(hold.clone());
+            take(book, &claim).await;
+            if nth == 1 {
+                let bury = Bury::new(ItemId::new(hold.id), token("op", 1), "why").at(NOW);
+                assert!(book.job_desk().bury(&bury).await.unwrap().is_kept());
+            } else {
+                let done = Settle::new(hold.token.clone()).done([ItemId::new(hold.id)]);
+                let done = book.job_leases().settle(&done.at(NOW)).await.unwrap();
+                assert_eq!(done.refused().count(), 0);
+            }
+            let mut end = ends(&chunk, &token("c", nth), synced(), NOW);
+            end.job = Some(hold.clone());
+            let answer = book.end_chunk(&end).await.unwrap();
+            assert_eq!(answer, refused(Refusal::Lost), "{}", place.name());
+            claim.key = key("m", "other");
+            claim.token = token("c", 10 + nth);
+            assert_eq!(book.claim_chunk(&claim).await.unwrap(), ChunkClaim::JobLost);
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Checkpoints in the user's own transaction: what it did is there if and only if the checkpoint
+//! is, wherever it is cut, and never for a holder that was replaced.
+
+use std::time::Duration;
+
+use rusqlite::TransactionBehavior;
+use sqlx::{Connection as _, PgConnection, Row as _};
+use tenure_core::job::{ChunkClaim, ChunkKey, NewJob, Note};
+use tenure_core::store::{CheckpointError, Claim, ClaimChunk, EndChunk, JobHold};
+use tenure_core::testing::token;
+use tenure_core::{Refusal, Term};
+use tenure_store::postgres::PostgresStore;
+use tenure_store::sqlite::SqliteStore;
+
+use super::{NOW, Place, TWO_MINUTES, asks, ends, held_job, key, seconds, synced, take};
+
+/// Where a transaction is cut off, as if its process were killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cut {
+    BeforeTheCheckpoint,
+    BeforeTheCommit,
+    AfterTheCommit,
+    Nowhere,
+}
+
+/// What is written down in the transaction.
+#[derive(Clone, Copy)]
+enum Checkpoint<'a> {
+    Chunk(&'a EndChunk),
+    Job(&'a JobHold, &'a Note),
+}
+
+impl Checkpoint<'_> {
+    async fn postgres(
+        self,
+        store: &PostgresStore,
+        conn: &mut PgConnection,
+    ) -> Result<(), CheckpointError> {
+        match self {
+            Self::Chunk(end) => store.end_chunk_in(conn, end).await,
+            Self::Job(hold, note) => store.note_job_in(conn, hold, note).await,
+        }
+    }
+
+    fn sqlite(self, conn: &rusqlite::Connection) -> Result<(), CheckpointError> {
+        match self {
+            Self::Chunk(end) => SqliteStore::end_chunk_in(conn, end),
+            Self::Job(hold, note) => SqliteStore::note_job_in(conn, hold, note),
+        }
+    }
+}
+
+/// Writes an order and a checkpoint in one transaction on a connection of its own.
+async fn work(place: &Place, what: Checkpoint<'_>, cut: Cut) -> Result<(), CheckpointError> {
+    match place {
+        Place::Postgres {
+            store, database, ..
+        } => {
+            let mut conn = PgConnection::connect(&database.url).await.unwrap();
+            let pid = sqlx::query("select pg_backend_pid()").fetch_one(&mut conn);
+            let pid: i32 = pid.await.unwrap().get(0);
+            let mut tx = conn.begin().await.unwrap();
+            let order = sqlx::query("insert into orders values (1)");
+            order.execute(&mut *tx).await.unwrap();
+            if cut != Cut::BeforeTheCheckpoint {
+                what.postgres(store, &mut tx).await?;
+            }
+            if matches!(cut, Cut::AfterTheCommit | Cut::Nowhere) {
+                tx.commit().await.unwrap();
+            } else {
+                let kill = format!("select pg_terminate_backend({pid}, 5000)");
+                place.ask(&kill).await;
+            }
+        }
+        Place::Sqlite { path, .. } => {
+            let mut conn = rusqlite::Connection::open(path).unwrap();
+            conn.busy_timeout(Duration::from_secs(5)).unwrap();
+            let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate);
+            let tx = tx.unwrap();
+            tx.execute("insert into orders values (1)", []).unwrap();
+            if cut != Cut::BeforeTheCheckpoint {
+                what.sqlite(&tx)?;
+            }
+            if matches!(cut, Cut::AfterTheCommit | Cut::Nowhere) {
+                tx.commit().unwrap();
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn orders(place: &Place) -> String {
+    place.ask("select count(*) from orders").await
+}
+
+async fn places() -> [Place; 2] {
+    let places = Place::both().await;
+    for place in &places {
+        place
+            .change("create table orders (id integer)")
+            .await
+            .unwrap();
+    }
+    places
+}
+
+fn here(end: EndChunk) -> EndChunk {
+    EndChunk {
+        cursor: Some("here".into()),
+        ..end
+    }
+}
+
+/// The refusal, which must be one.
+fn why(answer: Result<(), CheckpointError>) -> Refusal {
+    match answer {
+        Err(CheckpointError::Refused(why)) => why,
+        other => panic!("no refusal: {other:?}"),
+    }
+}
+
+/// Goal: a chunk is done if and only if its work is. Method: the transaction is cut at each place;
+/// the next worker takes up what is left, and nothing is done twice.
+///
+/// Proves: S5-001, S5-003, S5-039, S5-045
+#[tokio::test]
+async fn a_chunk_is_done_if_and_only_if_its_work_is() {
+    for place in places().await {
+        let book = place.book();
+        let cuts = [
+            Cut::BeforeTheCheckpoint,
+            Cut::BeforeTheCommit,
+            Cut::AfterTheCommit,
+        ];
+        for (nth, cut) in (1..).zip(cuts) {
+            let (chunk, mine) = (key("m", &format!("c{nth}")), token("w", nth));
+            take(book, &asks(&chunk, &mine, NOW)).await;
+            let end = here(ends(&chunk, &mine, synced(), NOW));
+            work(&place, Checkpoint::Chunk(&end), cut).await.unwrap();
+            let is_done = cut == Cut::AfterTheCommit;
+            let expected = if is_done { "1" } else { "0" };
+            assert_eq!(
+                orders(&place).await,
+                expected,
+                "{cut:?} on {}",
+                place.name()
+            );
+            let next = ClaimChunk {
+                fresh_for: Some(seconds(3600)),
+                ..asks(&chunk, &token("x", nth), NOW.after(TWO_MINUTES))
+            };
+            let answer = book.claim_chunk(&next).await.unwrap();
+            let expected = match &answer {
+                ChunkClaim::Claimed(chunk) => !is_done && chunk.cursor.is_none(),
+                ChunkClaim::Done { at } => is_done && *at == NOW,
+                _ => false,
+            };
+            assert!(expected, "{cut:?} on {}: {answer:?}", place.name());
+            // The old one, who does not know what became of its commit, must not do it again.
+            let again = work(&place, Checkpoint::Chunk(&end), Cut::Nowhere).await;
+            let refusal = why(again);
+            assert!([Refusal::Lost, Refusal::NotClaimed].contains(&refusal));
+        }
+        assert_eq!(orders(&place).await, "1", "{}", place.name());
+    }
+}
+
+/// Whoever was replaced is refused, and what it did is rolled back; so is whoever has lapsed, by
+/// the clock at that moment and not by that of the transaction's begin.
+///
+/// Proves: S5-002, S5-028, S5-033
+#[tokio::test]
+async fn a_holder_that_was_replaced_or_has_lapsed_rolls_back() {
+    for place in places().await {
+        let (book, chunk, mine) = (place.book(), key("m", "c"), token("w", 1));
+        take(book, &asks(&chunk, &mine, NOW)).await;
+        let over = NOW.after(TWO_MINUTES);
+        let late = here(ends(&chunk, &mine, synced(), over));
+        let answer = work(&place, Checkpoint::Chunk(&late), Cut::Nowhere).await;
+        assert_eq!(why(answer), Refusal::Lapsed, "{}", place.name());
+        take(book, &asks(&chunk, &token("x", 1), over)).await;
+        let answer = work(&place, Checkpoint::Chunk(&late), Cut::Nowhere).await;
+        assert_eq!(why(answer), Refusal::Lost, "{}", place.name());
+        assert_eq!(orders(&place).await, "0");
+        let gone = EndChunk {
+            key: key("m", "none"),
+            ..late
+        };
+        let answer = work(&place, Checkpoint::Chunk(&gone), Cut::Nowhere).await;
+        assert_eq!(why(answer), Refusal::NotFound);
+    }
+    let place = Place::postgres().await;
+    let Place::Postgres { store, pool, .. } = &place else {
+        return;
+    };
+    let (chunk, mine) = (key("m", "c"), token("w", 1));
+    let mut tx = pool.begin().await.unwrap();
+    sqlx::query("select now()").execute(&mut *tx).await.unwrap();
+    let mut claim = asks(&chunk, &mine, NOW);
+    claim.now = None;
+    claim.term = Term::new(Duration::from_millis(50)).unwrap();
+    take(place.book(), &claim).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let mut end = ends(&chunk, &mine, synced(), NOW);
+    end.now = None;
+    let answer = store.end_chunk_in(&mut tx, &end).await;
+    assert_eq!(why(answer), Refusal::Lapsed);
+}
+
+/// A cursor that goes on keeps the hold, and is where the next one begins after a cut.
+#[tokio::test]
+async fn a_cursor_moves_with_the_work_and_the_hold_goes_on() {
+    for place in places().await {
+        let (book, chunk, mine) = (place.book(), key("m", "c"), token("w", 1));
+        take(book, &asks(&chunk, &mine, NOW)).await;
+        for (nth, cut) in [
+            (1, Cut::Nowhere),
+            (2, Cut::Nowhere),
+            (3, Cut::BeforeTheCommit),
+        ] {
+            let note = EndChunk {
+                end: None,
+                cursor: Some(format!("row {nth}")),
+                ..ends(&chunk, &mine, synced(), NOW)
+            };
+            work(&place, Checkpoint::Chunk(&note), cut).await.unwrap();
+        }
+        assert_eq!(orders(&place).await, "2", "{}", place.name());
+        let next = asks(&chunk, &token("x", 1), NOW.after(TWO_MINUTES));
+        let next = take(book, &next).await;
+        assert_eq!(next.cursor.as_deref(), Some("row 2"), "{}", place.name());
+    }
+}
+
+/// A job that was lost rolls back what is done for it, in its chunks and in its own notes.
+#[tokio::test]
+async fn a_lost_job_rolls_back_what_is_done_for_it() {
+    for place in places().await {
+        let book = place.book();
+        let hold = held_job(book, "m", &token("w", 1), NOW).await;
+        let (chunk, mine) = (key("m", "c"), token("c", 1));
+        let almost = NOW.after(seconds(299));
+        take(book, &asks(&chunk, &mine, almost)).await;
+        let end = EndChunk {
+            job: Some(hold.clone()),
+            ..ends(&chunk, &mine, synced(), NOW.after(seconds(300)))
+        };
+        let answer = work(&place, Checkpoint::Chunk(&end), Cut::Nowhere).await;
+        assert_eq!(why(answer), Refusal::Lapsed, "{}", place.name());
+        super::claim_job(book, &token("x", 1), NOW.after(seconds(300))).await;
+        let answer = work(&place, Checkpoint::Chunk(&end), Cut::Nowhere).await;
+        assert_eq!(why(answer), Refusal::Lost, "{}", place.name());
+        let note = Note {
+            cursor: Some("far".into()),
+            ..Note::default()
+        };
+        let answer = work(&place, Checkpoint::Job(&hold, &note), Cut::Nowhere).await;
+        assert_eq!(why(answer), Refusal::Lost, "{}", place.name());
+        assert_eq!(orders(&place).await, "0");
+        assert_eq!(
+            book.job(hold.id, Some(NOW)).await.unwrap().unwrap().cursor,
+            None
+        );
+    }
+}
+
+/// A job's cursor is where its work is, wherever the transaction is cut; and a lapsed holder is
+/// refused even if nobody has taken the job.
+#[tokio::test]
+async fn a_jobs_cursor_is_where_its_work_is() {
+    for place in places().await {
+        let book = place.book();
+        let job = NewJob::new("import", "{}").unwrap();
+        book.enqueue_jobs(&[job], None).await.unwrap();
+        let mine = token("w", 1);
+        let claim = Claim::new(mine.clone(), 1).term(Term::new(Duration::from_secs(3)).unwrap());
+        book.job_leases().claim(&claim).await.unwrap().unwrap();
+        let hold = JobHold { id: 1, token: mine };
+        let cuts = [Cut::Nowhere, Cut::BeforeTheCommit, Cut::BeforeTheCheckpoint];
+        for (nth, cut) in (1..).zip(cuts) {
+            let note = Note {
+                cursor: Some(format!("row {nth}")),
+                ..Note::default()
+            };
+            work(&place, Checkpoint::Job(&hold, &note), cut)
+                .await
+                .unwrap();
+        }
+        let cursor = book.job(1, None).await.unwrap().unwrap().cursor;
+        assert_eq!(cursor.as_deref(), Some("row 1"), "{}", place.name());
+        assert_eq!(orders(&place).await, "1");
+        let ended = place.moment(NOW.before(Duration::from_hours(100_000)));
+        let lapse = format!("update tenure_jobs set locked_until = {ended}");
+        place.change(&lapse).await.unwrap();
+        let note = Note::default();
+        let answer = work(&place, Checkpoint::Job(&hold, &note), Cut::Nowhere).await;
+        assert_eq!(why(answer), Refusal::Lapsed, "{}", place.name());
+        assert_eq!(orders(&place).await, "1");
+        // Outside a transaction it may still say where it was: nobody has replaced it.
+        assert!(book.note_job(&hold, &note).await.unwrap().is_kept());
+    }
+}
+
+/// Goal: a claim never waits for a user's transaction, and never overtakes it. Method: a holder
+/// whose term ends has its checkpoint written but not committed; another asks for the chunk.
+///
+/// Proves: S5-017
+#[tokio::test]
+async fn a_claim_passes_by_a_chunk_whose_checkpoint_is_not_committed() {
+    let place = Place::postgres().await;
+    let Place::Postgres { store, pool, .. } = &place else {
+        return;
+    };
+    let book = place.book();
+    let (chunk, mine): (ChunkKey, _) = (key("m", "c"), token("w", 1));
+    take(book, &asks(&chunk, &mine, NOW)).await;
+    let mut tx = pool.begin().await.unwrap();
+    let end = ends(&chunk, &mine, synced(), NOW);
+    store.end_chunk_in(&mut tx, &end).await.unwrap();
+    let over = NOW.after(TWO_MINUTES);
+    let next = ClaimChunk {
+        fresh_for: Some(seconds(3600)),
+        ..asks(&chunk, &token("x", 1), over)
+    };
+    let asked = tokio::time::timeout(Duration::from_secs(5), book.claim_chunk(&next));
+    let answer = asked.await.expect("it does not wait").unwrap();
+    let holder = mine.holder().to_owned();
+    let held = ChunkClaim::Held {
+        holder,
+        until: over,
+    };
+    assert_eq!(answer, held);
+    tx.commit().await.unwrap();
+    let answer = book.claim_chunk(&next).await.unwrap();
+    assert_eq!(answer, ChunkClaim::Done { at: NOW });
+}

@@ -1,0 +1,200 @@
+//! Holds on jobs and chunks: renewed while the work goes on; once one is over, the work is stopped
+//! and whatever it still writes is refused.
+
+use std::time::Duration;
+
+use tenure::{
+    ChunkAnswer, Claim, Clock as _, HeldChunk, HeldJob, HoldError, LapsePolicy, Outcome, Refusal,
+    SyncState, SystemClock, Tenure,
+};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{TERM, ended, import, on_both, soon, term, worker};
+
+/// What a handler hands to others, and waits in vain.
+type InHand = (HeldJob, HeldChunk);
+
+/// A handler that hands out its job and a chunk of it, and stands still.
+async fn hand_out(job: HeldJob, hands: mpsc::Sender<InHand>) -> Result<Outcome, tenure::Failure> {
+    if let ChunkAnswer::Claimed(chunk) = job.chunk("first").claim().await? {
+        hands.send((job, chunk)).await?;
+    }
+    std::future::pending().await
+}
+
+/// Takes the job over, as a worker does that comes when the lease has lapsed.
+async fn take_over(tenure: &Tenure, id: i64) {
+    let later = SystemClock.now().after(Duration::from_mins(10));
+    let claim = Claim::new(tenure.token(), 1)
+        .term(term())
+        .recovery(Some(LapsePolicy::default()))
+        .at(later);
+    let leases = tenure.store().job_book().unwrap().job_leases();
+    let held = leases.claim(&claim).await.unwrap().unwrap();
+    assert_eq!(held.ids(), [tenure::ItemId::new(id)]);
+}
+
+async fn assert_refused(job: &HeldJob, chunk: HeldChunk) {
+    let is_over = |written: Result<(), HoldError>| written.unwrap_err().is_over();
+    assert!(is_over(job.checkpoint("7").await));
+    assert!(is_over(job.total(7).await));
+    assert!(is_over(job.result("7").await));
+    assert!(job.chunk("other").claim().await.unwrap_err().is_over());
+    assert!(is_over(chunk.note("7").await));
+    assert!(is_over(chunk.complete(7).await));
+}
+
+/// Goal: of two who think that they have a job, one is stopped and what it says is refused. Method:
+/// another worker takes the job over; the first one's handler is to be dropped, and the job and
+/// the chunk that it gave to others can write nothing.
+///
+/// Proves: S5-027, S5-028
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_job_is_cancelled_and_late_writes_are_refused() {
+    on_both(|house| async move {
+        let tenure = house.open("first").await;
+        let id = tenure.jobs().enqueue(import()).await.unwrap();
+        let (hands, mut handed) = mpsc::channel(1);
+        let losing = worker(&tenure, move |job| hand_out(job, hands.clone()));
+        let losing = losing.start().await.unwrap();
+        let (job, chunk) = soon(handed.recv()).await.unwrap();
+        assert!(!job.is_cancelled() && !chunk.is_cancelled());
+        job.checkpoint("5").await.unwrap();
+
+        take_over(&house.open("second").await, id).await;
+        soon(job.cancelled()).await;
+        assert!(chunk.is_cancelled(), "the chunk goes with its job");
+        let work = chunk.during(std::future::pending::<()>());
+        assert!(soon(work).await.unwrap_err().is_over());
+        assert_refused(&job, chunk).await;
+        let now = tenure.jobs().find(id).await.unwrap().unwrap();
+        assert_eq!(now.cursor.as_deref(), Some("5"));
+        assert_eq!((now.chunks_total, now.result), (None, None));
+        let progress = tenure.jobs().progress(&now.matrix).await.unwrap();
+        assert_eq!((progress.done, progress.rows), (0, 0));
+        losing.stop().await;
+    })
+    .await;
+}
+
+/// Proves: S5-008
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_job_is_stopped_and_stays_so() {
+    on_both(|house| async move {
+        let tenure = house.open("worker").await;
+        let jobs = tenure.jobs();
+        let id = jobs.enqueue(import()).await.unwrap();
+        let (hands, mut handed) = mpsc::channel(1);
+        let running = worker(&tenure, move |job| hand_out(job, hands.clone()));
+        let running = running.concurrency(1).start().await.unwrap();
+        let (job, chunk) = soon(handed.recv()).await.unwrap();
+        // It waits behind the first, and never begins.
+        let waiting = jobs.enqueue(import()).await.unwrap();
+        assert!(jobs.cancel(waiting, "not needed").await.unwrap().is_kept());
+
+        assert!(jobs.cancel(id, "the wrong file").await.unwrap().is_kept());
+        soon(job.cancelled()).await;
+        assert_refused(&job, chunk).await;
+        let again = jobs.cancel(id, "once more").await.unwrap();
+        assert_eq!(again.refusal(), Some(Refusal::AlreadySettled));
+        let none = jobs.cancel(4711, "no such job").await.unwrap();
+        assert_eq!(none.refusal(), Some(Refusal::NotFound));
+        running.stop().await;
+        for (id, reason) in [(id, "the wrong file"), (waiting, "not needed")] {
+            let job = jobs.find(id).await.unwrap().unwrap();
+            assert_eq!(job.state, SyncState::Failed);
+            assert!(job.error.unwrap().contains(reason));
+        }
+        assert!(handed.recv().await.is_none(), "the other never began");
+    })
+    .await;
+}
+
+/// Goal: work may take longer than its leases. Method: a job and its chunk are held for two terms;
+/// nobody else gets either.
+///
+/// Proves: S5-005, S5-006
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_and_its_chunk_are_renewed_while_the_work_goes_on() {
+    on_both(|house| async move {
+        let (first, second) = (house.open("first").await, house.open("second").await);
+        let id = first.jobs().enqueue(import()).await.unwrap();
+        let (hands, mut handed) = mpsc::channel(2);
+        let run = |tenure: &Tenure| {
+            let hands = hands.clone();
+            worker(tenure, move |job: HeldJob| {
+                let hands = hands.clone();
+                async move {
+                    let ChunkAnswer::Claimed(chunk) = job.chunk("first").claim().await? else {
+                        return Err(tenure::Failure::new("somebody has it"));
+                    };
+                    hands.send(()).await?;
+                    sleep(TERM * 2).await;
+                    chunk.complete(1).await?;
+                    Ok(Outcome::Done)
+                }
+            })
+        };
+        let one = run(&first).start().await.unwrap();
+        soon(handed.recv()).await.unwrap();
+        let two = run(&second).start().await.unwrap();
+        let began = Instant::now();
+        let matrix = first.jobs().find(id).await.unwrap().unwrap().matrix;
+        let helper = second.matrix(matrix.as_str()).unwrap();
+        while began.elapsed() < TERM * 3 / 2 {
+            let answer = helper.chunk("first").claim().await.unwrap();
+            let ChunkAnswer::Held { holder, .. } = answer else {
+                panic!("{answer:?}");
+            };
+            assert!(holder.starts_with("first-jobs-"), "{holder}");
+            sleep(Duration::from_millis(200)).await;
+        }
+        let job = ended(&first, id).await;
+        assert_eq!((job.state, job.counters.crashes), (SyncState::Completed, 0));
+        let second_try = timeout(Duration::from_millis(100), handed.recv()).await;
+        assert!(second_try.is_err(), "it was begun once");
+        one.stop().await;
+        two.stop().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chunk_is_lost_by_itself_and_its_job_goes_on() {
+    on_both(|house| async move {
+        let tenure = house.open("first").await;
+        let id = tenure.jobs().enqueue(import()).await.unwrap();
+        let (hands, mut handed) = mpsc::channel(1);
+        let losing = worker(&tenure, move |job| hand_out(job, hands.clone()));
+        let losing = losing.start().await.unwrap();
+        let (job, chunk) = soon(handed.recv()).await.unwrap();
+        let other = house.open("second").await;
+        // As one does that comes when the lease has lapsed.
+        let claim = later_claim(&other, &chunk);
+        let book = other.store().job_book().unwrap();
+        let answer = book.claim_chunk(&claim).await.unwrap();
+        let is_taken = matches!(answer, tenure::job::ChunkClaim::Claimed(_));
+        assert!(is_taken, "{answer:?}");
+
+        soon(chunk.cancelled()).await;
+        assert!(!job.is_cancelled());
+        assert!(chunk.complete(7).await.unwrap_err().is_over());
+        job.checkpoint("5").await.unwrap();
+        assert!(tenure.jobs().cancel(id, "enough").await.unwrap().is_kept());
+        losing.stop().await;
+    })
+    .await;
+}
+
+/// Asks for the same chunk ten minutes from now.
+fn later_claim(tenure: &Tenure, chunk: &HeldChunk) -> tenure::ClaimChunk {
+    tenure::ClaimChunk {
+        key: chunk.key().clone(),
+        token: tenure.token(),
+        term: term(),
+        fresh_for: None,
+        job: None,
+        now: Some(SystemClock.now().after(Duration::from_mins(10))),
+    }
+}

@@ -1,0 +1,177 @@
+//! A job whose worker died is taken up where it was left; one that fails too often, or whose
+//! workers die too often, is given up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tenure::{ChunkAnswer, Failure, HeldJob, Outcome, Settings, SyncState, Tenure};
+use tokio::sync::mpsc;
+
+use super::{ended, import, on_both, soon, until, worker};
+
+/// Does the first of two chunks, writes down where it is, and stands still in the second.
+async fn half(job: HeldJob, at_half: mpsc::Sender<()>) -> Result<Outcome, Failure> {
+    job.total(2).await?;
+    let ChunkAnswer::Claimed(first) = job.chunk("first").claim().await? else {
+        return Err(Failure::new("the first chunk is nobody's"));
+    };
+    first.complete(100).await?;
+    job.checkpoint("second").await?;
+    let second = job.chunk("second").claim().await?;
+    at_half.send(()).await?;
+    std::future::pending::<()>().await;
+    drop(second);
+    Ok(Outcome::Done)
+}
+
+/// Goal: what was done before a crash is not done again, and what was not is. Method: a worker dies
+/// in the second of two chunks; another one tells what it finds.
+///
+/// Proves: S5-001, S5-002, S5-003, S5-045, S5-046
+#[tokio::test(flavor = "multi_thread")]
+async fn another_worker_goes_on_at_the_last_checkpoint() {
+    on_both(|house| async move {
+        let (first, second) = (house.open("first").await, house.open("second").await);
+        let id = first.jobs().enqueue(import()).await.unwrap();
+        let (at_half, mut halfway) = mpsc::channel(1);
+        let dying = worker(&first, move |job| half(job, at_half.clone()));
+        let dying = dying.start().await.unwrap();
+        soon(halfway.recv()).await.unwrap();
+        drop(dying);
+
+        let (tell, mut told) = mpsc::channel(1);
+        let living = worker(&second, move |job: HeldJob| {
+            let tell = tell.clone();
+            async move {
+                let done = job.chunk("first").claim().await?;
+                let is_done = matches!(done, ChunkAnswer::Done { .. });
+                let cursor = job.cursor().map(str::to_owned);
+                // The dead worker may still have it by the clock.
+                let ChunkAnswer::Claimed(rest) = job.chunk("second").wait().await? else {
+                    return Err(Failure::new("the second chunk was not done"));
+                };
+                rest.complete(50).await?;
+                job.result("{\"rows\": 150}").await?;
+                tell.send((is_done, cursor, job.attempt())).await?;
+                Ok(Outcome::Done)
+            }
+        });
+        let living = living.start().await.unwrap();
+        let (is_done, cursor, attempt) = soon(told.recv()).await.unwrap();
+        assert!(is_done, "the first chunk is not done again");
+        assert_eq!((cursor.as_deref(), attempt), (Some("second"), 2));
+        let job = ended(&second, id).await;
+        assert_eq!(job.state, SyncState::Completed);
+        assert_eq!((job.counters.crashes, job.counters.failures), (1, 0));
+        assert_eq!(job.result.as_deref(), Some("{\"rows\": 150}"));
+        assert_eq!(job.chunks_total, Some(2));
+        let progress = second.jobs().progress(&job.matrix).await.unwrap();
+        assert_eq!((progress.done, progress.rows), (2, 150));
+        living.stop().await;
+    })
+    .await;
+}
+
+/// A stop is no crash: the job is given back at once, at no cost.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_stops_gives_its_job_back() {
+    on_both(|house| async move {
+        let (first, second) = (house.open("first").await, house.open("second").await);
+        let id = first.jobs().enqueue(import()).await.unwrap();
+        let (at_half, mut halfway) = mpsc::channel(1);
+        let settings = Settings {
+            shutdown_timeout: Some(Duration::from_millis(100)),
+            ..Settings::default()
+        };
+        let stopping = worker(&first, move |job| half(job, at_half.clone())).settings(settings);
+        let stopping = stopping.start().await.unwrap();
+        soon(halfway.recv()).await.unwrap();
+        assert_eq!(stopping.stop().await.left, 0);
+        let job = first.jobs().find(id).await.unwrap().unwrap();
+        assert_eq!(job.state, SyncState::Available);
+        assert_eq!((job.counters.crashes, job.counters.failures), (0, 0));
+        assert_eq!(job.cursor.as_deref(), Some("second"));
+
+        let next = worker(&second, |_: HeldJob| async { Ok(Outcome::Done) });
+        let next = next.start().await.unwrap();
+        assert_eq!(ended(&second, id).await.state, SyncState::Completed);
+        next.stop().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_fails_too_often_has_failed_for_good() {
+    on_both(|house| async move {
+        let tenure = house.open("worker").await;
+        let id = tenure.jobs().enqueue(import()).await.unwrap();
+        let tries = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&tries);
+        let settings = Settings {
+            max_retries: 2,
+            ..Settings::default()
+        };
+        let failing = worker(&tenure, move |job: HeldJob| {
+            let nth = counted.fetch_add(1, Ordering::Relaxed) + 1;
+            async move {
+                assert_eq!(job.attempt(), nth, "a panic would be a failure, too");
+                Err(Failure::new("no such file").after(Duration::from_millis(100)))
+            }
+        });
+        let failing = failing.settings(settings).start().await.unwrap();
+        let job = ended(&tenure, id).await;
+        failing.stop().await;
+        assert_eq!(job.state, SyncState::Failed);
+        assert!(job.error.as_deref().unwrap().contains("no such file"));
+        assert_eq!(tries.load(Ordering::Relaxed), 3, "one try and two retries");
+        assert_eq!((job.counters.failures, job.counters.crashes), (3, 0));
+    })
+    .await;
+}
+
+/// Starts a worker, lets it die with the job in hand, and waits until its lease has lapsed.
+async fn die(tenure: &Tenure, id: i64) {
+    let (begin, mut began) = mpsc::channel(1);
+    let settings = Settings {
+        max_crashes: 3,
+        ..Settings::default()
+    };
+    let dying = worker(tenure, move |_: HeldJob| {
+        let begin = begin.clone();
+        async move {
+            begin.send(()).await?;
+            std::future::pending().await
+        }
+    });
+    let dying = dying.settings(settings).start().await.unwrap();
+    tokio::select! {
+        _ = began.recv() => {}
+        _ = ended(tenure, id) => {}
+    }
+    drop(dying);
+    until(tenure, id, |job| job.state != SyncState::Running).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_workers_die_too_often_has_failed_for_good() {
+    on_both(|house| async move {
+        let tenure = house.open("worker").await;
+        let id = tenure.jobs().enqueue(import()).await.unwrap();
+        for _ in 0..4 {
+            die(&tenure, id).await;
+        }
+        // It survives three; the next worker finds that four are enough.
+        let next = worker(&tenure, |_: HeldJob| async { Ok(Outcome::Done) });
+        let settings = Settings {
+            max_crashes: 3,
+            ..Settings::default()
+        };
+        let next = next.settings(settings).start().await.unwrap();
+        let job = ended(&tenure, id).await;
+        next.stop().await;
+        assert_eq!(job.state, SyncState::Failed);
+        assert_eq!((job.counters.crashes, job.counters.failures), (4, 0));
+    })
+    .await;
+}
