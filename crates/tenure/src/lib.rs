@@ -170,6 +170,8 @@ mod postgres;
 #[cfg(feature = "postgres")]
 mod postgres_jobs;
 mod replays;
+#[cfg(feature = "bench")]
+mod rows;
 mod sender;
 mod signal;
 #[cfg(feature = "sqlite")]
@@ -207,8 +209,12 @@ pub use tenure_engine::{
 pub use tenure_publish::{Exec, ExecCall, Lines};
 #[cfg(feature = "server")]
 pub use tenure_server as server;
+/// What speed is measured against, and what is measured beside the front door.
 #[cfg(feature = "bench")]
-pub use tenure_store::bench;
+pub mod bench {
+    pub use tenure_engine::LeaseRows;
+    pub use tenure_store::bench::*;
+}
 pub use tenure_store::config::{Planner, StoreConfig, Synchronous};
 pub use tenure_store::memory::{SystemClock, WorkLease};
 pub use tenure_store::{Migrated, migrate, migration_sql};

@@ -5,7 +5,7 @@ use crate::program::sqlite;
 #[test]
 fn every_command_has_its_help() {
     let place = sqlite();
-    let commands: [&[&str]; 52] = [
+    let commands: [&[&str]; 66] = [
         &[],
         &["serve"],
         &["work"],
@@ -58,6 +58,20 @@ fn every_command_has_its_help() {
         &["deliveries", "bury"],
         &["listen"],
         &["verify"],
+        &["jobs"],
+        &["jobs", "enqueue"],
+        &["jobs", "list"],
+        &["jobs", "show"],
+        &["jobs", "cancel"],
+        &["jobs", "retry"],
+        &["jobs", "run"],
+        &["jobs", "note"],
+        &["jobs", "chunk"],
+        &["jobs", "chunk", "claim"],
+        &["jobs", "chunk", "done"],
+        &["jobs", "chunk", "fail"],
+        &["jobs", "chunk", "note"],
+        &["jobs", "chunk", "release"],
     ];
     for command in commands {
         let args = [command, &["--help"]].concat();
