@@ -234,3 +234,8 @@ pub use crate::worker::{Watch, Worker, WorkerBuilder, WorkerError};
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The code of the page on jobs compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/JOBS.md")]
+struct JobsPage;
