@@ -6,7 +6,9 @@
 
 mod jobs;
 mod postgres;
+mod postgres_jobs;
 mod sqlite;
+mod sqlite_jobs;
 mod still;
 mod work_lease;
 

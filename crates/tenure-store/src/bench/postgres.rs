@@ -38,7 +38,6 @@ macro_rules! bare {
         )
     };
 }
-pub(super) use bare;
 
 /// What a drain touches.
 const TABLES: [&str; 8] = [

@@ -23,12 +23,11 @@ pub struct SqliteYardstick {
 /// What a bare record says for a moment: as long as any, and nobody reads it.
 const BEGAN: i64 = i64::MAX / 2;
 
-macro_rules! text {
+macro_rules! bare {
     ($name:literal) => {
         include_str!(concat!("../../sql/sqlite/bench/", $name, ".sql"))
     };
 }
-pub(super) use text;
 
 impl SqliteYardstick {
     pub(super) async fn open(ours: PathBuf) -> Result<Self, StoreError> {
@@ -107,7 +106,7 @@ impl SqliteYardstick {
         self.blocking(move |conn| {
             let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
             let ids = {
-                let mut open = tx.prepare_cached(text!("attempts_open"))?;
+                let mut open = tx.prepare_cached(bare!("attempts_open"))?;
                 let rows = open.query_map(params![calls, BEGAN], |row| row.get(0))?;
                 rows.collect::<rusqlite::Result<Vec<i64>>>()?
             };
@@ -125,7 +124,7 @@ impl SqliteYardstick {
         self.blocking(move |conn| {
             let ids = serde_json::to_string(&ids).unwrap_or_default();
             let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            tx.prepare_cached(text!("attempts_close"))?
+            tx.prepare_cached(bare!("attempts_close"))?
                 .execute(params![ids, status, BEGAN + 1])?;
             tx.commit()
         })
@@ -167,13 +166,13 @@ fn bare(path: &Path) -> rusqlite::Result<Connection> {
     let conn = Connection::open(path)?;
     conn.pragma_update(None, "journal_mode", "wal")?;
     conn.pragma_update(None, "synchronous", "full")?;
-    conn.execute_batch(text!("tables"))?;
+    conn.execute_batch(bare!("tables"))?;
     Ok(conn)
 }
 
 fn row_drain(conn: &mut Connection, events: u32, batch: u32) -> rusqlite::Result<f64> {
     conn.execute("delete from bench_row", [])?;
-    conn.execute(text!("row_fill"), params![events, payload()])?;
+    conn.execute(bare!("row_fill"), params![events, payload()])?;
     conn.execute_batch("analyze; pragma wal_checkpoint(truncate)")?;
     let token = token();
     let now = i64::MAX / 2;
@@ -183,7 +182,7 @@ fn row_drain(conn: &mut Connection, events: u32, batch: u32) -> rusqlite::Result
         let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let mut ids: Vec<i64> = Vec::new();
         {
-            let mut claim = tx.prepare_cached(text!("row_claim"))?;
+            let mut claim = tx.prepare_cached(bare!("row_claim"))?;
             let mut rows = claim.query(params![batch, token.expose(), token.holder(), now])?;
             while let Some(row) = rows.next()? {
                 std::hint::black_box(row.get::<_, String>(2)?);
@@ -194,7 +193,7 @@ fn row_drain(conn: &mut Connection, events: u32, batch: u32) -> rusqlite::Result
         done += u32::try_from(ids.len()).unwrap_or(u32::MAX);
         let ids = serde_json::to_string(&ids).unwrap_or_default();
         let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        tx.prepare_cached(text!("row_complete"))?
+        tx.prepare_cached(bare!("row_complete"))?
             .execute(params![ids, token.expose(), now])?;
         tx.commit()?;
     }
@@ -207,7 +206,7 @@ fn row_enqueue(conn: &mut Connection, events: u32, batch: u32) -> rusqlite::Resu
     for _ in 0..events / batch {
         let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
         for now in 0..batch {
-            let mut row = tx.prepare_cached(text!("row_insert"))?;
+            let mut row = tx.prepare_cached(bare!("row_insert"))?;
             row.execute(params!["bench.event", payload, now])?;
         }
         tx.commit()?;
@@ -221,9 +220,9 @@ fn bare_enqueue(conn: &mut Connection, events: u32) -> rusqlite::Result<f64> {
     for _ in 0..events / 1000 {
         let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
         for now in 0..1000 {
-            let mut event = tx.prepare_cached(text!("bare_enqueue"))?;
+            let mut event = tx.prepare_cached(bare!("bare_enqueue"))?;
             let id: i64 = event.query_row(params!["t", payload, now], |row| row.get(0))?;
-            tx.prepare_cached(text!("bare_ready"))?
+            tx.prepare_cached(bare!("bare_ready"))?
                 .execute(params![now, id])?;
         }
         tx.commit()?;

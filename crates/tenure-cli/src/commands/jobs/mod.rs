@@ -35,8 +35,8 @@ pub(crate) struct Jobs {
 enum JobCommand {
     /// Write a job
     #[command(after_help = "\
-Jobs on one matrix share its chunks: what is done of them is not done again. Without --matrix a job \
-has one of its own.
+Jobs on one matrix share its chunks: what is done of them is not done again. Without --matrix a \
+job has one of its own.
 
 Examples:
   tenure jobs enqueue import.orders '{\"from\": 2020}'

@@ -30,12 +30,12 @@ const PAGE: u32 = 1000;
 const AWAY: Duration = Duration::from_secs(10);
 
 pub(super) const HELP: &str = "\
-The command is run through `sh -c`, with the job's payload on its input and TENURE_ID, TENURE_KIND, \
-TENURE_MATRIX, TENURE_ATTEMPT, TENURE_FENCE, TENURE_TIME_LEFT_MS and, if one was written down, \
-TENURE_CURSOR in its environment. Exit code 0: the job is done, and the last line that it printed, \
-if that is JSON, is its result. 65: it failed for good. 75: not now, tried again without counting a \
-failure. Any other: tried again by the retry policy. `tenure jobs note` and `tenure jobs chunk` \
-speak to the worker from within the command.
+The command is run through `sh -c`, with the job's payload on its input and TENURE_ID, \
+TENURE_KIND, TENURE_MATRIX, TENURE_ATTEMPT, TENURE_FENCE, TENURE_TIME_LEFT_MS and, if one was \
+written down, TENURE_CURSOR in its environment. Exit code 0: the job is done, and the last line \
+that it printed, if that is JSON, is its result. 65: it failed for good. 75: not now, tried again \
+without counting a failure. Any other: tried again by the retry policy. `tenure jobs note` and \
+`tenure jobs chunk` speak to the worker from within the command.
 
 Examples:
   tenure jobs run --kind import.orders --exec ./import.sh
@@ -63,11 +63,11 @@ pub(super) struct RunJobs {
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = time::duration)]
     max_hold: Duration,
 
-    /// Leases on jobs run this long; they are renewed five times as often
+    /// Leases on jobs run this long, and are renewed every fifth of it
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = term)]
     term: Term,
 
-    /// Leases on chunks run this long; they are renewed four times as often
+    /// Leases on chunks run this long, and are renewed every quarter of it
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = term)]
     chunk_term: Term,
 

@@ -1,6 +1,6 @@
 -- tables: what the bare loops work on. `bench_row` is the outbox that a careful engineer writes by hand;
 -- `bench_event` and `bench_ready` are the bare two-table insert; `bench_attempt` is a bare record of calls;
--- `bench_checkpoint` is a table of checkpoints with a lock that expires, and nothing else.
+-- `bench_checkpoint` is a table of checkpoints with a hold of limited time and nothing else.
 -- Parameters: none.
 -- Returns: nothing.
 -- Keeps: nothing.

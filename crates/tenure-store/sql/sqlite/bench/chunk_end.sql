@@ -1,4 +1,4 @@
--- chunk_complete: the other half: one UPDATE, by the whole key, which spares it a walk through the table.
+-- chunk_end: the other half: one UPDATE, by the whole key, which spares it a walk through the table.
 -- Parameters: ?1 matrix, ?2 chunk, ?3 row_count, ?4 now.
 -- Returns: nothing.
 -- Keeps: what a hand-written table of checkpoints keeps: anyone may end it.

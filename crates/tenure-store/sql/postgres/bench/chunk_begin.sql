@@ -1,4 +1,4 @@
--- chunk_claim: the claim of a checkpoint as it is written by hand: free, or its lock has expired.
+-- chunk_begin: the claim of a checkpoint as it is written by hand: free, or the hold of another has lapsed.
 -- Parameters: $1 matrix, $2 chunk, $3 holder.
 -- Returns: the claimed row.
 -- Keeps: what a hand-written table of checkpoints keeps: neither token nor fence.
