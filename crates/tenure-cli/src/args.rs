@@ -8,8 +8,8 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use tenure::{Event, Filter, Invalid, ItemId, QueueName, State, Timestamp};
 
 use crate::commands::{
-    Bench, Completions, Deliveries, Demo, Domains, Endpoints, Enqueue, Listen, Man, Prune, Queues,
-    Replay, Serve, SettingsArgs, Verify, Why, Work, Workers,
+    Bench, Completions, Deliveries, Demo, Domains, Endpoints, Enqueue, Jobs, Listen, Man, Prune,
+    Queues, Replay, Serve, SettingsArgs, Verify, Why, Work, Workers,
 };
 use crate::database::{Database, hide_addresses};
 use crate::exit::Exit;
@@ -217,6 +217,16 @@ Examples:
   tenure domains skip customer-7 --reason 'the order was a test'
   tenure domains pause customer-7")]
     Domains(Domains),
+    /// Long work, done chunk by chunk: write, list, show, cancel, retry and run jobs
+    #[command(after_help = "\
+Whoever takes a job up goes on where its last worker was: chunks that are done are not done again.
+
+Examples:
+  tenure jobs
+  tenure jobs enqueue import.orders '{\"from\": 2020}' --follow
+  tenure jobs run --kind import.orders --exec ./import.sh
+  tenure jobs show 17")]
+    Jobs(Jobs),
     /// Add, list, edit, try, disable and remove the addresses that receive webhooks
     #[command(after_help = "\
 Events that are done are owed to the endpoints that are subscribed to their topics, in the same \

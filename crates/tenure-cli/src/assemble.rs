@@ -190,7 +190,7 @@ impl Handler for Nobody {
 }
 
 /// The name of this machine, for people.
-fn host() -> String {
+pub(crate) fn host() -> String {
     let name = rustix::system::uname();
     name.nodename().to_string_lossy().into_owned()
 }
@@ -227,7 +227,7 @@ pub(crate) fn ports(tenure: &Tenure, watch: TeamWatch, figures: PrometheusHandle
 }
 
 /// The report that a worker does not start.
-fn cannot_start(error: &WorkerError) -> Stop {
+pub(crate) fn cannot_start(error: &WorkerError) -> Stop {
     if let WorkerError::Invalid(problems) = error {
         let told = problems.iter();
         let told = told.map(|problem| Problem::new(Exit::Usage, problem.to_string()));

@@ -54,8 +54,9 @@ pub(crate) const VARIABLES: [(&str, &str); 33] = [
     ("TENURE_WEBHOOK_USER_AGENT", "webhook.user_agent"),
 ];
 
-/// What a command that Tenure runs for an event is told of it, so that it may run `tenure`, too.
-const OF_EVENTS: [&str; 8] = [
+/// What a command that Tenure runs for an event or a job is told of it, so that it may run
+/// `tenure`, too.
+const OF_EVENTS: [&str; 12] = [
     "TENURE_ID",
     "TENURE_EVENT_ID",
     "TENURE_TOPIC",
@@ -64,6 +65,10 @@ const OF_EVENTS: [&str; 8] = [
     "TENURE_FENCE",
     "TENURE_ATTEMPT",
     "TENURE_TIME_LEFT_MS",
+    "TENURE_KIND",
+    "TENURE_MATRIX",
+    "TENURE_CURSOR",
+    "TENURE_JOB_SOCKET",
 ];
 
 /// Beginnings of other names that are no settings: an event's headers, and the tests' own.

@@ -16,6 +16,8 @@ pub(crate) enum Whole {
     Events(u64),
     /// This many steps.
     Steps(u64),
+    /// Chunks of a job; how many there are is said as the job goes on.
+    Chunks,
     /// This many bytes of input.
     Bytes(u64),
     /// Nobody knows.
@@ -33,6 +35,7 @@ pub(crate) fn begin(output: &Output, whole: Whole, word: &'static str) -> Progre
             "{msg} [{bar:30}] {pos}/{len} {per_sec} {eta}",
         ),
         Whole::Steps(number) => (ProgressBar::new(number), "[{bar:30}] {pos}/{len} {msg}"),
+        Whole::Chunks => (ProgressBar::new(0), "[{bar:30}] {msg}"),
         Whole::Bytes(number) => (
             ProgressBar::new(number),
             "{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}",

@@ -203,7 +203,7 @@ pub(crate) fn payload(content: &Content) -> &str {
 
 /// JSON without line breaks. Outside strings they are blanks, and inside there are none: so nothing
 /// but the look changes, where reading and writing it again would change numbers and repeated keys.
-fn on_one_line(json: &str) -> String {
+pub(crate) fn on_one_line(json: &str) -> String {
     json.replace(['\n', '\r'], " ")
 }
 

@@ -14,9 +14,9 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use tenure_core::{Publication, PublishError, Publisher, Publishing};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::process::{Child, ChildStderr, ChildStdin, Command};
+use tenure_core::{PAYLOAD_BYTES_MAX, Publication, PublishError, Publisher, Publishing};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
 
 /// Between the polite signal and the one that cannot be ignored.
@@ -26,6 +26,9 @@ const LAST_WORDS: Duration = Duration::from_millis(100);
 /// So much of the end of what the command said is kept, in bytes and then in characters.
 const SAID_BYTES: usize = 4096;
 const SAID_CHARACTERS: usize = 500;
+/// So much of the end of what a command printed is kept for whoever wants it: a payload, and the
+/// line breaks around it.
+const PRINTED_BYTES: usize = PAYLOAD_BYTES_MAX + 16;
 
 /// Of `sysexits.h`: the input was wrong; it will be wrong the next time, too.
 const EX_DATAERR: i32 = 65;
@@ -139,8 +142,30 @@ impl Exec {
         if time.is_zero() {
             return Err(PublishError::retry("there was no time left to run it"));
         }
-        let variables = variables(publication, time)?;
-        self.spawn(variables)?.answer(payload, time).await
+        let variables = variables(publication, time);
+        self.spawn(variables, Stdio::null())?
+            .answer(payload, time)
+            .await
+            .map(drop)
+    }
+
+    /// Runs it for something that is no event; see [`ExecCall`]. Its answer is judged alike.
+    ///
+    /// # Errors
+    /// What the exit code says, a variable that no environment can hold, or no time left.
+    pub async fn call(&self, call: ExecCall) -> Result<Option<String>, PublishError> {
+        let time = self.time(call.time_left);
+        if time.is_zero() {
+            return Err(PublishError::retry("there was no time left to run it"));
+        }
+        let mut variables = call.variables;
+        variables.push((
+            "TENURE_TIME_LEFT_MS".to_owned(),
+            time.as_millis().to_string(),
+        ));
+        let running = self.spawn(variables, Stdio::piped())?;
+        let printed = running.answer(call.input, time).await?;
+        Ok(last_line(&printed))
     }
 
     /// How long the command may run: within what is left of the hold there must be time to stop
@@ -150,13 +175,22 @@ impl Exec {
         self.timeout.map_or(time, |timeout| timeout.min(time))
     }
 
-    fn spawn(&self, variables: Vec<(String, String)>) -> Result<Running, PublishError> {
+    fn spawn(
+        &self,
+        variables: Vec<(String, String)>,
+        output: Stdio,
+    ) -> Result<Running, PublishError> {
+        if let Some((name, _)) = variables.iter().find(|(_, value)| value.contains('\0')) {
+            return Err(PublishError::reject(format!(
+                "{name} would hold a NUL character, which no environment can"
+            )));
+        }
         let mut command = Command::new(&self.shell);
         command
             .arg("-c")
             .arg(&self.command)
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(output)
             .stderr(Stdio::piped())
             .process_group(0);
         // What the event does not have must not come from our own environment.
@@ -173,6 +207,42 @@ impl Exec {
             PublishError::away(reason)
         })?;
         Ok(Running::new(child))
+    }
+}
+
+/// A run of a command for something that is no event: a job, for one.
+///
+/// ```
+/// use std::time::Duration;
+/// use tenure_publish::{Exec, ExecCall};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let call = ExecCall {
+///     input: b"7".to_vec(),
+///     variables: vec![("TENURE_KIND".to_owned(), "import".to_owned())],
+///     time_left: Duration::from_secs(30),
+/// };
+/// let printed = Exec::new(r#"echo "$TENURE_KIND"; cat"#).call(call).await?;
+/// assert_eq!(printed.as_deref(), Some("7"), "the last line that it printed");
+/// # Ok(())
+/// # }
+/// ```
+pub struct ExecCall {
+    /// What is on its standard input.
+    pub input: Vec<u8>,
+    /// What its environment has beside our own.
+    pub variables: Vec<(String, String)>,
+    /// How long the hold lasts at most; `TENURE_TIME_LEFT_MS` tells the command what that is to it.
+    pub time_left: Duration,
+}
+
+impl fmt::Debug for ExecCall {
+    /// Shows neither the input nor the variables: they may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExecCall")
+            .field("time_left", &self.time_left)
+            .finish_non_exhaustive()
     }
 }
 
@@ -196,10 +266,7 @@ impl Publisher for Exec {
 /// The variables that not every event has.
 const OPTIONAL: [&str; 2] = ["TENURE_EVENT_ID", "TENURE_KEY"];
 
-fn variables(
-    publication: &Publication<'_>,
-    time: Duration,
-) -> Result<Vec<(String, String)>, PublishError> {
+fn variables(publication: &Publication<'_>, time: Duration) -> Vec<(String, String)> {
     let event = publication.event;
     let mut variables = vec![
         ("TENURE_ID".to_owned(), publication.id.to_string()),
@@ -221,12 +288,7 @@ fn variables(
     for (header, value) in event.headers() {
         variables.push((variable_of(header), value.clone()));
     }
-    match variables.iter().find(|(_, value)| value.contains('\0')) {
-        Some((name, _)) => Err(PublishError::reject(format!(
-            "{name} would hold a NUL character, which no environment can"
-        ))),
-        None => Ok(variables),
-    }
+    variables
 }
 
 fn variable_of(header: &str) -> String {
@@ -279,13 +341,18 @@ impl Running {
         }
     }
 
-    /// Feeds it and listens to it until it ends or its time is over.
-    async fn answer(mut self, payload: Vec<u8>, time: Duration) -> Result<(), PublishError> {
-        let mut said = Vec::new();
+    /// Feeds it and listens to it until it ends or its time is over; the end of what it printed,
+    /// if that is listened to.
+    async fn answer(mut self, payload: Vec<u8>, time: Duration) -> Result<Vec<u8>, PublishError> {
+        let (mut said, mut printed) = (Vec::new(), Vec::new());
         let input = self.child.stdin.take();
-        let output = self.child.stderr.take();
+        let (errors, output) = (self.child.stderr.take(), self.child.stdout.take());
         let mut talk: Talk<'_> = Some(Box::pin(async {
-            tokio::join!(feed(input, payload), listen(output, &mut said));
+            tokio::join!(
+                feed(input, payload),
+                listen(errors, &mut said, SAID_BYTES),
+                listen(output, &mut printed, PRINTED_BYTES),
+            );
         }));
         let Ok(ended) = timeout(time, beside(&mut talk, self.child.wait())).await else {
             self.stop(talk).await;
@@ -299,7 +366,7 @@ impl Running {
         self.group.kill();
         hear_out(talk).await;
         match ended {
-            Ok(ended) => judge(ended, &said),
+            Ok(ended) => judge(ended, &said).map(|()| printed),
             Err(cause) => Err(PublishError::retry(format!(
                 "how the command ended is not known: {cause}"
             ))),
@@ -356,15 +423,27 @@ async fn feed(input: Option<ChildStdin>, payload: Vec<u8>) {
 }
 
 /// Keeps the end of what the command says, and lets it say as much as it likes.
-async fn listen(output: Option<ChildStderr>, said: &mut Vec<u8>) {
+async fn listen(output: Option<impl AsyncRead + Unpin>, said: &mut Vec<u8>, most: usize) {
     let Some(mut output) = output else { return };
     let mut piece = [0; 1024];
     while let Ok(bytes) = output.read(&mut piece).await
         && bytes > 0
     {
         said.extend_from_slice(piece.get(..bytes).unwrap_or_default());
-        said.drain(..said.len().saturating_sub(SAID_BYTES));
+        // What is too much is cut off now and then: moving it for every piece would cost.
+        if said.len() >= most.saturating_mul(2) {
+            said.drain(..said.len().saturating_sub(most));
+        }
     }
+    said.drain(..said.len().saturating_sub(most));
+}
+
+/// The last line that is not blank. One that was cut off at its front is none.
+fn last_line(printed: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(printed.trim_ascii()).ok()?;
+    let line = text.rsplit('\n').next()?.trim();
+    let is_whole = line.len() <= PAYLOAD_BYTES_MAX;
+    (is_whole && !line.is_empty()).then(|| line.to_owned())
 }
 
 fn judge(ended: ExitStatus, said: &[u8]) -> Result<(), PublishError> {

@@ -42,5 +42,5 @@ mod exec;
 mod lines;
 pub mod webhook;
 
-pub use exec::Exec;
+pub use exec::{Exec, ExecCall};
 pub use lines::Lines;

@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use tenure_core::job::{ChunkName, ChunkRecord, Job, MatrixName, NewJob, Progress};
-use tenure_core::store::{Bury, JobFilter, Jobs as Book, StoreError, StoreErrorKind};
+use tenure_core::store::{Bury, Counts, JobFilter, Jobs as Book, StoreError, StoreErrorKind};
 use tenure_core::{Failure, Guarded, ItemId, Outcome, Refusal, SyncState};
 
 use crate::held_job::HeldJob;
@@ -96,6 +96,15 @@ impl Jobs {
     /// As [`Jobs::enqueue`].
     pub async fn list(&self, filter: &JobFilter, limit: u32) -> Result<Vec<Job>, StoreError> {
         self.book()?.jobs(filter, limit).await
+    }
+
+    /// How many jobs stand where, of all kinds together. Those that lapsed are among those that
+    /// are claimed; those that are dead failed or were cancelled.
+    ///
+    /// # Errors
+    /// As [`Jobs::enqueue`].
+    pub async fn count(&self) -> Result<Counts, StoreError> {
+        self.book()?.job_desk().count(None).await
     }
 
     /// Ends a job as failed for this reason, whether somebody has it or not: whoever has it is

@@ -201,6 +201,8 @@ mod postgres;
 #[cfg(feature = "postgres")]
 mod postgres_jobs;
 mod replays;
+#[cfg(feature = "bench")]
+mod rows;
 mod sender;
 mod signal;
 #[cfg(feature = "sqlite")]
@@ -235,11 +237,15 @@ pub use tenure_engine::metrics as engine_metrics;
 pub use tenure_engine::{
     Check, Context, Duties, Duty, Ended, Handler, Handling, Health, Readiness, Relay, Topics,
 };
-pub use tenure_publish::{Exec, Lines};
+pub use tenure_publish::{Exec, ExecCall, Lines};
 #[cfg(feature = "server")]
 pub use tenure_server as server;
+/// What speed is measured against, and what is measured beside the front door.
 #[cfg(feature = "bench")]
-pub use tenure_store::bench;
+pub mod bench {
+    pub use tenure_engine::LeaseRows;
+    pub use tenure_store::bench::*;
+}
 pub use tenure_store::config::{Planner, StoreConfig, Synchronous};
 pub use tenure_store::memory::{SystemClock, WorkLease};
 pub use tenure_store::{Migrated, migrate, migration_sql};
@@ -259,3 +265,8 @@ pub use crate::worker::{Watch, Worker, WorkerBuilder, WorkerError};
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The code of the page on jobs compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/JOBS.md")]
+struct JobsPage;

@@ -10,6 +10,7 @@ mod domains;
 mod endpoints;
 mod enqueue;
 mod events;
+mod jobs;
 mod listen;
 mod man;
 mod migrate;
@@ -39,6 +40,7 @@ pub(crate) use self::demo::Demo;
 pub(crate) use self::domains::Domains;
 pub(crate) use self::endpoints::Endpoints;
 pub(crate) use self::enqueue::Enqueue;
+pub(crate) use self::jobs::Jobs;
 pub(crate) use self::listen::Listen;
 pub(crate) use self::man::Man;
 pub(crate) use self::prune::Prune;
@@ -91,14 +93,16 @@ pub(crate) fn run(cli: Cli, command: Command) -> Exit {
         overrides: overrides(&command),
     };
     // These need none, and a shell that completes must not stumble over a bad file.
-    let is_bare = matches!(
-        command,
-        Command::Completions(_)
-            | Command::Demo(_)
-            | Command::Listen(_)
-            | Command::Man(_)
-            | Command::Verify(_)
-    );
+    let speaks_to_its_worker = matches!(&command, Command::Jobs(args) if args.is_bare());
+    let is_bare = speaks_to_its_worker
+        || matches!(
+            command,
+            Command::Completions(_)
+                | Command::Demo(_)
+                | Command::Listen(_)
+                | Command::Man(_)
+                | Command::Verify(_)
+        );
     let loaded = if is_bare {
         Ok(Config::default())
     } else {
@@ -127,6 +131,9 @@ fn overrides(command: &Command) -> Vec<Override> {
     if let Command::Work(args) = command {
         return args.overrides();
     }
+    if let Command::Jobs(args) = command {
+        return args.overrides();
+    }
     Vec::new()
 }
 
@@ -146,10 +153,12 @@ fn stopped(stop: Stop, hide: impl Fn(&str) -> String) -> Exit {
 }
 
 fn start(cx: &Context, command: Command) -> Result<Exit, Stop> {
-    let mut builder = if matches!(
-        command,
-        Command::Serve(_) | Command::Work(_) | Command::Bench(_)
-    ) {
+    let is_working = match &command {
+        Command::Serve(_) | Command::Work(_) | Command::Bench(_) => true,
+        Command::Jobs(args) => args.is_working(),
+        _ => false,
+    };
+    let mut builder = if is_working {
         tokio::runtime::Builder::new_multi_thread()
     } else {
         tokio::runtime::Builder::new_current_thread()
@@ -177,6 +186,7 @@ async fn dispatch(cx: &Context, command: Command) -> Result<Exit, Stop> {
         Command::Domains(args) => domains::run(cx, args).await,
         Command::Endpoints(args) => endpoints::run(cx, args.command).await,
         Command::Deliveries(args) => deliveries::run(cx, args.command).await,
+        Command::Jobs(args) => jobs::run(cx, args).await,
         Command::Listen(args) => listen::run(cx, args).await,
         Command::Verify(args) => verify::run(cx, &args),
         Command::Serve(args) => serve::run(cx, &args).await,

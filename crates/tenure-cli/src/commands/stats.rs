@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use comfy_table::Cell;
+use serde::Serialize;
 use tenure::server::wire::Stats;
 use tenure::webhook::Endpoint;
 use tenure::{Counts, DeliveryCounts, QueueCounts, QueueName};
@@ -23,9 +24,10 @@ pub(super) async fn run(cx: &Context) -> Result<Exit, Stop> {
     let counts = tenure.count().await?;
     let queues = tenure.queues().await?;
     let endpoints = tenure.endpoints_by_number().await?;
+    let jobs = JobCounts::new(&tenure.jobs().count().await?);
     if cx.output.is_json() {
-        cx.output
-            .json(&Stats::new(&counts, &queues, endpoints.values()))?;
+        let events = Stats::new(&counts, &queues, endpoints.values());
+        cx.output.json(&Whole { events, jobs })?;
         return Ok(Exit::Done);
     }
     let total = |number: u64| Cell::new(number);
@@ -62,6 +64,9 @@ pub(super) async fn run(cx: &Context) -> Result<Exit, Stop> {
     if !endpoints.is_empty() {
         deliveries(cx, &counts, &endpoints)?;
     }
+    if jobs != JobCounts::default() {
+        jobs.table(cx)?;
+    }
     if counts.lapsed > 0 {
         cx.output.note(format_args!(
             "{} held past the term: `tenure reap` ends that, as does a claim that finds nothing \
@@ -70,6 +75,65 @@ pub(super) async fn run(cx: &Context) -> Result<Exit, Stop> {
         ));
     }
     Ok(Exit::Done)
+}
+
+/// What is counted, in JSON.
+#[derive(Serialize)]
+struct Whole {
+    #[serde(flatten)]
+    events: Stats,
+    jobs: JobCounts,
+}
+
+/// How many jobs stand where, in JSON.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+struct JobCounts {
+    /// They may be claimed now.
+    due: u64,
+    /// They are held back for a while.
+    delayed: u64,
+    running: u64,
+    /// Past their term: whoever claims next takes them up.
+    lapsed: u64,
+    completed: u64,
+    failed: u64,
+}
+
+impl JobCounts {
+    fn new(counts: &Counts) -> Self {
+        let sum =
+            |of: fn(&QueueCounts) -> u64| counts.queues.iter().map(|(_, line)| of(line)).sum();
+        Self {
+            due: sum(|line| line.due),
+            delayed: sum(|line| line.delayed),
+            running: counts.claimed.saturating_sub(counts.lapsed),
+            lapsed: counts.lapsed,
+            completed: counts.done,
+            failed: counts.dead,
+        }
+    }
+
+    fn table(self, cx: &Context) -> Result<(), Stop> {
+        cx.output.line("")?;
+        let heading = [
+            " JOBS DUE",
+            " DELAYED",
+            " RUNNING",
+            " LAPSED",
+            " COMPLETED",
+            " FAILED",
+        ];
+        let all = [
+            self.due,
+            self.delayed,
+            self.running,
+            self.lapsed,
+            self.completed,
+            self.failed,
+        ];
+        cx.output
+            .table(&heading, vec![all.into_iter().map(Cell::new).collect()])
+    }
 }
 
 fn waits(counts: &QueueCounts) -> u64 {

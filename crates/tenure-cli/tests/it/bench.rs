@@ -190,3 +190,50 @@ fn a_drain_needs_a_key_at_least() {
     let said = sqlite().run(&["bench", "--keyed", "0"]);
     said.failed(2, "0 is not in 1..=100000", "");
 }
+
+/// What is promised of jobs.
+const OF_JOBS: [&str; 12] = [
+    "chunks",
+    "events",
+    "rounds",
+    "cores",
+    "bare_chunks_per_s",
+    "chunks_per_s",
+    "chunks_vs_bare",
+    "row_per_s",
+    "adopted_per_s",
+    "adopted_vs_row",
+    "running_jobs",
+    "statements_per_tick",
+];
+
+#[tokio::test]
+async fn every_figure_of_jobs_is_measured_on_both_databases() {
+    for (place, name) in [(sqlite(), "sqlite"), (postgres().await, "postgres")] {
+        let sizes = [
+            "--jobs",
+            "200",
+            "--events",
+            "2000",
+            "--rounds",
+            "1",
+            "--running",
+            "50",
+        ];
+        let said = place.run(&[&["bench", "--json"], &sizes[..]].concat());
+        let said = said.succeeded();
+        assert_eq!(said.err, "", "{name}");
+        let [figures] = said.objects().try_into().expect("one line");
+        assert_eq!(figures["database"], name);
+        for figure in OF_JOBS {
+            let value = figures[figure].as_f64();
+            assert!(
+                value.is_some_and(|value| value > 0.0),
+                "{figure}: {figures}"
+            );
+        }
+    }
+    let both = ["bench", "--jobs", "200", "--keyed"];
+    let said = sqlite().run(&both).ended(2);
+    assert!(said.err.contains("--keyed"), "{said:?}");
+}

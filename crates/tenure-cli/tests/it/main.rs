@@ -14,6 +14,7 @@ mod endpoints;
 mod enqueue;
 mod events;
 mod help;
+mod jobs;
 mod lines;
 mod listen;
 mod manual;

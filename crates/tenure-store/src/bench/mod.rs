@@ -4,8 +4,11 @@
 //! Everything happens in scratch tables: a schema of its own on PostgreSQL, a file of its own on
 //! SQLite. The measuring itself, in turns and with an engine, is done by `tenure bench`.
 
+mod jobs;
 mod postgres;
+mod postgres_jobs;
 mod sqlite;
+mod sqlite_jobs;
 mod still;
 mod work_lease;
 
@@ -260,6 +263,11 @@ impl Yardstick {
             }
         }
     }
+}
+
+/// The name of a chunk, and of the matrix that it is of, in what is measured.
+pub fn chunk_name(number: u32) -> String {
+    format!("chunk-{number}")
 }
 
 /// Events per enqueue in bulk.

@@ -88,7 +88,15 @@ impl PostgresYardstick {
         self.store.as_ref()
     }
 
-    async fn say(&self, text: &str) -> Result<(), StoreError> {
+    pub(super) fn pool(&self) -> &PgPool {
+        &self.pool
+    }
+
+    pub(super) fn schema(&self) -> &Identifier {
+        &self.schema
+    }
+
+    pub(super) async fn say(&self, text: &str) -> Result<(), StoreError> {
         let statement = Statement::new(text, None);
         statement
             .query()
@@ -98,7 +106,7 @@ impl PostgresYardstick {
         Ok(())
     }
 
-    async fn tidy(&self, table: &str) -> Result<(), StoreError> {
+    pub(super) async fn tidy(&self, table: &str) -> Result<(), StoreError> {
         self.say(&format!("vacuum (analyze) {table}")).await
     }
 
@@ -114,7 +122,7 @@ impl PostgresYardstick {
     }
 
     /// A role that may not checkpoint measures without it.
-    async fn checkpoint(&self) -> Result<(), StoreError> {
+    pub(super) async fn checkpoint(&self) -> Result<(), StoreError> {
         drop(self.say("checkpoint").await);
         Ok(())
     }
@@ -251,7 +259,7 @@ async fn drop_schema(pool: &PgPool, schema: &Identifier) -> Result<(), StoreErro
 
 type Looping = tokio::task::JoinHandle<Result<u32, StoreError>>;
 
-async fn finish(loops: Vec<Looping>, events: u32) -> Result<(), StoreError> {
+pub(super) async fn finish(loops: Vec<Looping>, events: u32) -> Result<(), StoreError> {
     let mut done = 0;
     for each in loops {
         done += each.await.map_err(|cause| crashed(&cause))??;
@@ -285,7 +293,7 @@ async fn row_loop(pool: PgPool, batch: u32, token: Token) -> Result<u32, StoreEr
     }
 }
 
-fn failed(error: sqlx::Error) -> StoreError {
+pub(super) fn failed(error: sqlx::Error) -> StoreError {
     store_error("bench", error)
 }
 

@@ -52,12 +52,16 @@ impl SqliteYardstick {
         (url, StoreConfig::default())
     }
 
+    pub(super) fn ours(&self) -> &Path {
+        &self.ours
+    }
+
     pub(super) fn store(&self) -> &dyn Store {
         &self.store
     }
 
     /// The bare loops wait for the disk: not on a thread of the runtime.
-    async fn blocking<T: Send + 'static>(
+    pub(super) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {

@@ -8,6 +8,7 @@ mod beside;
 mod calls;
 mod drain;
 mod held;
+mod jobs;
 mod keyed;
 mod latency;
 mod report;
@@ -20,6 +21,7 @@ use tenure::Settings;
 use tenure::bench::{Shape, Yardstick};
 
 use self::calls::Calls;
+use self::jobs::JobsBench;
 use self::report::{Figures, Median, Ratio};
 use self::webhooks::Webhooks;
 use super::Context;
@@ -108,6 +110,9 @@ pub(crate) struct Bench {
 
     #[command(flatten)]
     webhooks: Webhooks,
+
+    #[command(flatten)]
+    jobs: JobsBench,
 }
 
 pub(super) async fn run(cx: &Context, args: &Bench) -> Result<Exit, Stop> {
@@ -116,6 +121,10 @@ pub(super) async fn run(cx: &Context, args: &Bench) -> Result<Exit, Stop> {
     let calls = Calls::begin()?;
     if let Some(calls) = args.webhooks.calls {
         webhooks::run(cx, &args.webhooks, (calls, args.rounds)).await?;
+        return Ok(Exit::Done);
+    }
+    if let Some(chunks) = args.jobs.chunks {
+        jobs::run(cx, args, (chunks, &calls)).await?;
         return Ok(Exit::Done);
     }
     let progress = Steps::begin(&cx.output, steps(args));

@@ -189,7 +189,7 @@ fn unreadable(error: &io::Error) -> Problem {
 }
 
 /// The payload from the input, read no further than it may be long.
-fn read_payload(cx: &Context) -> Result<String, Stop> {
+pub(super) fn read_payload(cx: &Context) -> Result<String, Stop> {
     let input = io::stdin();
     if input.is_terminal() {
         cx.output.note("type the payload, then Ctrl-D");

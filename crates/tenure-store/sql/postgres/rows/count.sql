@@ -2,19 +2,19 @@
 -- Parameters: $1 now.
 -- Returns: due, delayed, oldest_due (the moment from which the first due row has waited), claimed,
 --   lapsed, done, dead; and now.
--- Keeps: nothing; it only reads.
+-- Keeps: nothing; it only reads. An empty table is one row without a key, which is none.
 -- Relies on: no index: every row is looked at once.
-select count(*) filter (where {is_pending}
+select count(t.{key}) filter (where {is_pending}
                           and (t.{available_at} is null or t.{available_at} <= m.now)) as due,
-       count(*) filter (where {is_pending}
+       count(t.{key}) filter (where {is_pending}
                           and t.{available_at} > m.now) as delayed,
        min(coalesce(t.{available_at}, t.{created_at})) filter (
            where {is_pending}
              and (t.{available_at} is null or t.{available_at} <= m.now)) as oldest_due,
-       count(*) filter (where {is_claimed}) as claimed,
-       count(*) filter (where {is_claimed} and t.{until} <= m.now) as lapsed,
-       count(*) filter (where {is_done}) as done,
-       count(*) filter (where {is_dead}) as dead,
+       count(t.{key}) filter (where {is_claimed}) as claimed,
+       count(t.{key}) filter (where {is_claimed} and t.{until} <= m.now) as lapsed,
+       count(t.{key}) filter (where {is_done}) as done,
+       count(t.{key}) filter (where {is_dead}) as dead,
        max(m.now) as now
 from (select coalesce($1::timestamptz, now()) as now) as m
 left join {table} t on true

@@ -1,5 +1,6 @@
 -- tables: what the bare loops work on. `bench_row` is the outbox that a careful engineer writes by hand;
--- `bench_event` and `bench_ready` are the bare two-table insert; `bench_attempt` is a bare record of calls.
+-- `bench_event` and `bench_ready` are the bare two-table insert; `bench_attempt` is a bare record of calls;
+-- `bench_checkpoint` is a table of checkpoints with a hold of limited time and nothing else.
 -- Parameters: none.
 -- Returns: nothing.
 -- Keeps: nothing.
@@ -41,4 +42,18 @@ create table bench_attempt (
     ended_at integer,
     status   integer,
     outcome  text
+) strict;
+
+create table bench_checkpoint (
+    id             integer primary key,
+    matrix_id      text not null,
+    chunk_hash     text not null,
+    last_synced_at integer,
+    row_count      integer,
+    locked_until   integer,
+    locked_by      text,
+    completed_at   integer,
+    failed_at      integer,
+    error_message  text,
+    unique (matrix_id, chunk_hash)
 ) strict;

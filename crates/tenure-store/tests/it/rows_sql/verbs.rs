@@ -422,6 +422,23 @@ async fn a_list_goes_page_by_page_and_counts_agree() {
     }
 }
 
+/// Goal: what is not there is not counted, also where no status tells it.
+#[tokio::test]
+async fn an_empty_table_counts_nothing() {
+    for table in [LeaseTable::outbox(), LeaseTable::sync_jobs()] {
+        for bench in Bench::both(&table, Checks::Kept).await {
+            let counts = bench.rows(&table).await.count(Some(NOW)).await.unwrap();
+            let (name, place) = (&table.name, bench.name());
+            assert_eq!(counts.pending(), 0, "{name} on {place}");
+            assert_eq!(
+                (counts.claimed, counts.done, counts.dead),
+                (0, 0, 0),
+                "{name}"
+            );
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_table_that_lacks_columns_is_told_all_of_them_at_once() {
     let table = LeaseTable::outbox();

@@ -1,0 +1,122 @@
+//! `tenure jobs show`: all that is known of one job.
+
+use comfy_table::Cell;
+use tenure::job::{ChunkName, ChunkRecord, Job, MatrixName, Progress};
+use tenure::{Jobs, SyncState, Timestamp};
+
+use super::shown::{Shown, headway, state};
+use super::{follow, no_such_job};
+use crate::commands::Context;
+use crate::database::Absent;
+use crate::exit::Exit;
+use crate::output::plain;
+use crate::problem::Stop;
+use crate::record::{fact, moment};
+use crate::time::relative;
+
+/// So many chunks are looked at, page by page, for those that are worth a line.
+const LOOKED_AT: u32 = 1000;
+/// So many of them are shown.
+const SHOWN: usize = 10;
+
+pub(super) async fn run(cx: &Context, id: i64, is_followed: bool) -> Result<Exit, Stop> {
+    let jobs = cx.database.open(Absent::Report).await?.jobs();
+    if is_followed {
+        return follow::run(cx, &jobs, id).await;
+    }
+    let job = jobs.find(id).await?.ok_or_else(|| no_such_job(id))?;
+    whole(cx, &jobs, &job).await?;
+    Ok(Exit::Done)
+}
+
+/// All of it, once.
+pub(super) async fn whole(cx: &Context, jobs: &Jobs, job: &Job) -> Result<(), Stop> {
+    let progress = jobs.progress(&job.matrix).await?;
+    if cx.output.is_json() {
+        return cx.output.json(&Shown::new(job).whole(&progress));
+    }
+    // It may have been followed for hours.
+    let now = crate::time::now();
+    cx.output.table(&["JOB", ""], facts(job, &progress, now))?;
+    cx.output.line(format_args!("\n{}", job.payload))?;
+    if let Some(result) = &job.result {
+        cx.output.line(format_args!("\nresult: {result}"))?;
+    }
+    let chunks = worth_a_line(jobs, &job.matrix).await?;
+    if chunks.is_empty() {
+        return Ok(());
+    }
+    cx.output.line("")?;
+    let rows = chunks.iter().take(SHOWN).map(|chunk| row(chunk, now));
+    cx.output
+        .table(&["CHUNK", "STATE", "CURSOR", "NOTE"], rows.collect())?;
+    match chunks.len().saturating_sub(SHOWN) {
+        0 => {}
+        more => cx.output.note(format_args!("and {more} more")),
+    }
+    Ok(())
+}
+
+/// The facts that have something to say, by name.
+fn facts(job: &Job, progress: &Progress, now: Timestamp) -> Vec<Vec<Cell>> {
+    let counters = job.counters;
+    let moment = |at: Option<Timestamp>| moment(at, now);
+    let hold = job.hold.as_ref();
+    let mut rows = vec![
+        fact("id", Some(job.id.to_string())),
+        vec![Cell::new("state"), state(job.state)],
+        fact("kind", Some(job.kind.to_string())),
+        fact("matrix", Some(job.matrix.to_string())),
+        fact("priority", Some(job.priority.to_string())),
+        fact("retry of", job.retry_of.map(|id| id.to_string())),
+        fact("progress", Some(headway(progress))),
+        fact("cursor", job.cursor.clone()),
+        fact("attempts", Some(counters.attempts.to_string())),
+        fact("failures", Some(counters.failures.to_string())),
+        fact("crashes", Some(counters.crashes.to_string())),
+        fact("holder", hold.map(|hold| hold.holder.clone())),
+        fact("fence", hold.map(|hold| hold.fence.to_string())),
+        fact("until", moment(hold.map(|hold| hold.until))),
+        fact("error", job.error.clone()),
+        fact("created", moment(Some(job.created_at))),
+        fact("available", moment(job.available_at)),
+        fact("first chunk", moment(progress.began_at)),
+        fact("claimed", moment(hold.map(|hold| hold.claimed_at))),
+        fact("completed", moment(job.completed_at)),
+        fact("failed", moment(job.failed_at)),
+    ];
+    rows.retain(|row| !row.is_empty());
+    rows
+}
+
+/// The chunks that are in hand, or were left by someone who died or failed.
+async fn worth_a_line(jobs: &Jobs, matrix: &MatrixName) -> Result<Vec<ChunkRecord>, Stop> {
+    let mut worthy = Vec::new();
+    let mut after: Option<ChunkName> = None;
+    loop {
+        let page = jobs.chunks(matrix, after.as_ref(), LOOKED_AT).await?;
+        let Some(last) = page.last() else {
+            return Ok(worthy);
+        };
+        after = Some(last.key.chunk.clone());
+        let wanted = page.into_iter().filter(|chunk| {
+            let is_over = chunk.state == SyncState::Completed;
+            !is_over && (chunk.hold.is_some() || chunk.error.is_some())
+        });
+        worthy.extend(wanted);
+    }
+}
+
+fn row(chunk: &ChunkRecord, now: Timestamp) -> Vec<Cell> {
+    let note = match (&chunk.hold, &chunk.error) {
+        (Some(hold), _) => format!("{}; until {}", hold.holder, relative(hold.until, now)),
+        (None, Some(error)) => error.clone(),
+        (None, None) => String::new(),
+    };
+    vec![
+        Cell::new(plain(chunk.key.chunk.as_str())),
+        state(chunk.state),
+        Cell::new(plain(chunk.cursor.as_deref().unwrap_or_default())),
+        Cell::new(plain(&note)),
+    ]
+}

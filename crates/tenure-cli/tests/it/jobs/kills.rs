@@ -1,0 +1,166 @@
+//! Workers that are killed, stopped or replaced while a command runs.
+
+use std::collections::HashSet;
+use std::fs;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use super::script::script;
+use crate::program::{Place, Running, everywhere, postgres, sqlite};
+
+/// Waits until a file of the place is as it should be.
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let wait = async {
+        while !is_so() {
+            // Another process writes it, and gives no notice.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let waited = tokio::time::timeout(Duration::from_secs(300), wait).await;
+    assert!(waited.is_ok(), "{what}");
+}
+
+fn worker(place: &Place, name: &str, term: &str) -> Running {
+    let args = [
+        "jobs",
+        "run",
+        "--kind",
+        "import",
+        "--exec",
+        "sh job.sh",
+        "--name",
+        name,
+        "--term",
+        term,
+        "--chunk-term",
+        term,
+    ];
+    let mut running = place.start(&args);
+    running.line_with(" works on jobs of ");
+    running
+}
+
+/// Goal: a kill in the middle of a job costs the chunk in hand and nothing else.
+/// Method: a script notes each chunk that it works on in a file; its worker is killed with SIGKILL
+/// half-way, another one takes the job up when the lease is over.
+async fn killed_in_the_middle(place: &Place) {
+    const CHUNKS: usize = 1000;
+    let id = place.job("import");
+    script(
+        place,
+        "first=${TENURE_CURSOR:-1}
+         tenure jobs note --total 1000 || exit 75
+         for chunk in $(seq $first 1000); do
+           tenure jobs chunk claim $chunk > /dev/null 2>&1
+           case $? in 0) ;; 3) continue ;; *) exit 75 ;; esac
+           echo $chunk >> seen
+           tenure jobs chunk done $chunk --rows 10 || exit 75
+           if [ $((chunk % 100)) = 0 ]; then
+             tenure jobs note --cursor $chunk || exit 75
+           fi
+         done",
+    );
+    let seen = || -> Vec<String> {
+        let text = fs::read_to_string(place.path("seen")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    };
+    let first = worker(place, "first", "5s");
+    until("the middle is reached", || seen().len() >= CHUNKS / 2).await;
+    // Dropping it is a SIGKILL.
+    drop(first);
+    let second = worker(place, "second", "5s");
+    until("the job is done", || {
+        place.job_field(&id, "state") == r#""completed""#
+    })
+    .await;
+    second.terminate();
+    second.wait().succeeded();
+
+    let seen = seen();
+    let distinct: HashSet<_> = seen.iter().collect();
+    assert_eq!(distinct.len(), CHUNKS, "none is left out");
+    assert!(seen.len() <= CHUNKS + 1, "{} repeated", seen.len() - CHUNKS);
+    assert_eq!(place.job_field(&id, "crashes"), "1");
+    assert_eq!(
+        place.job_field(&id, "progress.chunks_done"),
+        CHUNKS.to_string()
+    );
+    assert_eq!(
+        place.job_field(&id, "progress.rows"),
+        (CHUNKS * 10).to_string()
+    );
+}
+
+/// Proves: S5-001, S5-002, S5-003, S5-007, S5-045
+#[tokio::test]
+async fn a_kill_costs_the_chunk_in_hand_on_sqlite() {
+    killed_in_the_middle(&sqlite()).await;
+}
+
+/// Proves: S5-001, S5-002, S5-003, S5-007, S5-045
+#[tokio::test]
+async fn a_kill_costs_the_chunk_in_hand_on_postgres() {
+    let place = postgres().await;
+    place.run(&["migrate"]).succeeded();
+    killed_in_the_middle(&place).await;
+}
+
+#[tokio::test]
+async fn a_cancel_stops_the_command() {
+    for place in everywhere().await {
+        let id = place.job("import");
+        script(&place, "echo $$ > pid; mv pid began; exec sleep 600");
+        let running = worker(&place, "only", "1s");
+        until("the command runs", || place.path("began").exists()).await;
+        let pid = fs::read_to_string(place.path("began")).unwrap();
+        place
+            .run(&["jobs", "cancel", &id, "--reason", "enough"])
+            .succeeded();
+        let process = format!("/proc/{}", pid.trim());
+        until("the command is gone", || !fs::exists(&process).unwrap()).await;
+        assert!(place.job_field(&id, "error").contains("enough"));
+        running.terminate();
+        running.wait().succeeded();
+        assert_eq!(place.job_field(&id, "state"), r#""failed""#);
+    }
+}
+
+/// Goal: who stood still past the term is refused. Method: SIGSTOP, and the command of the stopped
+/// worker ends well while another worker has the job and has ended it.
+/// Proves: S5-028
+#[tokio::test]
+async fn the_late_end_of_a_worker_that_stood_still_is_refused() {
+    for place in everywhere().await {
+        let id = place.job("import");
+        script(
+            &place,
+            "if [ $TENURE_ATTEMPT = 1 ]; then
+               touch began
+               until [ -e go ]; do sleep 0.05; done
+               echo '{\"attempt\": 1}'; touch ended
+             else
+               echo '{\"attempt\": 2}'
+             fi",
+        );
+        let still = worker(&place, "still", "1s");
+        until("the command runs", || place.path("began").exists()).await;
+        still.signal(Signal::STOP);
+        let next = worker(&place, "next", "1s");
+        until("the other ends it", || {
+            place.job_field(&id, "state") == r#""completed""#
+        })
+        .await;
+        let completed_at = place.job_field(&id, "completed_at");
+        place.write("go", "");
+        until("the late command ends", || place.path("ended").exists()).await;
+        still.signal(Signal::CONT);
+        for worker in [still, next] {
+            worker.terminate();
+            worker.wait().succeeded();
+        }
+        assert_eq!(place.job_field(&id, "result"), r#"{"attempt":2}"#);
+        assert_eq!(place.job_field(&id, "completed_at"), completed_at);
+        assert_eq!(place.job_field(&id, "crashes"), "1");
+    }
+}

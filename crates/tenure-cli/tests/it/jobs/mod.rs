@@ -1,0 +1,225 @@
+//! `tenure jobs`: what an operator does with jobs, and the command that is run for each.
+
+mod kills;
+mod script;
+
+use crate::program::{Place, Said, everywhere, sqlite};
+
+impl Place {
+    /// The number of a fresh job of this kind.
+    fn job(&self, kind: &str) -> String {
+        let args = ["jobs", "enqueue", kind, r#"{"n":1}"#, "--json"];
+        self.run(&args).succeeded().field("id")
+    }
+
+    /// One field of a job, as JSON text.
+    fn job_field(&self, id: &str, name: &str) -> String {
+        let said = self.run(&["jobs", "show", id, "--json"]).succeeded();
+        let [job] = said.objects().try_into().expect("one job");
+        let value = name.split('.').fold(job, |value, part| value[part].clone());
+        value.to_string()
+    }
+
+    /// Runs this command for each job of kind `import` until none is due.
+    fn drain(&self, command: &str) -> Said {
+        let args = ["jobs", "run", "--kind", "import", "--drain", "--exec"];
+        self.run(&[&args[..], &[command]].concat()).succeeded()
+    }
+}
+
+/// Proves: S5-008, S5-048
+#[tokio::test]
+async fn jobs_are_written_listed_shown_and_counted() {
+    for place in everywhere().await {
+        let id = place.job("import");
+        let later = [
+            "jobs", "enqueue", "report", "{}", "--matrix", "m", "--delay", "1h",
+        ];
+        place.run(&later).succeeded();
+        let urgent = [
+            "jobs",
+            "enqueue",
+            "import",
+            "2",
+            "--priority",
+            "-3",
+            "--json",
+        ];
+        place.run(&urgent).succeeded();
+
+        let list = place.run(&["jobs", "--json"]).succeeded();
+        assert_eq!(
+            list.column("kind"),
+            [r#""import""#, r#""report""#, r#""import""#]
+        );
+        let of = |args: &[&str]| {
+            let args = [&["jobs", "list", "--json"], args].concat();
+            place.run(&args).succeeded().column("id")
+        };
+        assert_eq!(of(&["--kind", "import"]).len(), 2);
+        assert_eq!(of(&["--matrix", "m"]).len(), 1);
+        assert_eq!(of(&["--state", "available", "--limit", "2"]).len(), 2);
+        place.run(&["jobs", "list", "--state", "running"]).ended(3);
+        let table = place.run(&["jobs", "list", "--limit", "1"]).succeeded();
+        assert!(table.out.contains("available  import"), "{table:?}");
+        assert!(
+            table.err.contains("there are more: --before 3"),
+            "{table:?}"
+        );
+
+        let shown = place.run(&["jobs", "show", &id]).succeeded();
+        for part in ["state     available", "progress  0 chunks", r#"{"n":1}"#] {
+            assert!(shown.out.contains(part), "no {part:?} in {shown:?}");
+        }
+        let stats = place.run(&["stats", "--json"]).succeeded();
+        let jobs = stats.objects()[0]["jobs"].clone();
+        assert_eq!(
+            (jobs["due"].as_u64(), jobs["delayed"].as_u64()),
+            (Some(2), Some(1))
+        );
+        let table = place.run(&["stats"]).succeeded();
+        assert!(table.out.contains("JOBS DUE"), "{table:?}");
+    }
+}
+
+/// Proves: S5-008
+#[tokio::test]
+async fn what_has_ended_stays_and_a_retry_is_a_new_job_on_the_same_chunks() {
+    for place in everywhere().await {
+        let id = place.job("import");
+        let early = place.run(&["jobs", "retry", &id]);
+        early.failed(4, "has not ended", "jobs cancel");
+        let cancel = ["jobs", "cancel", &id, "99", "--reason", "the wrong file"];
+        let said = place.run(&cancel).ended(3);
+        assert!(said.out.contains(&format!("cancelled {id}\n")), "{said:?}");
+        assert_eq!(place.job_field(&id, "state"), r#""failed""#);
+        assert!(place.job_field(&id, "error").contains("the wrong file"));
+        let again = place.run(&["jobs", "cancel", &id]).ended(4);
+        assert!(again.out.starts_with("not cancelled"), "{again:?}");
+
+        let retried = place.run(&["jobs", "retry", &id, "--json"]).succeeded();
+        let new = retried.field("id");
+        assert_ne!(new, id);
+        assert_eq!(place.job_field(&new, "retry_of"), id);
+        assert_eq!(place.job_field(&new, "payload"), r#"{"n":1}"#);
+        let matrix = place.job_field(&id, "matrix");
+        assert_eq!(place.job_field(&new, "matrix"), matrix);
+        assert_eq!(
+            place.job_field(&id, "state"),
+            r#""failed""#,
+            "it stays as it was"
+        );
+        place.drain("true");
+        assert_eq!(place.job_field(&new, "state"), r#""completed""#);
+        let ended = place.run(&["jobs", "cancel", &new]).ended(4);
+        assert!(ended.out.contains("already settled"), "{ended:?}");
+        assert_eq!(place.job_field(&new, "state"), r#""completed""#);
+    }
+}
+
+#[tokio::test]
+async fn a_job_is_followed_to_its_end() {
+    for place in everywhere().await {
+        let id = place.job("import");
+        let mut follower = place.start(&["jobs", "show", &id, "--follow"]);
+        assert_eq!(follower.out_line(), "available: 0 chunks\n");
+        place.drain("echo '{\"rows\": 7}'");
+        let said = follower.wait().succeeded();
+        assert!(said.out.contains("state      completed"), "{said:?}");
+        assert!(said.out.contains("result: {\"rows\": 7}"), "{said:?}");
+
+        let follow = ["jobs", "enqueue", "import", "1", "--follow", "--json"];
+        let mut follower = place.start(&follow);
+        let written: serde_json::Value = serde_json::from_str(&follower.out_line()).unwrap();
+        place
+            .run(&["jobs", "cancel", &written["id"].to_string()])
+            .succeeded();
+        let said = follower.wait().ended(1);
+        let last = said.objects().pop().unwrap();
+        assert_eq!(last["state"], "failed", "what failed is a failure");
+    }
+}
+
+#[test]
+fn bad_input_is_told_with_what_was_expected() {
+    let place = sqlite();
+    for (args, message) in [
+        (&["jobs", "show", "seven"][..], "such as 17"),
+        (&["jobs", "show", "-1"], "unexpected argument"),
+        (&["jobs", "enqueue", "", "1"], "kind of a job is \"\""),
+        (&["jobs", "enqueue", "import", "no json"], "payload"),
+        (
+            &["jobs", "enqueue", "import", "1", "--priority", "99999"],
+            "32767",
+        ),
+        (
+            &["jobs", "enqueue", "import", "1", "--delay", "soon"],
+            "such as 30s",
+        ),
+        (
+            &["jobs", "enqueue", "import", "1", "--matrix", ""],
+            "1 to 200 bytes",
+        ),
+        (
+            &["jobs", "list", "--state", "pending"],
+            "available, running, lapsed",
+        ),
+        (&["jobs", "list", "--limit", "0"], "1..=1000"),
+        (&["jobs", "cancel"], "<ID>"),
+        (&["jobs", "cancel", "1", "--reason", " "], "a few words"),
+        (&["jobs", "run", "--exec", "true"], "--kind"),
+        (&["jobs", "run", "--kind", "import"], "--exec"),
+        (
+            &[
+                "jobs", "run", "--kind", "a", "--exec", "true", "--term", "0s",
+            ],
+            "term",
+        ),
+        (
+            &[
+                "jobs",
+                "run",
+                "--kind",
+                "a",
+                "--exec",
+                "true",
+                "--concurrency",
+                "0",
+            ],
+            "--concurrency",
+        ),
+        (&["jobs", "note"], "--cursor"),
+        (&["jobs", "note", "--total", "-1"], "--total"),
+        (&["jobs", "chunk", "done", "a", "--rows", "many"], "--rows"),
+    ] {
+        let said = place.run(args).ended(2);
+        assert_eq!(said.out, "", "{args:?}");
+        assert!(
+            said.err.contains(message),
+            "{args:?}: no {message:?} in {said:?}"
+        );
+    }
+    assert!(!place.file().exists(), "nothing was made");
+    place
+        .run(&["jobs", "show", "1"])
+        .failed(3, "there is no database", "tenure");
+    place.run(&["migrate"]).succeeded();
+    place
+        .run(&["jobs", "show", "1"])
+        .failed(3, "no job 1", "jobs list");
+    place
+        .run(&["jobs", "retry", "1"])
+        .failed(3, "no job 1", "jobs list");
+}
+
+#[test]
+fn a_script_outside_of_a_job_is_told_so() {
+    let place = sqlite();
+    let said = place.run(&["jobs", "chunk", "claim", "a"]);
+    said.failed(2, "not the command of a job", "jobs run");
+    let mut lost = place.command(env!("CARGO_BIN_EXE_tenure").as_ref());
+    lost.env("TENURE_JOB_SOCKET", place.path("gone"));
+    lost.args(["jobs", "note", "--cursor", "7"]);
+    let said = crate::program::said(lost, b"");
+    said.failed(4, "does not answer", "stop");
+}

@@ -1,0 +1,13 @@
+-- adopted_fill: pending rows for an engine on an adopted outbox.
+-- Parameters: ?1 how many, ?2 payload.
+-- Returns: nothing.
+-- Keeps: nothing.
+-- Relies on: nothing.
+with recursive n(i) as (
+    select 1
+    union all
+    select i + 1 from n where i < ?1
+)
+insert into outbox (topic, payload, created_at)
+select 'bench.event', ?2, i
+from n

@@ -1,0 +1,13 @@
+-- chunk_fill: checkpoints for the bare loop.
+-- Parameters: ?1 how many.
+-- Returns: nothing.
+-- Keeps: nothing.
+-- Relies on: nothing.
+with recursive n(i) as (
+    select 0
+    union all
+    select i + 1 from n where i < ?1 - 1
+)
+insert into bench_checkpoint (matrix_id, chunk_hash)
+select 'bench', 'chunk-' || i
+from n
