@@ -1,6 +1,9 @@
 //! `LeaseTable`: what a table calls our facts. It renames, nothing else.
 
+mod describe;
+mod found;
 mod outbox;
+mod plan;
 mod states;
 mod sync;
 mod webhook;
@@ -9,6 +12,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::invalid::Invalid;
+pub use describe::{MapFault, Said};
+pub use found::{FoundColumn, FoundIndex, FoundKind, FoundTable, Holds};
+pub use plan::{Addition, Adds, AdoptedTable, Indexes, Obstacle, Plan, PlannedIndex, Stage};
 pub use states::{Condition, States, StatusColumn, StatusWord, Words};
 pub use sync::SyncState;
 
