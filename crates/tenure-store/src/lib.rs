@@ -7,6 +7,8 @@
 
 #[cfg(not(all(feature = "postgres", feature = "sqlite")))]
 mod absent;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod adopt;
 #[cfg(feature = "bench")]
 pub mod bench;
 mod calls;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tenure_core::store::{Store, StoreError, StoreErrorKind};
+use tenure_core::store::{Store, StoreError, StoreErrorKind, Tables};
 
 #[cfg(not(feature = "postgres"))]
 use crate::absent as postgres_door;
@@ -59,6 +59,17 @@ impl Opened {
             Self::Sqlite(store) => Arc::<SqliteStore>::clone(store),
             #[cfg(feature = "postgres")]
             Self::Postgres(store) => Arc::<PostgresStore>::clone(store),
+        }
+    }
+
+    /// The tables of the user's own in this database; `None`: there can be none.
+    pub fn tables(&self) -> Option<&dyn Tables> {
+        match self {
+            Self::Memory(_) => None,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(store) => Some(store.as_ref()),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(store) => Some(store.as_ref()),
         }
     }
 

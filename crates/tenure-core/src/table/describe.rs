@@ -20,8 +20,11 @@ pub struct MapFault {
     pub hint: Option<String>,
 }
 
+/// Makes a preset.
+type Make = fn() -> LeaseTable;
+
 /// The presets by name.
-const PRESETS: [(&str, fn() -> LeaseTable); 5] = [
+const PRESETS: [(&str, Make); 5] = [
     ("outbox_processing", LeaseTable::outbox_processing),
     ("outbox", LeaseTable::outbox),
     ("webhook", LeaseTable::webhook),
@@ -234,13 +237,12 @@ impl Reading<'_> {
         };
         table.order.clear();
         for text in order {
-            match direction(text) {
-                Some(part) => table.order.push(part),
-                None => {
-                    let problem = format!("order has {text:?}; expected a column, or one and desc");
-                    let hint = "order = [\"priority desc\", \"created_at\"]";
-                    self.fault("order", problem, Some(hint));
-                }
+            if let Some(part) = direction(text) {
+                table.order.push(part);
+            } else {
+                let problem = format!("order has {text:?}; expected a column, or one and desc");
+                let hint = "order = [\"priority desc\", \"created_at\"]";
+                self.fault("order", problem, Some(hint));
             }
         }
     }

@@ -287,24 +287,20 @@ impl Planning<'_> {
         });
     }
 
-    /// A key of 64 bits is used, and of any other kind of key none: the table is given one.
+    /// A key of 64 bits that is never null is used, and of any other kind none: the table is given
+    /// one.
     fn key(&mut self) {
         let key = self.plan.table.key.clone();
         let own = name(KEY);
         let found = self.found.column(key.as_str());
-        let fits = |column: &&FoundColumn| is_key(column.holds);
+        let fits = |column: &&FoundColumn| is_key(column.holds) && !column.is_nullable;
         if let Some(column) = found.filter(fits).filter(|_| !self.is_ours(&key)) {
-            if !column.is_unique || column.is_nullable {
-                let wrong = if column.is_unique {
-                    "may be null"
-                } else {
-                    "is not unique"
-                };
+            if !column.is_unique {
                 self.obstacle(
-                    format!("the key {key} {wrong}"),
+                    format!("the key {key} is not unique"),
                     format!(
-                        "make it the primary key, or name another as `key` in a map: one that is \
-                         not there is left out, and {KEY} is added"
+                        "make it the primary key, or name another as `key` in a map: for one that \
+                         is not there, {KEY} is added"
                     ),
                 );
             }
@@ -647,10 +643,9 @@ mod tests {
         found.columns[0].is_unique = false;
         let obstacles = LeaseTable::sync_jobs().plan(&found, None).unwrap_err();
         assert_eq!(whats(&obstacles), ["the key id is not unique"]);
-        found.columns[0].is_unique = true;
         found.columns[0].is_nullable = true;
-        let obstacles = LeaseTable::sync_jobs().plan(&found, None).unwrap_err();
-        assert_eq!(whats(&obstacles), ["the key id may be null"]);
+        let plan = LeaseTable::sync_jobs().plan(&found, None).unwrap();
+        assert!(plan.adds_key(), "one that may be null is none");
     }
 
     #[test]
