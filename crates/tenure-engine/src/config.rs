@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use tenure_core::{QueueName, Settings};
+use tenure_core::{QueueName, Rhythm, Settings};
 
 use crate::chooser::Chooser;
+use crate::chunks::ChunkKeeper;
 use crate::engine::Wake;
 
 /// How an engine runs.
@@ -30,6 +31,14 @@ pub struct EngineConfig {
     pub chooser: Option<Arc<dyn Chooser>>,
     /// The engine that sends what this one fans out, if it runs in the same process: it is woken.
     pub sender: Option<Wake>,
+    /// How leases are kept, whatever is set for the cluster; `None`: as the settings say. With one,
+    /// concurrency and batch are this process's own, too: what is set for the work on events says
+    /// nothing of longer work.
+    pub rhythm: Option<Rhythm>,
+    /// How the rows of a lease table are claimed. Events know neither kinds nor such a recovery.
+    pub rows: RowClaims,
+    /// The chunks that handlers have in hand beside their jobs: kept alive where the jobs are.
+    pub chunks: Option<Arc<ChunkKeeper>>,
 }
 
 impl Default for EngineConfig {
@@ -44,8 +53,55 @@ impl Default for EngineConfig {
             seed: None,
             chooser: None,
             sender: None,
+            rhythm: None,
+            rows: RowClaims::default(),
+            chunks: None,
         }
     }
+}
+
+impl EngineConfig {
+    /// The settings that come into force when these are set.
+    pub(crate) fn in_force(&self, mut settings: Settings) -> Settings {
+        let Some(rhythm) = self.rhythm else {
+            return settings;
+        };
+        let term = rhythm.term.length();
+        // A stop need not wait longer because leases are longer.
+        settings.shutdown_timeout = Some(settings.shutdown_timeout().min(term));
+        settings.reaper_interval = settings.reaper_interval.filter(|every| *every < term);
+        settings.term = rhythm.term;
+        settings.heartbeat = Some(rhythm.heartbeat);
+        settings.max_hold = Some(rhythm.max_hold);
+        settings.concurrency = self.settings.concurrency;
+        settings.batch = self.settings.batch;
+        settings
+    }
+
+    /// Whether rows are claimed when there is a place for them, and one at a time.
+    pub(crate) fn is_one_by_one(&self) -> bool {
+        self.rows.recovery == Recovery::InClaim && self.settings.batch == 1
+    }
+}
+
+/// How the rows of a lease table are claimed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowClaims {
+    /// Only rows of these kinds; empty: of every kind.
+    pub kinds: Vec<String>,
+    /// Who takes back what has lapsed.
+    pub recovery: Recovery,
+}
+
+/// Who takes back what has lapsed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Recovery {
+    /// The reaper.
+    #[default]
+    ByReaper,
+    /// Each claim, before it looks: no reaper is needed. For tables without a status. With a batch
+    /// of one, rows are claimed only when there is a place for them, and none is asked for alone.
+    InClaim,
 }
 
 /// What a process takes part in beside its own work. Every process does everything by default:

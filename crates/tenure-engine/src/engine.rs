@@ -127,7 +127,8 @@ impl Engine {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn start(parts: Parts) -> Result<Self, Vec<Invalid>> {
-        parts.config.settings.check()?;
+        let own = parts.config.settings.clone();
+        parts.config.in_force(own).check()?;
         // As loud as a span can be: whatever is logged at all says of whom it is.
         let span = tracing::error_span!("worker", worker = %parts.worker);
         let tasks = Arc::new(Tasks::new(parts.wrap.clone(), span));
@@ -295,7 +296,7 @@ async fn take_leave(shared: &Shared) {
 }
 
 fn start_keeper(shared: &Arc<Shared>, tasks: &Arc<Tasks>) -> Option<KeeperThread> {
-    let kept = vec![
+    let mut kept = vec![
         (
             "heartbeat",
             tasks.guard("heartbeat", heartbeat::run(Arc::clone(shared))),
@@ -309,6 +310,11 @@ fn start_keeper(shared: &Arc<Shared>, tasks: &Arc<Tasks>) -> Option<KeeperThread
             tasks.guard("registry", registry::run(Arc::clone(shared))),
         ),
     ];
+    if let Some(chunks) = shared.config.chunks.clone() {
+        let store = Arc::clone(&shared.keeper_store);
+        let kept_alive = async move { chunks.run(store.as_ref()).await };
+        kept.push(("chunks", tasks.guard("chunks", kept_alive)));
+    }
     keeper::start(shared.config.keeper, tasks, kept)
 }
 

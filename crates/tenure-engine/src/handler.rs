@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::webhook::{AttemptOutcome, Reply};
-use tenure_core::{Event, Failure, Fence, Item, ItemId, Outcome, TopicPattern};
+use tenure_core::{Event, Failure, Fence, Item, ItemId, Outcome, Token, TopicPattern};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -99,6 +99,7 @@ pub enum Readiness {
 #[derive(Clone)]
 pub struct Context {
     pub(crate) id: ItemId,
+    pub(crate) token: Token,
     pub(crate) fence: Fence,
     pub(crate) attempt: u32,
     pub(crate) deadline: Instant,
@@ -116,6 +117,12 @@ impl Context {
     /// seen.
     pub fn fence(&self) -> Fence {
         self.fence
+    }
+
+    /// Proves the hold to the store, for what a handler writes there under it. It is a secret of
+    /// this process: a receiver is handed the fence.
+    pub fn token(&self) -> &Token {
+        &self.token
     }
 
     /// How often the item was held before, and once more: 1 at the first try.

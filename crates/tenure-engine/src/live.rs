@@ -34,6 +34,8 @@ pub(crate) struct Live {
     pub(crate) is_followed: bool,
     /// Whether lanes of endpoints are claimed from, as a chooser says.
     pub(crate) is_choosing: bool,
+    /// Whether rows are claimed one at a time, when there is a place for them.
+    pub(crate) is_one_by_one: bool,
 }
 
 impl Live {
@@ -44,6 +46,7 @@ impl Live {
             groups: Arc::new([]),
             is_followed: false,
             is_choosing: false,
+            is_one_by_one: false,
         }
     }
 
@@ -110,7 +113,7 @@ impl Follower {
         let old = Arc::clone(&shared.live.borrow());
         let own = &shared.config.settings;
         let (settings, version) = match own.overlaid(&cluster.values) {
-            Ok(settings) => (settings, cluster.version),
+            Ok(settings) => (shared.config.in_force(settings), cluster.version),
             Err(problems) => {
                 if self.refused != Some(cluster.version) {
                     self.refused = Some(cluster.version);
@@ -125,8 +128,13 @@ impl Follower {
         };
         let (settings, groups) = match &shared.config.chooser {
             None => {
-                let groups = self.groups(&shared.config.queues, &settings, queues);
-                (settings, groups)
+                let mut groups = self.groups(&shared.config.queues, &settings, queues);
+                if let Some(rhythm) = shared.config.rhythm {
+                    for group in &mut groups {
+                        group.rhythm = rhythm;
+                    }
+                }
+                (settings, groups.into())
             }
             Some(chooser) => of_deliveries(own, settings, chooser.term()),
         };
@@ -136,6 +144,7 @@ impl Follower {
             groups,
             is_followed: true,
             is_choosing: old.is_choosing,
+            is_one_by_one: old.is_one_by_one,
         };
         if new == *old {
             return;
@@ -155,7 +164,7 @@ impl Follower {
         wanted: &[QueueName],
         settings: &Settings,
         queues: &[Queue],
-    ) -> Arc<[Group]> {
+    ) -> Vec<Group> {
         let is_there = |name: &&QueueName| queues.iter().any(|queue| queue.name == **name);
         let missing: Vec<QueueName> = wanted
             .iter()

@@ -264,6 +264,7 @@ mod tests {
     async fn handle(relay: &Relay, topic: &str) -> Result<Outcome, Failure> {
         let cx = Context {
             id: ItemId::new(7),
+            token: tenure_core::testing::token("relay", 1),
             fence: Fence::new(9),
             attempt: 2,
             deadline: Instant::now() + Duration::from_secs(30),
@@ -404,6 +405,7 @@ mod tests {
         let (relay, publisher) = answering([]);
         let cx = Context {
             id: ItemId::new(7),
+            token: tenure_core::testing::token("relay", 1),
             fence: Fence::new(9),
             attempt: 1,
             deadline: Instant::now(),

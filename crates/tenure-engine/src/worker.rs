@@ -16,7 +16,7 @@ use tracing::{debug, error, info, warn};
 
 use crate::beside::Ending;
 use crate::chooser::{Chooser, Room};
-use crate::config::EngineConfig;
+use crate::config::{EngineConfig, Recovery};
 use crate::desk::{Asked, Step, Work};
 use crate::handler::Readiness;
 use crate::hold::{InHand, less_margin};
@@ -123,7 +123,7 @@ async fn go(shared: &Arc<Shared>, tasks: &Tasks, work: Work) {
 }
 
 async fn both(shared: &Arc<Shared>, tasks: &Tasks, mut ending: Ending, asked: Asked) {
-    let ask = claim_of(&asked);
+    let ask = claim_of(shared, &asked);
     let settle = ending.sent_at(Instant::now());
     let call = shared.store.settle_and_claim(settle, &ask);
     match bounded(shared, "settle_and_claim", bound(&asked), call).await {
@@ -179,7 +179,7 @@ async fn choose_and_claim(
 
 /// Claims, and says whether it brought all that was asked for.
 async fn claim(shared: &Arc<Shared>, tasks: &Tasks, asked: Asked) -> bool {
-    let ask = claim_of(&asked);
+    let ask = claim_of(shared, &asked);
     let call = shared.store.claim(&ask);
     match bounded(shared, "claim", bound(&asked), call).await {
         Answer::Ok(held) => {
@@ -194,14 +194,20 @@ async fn claim(shared: &Arc<Shared>, tasks: &Tasks, asked: Asked) -> bool {
     }
 }
 
-fn claim_of(asked: &Asked) -> Claim {
+fn claim_of(shared: &Shared, asked: &Asked) -> Claim {
+    let rows = &shared.config.rows;
+    let recovery = match rows.recovery {
+        // The reaper runs beside us, and what it recovers is counted and told.
+        Recovery::ByReaper => None,
+        Recovery::InClaim => Some(shared.live.borrow().settings.lapse_policy()),
+    };
     let claim = Claim::new(asked.token.clone(), asked.limit)
         .abreast(asked.abreast)
         .term(asked.look.rhythm.term)
         .queues(asked.look.queues.clone())
         .lanes(asked.lanes.clone())
-        // The reaper runs beside us, and what it recovers is counted and told.
-        .recovery(None);
+        .kinds(rows.kinds.clone())
+        .recovery(recovery);
     match asked.look.company {
         Company::Together => claim,
         Company::Alone => claim.alone(),

@@ -18,6 +18,8 @@ pub mod config;
 mod error_text;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod headers;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod jobs;
 mod lane;
 mod limits;
 pub mod memory;

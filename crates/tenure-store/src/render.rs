@@ -18,7 +18,7 @@ pub(crate) const MARKER: &str = "-- statement: ";
 pub(crate) struct Names {
     filled: BTreeMap<&'static str, String>,
     /// The holes for what this table does not have.
-    absent: &'static [&'static str],
+    absent: Vec<&'static str>,
 }
 
 /// What a table without a status column does not have.
@@ -36,12 +36,15 @@ impl Names {
         let facts = table.facts();
         let mut names = Self {
             filled: BTreeMap::new(),
-            absent: &[],
+            absent: Vec::new(),
         };
         for (hole, column) in &facts {
             names.name(hole, column);
         }
         names.states(table);
+        if table.kind.is_none() {
+            names.absent.push("kind");
+        }
         names.filled.insert("table", qualified(&table.name, schema));
         names
             .filled
@@ -99,7 +102,7 @@ impl Names {
         self.filled.insert("bare_dead", dead);
         self.filled.insert("bare_state", state(table, ""));
         let Some(status) = table.states.status() else {
-            self.absent = &STATUS_HOLES;
+            self.absent.extend(STATUS_HOLES);
             return;
         };
         let [pending, claimed, done, dead] = State::ALL.map(|of| status.words.word(of).quoted());

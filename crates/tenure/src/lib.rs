@@ -157,7 +157,12 @@
 //! [`bury`](Tenure::bury) settles an item dead, [`pause_queue`](Tenure::pause_queue) holds a queue
 //! back. The program `tenure` does the same from a shell.
 
+mod chunk;
 mod claim;
+mod held_job;
+mod job_worker;
+mod jobs;
+mod matrix;
 mod operate;
 mod owed;
 #[cfg(feature = "postgres")]
@@ -173,12 +178,13 @@ mod work_lease;
 mod worker;
 
 pub use tenure_core::domain;
+pub use tenure_core::job;
 pub use tenure_core::store::{
     Bury, ChangeEndpoint, ChangeSettings, Claim, ClusterSettings, Company, Counts, DeliveryCounts,
-    DomainFilter, DomainRecord, DomainState, Enqueued, Filter, Finding, Kind, NewReplay, Page,
-    Pause, Presence, Prune, Pruned, Queue, QueueCounts, Rate, Reap, Reaped, Renew, Renewed, Replay,
-    ReplayOperation, ReplayState, Replayed, Rest, Settle, Settlement, Skip, StepReplay, Stepped,
-    Store, StoreError, StoreErrorKind, Verdict, WorkerRecord, WorkerReport,
+    DomainFilter, DomainRecord, DomainState, Enqueued, Filter, Finding, JobFilter, Kind, NewReplay,
+    Page, Pause, Presence, Prune, Pruned, Queue, QueueCounts, Rate, Reap, Reaped, Renew, Renewed,
+    Replay, ReplayOperation, ReplayState, Replayed, Rest, Settle, Settlement, Skip, StepReplay,
+    Stepped, Store, StoreError, StoreErrorKind, Verdict, WorkerRecord, WorkerReport,
 };
 pub use tenure_core::{
     AcquireResult, Again, Boundary, Clock, Content, Counters, DELAY_MAX, DomainName, DomainRules,
@@ -187,8 +193,8 @@ pub use tenure_core::{
     NAME_BYTES_MAX, OnDead, Outcome, PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX, Priority, Publication,
     PublishError, PublishErrorKind, Publisher, Publishing, QueueName, Record, Refusal,
     ReplayResult, Reservation, RetryPolicy, Setting, Settings, SpaceName, State, SucceedResult,
-    Term, Timestamp, Token, TopicPattern, Why, Word, WorkLeaseError, WorkerId, brief_duration,
-    duration_text, parse_duration, reason, why,
+    SyncState, Term, Timestamp, Token, TopicPattern, Why, Word, WorkLeaseError, WorkerId,
+    brief_duration, duration_text, parse_duration, reason, why,
 };
 pub use tenure_engine::metrics as engine_metrics;
 pub use tenure_engine::{
@@ -203,6 +209,11 @@ pub use tenure_store::config::{Planner, StoreConfig, Synchronous};
 pub use tenure_store::memory::{SystemClock, WorkLease};
 pub use tenure_store::{Migrated, migrate, migration_sql};
 
+pub use crate::chunk::{ChunkAnswer, ChunkAsk, HeldChunk};
+pub use crate::held_job::{HeldJob, HoldError};
+pub use crate::job_worker::JobWorkerBuilder;
+pub use crate::jobs::Jobs;
+pub use crate::matrix::Matrix;
 pub use crate::sender::SenderBuilder;
 pub use crate::signal::Signals;
 pub use crate::tenure::{Tenure, new_worker_id};

@@ -82,7 +82,7 @@ impl SenderBuilder {
     )]
     pub async fn start(mut self) -> Result<Worker, WorkerError> {
         check(&self.tenure, &self.config, Vec::new())?;
-        let worker = self.tenure.sender_worker_id();
+        let worker = self.tenure.worker_id_for("sender");
         let worker = worker.map_err(|problem| WorkerError::Invalid(vec![problem]))?;
         let sender = Arc::new(Sender::new(SenderParts {
             store: self.tenure.shared(),

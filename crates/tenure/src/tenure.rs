@@ -12,7 +12,9 @@ use tenure_core::{Event, Guarded, Held, Invalid, Token, WorkerId};
 use tenure_store::config::StoreConfig;
 use tenure_store::{Opened, open};
 
+use crate::chunk::ChunkHome;
 use crate::claim;
+use crate::jobs::Jobs;
 use crate::sender::SenderBuilder;
 use crate::worker::{Watch, WorkerBuilder};
 
@@ -54,6 +56,8 @@ struct Inner {
     connections: u32,
     /// The workers of this process, to be woken after an enqueue.
     watches: Mutex<Vec<Watch>>,
+    /// The chunks that this process has in hand.
+    chunks: Arc<ChunkHome>,
 }
 
 impl Tenure {
@@ -112,6 +116,7 @@ impl Tenure {
                 claims: AtomicU64::new(0),
                 connections: config.connections,
                 watches: Mutex::default(),
+                chunks: Arc::default(),
             }),
         })
     }
@@ -140,6 +145,11 @@ impl Tenure {
     #[cfg_attr(not(feature = "webhook"), doc = "`WebhookCaller`.")]
     pub fn sender(&self, caller: Arc<dyn Caller>) -> SenderBuilder {
         SenderBuilder::new(self.clone(), caller)
+    }
+
+    /// Jobs on this store: long work, done chunk by chunk. See [`Jobs`].
+    pub fn jobs(&self) -> Jobs {
+        Jobs::new(self.clone())
     }
 
     /// Who this program is to the store: `<name>-<random part>`.
@@ -177,8 +187,13 @@ impl Tenure {
 
     /// A token that was never given out before.
     pub fn token(&self) -> Token {
+        self.token_of(&self.inner.worker)
+    }
+
+    /// One that was never given out before, for this worker.
+    pub(crate) fn token_of(&self, worker: &WorkerId) -> Token {
         let claim = self.inner.tokens.fetch_add(1, Ordering::Relaxed) + 1;
-        Token::new(&self.inner.worker, claim, rand::random())
+        Token::new(worker, claim, rand::random())
     }
 
     /// Claims up to `limit` items of the default queue for the standard term; `None` when nothing
@@ -275,12 +290,17 @@ impl Tenure {
         new_worker_id(name)
     }
 
-    /// Who the next sender is: this program's name with a word behind it.
-    pub(crate) fn sender_worker_id(&self) -> Result<WorkerId, Invalid> {
+    /// Who the next worker of this trade is: this program's name with a word behind it.
+    pub(crate) fn worker_id_for(&self, trade: &str) -> Result<WorkerId, Invalid> {
         let own = self.inner.worker.as_str();
         let name = own.rsplit_once('-').map_or("", |(name, _)| name);
         // A name that has no room for the word is good enough.
-        new_worker_id(&format!("{name}-sender")).or_else(|_long| new_worker_id(name))
+        new_worker_id(&format!("{name}-{trade}")).or_else(|_long| new_worker_id(name))
+    }
+
+    /// Where the chunks are kept that this program has in hand.
+    pub(crate) fn chunk_home(&self) -> &Arc<ChunkHome> {
+        &self.inner.chunks
     }
 
     /// Wakes this worker after each enqueue, until it is gone.

@@ -255,14 +255,21 @@ pub(crate) fn launch(
     handler: Arc<dyn Handler>,
     config: EngineConfig,
 ) -> Result<Worker, WorkerError> {
-    let parts = Parts {
-        store: tenure.shared(),
-        keeper_store: tenure.companion(),
-        worker,
-        handler,
-        config,
-        wrap: None,
-    };
+    launch_on(
+        tenure,
+        Parts {
+            store: tenure.shared(),
+            keeper_store: tenure.companion(),
+            worker,
+            handler,
+            config,
+            wrap: None,
+        },
+    )
+}
+
+/// Starts an engine of these parts.
+pub(crate) fn launch_on(tenure: &Tenure, parts: Parts) -> Result<Worker, WorkerError> {
     let engine = Engine::start(parts).map_err(WorkerError::Invalid)?;
     let slot = Arc::new(RwLock::new(Some(engine)));
     tenure.add_watch(Watch(Arc::downgrade(&slot)));

@@ -53,6 +53,23 @@ name!(
     JobKind,
     "kind of a job"
 );
+impl JobKind {
+    /// The kind of a job, from its row as a claim brings it: a JSON object.
+    ///
+    /// ```
+    /// use tenure_core::job::JobKind;
+    ///
+    /// let kind = JobKind::of_row(r#"{"id": 7, "kind": "import.orders"}"#);
+    /// assert_eq!(kind, Some(JobKind::new("import.orders")?));
+    /// assert_eq!(JobKind::of_row("[]"), None);
+    /// # Ok::<(), tenure_core::Invalid>(())
+    /// ```
+    pub fn of_row(row: &str) -> Option<Self> {
+        let row: serde_json::Value = serde_json::from_str(row).ok()?;
+        Self::new(row.get("kind")?.as_str()?).ok()
+    }
+}
+
 name!(
     /// What is worked through, chunk by chunk.
     ///

@@ -46,7 +46,11 @@ impl Progress {
     pub fn rows_per_second(&self) -> Option<f64> {
         let seconds = self.now.since(self.began_at?).as_secs_f64();
         // Rows of a table fit a float well enough for a rate.
-        #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+        #[expect(
+            clippy::as_conversions,
+            clippy::cast_precision_loss,
+            reason = "a rate for people"
+        )]
         let rows = self.rows as f64;
         (seconds > 0.0).then(|| rows / seconds)
     }

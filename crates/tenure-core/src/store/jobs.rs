@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Answer, LeaseStore, Operate, Renew, Renewed};
-use crate::guard::Guarded;
+use super::{Answer, LeaseStore, Operate, Renew, Renewed, StoreError};
+use crate::guard::{Guarded, Refusal};
 use crate::job::{
     ChunkClaim, ChunkKey, ChunkName, ChunkRecord, Job, JobKind, MatrixName, NewJob, Note, Noted,
     Progress,
@@ -146,5 +146,52 @@ pub trait KeepsJobs: Send + Sync + fmt::Debug {
     /// What keeps them; `None`: this store keeps none.
     fn job_book(&self) -> Option<&dyn Jobs> {
         None
+    }
+}
+
+/// Why a checkpoint was not written in the caller's own transaction.
+///
+/// ```
+/// use tenure_core::Refusal;
+/// use tenure_core::store::CheckpointError;
+///
+/// let error = CheckpointError::Refused(Refusal::Lost);
+/// assert!(error.to_string().contains("roll the transaction back"));
+/// ```
+#[derive(Debug)]
+pub enum CheckpointError {
+    /// The work is not the caller's any more: the transaction must be rolled back, or what it did
+    /// would be done twice.
+    Refused(Refusal),
+    /// The store could not be asked; the transaction is to be rolled back as well.
+    Store(StoreError),
+}
+
+impl fmt::Display for CheckpointError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(why) => {
+                write!(
+                    f,
+                    "the checkpoint was refused, roll the transaction back: {why}"
+                )
+            }
+            Self::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for CheckpointError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Refused(_) => None,
+            Self::Store(error) => error.source(),
+        }
+    }
+}
+
+impl From<StoreError> for CheckpointError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
     }
 }

@@ -26,7 +26,9 @@ pub use domains::{DomainFacts, DomainFilter, DomainRecord, DomainState, Domains,
 pub use error::{StoreError, StoreErrorKind};
 pub use examine::{Examine, Finding, Verdict};
 pub use intake::{Enqueued, Intake};
-pub use jobs::{ChunkEnd, ClaimChunk, EndChunk, JobFilter, JobHold, Jobs, KeepsJobs};
+pub use jobs::{
+    CheckpointError, ChunkEnd, ClaimChunk, EndChunk, JobFilter, JobHold, Jobs, KeepsJobs,
+};
 pub use lease::{
     Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Rest, Settle, Settlement,
 };

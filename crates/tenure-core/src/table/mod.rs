@@ -85,6 +85,8 @@ pub struct LeaseTable {
     pub order: Vec<(Identifier, Direction)>,
     /// When a row was written.
     pub created_at: Identifier,
+    /// The kind of a row, for claims that ask for some kinds only; `None`: rows have none.
+    pub kind: Option<Identifier>,
     /// Which column holds which fact.
     pub columns: Columns,
     /// How a row tells its state.
@@ -157,6 +159,7 @@ impl LeaseTable {
         ];
         let status = self.states.status();
         facts.extend(status.map(|status| ("status", &status.column)));
+        facts.extend(self.kind.as_ref().map(|kind| ("kind", kind)));
         facts
     }
 

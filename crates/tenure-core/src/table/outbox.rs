@@ -22,6 +22,7 @@ impl LeaseTable {
                 (name("created_at"), Direction::Ascending),
             ],
             created_at: name("created_at"),
+            kind: None,
             columns: Columns {
                 until: name("locked_until"),
                 holder: name("claimed_by"),

@@ -23,6 +23,7 @@ impl LeaseTable {
             key: name("id"),
             order: vec![(name("created_at"), Direction::Ascending)],
             created_at: name("created_at"),
+            kind: None,
             columns: Columns {
                 until: name("lease_until"),
                 holder: name("lease_owner"),

@@ -306,7 +306,7 @@ impl State {
             let Some(lease) = self.leases.get_mut(&no) else {
                 continue;
             };
-            let fence = lease.fence;
+            let (token, fence) = (lease.token.clone(), lease.fence);
             let max_hold = lease.rhythm.max_hold;
             // A lease that is nearly over is left to the watchdog; a buried item is gone.
             if now >= lease.deadline {
@@ -328,6 +328,7 @@ impl State {
             };
             let cx = Context {
                 id: item.id,
+                token,
                 fence,
                 attempt: item.counters.attempts.saturating_add(1),
                 deadline: at_work.overdue_at(),

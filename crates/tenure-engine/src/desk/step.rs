@@ -208,7 +208,7 @@ impl State {
             return None;
         }
         let wish = Wish {
-            is_free_for_alone: !self.has_alone(),
+            is_free_for_alone: !self.live.is_one_by_one && !self.has_alone(),
             is_idle: self.pace.is_idle(),
         };
         let groups = std::sync::Arc::clone(&self.live.groups);
@@ -264,10 +264,13 @@ impl State {
     fn room(&self) -> Option<u32> {
         let settings = &self.live.settings;
         let free = settings.concurrency.saturating_sub(self.occupied);
-        let ahead = self
-            .speed
-            .within(self.soon(), settings.concurrency)
-            .min(settings.batch.saturating_mul(CLAIMS));
+        let ahead = if self.live.is_one_by_one {
+            // Long work that waits here could be begun elsewhere.
+            0
+        } else {
+            let soon = self.speed.within(self.soon(), settings.concurrency);
+            soon.min(settings.batch.saturating_mul(CLAIMS))
+        };
         let target = free.max(ahead);
         let in_line = self.in_line().saturating_add(self.asked);
         let behind: usize = self.leases.values().map(|lease| lease.runs.behind()).sum();

@@ -39,6 +39,7 @@ pub(crate) enum Ask {
     KeepHealth(Health),
     RecordCalls(Vec<Call>),
     StepReplay,
+    RenewChunks(Renew),
     /// What no engine asks.
     Other,
 }
@@ -94,6 +95,8 @@ pub(crate) struct Faulty {
     inner: Arc<MemoryStore>,
     rules: Mutex<Vec<Rule>>,
     calls: Mutex<Vec<(Instant, Ask)>>,
+    /// Chunks that are somebody else's now.
+    taken: Mutex<BTreeSet<Token>>,
     /// Calls that are not answered yet.
     open: AtomicUsize,
 }
@@ -110,6 +113,7 @@ impl Faulty {
             inner,
             rules: Mutex::new(Vec::new()),
             calls: Mutex::new(Vec::new()),
+            taken: Mutex::default(),
             open: AtomicUsize::new(0),
         }
     }
@@ -134,6 +138,15 @@ impl Faulty {
             is_over = true;
             Some(fault)
         });
+    }
+
+    /// Somebody else has this chunk from now on.
+    pub(crate) fn take_chunk(&self, token: &Token) {
+        self.taken.lock().unwrap().insert(token.clone());
+    }
+
+    pub(crate) fn is_taken(&self, token: &Token) -> bool {
+        self.taken.lock().unwrap().contains(token)
     }
 
     /// From now on all goes well.
@@ -180,7 +193,7 @@ impl Faulty {
     }
 
     /// Notes a call when it is polled first, and lets it go wrong as the rules say.
-    fn through<'a, T: Send + 'a>(
+    pub(crate) fn through<'a, T: Send + 'a>(
         &'a self,
         ask: Ask,
         call: impl FnOnce() -> Answer<'a, T> + Send + 'a,
@@ -403,8 +416,6 @@ impl Webhooks for Faulty {
         self.through(Ask::Other, move || Webhooks::calls(&*self.inner, delivery))
     }
 }
-
-impl tenure_core::store::KeepsJobs for Faulty {}
 
 impl KeepsReplays for Faulty {
     fn replay_operations(&self) -> &dyn Replays {

@@ -11,7 +11,9 @@
 
 mod answers;
 mod basics;
+mod book;
 mod bounds;
+mod chunks;
 mod defence;
 mod faulty;
 mod identity;
@@ -23,6 +25,7 @@ mod probe;
 mod reaping;
 mod receiver;
 mod replaying;
+mod rows;
 mod runs;
 mod sender_health;
 mod sender_lease;

@@ -204,7 +204,7 @@ async fn an_idle_sender_is_woken_by_the_reaper_beside_it() {
             ..World::config()
         };
         let relay = world.start(FanOut::new(Arc::new(Owed)), config);
-        sleep(TERM - Duration::from_secs(1)).await;
+        sleep(TERM.saturating_sub(Duration::from_secs(1))).await;
         while world.find(delivery).await.state == State::Claimed {
             // A store gives no notice; this only lets paused time go on.
             sleep(Duration::from_millis(1)).await;

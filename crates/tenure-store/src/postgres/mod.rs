@@ -15,6 +15,7 @@ pub(crate) mod error;
 mod examine;
 mod fan_out;
 mod intake;
+mod jobs;
 mod lend;
 mod migrate;
 mod operate;
@@ -46,6 +47,7 @@ use self::cursor::Cursors;
 use self::directory::Directory;
 use self::error::store_error;
 use self::fan_out::Subscriptions;
+use self::jobs::JobBook;
 use self::lend::Borrow as _;
 use self::place::Bells;
 use self::statements::{QueueStatements, WebhookStatements, WorkLeaseStatements};
@@ -92,6 +94,7 @@ pub struct PostgresStore {
     statements: QueueStatements,
     work_lease: WorkLeaseStatements,
     webhook: WebhookStatements,
+    jobs: JobBook,
     directory: RwLock<Directory>,
     /// What is owed to whom, once somebody has asked.
     subscriptions: RwLock<Option<Arc<Subscriptions>>>,
@@ -113,6 +116,7 @@ impl PostgresStore {
         let mut conn = connect("open", &options).await?;
         migrate::check(&mut conn, config.schema.as_ref()).await?;
         let store = Self {
+            jobs: JobBook::new(&pool, config.schema.as_ref())?,
             pool,
             connections: config.connections,
             schema: config.schema.clone(),
@@ -133,12 +137,14 @@ impl PostgresStore {
     #[must_use]
     pub fn companion(&self, connections: u32) -> Self {
         let options = PgConnectOptions::clone(&self.pool.connect_options());
+        let pool = pool_options(connections)
+            .idle_timeout(None)
+            .max_lifetime(None)
+            .connect_lazy_with(options);
         Self {
             connections,
-            pool: pool_options(connections)
-                .idle_timeout(None)
-                .max_lifetime(None)
-                .connect_lazy_with(options),
+            jobs: self.jobs.through(&pool),
+            pool,
             schema: self.schema.clone(),
             statements: QueueStatements::new(self.schema.as_ref()),
             work_lease: WorkLeaseStatements::new(self.schema.as_ref()),
@@ -167,6 +173,7 @@ impl PostgresStore {
         self.statements = QueueStatements::planted(faults);
         self.work_lease = WorkLeaseStatements::planted(faults);
         self.webhook = WebhookStatements::planted(faults);
+        self.jobs = self.jobs.planted(faults);
         self
     }
 
@@ -177,6 +184,7 @@ impl PostgresStore {
         let all = self.statements.all().into_iter();
         all.chain(self.work_lease.all())
             .chain(self.webhook.all())
+            .chain(self.jobs.statements().all())
             .map(|(name, statement)| (name, statement.text().to_owned()))
             .collect()
     }

@@ -18,8 +18,6 @@ use super::row::{get, get_moment, get_timestamp, get_total, moment, unreadable};
 use crate::limits::micros;
 use crate::replay_step::{Progress, WALK, stepped};
 
-impl tenure_core::store::KeepsJobs for PostgresStore {}
-
 impl KeepsReplays for PostgresStore {
     fn replay_operations(&self) -> &dyn Replays {
         self

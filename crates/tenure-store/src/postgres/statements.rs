@@ -140,6 +140,20 @@ statements!(
 );
 
 statements!(
+    /// The statements of jobs and checkpoints.
+    JobStatements, "jobs", "jobs_":
+    enqueue,
+    job,
+    page,
+    note,
+    claim_chunk,
+    look_chunk,
+    end_chunk,
+    chunks,
+    progress,
+);
+
+statements!(
     /// The statements of the queue layout.
     QueueStatements, "queue", "":
     enqueue,

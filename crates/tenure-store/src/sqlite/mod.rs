@@ -18,6 +18,7 @@ mod examine;
 mod fan_out;
 mod holds;
 mod intake;
+mod jobs;
 mod look;
 mod migrate;
 mod operate;
@@ -80,6 +81,7 @@ pub use rows::SqliteRows;
 pub struct SqliteStore {
     writer: Writer,
     clock: Arc<dyn Clock>,
+    jobs: jobs::JobBook,
 }
 
 impl SqliteStore {
@@ -90,9 +92,11 @@ impl SqliteStore {
     pub async fn open(path: &Path, config: &StoreConfig) -> Result<Self, StoreError> {
         let writer = Writer::open(path, config).await?;
         migrate::migrate(&writer).await?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         Ok(Self {
+            jobs: jobs::JobBook::open(&writer, &clock).await?,
             writer,
-            clock: Arc::new(SystemClock),
+            clock,
         })
     }
 
@@ -100,6 +104,7 @@ impl SqliteStore {
     #[cfg(feature = "testing")]
     #[must_use]
     pub fn with_clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.jobs = self.jobs.with_clock(&clock);
         self.clock = clock;
         self
     }

@@ -16,8 +16,6 @@ use super::{SqliteStore, row, statements as sql};
 use crate::complaint::unknown_queue;
 use crate::replay_step::{Progress, WALK, stepped};
 
-impl tenure_core::store::KeepsJobs for SqliteStore {}
-
 impl KeepsReplays for SqliteStore {
     fn replay_operations(&self) -> &dyn Replays {
         self

@@ -43,6 +43,28 @@ statements! {
 }
 
 statements! {
+    "jobs", JOBS:
+    ENQUEUE_JOBS_NEXT = "enqueue", "next";
+    ENQUEUE_JOBS_JOB = "enqueue", "job";
+    JOB = "job", "job";
+    JOBS_OF_MATRIX = "page", "matrix";
+    JOBS_OPEN = "page", "open";
+    JOBS_FAILED = "page", "failed";
+    JOBS_OF_KIND = "page", "kind";
+    JOBS_ALL = "page", "all";
+    NOTE_JOB = "note", "note";
+    NOTE_LOOK = "note", "look";
+    CLAIM_CHUNK_FENCE = "claim_chunk", "fence";
+    CLAIM_CHUNK = "claim_chunk", "claimed";
+    CLAIM_CHUNK_MADE = "claim_chunk", "made";
+    LOOK_CHUNK_JOB = "look_chunk", "job";
+    LOOK_CHUNK = "look_chunk", "chunk";
+    END_CHUNK = "end_chunk", "end_chunk";
+    CHUNKS = "chunks", "chunks";
+    PROGRESS = "progress", "progress";
+}
+
+statements! {
     "queue", ALL:
     CLAIM_QUEUES = "claim", "queues";
     CLAIM_ENDPOINTS = "claim", "endpoints";

@@ -17,6 +17,7 @@ mod companion;
 mod conformance;
 mod durable;
 mod examine;
+mod jobs;
 mod keyed;
 mod keys;
 mod odd;

@@ -1,6 +1,7 @@
 -- claim: gives up to a limit of pending rows one lease and returns them whole, in order.
 -- Parameters: $1 now, $2 token, $3 holder, $4 term in microseconds, $5 limit, $6 whether it is for a
---   row that must be worked alone, $7 whether it takes such rows in their turn like all others.
+--   row that must be worked alone, $7 whether it takes such rows in their turn like all others; where
+--   rows have a kind, $8 the kinds or null for all.
 -- Returns: per row: id, content, available_at, the counters, fence, claimed_at, until. If nothing was
 --   claimed, one row of nulls; used says whether that is because the token has a lease already.
 -- Keeps: laws 1, 2, 6. The rows are chosen once, so the limit holds whatever the plan; the fence is
@@ -18,6 +19,7 @@ with used as materialized (
     where {is_pending}
       and (t.{available_at} is null or t.{available_at} <= coalesce($1::timestamptz, now()))
       and (t.{crashes} < 2 or $7::boolean)
+      and ($8::text[] is null or t.{kind} = any ($8::text[]))
       and not $6::boolean
     order by {order}
     limit $5::bigint
@@ -29,6 +31,7 @@ with used as materialized (
       and (t.{available_at} is null or t.{available_at} <= coalesce($1::timestamptz, now()))
       and t.{crashes} >= 2
       and $6::boolean
+      and ($8::text[] is null or t.{kind} = any ($8::text[]))
     order by {order}
     limit $5::bigint
     for update skip locked

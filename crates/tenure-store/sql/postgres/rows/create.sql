@@ -10,6 +10,7 @@ create table {table} (
     topic text not null,
     payload json not null,
     {created_at} timestamptz not null default now(),
+    {kind} text not null,
     {order_columns}
     {status} text not null default {pending},
     {available_at} timestamptz,

@@ -1,6 +1,7 @@
 -- claim: gives up to a limit of pending rows one lease and returns them whole, in order.
 -- Parameters: :now, :token, :holder, :until, :limit, :lone whether rows that must be worked alone are
---   taken in their turn like all others, :fence, :ids as a JSON array.
+--   taken in their turn like all others, :fence, :ids as a JSON array; where rows have a kind, :kinds
+--   as a JSON array or null for all.
 -- Returns: claimed: the whole rows; used: whether the token has a lease already; claimable and
 --   claimable_alone: ids; fence: the number of this claim.
 -- Keeps: laws 1, 2, 6. The rows are chosen once, so the limit holds; the fence is drawn only if there
@@ -17,6 +18,7 @@ from {table} t
 where {is_pending}
   and (t.{available_at} is null or t.{available_at} <= :now)
   and (t.{crashes} < 2 or :lone)
+  and (:kinds is null or t.{kind} in (select value from json_each(:kinds)))
 order by {order}
 limit :limit
 -- statement: claimable_alone
@@ -25,6 +27,7 @@ from {table} t
 where {is_pending}
   and (t.{available_at} is null or t.{available_at} <= :now)
   and t.{crashes} >= 2
+  and (:kinds is null or t.{kind} in (select value from json_each(:kinds)))
 order by {order}
 limit :limit
 -- statement: fence

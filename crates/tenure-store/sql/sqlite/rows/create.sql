@@ -12,6 +12,7 @@ create table {table} (
     topic text not null,
     payload json text not null check (json_valid(payload)),
     {created_at} integer not null default (cast(unixepoch('subsec') * 1000 as integer) * 1000),
+    {kind} text not null,
     {order_columns}
     {status} text not null default {pending},
     {available_at} integer,

@@ -87,7 +87,7 @@ impl PostgresRows {
 
     async fn claim_rows(&self, claim: &Claim, limit: u32) -> Result<Option<Held>, StoreError> {
         let failed = |e| store_error("claim", e);
-        let rows = self
+        let mut query = self
             .statements
             .claim
             .query()
@@ -97,10 +97,11 @@ impl PostgresRows {
             .bind(micros(claim.term.length()))
             .bind(i64::from(limit))
             .bind(claim.company == Company::Alone)
-            .bind(takes_lone_rows(&self.table, claim))
-            .all_from(&self.pool)
-            .await
-            .map_err(failed)?;
+            .bind(takes_lone_rows(&self.table, claim));
+        if self.table.kind.is_some() {
+            query = query.bind((!claim.kinds.is_empty()).then_some(&claim.kinds));
+        }
+        let rows = query.all_from(&self.pool).await.map_err(failed)?;
         let Some(first) = rows.first() else {
             return Ok(None);
         };

@@ -83,6 +83,27 @@ impl PostgresRows {
         Self::open_edited(pool, table, schema, &as_written).await
     }
 
+    /// Opens a table that our own migrations have made: there is nothing to check.
+    pub(crate) fn migrated(
+        pool: PgPool,
+        table: LeaseTable,
+        schema: Option<&Identifier>,
+    ) -> Result<Self, StoreError> {
+        Ok(Self {
+            pool,
+            statements: Arc::new(RowStatements::new(&table, schema, &as_written)?),
+            table: Arc::new(table),
+        })
+    }
+
+    /// The same rows through other connections.
+    pub(crate) fn through(&self, pool: PgPool) -> Self {
+        Self {
+            pool,
+            ..self.clone()
+        }
+    }
+
     /// What is described.
     pub fn table(&self) -> &LeaseTable {
         &self.table

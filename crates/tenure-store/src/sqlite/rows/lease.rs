@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use rusqlite::{Connection, named_params};
+use rusqlite::{Connection, ToSql, named_params};
 use serde_json::json;
 use tenure_core::store::{
     Answer, Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Settle, Settlement,
@@ -122,16 +122,18 @@ impl Desk {
         let ask = self.ask(conn, "claim");
         let (now, token) = (now.as_micros(), claim.token.expose());
         let read = |row: &rusqlite::Row<'_>| row.get(0).map(ItemId::new);
+        let lone = takes_lone_rows(&self.table, claim);
+        let kinds = (!claim.kinds.is_empty()).then(|| json!(claim.kinds).to_string());
+        let mut params: Vec<(&str, &dyn ToSql)> = vec![(":now", &now), (":limit", &limit)];
+        if self.table.kind.is_some() {
+            params.push((":kinds", &kinds));
+        }
         let ids = match claim.company {
             Company::Together => {
-                let lone = takes_lone_rows(&self.table, claim);
-                let params = named_params! {":now": now, ":limit": limit, ":lone": lone};
-                ask.rows("claim", "claimable", params, read)?
+                params.push((":lone", &lone));
+                ask.rows("claim", "claimable", params.as_slice(), read)?
             }
-            Company::Alone => {
-                let params = named_params! {":now": now, ":limit": limit};
-                ask.rows("claim", "claimable_alone", params, read)?
-            }
+            Company::Alone => ask.rows("claim", "claimable_alone", params.as_slice(), read)?,
         };
         if ids.is_empty() {
             return Ok(None);

@@ -89,6 +89,12 @@ impl SqliteRows {
         Self::open_with(writer, clock, table, statements).await
     }
 
+    /// The same rows, judging leases by this clock.
+    #[cfg(feature = "testing")]
+    pub(crate) fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, ..self }
+    }
+
     /// What is described.
     pub fn table(&self) -> &LeaseTable {
         &self.desk.table

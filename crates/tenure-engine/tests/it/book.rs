@@ -1,0 +1,89 @@
+//! A book of jobs over the events of the store, as far as an engine asks for one: what it leases
+//! are events, and a chunk is a token that is renewed unless it was taken away.
+
+use tenure_core::job::{
+    ChunkClaim, ChunkName, ChunkRecord, Job, MatrixName, NewJob, Note, Noted, Progress,
+};
+use tenure_core::store::{
+    Answer, ClaimChunk, EndChunk, JobFilter, JobHold, Jobs, KeepsJobs, LeaseStore, Operate, Renew,
+    Renewed, StoreError, StoreErrorKind,
+};
+use tenure_core::{Fence, Guarded, Refusal, Timestamp, Token};
+
+use crate::faulty::{Ask, Faulty};
+
+fn unasked<'a, T: Send + 'a>() -> Answer<'a, T> {
+    let error = StoreError::new("test", StoreErrorKind::Invalid, "no engine asks this");
+    Box::pin(std::future::ready(Err(error)))
+}
+
+impl KeepsJobs for Faulty {
+    fn job_book(&self) -> Option<&dyn Jobs> {
+        Some(self)
+    }
+}
+
+impl Jobs for Faulty {
+    fn enqueue_jobs<'a>(&'a self, _: &'a [NewJob], _: Option<Timestamp>) -> Answer<'a, Vec<i64>> {
+        unasked()
+    }
+
+    fn job(&self, _: i64, _: Option<Timestamp>) -> Answer<'_, Option<Job>> {
+        unasked()
+    }
+
+    fn jobs<'a>(&'a self, _: &'a JobFilter, _: u32) -> Answer<'a, Vec<Job>> {
+        unasked()
+    }
+
+    fn note_job<'a>(&'a self, _: &'a JobHold, _: &'a Note) -> Answer<'a, Noted> {
+        unasked()
+    }
+
+    fn job_leases(&self) -> &dyn LeaseStore {
+        self
+    }
+
+    fn job_desk(&self) -> &dyn Operate {
+        self
+    }
+
+    fn claim_chunk<'a>(&'a self, _: &'a ClaimChunk) -> Answer<'a, ChunkClaim> {
+        unasked()
+    }
+
+    fn renew_chunks<'a>(&'a self, renew: &'a Renew) -> Answer<'a, Vec<(Token, Guarded<Renewed>)>> {
+        let answer = |token: &Token| {
+            if self.is_taken(token) {
+                return Guarded::Refused(Refusal::Lost);
+            }
+            Guarded::Kept(Renewed {
+                until: Timestamp::from_micros(0),
+                fence: Fence::new(1),
+                ids: Vec::new(),
+            })
+        };
+        let tokens = renew.tokens.iter();
+        let answers: Vec<_> = tokens.map(|token| (token.clone(), answer(token))).collect();
+        self.through(Ask::RenewChunks(renew.clone()), || {
+            Box::pin(std::future::ready(Ok(answers)))
+        })
+    }
+
+    fn end_chunk<'a>(&'a self, _: &'a EndChunk) -> Answer<'a, Guarded<()>> {
+        unasked()
+    }
+
+    fn chunks<'a>(
+        &'a self,
+        _: &'a MatrixName,
+        _: Option<&'a ChunkName>,
+        _: u32,
+    ) -> Answer<'a, Vec<ChunkRecord>> {
+        unasked()
+    }
+
+    fn progress<'a>(&'a self, _: &'a MatrixName, _: Option<Timestamp>) -> Answer<'a, Progress> {
+        unasked()
+    }
+}

@@ -1,0 +1,164 @@
+//! The one loop on rows: leases go to the rows, all else to the house; claims recover, name the
+//! kinds and take one row each; leases are kept by the engine's own rhythm.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::store::{Cluster as _, Company, Intake as _, Operate as _, Store};
+use tenure_core::{Event, Rhythm, Setting, State, Term};
+use tenure_engine::{Duties, Duty, EngineConfig, Recovery, RowClaims, RowStore};
+use tokio::time::{Instant, sleep};
+
+use crate::faulty::Ask;
+use crate::probe::{End, Probe, until};
+use crate::world::World;
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// As jobs are worked.
+pub(crate) fn config(places: u32) -> EngineConfig {
+    let mut config = World::config();
+    config.settings.concurrency = places;
+    config.settings.batch = 1;
+    config.duties = Duties {
+        reaper: Duty::Left,
+        pruner: Duty::Left,
+        replayer: Duty::Left,
+    };
+    config.rhythm = Some(Rhythm {
+        term: Term::new(5 * MINUTE).unwrap(),
+        heartbeat: MINUTE,
+        max_hold: 60 * MINUTE,
+    });
+    config.rows = RowClaims {
+        kinds: vec!["import".to_owned(), "export".to_owned()],
+        recovery: Recovery::InClaim,
+    };
+    config
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_go_to_the_rows_and_all_else_to_the_house() {
+    let (rows, house) = (World::new(), World::new());
+    let ids = rows.enqueue(3).await;
+    house.enqueue(1).await;
+    let store: Arc<dyn Store> = Arc::new(RowStore::new(rows.faulty.clone(), house.store()));
+    let probe = Probe::default();
+    let engine = World::start_on(store, probe.working(|_| MINUTE), config(2));
+    probe.begun(2).await;
+    let (_, workers) = house.store.workers(10).await.unwrap();
+    assert_eq!(workers.len(), 1, "it is registered with the house");
+    rows.until(|counts| counts.done == 3).await;
+    assert_eq!(probe.of(ids[2]).len(), 1);
+    engine.stop().await;
+
+    let counts = house.store.count(None).await.unwrap();
+    assert_eq!(counts.pending(), 1, "what the house has is not touched");
+    let of_rows = |ask: &Ask| {
+        matches!(
+            ask,
+            Ask::Claim(_) | Ask::Renew(_) | Ask::Settle(_) | Ask::SettleAndClaim(..)
+        )
+    };
+    assert_eq!(house.faulty.count(of_rows), 0);
+    assert_eq!(rows.faulty.count(|ask| !of_rows(ask)), 0);
+    assert_eq!(house.faulty.count(|ask| matches!(ask, Ask::Queues)), 0);
+}
+
+/// Proves: S5-024
+#[tokio::test(start_paused = true)]
+async fn a_claim_takes_one_row_of_the_kinds_there_are_and_takes_back_what_lapsed() {
+    let world = World::new();
+    world.enqueue(5).await;
+    let house = world.store();
+    let store: Arc<dyn Store> = Arc::new(RowStore::of_jobs(&house).unwrap());
+    let probe = Probe::default();
+    let engine = World::start_on(store, probe.working(|_| MINUTE), config(2));
+    probe.begun(2).await;
+    let most = || world.store.count(None);
+    assert_eq!(most().await.unwrap().claimed, 2, "nothing is claimed ahead");
+    world.until(|counts| counts.done == 5).await;
+    sleep(MINUTE).await;
+    engine.stop().await;
+
+    let claims = world.faulty.claims();
+    for claim in &claims {
+        assert_eq!((claim.limit, claim.company), (1, Company::Together));
+        assert_eq!(claim.kinds, ["import", "export"]);
+        assert!(claim.recovery.is_some(), "no reaper runs beside it");
+    }
+    let others = |ask: &Ask| matches!(ask, Ask::Reap(_) | Ask::Prune(_) | Ask::StepReplay);
+    assert_eq!(world.faulty.count(others), 0);
+}
+
+/// Proves: S5-006, S5-043
+#[tokio::test(start_paused = true)]
+async fn the_rhythm_of_the_engine_stands_over_what_is_set_for_the_cluster() {
+    let world = World::new();
+    let settings = [
+        (Setting::Term, "3s"),
+        (Setting::Heartbeat, "500ms"),
+        (Setting::Concurrency, "7"),
+        (Setting::MaxRetries, "4"),
+    ];
+    world.change(&settings).await;
+    let ids = world.enqueue(2).await;
+    let store: Arc<dyn Store> = Arc::new(RowStore::of_jobs(&world.store()).unwrap());
+    let probe = Probe::default();
+    let engine = World::start_on(store, probe.working(|_| 9 * MINUTE), config(1));
+    probe.begun(1).await;
+    let began = Instant::now();
+    let until_at = world.locked_until(ids[0]).await;
+    let term = until_at.since(world.at(began));
+    assert!(term > 4 * MINUTE && term <= 5 * MINUTE, "{term:?}");
+    assert_eq!(engine.settings().max_retries, 4, "what else is set holds");
+    assert_eq!(engine.settings().concurrency, 1, "the places are its own");
+
+    let beats = || world.faulty.count(|ask| matches!(ask, Ask::Renew(_)));
+    sleep(8 * MINUTE).await;
+    let beats = beats();
+    assert!((8..=11).contains(&beats), "{beats} in eight minutes");
+    assert_eq!(probe.ended(ids[0]).await.end, Some(End::Answered));
+    until(|| engine.health().running == 1).await;
+
+    // A stop does not wait as long as such a lease.
+    let stopped = Instant::now();
+    engine.stop().await;
+    assert!(stopped.elapsed() < MINUTE, "{:?}", stopped.elapsed());
+    assert_eq!(world.find(ids[1]).await.state, State::Pending);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rhythm_that_does_not_hold_starts_nothing() {
+    let world = World::new();
+    let mut config = config(1);
+    if let Some(rhythm) = &mut config.rhythm {
+        rhythm.heartbeat = 2 * MINUTE;
+    }
+    let parts = tenure_engine::Parts {
+        store: world.store(),
+        keeper_store: world.store(),
+        worker: crate::world::fresh_worker(),
+        handler: Arc::new(Probe::default().working(|_| MINUTE)),
+        config,
+        wrap: None,
+    };
+    let problems = tenure_engine::Engine::start(parts).unwrap_err();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+}
+
+/// What a claim of rows is told about the house's queues is nothing: they are for events.
+#[tokio::test(start_paused = true)]
+async fn rows_are_claimed_although_every_queue_is_paused() {
+    use tenure_core::store::{Pause, Queues as _};
+    let (rows, house) = (World::new(), World::new());
+    let queue = tenure_core::QueueName::default();
+    let paused = house.store.pause_queue(&queue, Pause::Begin).await;
+    assert!(paused.unwrap().is_kept());
+    let event = Event::new("order.paid", &1).unwrap();
+    rows.store.enqueue(&[event]).await.unwrap();
+    let store: Arc<dyn Store> = Arc::new(RowStore::new(rows.faulty.clone(), house.store()));
+    let probe = Probe::default();
+    let _engine = World::start_on(store, probe.working(|_| MINUTE), config(1));
+    probe.begun(1).await;
+}

@@ -1,0 +1,84 @@
+-- Jobs and the checkpoints of their chunks, in the words of their specification. Both are lease tables: the
+-- lease is on the row, and the state is read from locked_until, completed_at and failed_at; none is stored.
+-- Old and new programs side by side: an old one does not know these tables and claims none of their rows.
+
+-- `json text` is text that the content of a row shows as JSON; a strict table knows no such word.
+create table tenure_jobs (
+    id            integer   primary key autoincrement,
+    kind          text      not null check (length(cast(kind as blob)) between 1 and 200),
+    matrix_id     text      not null check (length(cast(matrix_id as blob)) between 1 and 200),
+    payload       json text not null check (json_valid(payload)),
+    priority      integer   not null default 0,
+    created_at    integer   not null default (cast(unixepoch('subsec') * 1000 as integer) * 1000),
+    available_at  integer,
+    locked_until  integer,
+    locked_by     text,
+    lease_token   text,
+    fence         integer   not null default 0,
+    claimed_at    integer,
+    attempts      integer   not null default 0,
+    failures      integer   not null default 0,
+    crashes       integer   not null default 0,
+    generation    integer   not null default 0,
+    error_message text,
+    completed_at  integer,
+    failed_at     integer,
+    settled_token text,
+    result        json text check (json_valid(result)),
+    cursor        text,                         -- where its handler was
+    chunks_total  integer   check (chunks_total >= 0),
+    retry_of      integer,
+    check ((completed_at is null and failed_at is null and locked_until is not null)
+           = (locked_by is not null)),
+    check ((completed_at is null and failed_at is null and locked_until is not null)
+           = (locked_until is not null)),
+    check (completed_at is null or failed_at is null)
+);
+
+-- What a claim walks through, in its order; the ended rows are in neither.
+create index tenure_jobs_claimable on tenure_jobs (priority desc, created_at, id)
+where completed_at is null and failed_at is null and locked_until is null;
+create index tenure_jobs_alone on tenure_jobs (priority desc, created_at, id)
+where completed_at is null and failed_at is null and locked_until is null and crashes >= 2;
+create index tenure_jobs_claimed on tenure_jobs (lease_token, id)
+where completed_at is null and failed_at is null and locked_until is not null;
+
+-- What a list walks through, newest first.
+create index tenure_jobs_open on tenure_jobs (id) where completed_at is null and failed_at is null;
+create index tenure_jobs_failed on tenure_jobs (id) where failed_at is not null;
+create index tenure_jobs_kind on tenure_jobs (kind, id);
+create index tenure_jobs_matrix on tenure_jobs (matrix_id, id);
+
+-- One row per chunk of a matrix, made by its first claim. It may be worked on again after it was synced;
+-- with completed_at it is done for good. A token has one chunk at a time.
+create table tenure_checkpoints (
+    id             integer primary key autoincrement,
+    matrix_id      text    not null check (length(cast(matrix_id as blob)) between 1 and 200),
+    chunk_hash     text    not null check (length(cast(chunk_hash as blob)) between 1 and 200),
+    created_at     integer not null default (cast(unixepoch('subsec') * 1000 as integer) * 1000),
+    last_synced_at integer,
+    row_count      integer check (row_count >= 0),
+    cursor         text,
+    available_at   integer,
+    locked_until   integer,
+    locked_by      text,
+    lease_token    text,
+    fence          integer not null default 0,
+    claimed_at     integer,
+    attempts       integer not null default 0,
+    failures       integer not null default 0,
+    crashes        integer not null default 0,
+    generation     integer not null default 0,
+    error_message  text,
+    completed_at   integer,
+    failed_at      integer,
+    settled_token  text,
+    unique (matrix_id, chunk_hash),
+    check ((completed_at is null and failed_at is null and locked_until is not null)
+           = (locked_by is not null)),
+    check ((completed_at is null and failed_at is null and locked_until is not null)
+           = (locked_until is not null)),
+    check (completed_at is null or failed_at is null)
+) strict;
+create unique index tenure_checkpoints_claimed on tenure_checkpoints (lease_token)
+where completed_at is null and failed_at is null and locked_until is not null;

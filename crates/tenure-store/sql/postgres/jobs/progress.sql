@@ -1,0 +1,29 @@
+-- progress: how far the work on a matrix has come, in one snapshot. A chunk that is in hand again counts as
+-- running, not as done.
+-- Parameters: $1 now, $2 matrix.
+-- Returns: one row: total, as the youngest job that says one has it; done, running, failed; rows of those
+--   that are done; began_at, when the first chunk was made; and now.
+-- Keeps: nothing; it only reads.
+-- Relies on: the unique key: the chunks of the matrix are all looked at; the index on the jobs' matrix.
+select (select j.chunks_total
+        from tenure_jobs j
+        where j.matrix_id = $2::text and j.chunks_total is not null
+        order by j.matrix_id desc, j.id desc
+        limit 1) as total,
+       count(*) filter (where t.is_done) as done,
+       count(*) filter (where t.is_running) as running,
+       count(*) filter (where t.failed_at is not null) as failed,
+       coalesce(sum(t.row_count) filter (where t.is_done), 0)::bigint as rows,
+       min(t.created_at) as began_at,
+       m.now
+from (select coalesce($1::timestamptz, clock_timestamp()) as now) as m
+left join lateral (
+    select c.created_at, c.row_count, c.failed_at,
+           c.completed_at is null and c.failed_at is null
+               and coalesce(c.locked_until > m.now, false) as is_running,
+           c.failed_at is null and coalesce(c.completed_at, c.last_synced_at) is not null
+               and (c.locked_until is null or c.locked_until <= m.now) as is_done
+    from tenure_checkpoints c
+    where c.matrix_id = $2
+) as t on true
+group by m.now

@@ -1,0 +1,30 @@
+-- end_chunk: ends the hold on a chunk with a word, or writes down where it is and keeps it. Whether the
+-- hold on the job stands was asked before, in the same transaction.
+-- Parameters: :now, :matrix, :chunk, :token, :holder, :word (synced, completed, failed, released) or null: it
+--   goes on; :row_count, :error, :cursor or null: it stays; :strict whether what has lapsed is refused.
+-- Returns: id, if it was done; no row: refused.
+-- Keeps: laws 3, 4, 6: the whole key, token, holder and state in one predicate.
+-- Relies on: the unique key (the `+` keeps the other index away).
+-- statement: end_chunk
+update tenure_checkpoints as t
+set cursor = ifnull(:cursor, t.cursor),
+    last_synced_at = case when :word in ('synced', 'completed') then :now else t.last_synced_at end,
+    row_count = case when :word in ('synced', 'completed') then :row_count else t.row_count end,
+    completed_at = case when :word = 'completed' then :now end,
+    attempts = t.attempts + ifnull(:word in ('failed', 'released'), 0),
+    failures = t.failures + ifnull(:word = 'failed', 0),
+    error_message = case when :word = 'failed' then :error else t.error_message end,
+    settled_token = case when :word is null then t.settled_token else :token || ' ' || :word end,
+    locked_until = case when :word is null then t.locked_until end,
+    locked_by = case when :word is null then t.locked_by end,
+    lease_token = case when :word is null then t.lease_token end,
+    claimed_at = case when :word is null then t.claimed_at end
+where t.matrix_id = :matrix
+  and t.chunk_hash = :chunk
+  and +t.lease_token = :token
+  and t.locked_by = :holder
+  and t.completed_at is null
+  and t.failed_at is null
+  and t.locked_until is not null
+  and (not :strict or t.locked_until > :now)
+returning id

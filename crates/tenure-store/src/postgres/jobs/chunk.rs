@@ -1,0 +1,198 @@
+//! Chunks: claimed and ended by their whole key.
+
+use sqlx::PgConnection;
+use sqlx::postgres::PgRow;
+use tenure_core::job::{Chunk, ChunkClaim, ChunkKey};
+use tenure_core::store::{ClaimChunk, EndChunk, JobHold, StoreError};
+use tenure_core::{Fence, Guarded, Lease, Timestamp, Token};
+
+use super::super::PostgresStore;
+use super::super::error::{breaks, store_error};
+use super::super::lend::{Borrow as _, Lent};
+use super::super::row::{get, get_count, get_moment, get_timestamp, moment};
+use super::{Late, hold_params};
+use crate::complaint::used_before;
+use crate::jobs::{CLAIM_ROUNDS, ChunkLook, Found, JobStands, SeenChunk, said};
+use crate::limits::micros;
+
+/// Who asks for which chunk, and for which job.
+struct Asker<'a> {
+    key: &'a ChunkKey,
+    token: &'a Token,
+    job: Option<&'a JobHold>,
+    now: Option<Timestamp>,
+}
+
+impl PostgresStore {
+    /// Claims; what was not given is looked at, and what is free then is asked for again.
+    pub(super) async fn claim_one_chunk(
+        &self,
+        claim: &ClaimChunk,
+    ) -> Result<ChunkClaim, StoreError> {
+        let asker = Asker {
+            key: &claim.key,
+            token: &claim.token,
+            job: claim.job.as_ref(),
+            now: claim.now,
+        };
+        let mut rounds = 0;
+        loop {
+            if let Some(chunk) = self.try_claim(claim).await? {
+                return Ok(ChunkClaim::Claimed(chunk));
+            }
+            let failed = |e| store_error("claim chunk", e);
+            let mut lent = Lent::from(&self.pool).await.map_err(failed)?;
+            let look = self.see_chunk(lent.connection(), &asker).await;
+            lent.give_back();
+            let look = look.map_err(failed)?;
+            rounds += 1;
+            match look.found(claim.fresh_for) {
+                Found::Answer(answer) => return Ok(answer),
+                // Somebody's transaction has the row in hand, and goes on having it.
+                Found::Free | Found::Absent if rounds >= CLAIM_ROUNDS => return Ok(look.held()),
+                Found::Free | Found::Absent => {}
+            }
+        }
+    }
+
+    async fn try_claim(&self, claim: &ClaimChunk) -> Result<Option<Chunk>, StoreError> {
+        let (job, job_token, job_holder) = hold_params(claim.job.as_ref());
+        let query = self.jobs.statements.claim_chunk.query();
+        let row = query
+            .bind(moment(claim.now))
+            .bind(claim.key.matrix.as_str())
+            .bind(claim.key.chunk.as_str())
+            .bind(claim.token.expose())
+            .bind(claim.token.holder())
+            .bind(micros(claim.term.length()))
+            .bind(claim.fresh_for.map(micros))
+            .bind(job)
+            .bind(job_token)
+            .bind(job_holder)
+            .first_from(&self.pool)
+            .await
+            .map_err(|error| {
+                if breaks(&error, "tenure_checkpoints_claimed") {
+                    return used_before("claim chunk");
+                }
+                store_error("claim chunk", error)
+            })?;
+        let chunk = row.as_ref().map(|row| claimed(claim, row)).transpose();
+        chunk.map_err(|e| store_error("claim chunk", e))
+    }
+
+    /// Ends the hold; a repeat is answered as the first one was.
+    pub(super) async fn end_one_chunk(
+        &self,
+        conn: &mut PgConnection,
+        end: &EndChunk,
+    ) -> Result<Guarded<()>, StoreError> {
+        if self.try_end(conn, end, Late::Accepted).await? {
+            return Ok(Guarded::Kept(()));
+        }
+        let (word, _, _) = said(end.end.as_ref());
+        Ok(self.look_at(conn, end).await?.answer(word))
+    }
+
+    /// Whether the hold was ended, or what was said of it written down.
+    pub(super) async fn try_end(
+        &self,
+        conn: &mut PgConnection,
+        end: &EndChunk,
+        late: Late,
+    ) -> Result<bool, StoreError> {
+        let (job, job_token, job_holder) = hold_params(end.job.as_ref());
+        let (word, rows, error) = said(end.end.as_ref());
+        let query = self.jobs.statements.end_chunk.query();
+        let ended = query
+            .bind(moment(end.now))
+            .bind(end.key.matrix.as_str())
+            .bind(end.key.chunk.as_str())
+            .bind(end.token.expose())
+            .bind(end.token.holder())
+            .bind(job)
+            .bind(job_token)
+            .bind(job_holder)
+            .bind(word)
+            .bind(rows)
+            .bind(error)
+            .bind(end.cursor.as_deref())
+            .bind(late == Late::Refused)
+            .fetch_optional(conn)
+            .await;
+        Ok(ended.map_err(|e| store_error("end chunk", e))?.is_some())
+    }
+
+    /// How the chunk stands that could not be ended.
+    pub(super) async fn look_at(
+        &self,
+        conn: &mut PgConnection,
+        end: &EndChunk,
+    ) -> Result<ChunkLook, StoreError> {
+        let asker = Asker {
+            key: &end.key,
+            token: &end.token,
+            job: end.job.as_ref(),
+            now: end.now,
+        };
+        let look = self.see_chunk(conn, &asker).await;
+        look.map_err(|e| store_error("end chunk", e))
+    }
+
+    async fn see_chunk(
+        &self,
+        conn: &mut PgConnection,
+        asker: &Asker<'_>,
+    ) -> Result<ChunkLook, sqlx::Error> {
+        let (job, job_token, job_holder) = hold_params(asker.job);
+        let query = self.jobs.statements.look_chunk.query();
+        let row = query
+            .bind(moment(asker.now))
+            .bind(asker.key.matrix.as_str())
+            .bind(asker.key.chunk.as_str())
+            .bind(asker.token.expose())
+            .bind(asker.token.holder())
+            .bind(job)
+            .bind(job_token)
+            .bind(job_holder)
+            .fetch_one(conn)
+            .await?;
+        let job = match (get(&row, 1)?, get(&row, 2)?) {
+            (true, true) => JobStands::Live,
+            (true, false) => JobStands::Lapsed,
+            (false, _) => JobStands::Gone,
+        };
+        let is_there: bool = get(&row, 3)?;
+        Ok(ChunkLook {
+            now: get_timestamp(&row, 0)?,
+            job,
+            chunk: is_there.then(|| seen(&row)).transpose()?,
+        })
+    }
+}
+
+fn seen(row: &PgRow) -> Result<SeenChunk, sqlx::Error> {
+    Ok(SeenChunk {
+        until: get_moment(row, 4)?,
+        holder: get(row, 5)?,
+        done_at: get_moment(row, 6)?,
+        dead_at: get_moment(row, 7)?,
+        synced_at: get_moment(row, 8)?,
+        is_mine: get(row, 9)?,
+        word: get(row, 10)?,
+    })
+}
+
+fn claimed(claim: &ClaimChunk, row: &PgRow) -> Result<Chunk, sqlx::Error> {
+    Ok(Chunk {
+        key: claim.key.clone(),
+        lease: Lease {
+            token: claim.token.clone(),
+            fence: Fence::new(get(row, 0)?),
+            claimed_at: get_timestamp(row, 1)?,
+            until: get_timestamp(row, 2)?,
+        },
+        cursor: get(row, 3)?,
+        attempts: get_count(row, 4)?,
+    })
+}

@@ -1,0 +1,296 @@
+//! Jobs and checkpoints: leases on the rows of two tables of our own.
+//!
+//! A job's lease rides on the row layout, and so does the renewal of chunks; a chunk is claimed and
+//! ended by its whole key, with statements of its own.
+
+mod chunk;
+mod read;
+
+use sqlx::{PgConnection, PgPool};
+use tenure_core::job::{
+    ChunkClaim, ChunkName, ChunkRecord, Job, MatrixName, NewJob, Note, Noted, Progress,
+};
+use tenure_core::store::{
+    Answer, CheckpointError, ClaimChunk, EndChunk, JobFilter, JobHold, Jobs, KeepsJobs, LeaseStore,
+    Operate, Renew, Renewed, StoreError,
+};
+use tenure_core::{Guarded, Identifier, Timestamp, Token};
+
+use super::PostgresStore;
+use super::error::store_error;
+use super::lend::{Borrow as _, Lent};
+use super::queue::Sql;
+use super::row::{get, moment};
+use super::rows::PostgresRows;
+use super::statements::JobStatements;
+use crate::jobs::{JobDesk, chunks_table, jobs_table, signed};
+use crate::limits::micros;
+
+/// What a store needs for jobs: its statements, and the two tables as lease tables.
+#[derive(Debug)]
+pub(super) struct JobBook {
+    statements: JobStatements,
+    jobs: JobDesk<PostgresRows>,
+    chunks: PostgresRows,
+}
+
+impl JobBook {
+    /// The tables of a database that was migrated.
+    pub(super) fn new(pool: &PgPool, schema: Option<&Identifier>) -> Result<Self, StoreError> {
+        let rows = |table| PostgresRows::migrated(pool.clone(), table, schema);
+        Ok(Self {
+            statements: JobStatements::new(schema),
+            jobs: JobDesk(rows(jobs_table())?),
+            chunks: rows(chunks_table())?,
+        })
+    }
+
+    /// The same through other connections.
+    pub(super) fn through(&self, pool: &PgPool) -> Self {
+        Self {
+            statements: self.statements.clone(),
+            jobs: JobDesk(self.jobs.0.through(pool.clone())),
+            chunks: self.chunks.through(pool.clone()),
+        }
+    }
+
+    /// The same with faults planted in its statements.
+    #[cfg(feature = "testing")]
+    pub(super) fn planted(self, faults: &[crate::Planted]) -> Self {
+        Self {
+            statements: JobStatements::planted(faults),
+            ..self
+        }
+    }
+
+    /// Every statement that only jobs have.
+    #[cfg(feature = "testing")]
+    pub(super) fn statements(&self) -> &JobStatements {
+        &self.statements
+    }
+}
+
+/// What becomes of a hold whose term is over, though nobody has taken its place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Late {
+    Accepted,
+    Refused,
+}
+
+impl KeepsJobs for PostgresStore {
+    fn job_book(&self) -> Option<&dyn Jobs> {
+        Some(self)
+    }
+}
+
+impl Jobs for PostgresStore {
+    fn enqueue_jobs<'a>(
+        &'a self,
+        jobs: &'a [NewJob],
+        now: Option<Timestamp>,
+    ) -> Answer<'a, Vec<i64>> {
+        Box::pin(async move {
+            let rows = self.enqueue_query(jobs, now).all_from(&self.pool).await;
+            let ids = rows.and_then(|rows| rows.iter().map(|row| get(row, 0)).collect());
+            let mut ids: Vec<i64> = ids.map_err(|e| store_error("enqueue jobs", e))?;
+            ids.sort_unstable();
+            Ok(ids)
+        })
+    }
+
+    fn job(&self, id: i64, now: Option<Timestamp>) -> Answer<'_, Option<Job>> {
+        Box::pin(async move {
+            let query = self.jobs.statements.job.query();
+            let rows = query.bind(moment(now)).bind(id).all_from(&self.pool).await;
+            Ok(read::jobs("job", rows)?.pop())
+        })
+    }
+
+    fn jobs<'a>(&'a self, filter: &'a JobFilter, limit: u32) -> Answer<'a, Vec<Job>> {
+        Box::pin(async move {
+            let query = self.jobs.statements.page.query();
+            let query = query
+                .bind(moment(None))
+                .bind(filter.kind.as_ref().map(|kind| kind.as_str()))
+                .bind(filter.matrix.as_ref().map(|matrix| matrix.as_str()))
+                .bind(filter.state.map(|state| state.as_str()))
+                .bind(filter.before)
+                .bind(i64::from(limit));
+            read::jobs("jobs", query.all_from(&self.pool).await)
+        })
+    }
+
+    fn note_job<'a>(&'a self, hold: &'a JobHold, note: &'a Note) -> Answer<'a, Noted> {
+        Box::pin(async move {
+            let query = self.note_query(hold, note, Late::Accepted);
+            read::noted(query.first_from(&self.pool).await)
+        })
+    }
+
+    fn job_leases(&self) -> &dyn LeaseStore {
+        &self.jobs.jobs.0
+    }
+
+    fn job_desk(&self) -> &dyn Operate {
+        &self.jobs.jobs
+    }
+
+    fn claim_chunk<'a>(&'a self, claim: &'a ClaimChunk) -> Answer<'a, ChunkClaim> {
+        Box::pin(self.claim_one_chunk(claim))
+    }
+
+    fn renew_chunks<'a>(&'a self, renew: &'a Renew) -> Answer<'a, Vec<(Token, Guarded<Renewed>)>> {
+        self.jobs.chunks.renew(renew)
+    }
+
+    fn end_chunk<'a>(&'a self, end: &'a EndChunk) -> Answer<'a, Guarded<()>> {
+        Box::pin(async move {
+            let lent = Lent::from(&self.pool).await;
+            let mut lent = lent.map_err(|e| store_error("end chunk", e))?;
+            let answer = self.end_one_chunk(lent.connection(), end).await;
+            lent.give_back();
+            answer
+        })
+    }
+
+    fn chunks<'a>(
+        &'a self,
+        matrix: &'a MatrixName,
+        after: Option<&'a ChunkName>,
+        limit: u32,
+    ) -> Answer<'a, Vec<ChunkRecord>> {
+        Box::pin(async move {
+            let query = self.jobs.statements.chunks.query();
+            let query = query
+                .bind(moment(None))
+                .bind(matrix.as_str())
+                .bind(after.map(|chunk| chunk.as_str()))
+                .bind(i64::from(limit));
+            read::chunks(matrix, query.all_from(&self.pool).await)
+        })
+    }
+
+    fn progress<'a>(
+        &'a self,
+        matrix: &'a MatrixName,
+        now: Option<Timestamp>,
+    ) -> Answer<'a, Progress> {
+        Box::pin(async move {
+            let query = self.jobs.statements.progress.query();
+            let query = query.bind(moment(now)).bind(matrix.as_str());
+            read::progress(query.first_from(&self.pool).await)
+        })
+    }
+}
+
+impl PostgresStore {
+    /// Ends the hold on a chunk, or writes down where it is, in the caller's own transaction: as
+    /// its last statement, since the row stays locked until the commit. Whoever claims the chunk
+    /// next comes after that commit; and if somebody has claimed it before, this is refused, and
+    /// the transaction must be rolled back.
+    ///
+    /// It must be the caller's and live, and so must the job that it names. What was committed
+    /// before is refused too: so when the answer to a commit was lost, look at the chunk before
+    /// the work is done again.
+    ///
+    /// ```no_run
+    /// # async fn example(
+    /// #     store: tenure_store::postgres::PostgresStore,
+    /// #     pool: sqlx::PgPool,
+    /// #     end: tenure_core::store::EndChunk,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
+    /// let mut tx = pool.begin().await?;
+    /// sqlx::query("insert into orders (id) values (7)").execute(&mut *tx).await?;
+    /// store.end_chunk_in(&mut tx, &end).await?; // refused: `tx` is dropped and rolled back
+    /// tx.commit().await?; // the order is there iff the chunk is done
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The hold is gone or its term is over; or the database is away.
+    pub async fn end_chunk_in(
+        &self,
+        conn: &mut PgConnection,
+        end: &EndChunk,
+    ) -> Result<(), CheckpointError> {
+        if self.try_end(conn, end, Late::Refused).await? {
+            return Ok(());
+        }
+        let look = self.look_at(conn, end).await?;
+        Err(CheckpointError::Refused(look.refusal()))
+    }
+
+    /// Writes down something of a job in the caller's own transaction, as its last statement: as
+    /// [`PostgresStore::end_chunk_in`] does of a chunk.
+    ///
+    /// # Errors
+    /// As [`PostgresStore::end_chunk_in`].
+    pub async fn note_job_in(
+        &self,
+        conn: &mut PgConnection,
+        hold: &JobHold,
+        note: &Note,
+    ) -> Result<(), CheckpointError> {
+        let query = self.note_query(hold, note, Late::Refused);
+        match read::noted(query.fetch_optional(conn).await)? {
+            Guarded::Kept(()) => Ok(()),
+            Guarded::Refused(why) => Err(CheckpointError::Refused(why)),
+        }
+    }
+
+    /// Writes jobs in the caller's transaction: they exist if and only if it commits.
+    ///
+    /// # Errors
+    /// The database refuses or is away.
+    pub async fn enqueue_jobs_on(
+        &self,
+        conn: &mut PgConnection,
+        jobs: &[NewJob],
+    ) -> Result<Vec<i64>, StoreError> {
+        let rows = self.enqueue_query(jobs, None).fetch_all(conn).await;
+        let ids = rows.and_then(|rows| rows.iter().map(|row| get(row, 0)).collect());
+        let mut ids: Vec<i64> = ids.map_err(|e| store_error("enqueue jobs", e))?;
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    fn enqueue_query(&self, jobs: &[NewJob], now: Option<Timestamp>) -> Sql<'static> {
+        fn all<T>(jobs: &[NewJob], each: impl Fn(&NewJob) -> T) -> Vec<T> {
+            jobs.iter().map(each).collect()
+        }
+        let matrix = |job: &NewJob| job.matrix.as_ref().map(|name| name.as_str().to_owned());
+        let query = self.jobs.statements.enqueue.query();
+        query
+            .bind(moment(now))
+            .bind(all(jobs, |job| job.kind.as_str().to_owned()))
+            .bind(all(jobs, matrix))
+            .bind(all(jobs, |job| job.payload.clone()))
+            .bind(all(jobs, |job| job.priority))
+            .bind(all(jobs, |job| micros(job.delay)))
+            .bind(all(jobs, |job| job.retry_of))
+    }
+
+    fn note_query(&self, hold: &JobHold, note: &Note, late: Late) -> Sql<'static> {
+        let query = self.jobs.statements.note.query();
+        query
+            .bind(moment(None))
+            .bind(hold.id)
+            .bind(hold.token.expose().to_owned())
+            .bind(hold.token.holder().to_owned())
+            .bind(note.cursor.clone())
+            .bind(note.chunks_total.map(signed))
+            .bind(note.result.clone())
+            .bind(late == Late::Refused)
+    }
+}
+
+/// The id, token and holder of the hold on a job, as the statements take them.
+fn hold_params(job: Option<&JobHold>) -> (Option<i64>, Option<&str>, Option<&str>) {
+    let token = job.map(|job| &job.token);
+    (
+        job.map(|job| job.id),
+        token.map(Token::expose),
+        token.map(Token::holder),
+    )
+}

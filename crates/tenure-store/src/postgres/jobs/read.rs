@@ -1,0 +1,124 @@
+//! Rows of the two tables as the words of the core.
+
+use sqlx::postgres::PgRow;
+use tenure_core::job::{ChunkRecord, Job, MatrixName, Noted, Progress};
+use tenure_core::store::StoreError;
+use tenure_core::{Counters, Guarded};
+
+use super::super::error::store_error;
+use super::super::row::{get, get_count, get_moment, get_timestamp, get_total};
+use crate::jobs::{SeenJob, StoredChunk, StoredJob, StoredLease, note_refusal, unsigned};
+
+type Rows = Result<Vec<PgRow>, sqlx::Error>;
+type Found = Result<Option<PgRow>, sqlx::Error>;
+
+/// The jobs of `job.sql` and `page.sql`.
+pub(super) fn jobs(verb: &'static str, rows: Rows) -> Result<Vec<Job>, StoreError> {
+    let failed = |e| store_error(verb, e);
+    let mut jobs = Vec::new();
+    for row in rows.map_err(failed)? {
+        let stored = stored_job(&row).map_err(failed)?;
+        let now = get_timestamp(&row, 22).map_err(failed)?;
+        jobs.push(stored.read(verb, now)?);
+    }
+    Ok(jobs)
+}
+
+fn stored_job(row: &PgRow) -> Result<StoredJob, sqlx::Error> {
+    Ok(StoredJob {
+        id: get(row, 0)?,
+        kind: get(row, 1)?,
+        matrix: get(row, 2)?,
+        payload: get(row, 3)?,
+        priority: get(row, 4)?,
+        created_at: get_timestamp(row, 5)?,
+        available_at: get_moment(row, 6)?,
+        lease: StoredLease {
+            until: get_moment(row, 7)?,
+            holder: get(row, 8)?,
+            claimed_at: get_moment(row, 9)?,
+            fence: get(row, 10)?,
+            done_at: get_moment(row, 16)?,
+            dead_at: get_moment(row, 17)?,
+        },
+        counters: Counters {
+            attempts: get_count(row, 11)?,
+            failures: get_count(row, 12)?,
+            crashes: get_count(row, 13)?,
+            generation: get_count(row, 14)?,
+        },
+        error: get(row, 15)?,
+        result: get(row, 18)?,
+        cursor: get(row, 19)?,
+        chunks_total: get(row, 20)?,
+        retry_of: get(row, 21)?,
+    })
+}
+
+/// The answer of `note.sql`.
+pub(super) fn noted(row: Found) -> Result<Noted, StoreError> {
+    let read = |row: PgRow| -> Result<Noted, sqlx::Error> {
+        if get(&row, 0)? {
+            return Ok(Guarded::Kept(()));
+        }
+        let seen = SeenJob {
+            until: get_moment(&row, 2)?,
+            done_at: get_moment(&row, 3)?,
+            dead_at: get_moment(&row, 4)?,
+            is_mine: get(&row, 5)?,
+        };
+        let is_there: bool = get(&row, 1)?;
+        let now = get_timestamp(&row, 6)?;
+        let why = note_refusal(is_there.then_some(seen), now);
+        Ok(Guarded::Refused(why))
+    };
+    let noted = row.and_then(|row| read(row.ok_or(sqlx::Error::RowNotFound)?));
+    noted.map_err(|e| store_error("note job", e))
+}
+
+/// The chunks of `chunks.sql`.
+pub(super) fn chunks(matrix: &MatrixName, rows: Rows) -> Result<Vec<ChunkRecord>, StoreError> {
+    let failed = |e| store_error("chunks", e);
+    let mut chunks = Vec::new();
+    for row in rows.map_err(failed)? {
+        let stored = stored_chunk(&row).map_err(failed)?;
+        let now = get_timestamp(&row, 11).map_err(failed)?;
+        chunks.push(stored.read("chunks", matrix, now)?);
+    }
+    Ok(chunks)
+}
+
+fn stored_chunk(row: &PgRow) -> Result<StoredChunk, sqlx::Error> {
+    Ok(StoredChunk {
+        chunk: get(row, 0)?,
+        lease: StoredLease {
+            until: get_moment(row, 1)?,
+            holder: get(row, 2)?,
+            claimed_at: get_moment(row, 3)?,
+            fence: get(row, 4)?,
+            done_at: get_moment(row, 5)?,
+            dead_at: get_moment(row, 6)?,
+        },
+        row_count: get(row, 7)?,
+        synced_at: get_moment(row, 8)?,
+        cursor: get(row, 9)?,
+        error: get(row, 10)?,
+    })
+}
+
+/// The answer of `progress.sql`.
+pub(super) fn progress(row: Found) -> Result<Progress, StoreError> {
+    let read = |row: PgRow| -> Result<Progress, sqlx::Error> {
+        Ok(Progress {
+            total: get::<Option<i64>>(&row, 0)?.map(unsigned),
+            done: get_total(&row, 1)?,
+            running: get_total(&row, 2)?,
+            failed: get_total(&row, 3)?,
+            rows: get_total(&row, 4)?,
+            began_at: get_moment(&row, 5)?,
+            now: get_timestamp(&row, 6)?,
+        })
+    };
+    let told = row.and_then(|row| read(row.ok_or(sqlx::Error::RowNotFound)?));
+    told.map_err(|e| store_error("progress", e))
+}

@@ -1,0 +1,325 @@
+//! Jobs and checkpoints: leases on the rows of two tables of our own.
+//!
+//! A job's lease rides on the row layout, and so does the renewal of chunks; a chunk is claimed and
+//! ended by its whole key, with statements of its own.
+
+mod chunk;
+mod read;
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension, named_params};
+use tenure_core::job::{
+    ChunkClaim, ChunkName, ChunkRecord, Job, MatrixName, NewJob, Note, Noted, Progress,
+};
+use tenure_core::store::{
+    Answer, CheckpointError, ClaimChunk, EndChunk, JobFilter, JobHold, Jobs, KeepsJobs, LeaseStore,
+    Operate, Renew, Renewed, StoreError,
+};
+use tenure_core::{Clock, Guarded, SyncState, Timestamp, Token};
+
+use super::error::failed;
+use super::rows::SqliteRows;
+use super::writer::Writer;
+use super::{SqliteStore, moment_of, row, statements as sql};
+use crate::jobs::{JobDesk, SeenJob, chunks_table, jobs_table, note_refusal, signed};
+use crate::memory::SystemClock;
+
+/// The two tables as lease tables.
+#[derive(Clone, Debug)]
+pub(super) struct JobBook {
+    jobs: JobDesk<SqliteRows>,
+    chunks: SqliteRows,
+}
+
+impl JobBook {
+    /// The tables of a file that was migrated.
+    pub(super) async fn open(writer: &Writer, clock: &Arc<dyn Clock>) -> Result<Self, StoreError> {
+        let rows = |table| SqliteRows::open(writer.clone(), Arc::clone(clock), table);
+        Ok(Self {
+            jobs: JobDesk(rows(jobs_table()).await?),
+            chunks: rows(chunks_table()).await?,
+        })
+    }
+
+    /// The same, judging leases by this clock.
+    #[cfg(feature = "testing")]
+    pub(super) fn with_clock(self, clock: &Arc<dyn Clock>) -> Self {
+        Self {
+            jobs: JobDesk(self.jobs.0.with_clock(Arc::clone(clock))),
+            chunks: self.chunks.with_clock(Arc::clone(clock)),
+        }
+    }
+}
+
+/// What becomes of a hold whose term is over, though nobody has taken its place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Late {
+    Accepted,
+    Refused,
+}
+
+impl KeepsJobs for SqliteStore {
+    fn job_book(&self) -> Option<&dyn Jobs> {
+        Some(self)
+    }
+}
+
+impl Jobs for SqliteStore {
+    fn enqueue_jobs<'a>(
+        &'a self,
+        jobs: &'a [NewJob],
+        now: Option<Timestamp>,
+    ) -> Answer<'a, Vec<i64>> {
+        let jobs = jobs.to_vec();
+        Box::pin(self.write("enqueue jobs", now, move |connection, now| {
+            enqueue(connection, &jobs, now).map_err(failed("enqueue jobs"))
+        }))
+    }
+
+    fn job(&self, id: i64, now: Option<Timestamp>) -> Answer<'_, Option<Job>> {
+        let now = self.moment(now);
+        Box::pin(self.writer.read("job", move |connection| {
+            let ask = named_params! {":id": id};
+            Ok(read::jobs(connection, "job", (sql::JOB, ask), now)?.pop())
+        }))
+    }
+
+    fn jobs<'a>(&'a self, filter: &'a JobFilter, limit: u32) -> Answer<'a, Vec<Job>> {
+        let (filter, now) = (filter.clone(), self.moment(None));
+        Box::pin(self.writer.read("jobs", move |connection| {
+            page(connection, &filter, limit, now)
+        }))
+    }
+
+    fn note_job<'a>(&'a self, hold: &'a JobHold, note: &'a Note) -> Answer<'a, Noted> {
+        let (hold, note) = (hold.clone(), note.clone());
+        Box::pin(self.write("note job", None, move |connection, now| {
+            write_note(connection, (&hold, &note), Late::Accepted, now).map_err(failed("note job"))
+        }))
+    }
+
+    fn job_leases(&self) -> &dyn LeaseStore {
+        &self.jobs.jobs.0
+    }
+
+    fn job_desk(&self) -> &dyn Operate {
+        &self.jobs.jobs
+    }
+
+    fn claim_chunk<'a>(&'a self, claim: &'a ClaimChunk) -> Answer<'a, ChunkClaim> {
+        let claim = claim.clone();
+        Box::pin(
+            self.write("claim chunk", claim.now, move |connection, now| {
+                chunk::claim(connection, &claim, now)
+            }),
+        )
+    }
+
+    fn renew_chunks<'a>(&'a self, renew: &'a Renew) -> Answer<'a, Vec<(Token, Guarded<Renewed>)>> {
+        self.jobs.chunks.renew(renew)
+    }
+
+    fn end_chunk<'a>(&'a self, end: &'a EndChunk) -> Answer<'a, Guarded<()>> {
+        let end = end.clone();
+        Box::pin(self.write("end chunk", end.now, move |connection, now| {
+            chunk::end(connection, &end, now).map_err(failed("end chunk"))
+        }))
+    }
+
+    fn chunks<'a>(
+        &'a self,
+        matrix: &'a MatrixName,
+        after: Option<&'a ChunkName>,
+        limit: u32,
+    ) -> Answer<'a, Vec<ChunkRecord>> {
+        let (matrix, after, now) = (matrix.clone(), after.cloned(), self.moment(None));
+        Box::pin(self.writer.read("chunks", move |connection| {
+            read::chunks(connection, (&matrix, after.as_ref()), limit, now)
+        }))
+    }
+
+    fn progress<'a>(
+        &'a self,
+        matrix: &'a MatrixName,
+        now: Option<Timestamp>,
+    ) -> Answer<'a, Progress> {
+        let (matrix, now) = (matrix.clone(), self.moment(now));
+        Box::pin(self.writer.read("progress", move |connection| {
+            read::progress(connection, &matrix, now).map_err(failed("progress"))
+        }))
+    }
+}
+
+impl SqliteStore {
+    /// Ends the hold on a chunk, or writes down where it is, in the transaction that the caller has
+    /// begun on a connection of its own, as its last statement before the commit. If somebody has
+    /// claimed the chunk before, this is refused, and the transaction must be rolled back.
+    ///
+    /// It must be the caller's and live, and so must the job that it names. What was committed
+    /// before is refused too: so when it is not known whether a commit took effect, look at the
+    /// chunk before the work is done again. Begin the transaction with `begin immediate` if it
+    /// reads before it writes.
+    ///
+    /// ```no_run
+    /// # fn example(shop: &mut rusqlite::Connection, end: &tenure_core::store::EndChunk)
+    /// # -> Result<(), Box<dyn std::error::Error>> {
+    /// use tenure_store::sqlite::SqliteStore;
+    ///
+    /// let tx = shop.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    /// tx.execute("insert into orders (id) values (7)", [])?;
+    /// SqliteStore::end_chunk_in(&tx, end)?; // refused: `tx` is dropped and rolled back
+    /// tx.commit()?; // the order is there iff the chunk is done
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The hold is gone or its term is over; or the file is busy.
+    pub fn end_chunk_in(connection: &Connection, end: &EndChunk) -> Result<(), CheckpointError> {
+        let now = moment_of(&SystemClock, end.now);
+        let ended = chunk::try_end(connection, end, Late::Refused, now);
+        if ended.map_err(failed("end chunk"))? {
+            return Ok(());
+        }
+        let look = chunk::look_at(connection, end, now).map_err(failed("end chunk"))?;
+        Err(CheckpointError::Refused(look.refusal()))
+    }
+
+    /// Writes down something of a job in the caller's own transaction, as its last statement: as
+    /// [`SqliteStore::end_chunk_in`] does of a chunk.
+    ///
+    /// # Errors
+    /// As [`SqliteStore::end_chunk_in`].
+    pub fn note_job_in(
+        connection: &Connection,
+        hold: &JobHold,
+        note: &Note,
+    ) -> Result<(), CheckpointError> {
+        let now = moment_of(&SystemClock, None);
+        let noted = write_note(connection, (hold, note), Late::Refused, now);
+        match noted.map_err(failed("note job"))? {
+            Guarded::Kept(()) => Ok(()),
+            Guarded::Refused(why) => Err(CheckpointError::Refused(why)),
+        }
+    }
+
+    /// Writes jobs in the transaction that the caller has begun on a connection of its own: they
+    /// exist if and only if it commits.
+    ///
+    /// # Errors
+    /// The file has no tables of Tenure, or is busy.
+    pub fn enqueue_jobs_on(
+        connection: &Connection,
+        jobs: &[NewJob],
+    ) -> Result<Vec<i64>, StoreError> {
+        let now = moment_of(&SystemClock, None);
+        enqueue(connection, jobs, now).map_err(failed("enqueue jobs"))
+    }
+}
+
+fn enqueue(connection: &Connection, jobs: &[NewJob], now: Timestamp) -> rusqlite::Result<Vec<i64>> {
+    let mut next = connection.prepare_cached(sql::ENQUEUE_JOBS_NEXT)?;
+    let first: i64 = next.query_row([], |found| found.get(0))?;
+    let mut write = connection.prepare_cached(sql::ENQUEUE_JOBS_JOB)?;
+    let mut ids = Vec::with_capacity(jobs.len());
+    for (id, job) in (first..).zip(jobs) {
+        let available_at = (!job.delay.is_zero()).then(|| now.after(job.delay).as_micros());
+        write.execute(named_params! {
+            ":id": id,
+            ":now": now.as_micros(),
+            ":kind": job.kind.as_str(),
+            ":matrix": job.matrix.as_ref().map(MatrixName::as_str),
+            ":payload": job.payload,
+            ":priority": job.priority,
+            ":available_at": available_at,
+            ":retry_of": job.retry_of,
+        })?;
+        ids.push(id);
+    }
+    Ok(ids)
+}
+
+/// A page, by the statement whose index fits the filter best.
+fn page(
+    connection: &Connection,
+    filter: &JobFilter,
+    limit: u32,
+    now: Timestamp,
+) -> Result<Vec<Job>, StoreError> {
+    let kind = filter.kind.as_ref().map(|kind| kind.as_str());
+    let matrix = filter.matrix.as_ref().map(MatrixName::as_str);
+    let state = filter.state.map(SyncState::as_str);
+    let below = filter.before.unwrap_or(i64::MAX);
+    let at = now.as_micros();
+    let get = |text, ask| read::jobs(connection, "jobs", (text, ask), now);
+    if matrix.is_some() {
+        let ask = named_params! {
+            ":matrix": matrix, ":kind": kind, ":state": state, ":now": at,
+            ":below": below, ":limit": limit,
+        };
+        return get(sql::JOBS_OF_MATRIX, ask);
+    }
+    match filter.state {
+        Some(SyncState::Available | SyncState::Running | SyncState::Lapsed) => {
+            let ask = named_params! {
+                ":kind": kind, ":state": state, ":now": at, ":below": below, ":limit": limit,
+            };
+            get(sql::JOBS_OPEN, ask)
+        }
+        Some(SyncState::Failed) => {
+            let ask = named_params! {":kind": kind, ":below": below, ":limit": limit};
+            get(sql::JOBS_FAILED, ask)
+        }
+        None | Some(SyncState::Completed) if kind.is_some() => {
+            let ask =
+                named_params! {":kind": kind, ":state": state, ":below": below, ":limit": limit};
+            get(sql::JOBS_OF_KIND, ask)
+        }
+        None | Some(SyncState::Completed) => {
+            let ask = named_params! {":state": state, ":below": below, ":limit": limit};
+            get(sql::JOBS_ALL, ask)
+        }
+    }
+}
+
+fn write_note(
+    connection: &Connection,
+    (hold, note): (&JobHold, &Note),
+    late: Late,
+    now: Timestamp,
+) -> rusqlite::Result<Noted> {
+    let (token, holder) = (hold.token.expose(), hold.token.holder());
+    let noted = connection
+        .prepare_cached(sql::NOTE_JOB)?
+        .query_row(
+            named_params! {
+                ":now": now.as_micros(),
+                ":id": hold.id,
+                ":token": token,
+                ":holder": holder,
+                ":cursor": note.cursor,
+                ":chunks_total": note.chunks_total.map(signed),
+                ":result": note.result,
+                ":strict": late == Late::Refused,
+            },
+            |_| Ok(()),
+        )
+        .optional()?;
+    if noted.is_some() {
+        return Ok(Guarded::Kept(()));
+    }
+    let ask = named_params! {":id": hold.id, ":token": token, ":holder": holder};
+    let seen = connection
+        .prepare_cached(sql::NOTE_LOOK)?
+        .query_row(ask, |found| {
+            Ok(SeenJob {
+                until: row::past(found, 0)?,
+                done_at: row::past(found, 1)?,
+                dead_at: row::past(found, 2)?,
+                is_mine: found.get(3)?,
+            })
+        })
+        .optional()?;
+    Ok(Guarded::Refused(note_refusal(seen, now)))
+}

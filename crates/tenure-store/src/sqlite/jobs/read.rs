@@ -1,0 +1,122 @@
+//! Rows of the two tables as the words of the core.
+
+use rusqlite::{Connection, Row, ToSql, named_params};
+use tenure_core::job::{ChunkName, ChunkRecord, Job, MatrixName, Progress};
+use tenure_core::store::StoreError;
+use tenure_core::{Counters, Timestamp};
+
+use super::super::error::failed;
+use super::super::{row, statements as sql};
+use crate::jobs::{StoredChunk, StoredJob, StoredLease, unsigned};
+
+/// A statement and its parameters.
+type Ask<'a> = (&'a str, &'a [(&'a str, &'a dyn ToSql)]);
+
+/// The jobs of `job.sql` and `page.sql`.
+pub(super) fn jobs(
+    connection: &Connection,
+    verb: &'static str,
+    (text, params): Ask<'_>,
+    now: Timestamp,
+) -> Result<Vec<Job>, StoreError> {
+    let read = || -> rusqlite::Result<Vec<StoredJob>> {
+        let mut statement = connection.prepare_cached(text)?;
+        statement.query_map(params, stored_job)?.collect()
+    };
+    let stored = read().map_err(failed(verb))?;
+    stored.into_iter().map(|job| job.read(verb, now)).collect()
+}
+
+fn stored_job(found: &Row<'_>) -> rusqlite::Result<StoredJob> {
+    Ok(StoredJob {
+        id: found.get(0)?,
+        kind: found.get(1)?,
+        matrix: found.get(2)?,
+        payload: found.get(3)?,
+        priority: found.get(4)?,
+        created_at: row::moment(found, 5)?,
+        available_at: row::past(found, 6)?,
+        lease: StoredLease {
+            until: row::past(found, 7)?,
+            holder: found.get(8)?,
+            claimed_at: row::past(found, 9)?,
+            fence: found.get(10)?,
+            done_at: row::past(found, 16)?,
+            dead_at: row::past(found, 17)?,
+        },
+        counters: Counters {
+            attempts: found.get(11)?,
+            failures: found.get(12)?,
+            crashes: found.get(13)?,
+            generation: found.get(14)?,
+        },
+        error: found.get(15)?,
+        result: found.get(18)?,
+        cursor: found.get(19)?,
+        chunks_total: found.get(20)?,
+        retry_of: found.get(21)?,
+    })
+}
+
+/// The chunks of `chunks.sql`.
+pub(super) fn chunks(
+    connection: &Connection,
+    (matrix, after): (&MatrixName, Option<&ChunkName>),
+    limit: u32,
+    now: Timestamp,
+) -> Result<Vec<ChunkRecord>, StoreError> {
+    let read = || -> rusqlite::Result<Vec<StoredChunk>> {
+        let ask = named_params! {
+            ":matrix": matrix.as_str(),
+            ":after": after.map(ChunkName::as_str),
+            ":limit": limit,
+        };
+        let mut statement = connection.prepare_cached(sql::CHUNKS)?;
+        statement.query_map(ask, stored_chunk)?.collect()
+    };
+    let stored = read().map_err(failed("chunks"))?;
+    let chunks = stored.into_iter();
+    chunks
+        .map(|chunk| chunk.read("chunks", matrix, now))
+        .collect()
+}
+
+fn stored_chunk(found: &Row<'_>) -> rusqlite::Result<StoredChunk> {
+    Ok(StoredChunk {
+        chunk: found.get(0)?,
+        lease: StoredLease {
+            until: row::past(found, 1)?,
+            holder: found.get(2)?,
+            claimed_at: row::past(found, 3)?,
+            fence: found.get(4)?,
+            done_at: row::past(found, 5)?,
+            dead_at: row::past(found, 6)?,
+        },
+        row_count: found.get(7)?,
+        synced_at: row::past(found, 8)?,
+        cursor: found.get(9)?,
+        error: found.get(10)?,
+    })
+}
+
+/// The answer of `progress.sql`.
+pub(super) fn progress(
+    connection: &Connection,
+    matrix: &MatrixName,
+    now: Timestamp,
+) -> rusqlite::Result<Progress> {
+    let ask = named_params! {":now": now.as_micros(), ":matrix": matrix.as_str()};
+    let mut statement = connection.prepare_cached(sql::PROGRESS)?;
+    statement.query_row(ask, |found| {
+        let total: Option<i64> = found.get(0)?;
+        Ok(Progress {
+            total: total.map(unsigned),
+            done: row::count(found, 1)?,
+            running: row::count(found, 2)?,
+            failed: row::count(found, 3)?,
+            rows: row::count(found, 4)?,
+            began_at: row::past(found, 5)?,
+            now,
+        })
+    })
+}

@@ -1,0 +1,228 @@
+//! Jobs and checkpoints on both databases: what their specification says, and what happens when
+//! holders die, come late or race.
+
+mod chunks;
+mod rows;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use sqlx::postgres::PgPoolOptions;
+use sqlx::{AssertSqlSafe, PgPool, Row};
+use tenure_core::job::{Chunk, ChunkClaim, ChunkKey, ChunkName, MatrixName, NewJob};
+use tenure_core::store::{ChunkEnd, Claim, ClaimChunk, EndChunk, JobHold, Jobs, KeepsJobs};
+use tenure_core::{Guarded, Held, LapsePolicy, Refusal, Term, Timestamp, Token};
+use tenure_store::config::{StoreConfig, Synchronous};
+use tenure_store::postgres::PostgresStore;
+use tenure_store::sqlite::SqliteStore;
+use tenure_store::testing::{Database, postgres};
+
+/// The moment at which the tests take place.
+const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
+
+/// The lease of a checkpoint.
+const TWO_MINUTES: Duration = Duration::from_mins(2);
+
+/// A store, and a way to look into its tables by hand.
+enum Place {
+    Postgres {
+        store: PostgresStore,
+        pool: PgPool,
+        // Dropped last: a field is dropped after those before it.
+        database: Box<Database>,
+    },
+    Sqlite {
+        store: SqliteStore,
+        path: PathBuf,
+        _folder: tempfile::TempDir,
+    },
+}
+
+impl Place {
+    async fn both() -> [Self; 2] {
+        [Self::postgres().await, Self::sqlite().await]
+    }
+
+    async fn postgres() -> Self {
+        let database = postgres().await;
+        let config = StoreConfig::default();
+        PostgresStore::migrate(&database.url, &config)
+            .await
+            .unwrap();
+        let store = PostgresStore::open(&database.url, &config).await.unwrap();
+        let pool = PgPoolOptions::new().max_connections(4);
+        let pool = pool.connect(&database.url).await.unwrap();
+        Self::Postgres {
+            store,
+            pool,
+            database: Box::new(database),
+        }
+    }
+
+    async fn sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("jobs.db");
+        // Nothing here outlives its process, so nothing waits for the disk.
+        let config = StoreConfig {
+            synchronous: Synchronous::Normal,
+            ..StoreConfig::default()
+        };
+        let store = SqliteStore::open(&path, &config).await.unwrap();
+        Self::Sqlite {
+            store,
+            path,
+            _folder: folder,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Postgres { .. } => "PostgreSQL",
+            Self::Sqlite { .. } => "SQLite",
+        }
+    }
+
+    fn book(&self) -> &dyn Jobs {
+        let book = match self {
+            Self::Postgres { store, .. } => store.job_book(),
+            Self::Sqlite { store, .. } => store.job_book(),
+        };
+        book.expect("both keep jobs")
+    }
+
+    /// The same store as another process has it: through connections of its own.
+    async fn another(&self) -> Box<dyn Jobs> {
+        let config = StoreConfig::default();
+        match self {
+            Self::Postgres { database, .. } => {
+                Box::new(PostgresStore::open(&database.url, &config).await.unwrap())
+            }
+            Self::Sqlite { path, .. } => Box::new(SqliteStore::open(path, &config).await.unwrap()),
+        }
+    }
+
+    /// A moment as this database writes it.
+    fn moment(&self, at: Timestamp) -> String {
+        let micros = at.as_micros();
+        match self {
+            Self::Postgres { .. } => {
+                format!("(timestamptz 'epoch' + {micros} * interval '1 microsecond')")
+            }
+            Self::Sqlite { .. } => micros.to_string(),
+        }
+    }
+
+    /// Runs a statement by hand; how many rows it changed, or what the database said.
+    async fn change(&self, sql: &str) -> Result<u64, String> {
+        match self {
+            Self::Postgres { pool, .. } => {
+                let query = sqlx::query(AssertSqlSafe(sql.to_owned()));
+                let done = query.execute(pool).await.map_err(|e| e.to_string())?;
+                Ok(done.rows_affected())
+            }
+            Self::Sqlite { path, .. } => {
+                let connection = rusqlite::Connection::open(path).unwrap();
+                connection.busy_timeout(Duration::from_secs(5)).unwrap();
+                let done = connection.execute(sql, []).map_err(|e| e.to_string())?;
+                Ok(u64::try_from(done).unwrap())
+            }
+        }
+    }
+
+    /// What a question by hand is answered, as text; null is `null`.
+    async fn ask(&self, sql: &str) -> String {
+        match self {
+            Self::Postgres { pool, .. } => {
+                let text = format!("select ({sql})::text");
+                let row = sqlx::query(AssertSqlSafe(text)).fetch_one(pool).await;
+                let told: Option<String> = row.unwrap().get(0);
+                told.unwrap_or_else(|| "null".into())
+            }
+            Self::Sqlite { path, .. } => {
+                let connection = rusqlite::Connection::open(path).unwrap();
+                let text = format!("select cast(({sql}) as text)");
+                let told: Option<String> =
+                    connection.query_row(&text, [], |row| row.get(0)).unwrap();
+                told.unwrap_or_else(|| "null".into())
+            }
+        }
+    }
+}
+
+fn term() -> Term {
+    Term::new(TWO_MINUTES).unwrap()
+}
+
+fn seconds(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn key(matrix: &str, chunk: &str) -> ChunkKey {
+    ChunkKey {
+        matrix: MatrixName::new(matrix).unwrap(),
+        chunk: ChunkName::new(chunk).unwrap(),
+    }
+}
+
+fn asks(key: &ChunkKey, token: &Token, now: Timestamp) -> ClaimChunk {
+    ClaimChunk {
+        key: key.clone(),
+        token: token.clone(),
+        term: term(),
+        fresh_for: None,
+        job: None,
+        now: Some(now),
+    }
+}
+
+fn ends(key: &ChunkKey, token: &Token, end: ChunkEnd, now: Timestamp) -> EndChunk {
+    EndChunk {
+        key: key.clone(),
+        token: token.clone(),
+        job: None,
+        end: Some(end),
+        cursor: None,
+        now: Some(now),
+    }
+}
+
+fn synced() -> ChunkEnd {
+    ChunkEnd::Synced { row_count: 7 }
+}
+
+fn failed() -> ChunkEnd {
+    let error = "no such column".into();
+    ChunkEnd::Failed { error }
+}
+
+fn refused(why: Refusal) -> Guarded<()> {
+    Guarded::Refused(why)
+}
+
+/// The chunk, which must be given.
+async fn take(book: &dyn Jobs, ask: &ClaimChunk) -> Chunk {
+    match book.claim_chunk(ask).await.unwrap() {
+        ChunkClaim::Claimed(chunk) => chunk,
+        other => panic!("{:?} was not given: {other:?}", ask.key),
+    }
+}
+
+/// Claims one job, as a worker does.
+async fn claim_job(book: &dyn Jobs, token: &Token, now: Timestamp) -> Option<Held> {
+    let claim = Claim::new(token.clone(), 1).term(Term::new(Duration::from_mins(5)).unwrap());
+    let claim = claim.recovery(Some(LapsePolicy::default())).at(now);
+    book.job_leases().claim(&claim).await.unwrap()
+}
+
+/// A job on a matrix, claimed: the hold on it.
+async fn held_job(book: &dyn Jobs, matrix: &str, token: &Token, now: Timestamp) -> JobHold {
+    let job = NewJob::new("import", "{}").unwrap();
+    let job = job.matrix(MatrixName::new(matrix).unwrap());
+    let ids = book.enqueue_jobs(&[job], Some(now)).await.unwrap();
+    let held = claim_job(book, token, now).await.unwrap();
+    assert_eq!(held.items[0].id.number(), ids[0]);
+    JobHold {
+        id: ids[0],
+        token: token.clone(),
+    }
+}

@@ -1,0 +1,324 @@
+//! Jobs: written, listed, claimed in order and by kind, noted, cancelled; and final.
+
+use tenure_core::job::{JobKind, MatrixName, NewJob, Note};
+use tenure_core::store::{Bury, Claim, JobFilter, Replay, Settle};
+use tenure_core::testing::token;
+use tenure_core::{Content, Guarded, ItemId, Outcome, Refusal, SyncState, Timestamp};
+
+use super::{NOW, Place, claim_job, held_job, seconds};
+
+fn job(kind: &str) -> NewJob {
+    NewJob::new(kind, r#"{"b": 1,  "a": [2]}"#).unwrap()
+}
+
+/// What was written comes back as it was, and each job without a matrix has one of its own.
+#[tokio::test]
+async fn a_job_comes_back_as_it_was_written() {
+    for place in Place::both().await {
+        let book = place.book();
+        let mut later = job("export").priority(-3);
+        later.delay = seconds(60);
+        later.retry_of = Some(1);
+        let matrix = MatrixName::new("orders").unwrap();
+        let jobs = [job("import"), later, job("import").matrix(matrix)];
+        let ids = book.enqueue_jobs(&jobs, Some(NOW)).await.unwrap();
+        assert_eq!(ids, [1, 2, 3], "{}", place.name());
+        let told = book.job(2, Some(NOW)).await.unwrap().unwrap();
+        assert_eq!(told.payload, r#"{"b": 1,  "a": [2]}"#);
+        assert_eq!(
+            (told.kind.as_str(), told.matrix.as_str()),
+            ("export", "job-2")
+        );
+        assert_eq!((told.priority, told.retry_of), (-3, Some(1)));
+        assert_eq!(told.available_at, Some(NOW.after(seconds(60))));
+        assert_eq!((told.created_at, told.state), (NOW, SyncState::Available));
+        assert_eq!(told.hold, None);
+        let told = book.job(3, Some(NOW)).await.unwrap().unwrap();
+        assert_eq!((told.matrix.as_str(), told.available_at), ("orders", None));
+        assert_eq!(book.job(4, Some(NOW)).await.unwrap(), None);
+    }
+}
+
+/// The urgent first, then the oldest; what waits for its time is passed by; and only the kinds that
+/// were asked for.
+///
+/// Proves: S5-022, S5-024
+#[tokio::test]
+async fn jobs_are_claimed_by_urgency_and_age_and_kind() {
+    for place in Place::both().await {
+        let book = place.book();
+        let mut later = job("import").priority(9);
+        later.delay = seconds(60);
+        let jobs = [
+            job("import"),
+            job("export").priority(5),
+            job("import").priority(5),
+            later,
+            job("import"),
+        ];
+        book.enqueue_jobs(&jobs, Some(NOW)).await.unwrap();
+        let mut order = Vec::new();
+        for n in 1..=2 {
+            let claim = Claim::new(token("w", n), 1).kinds(vec!["import".into(), "no".into()]);
+            let held = book.job_leases().claim(&claim.at(NOW)).await.unwrap();
+            order.push(held.unwrap().items[0].id.number());
+        }
+        let none = Claim::new(token("w", 3), 1)
+            .kinds(vec!["no".into()])
+            .at(NOW);
+        assert_eq!(book.job_leases().claim(&none).await.unwrap(), None);
+        for n in 4..=5 {
+            let held = claim_job(book, &token("w", n), NOW).await;
+            order.push(held.unwrap().items[0].id.number());
+        }
+        assert_eq!(order, [3, 1, 2, 5], "{}", place.name());
+        assert_eq!(claim_job(book, &token("w", 6), NOW).await, None);
+        let then = NOW.after(seconds(60));
+        assert!(claim_job(book, &token("w", 7), then).await.is_some());
+    }
+}
+
+/// A handler gets the whole row, its payload as JSON.
+#[tokio::test]
+async fn a_claim_brings_the_job_whole() {
+    for place in Place::both().await {
+        let book = place.book();
+        held_job(book, "m", &token("w", 1), NOW).await;
+        let again = NOW.after(seconds(300));
+        let held = claim_job(book, &token("x", 1), again).await.unwrap();
+        let Content::Row(row) = &held.items[0].content else {
+            panic!("a job is a row");
+        };
+        let row: serde_json::Value = serde_json::from_str(row).unwrap();
+        assert_eq!(row["payload"], serde_json::json!({}), "{}", place.name());
+        assert_eq!(
+            (row["kind"].as_str(), row["matrix_id"].as_str()),
+            (Some("import"), Some("m"))
+        );
+        assert_eq!(held.items[0].counters.crashes, 1);
+        let told = book.job(1, Some(again)).await.unwrap().unwrap();
+        assert_eq!(told.state, SyncState::Running);
+        assert_eq!(told.hold.unwrap().holder, token("x", 1).holder());
+    }
+}
+
+/// Only the holder writes something down, and what it does not mention stays.
+#[tokio::test]
+async fn a_note_is_taken_from_the_holder_alone() {
+    for place in Place::both().await {
+        let book = place.book();
+        // Notes are judged by the store's own clock, so this job is claimed by it too.
+        book.enqueue_jobs(&[job("import")], None).await.unwrap();
+        let mine = token("w", 1);
+        let claim = Claim::new(mine.clone(), 1);
+        book.job_leases().claim(&claim).await.unwrap().unwrap();
+        let hold = tenure_core::store::JobHold { id: 1, token: mine };
+        let note = Note {
+            cursor: Some("17".into()),
+            chunks_total: Some(40),
+            result: None,
+        };
+        assert!(book.note_job(&hold, &note).await.unwrap().is_kept());
+        let note = Note {
+            result: Some(r#"{"rows":  3}"#.into()),
+            ..Note::default()
+        };
+        assert!(book.note_job(&hold, &note).await.unwrap().is_kept());
+        let told = book.job(1, None).await.unwrap().unwrap();
+        assert_eq!(
+            (told.cursor.as_deref(), told.chunks_total),
+            (Some("17"), Some(40))
+        );
+        assert_eq!(told.result.as_deref(), Some(r#"{"rows":  3}"#));
+        let no_json = Note {
+            result: Some("no json".into()),
+            ..Note::default()
+        };
+        book.note_job(&hold, &no_json).await.unwrap_err();
+        let mut thief = hold.clone();
+        thief.token = token("thief", 1);
+        let answer = book.note_job(&thief, &note).await.unwrap();
+        assert_eq!(answer, Guarded::Refused(Refusal::Lost), "{}", place.name());
+        thief.id = 9;
+        let answer = book.note_job(&thief, &note).await.unwrap();
+        assert_eq!(answer, Guarded::Refused(Refusal::NotFound));
+        let done = Settle::new(hold.token.clone()).done([ItemId::new(1)]);
+        assert_eq!(
+            book.job_leases()
+                .settle(&done)
+                .await
+                .unwrap()
+                .refused()
+                .count(),
+            0
+        );
+        let answer = book.note_job(&hold, &note).await.unwrap();
+        assert_eq!(answer, Guarded::Refused(Refusal::AlreadySettled));
+    }
+}
+
+/// What has ended stays as it is: no claim, no settle, no cancel and no replay opens it again.
+///
+/// Proves: S5-008, S5-015, S5-016
+#[tokio::test]
+async fn a_job_that_has_ended_is_final() {
+    for place in Place::both().await {
+        let book = place.book();
+        let (one, two) = (token("w", 1), token("w", 2));
+        held_job(book, "m", &one, NOW).await;
+        held_job(book, "m", &two, NOW).await;
+        let dead = Outcome::Dead {
+            reason: "rejected".into(),
+            error: "x".repeat(5000),
+        };
+        let ids = [1, 2].map(ItemId::new);
+        let settles = [
+            Settle::new(one).done([ids[0]]),
+            Settle::new(two).item(ids[1], dead),
+        ];
+        for settle in &settles {
+            let answer = book.job_leases().settle(&settle.clone().at(NOW)).await;
+            assert_eq!(answer.unwrap().refused().count(), 0);
+        }
+        let ended = [
+            book.job(1, Some(NOW)).await.unwrap().unwrap(),
+            book.job(2, Some(NOW)).await.unwrap().unwrap(),
+        ];
+        let states = ended.each_ref().map(|job| job.state);
+        assert_eq!(states, [SyncState::Completed, SyncState::Failed]);
+        assert_eq!(ended[1].error.as_ref().unwrap().chars().count(), 1000);
+        assert_eq!(
+            (ended[0].completed_at, ended[1].failed_at),
+            (Some(NOW), Some(NOW))
+        );
+        let later = NOW.after(seconds(9000));
+        assert_eq!(claim_job(book, &token("w", 3), later).await, None);
+        for id in ids {
+            let bury = Bury::new(id, token("op", 1), "why").at(later);
+            let answer = book.job_desk().bury(&bury).await.unwrap();
+            assert_eq!(answer, Guarded::Refused(Refusal::AlreadySettled));
+        }
+        let replay = Replay {
+            ids: vec![ids[0], ids[1], ItemId::new(3)],
+            now: Some(later),
+        };
+        let answers = book.job_desk().replay(&replay).await.unwrap();
+        let whys: Vec<_> = answers.iter().map(|(_, answer)| answer.refusal()).collect();
+        let settled = Some(Refusal::AlreadySettled);
+        assert_eq!(whys, [settled, settled, Some(Refusal::NotFound)]);
+        assert_eq!(
+            book.job(1, Some(NOW)).await.unwrap().as_ref(),
+            Some(&ended[0])
+        );
+        assert_eq!(
+            book.job(2, Some(NOW)).await.unwrap().as_ref(),
+            Some(&ended[1])
+        );
+    }
+}
+
+/// A cancelled job is failed, whether it waits or runs, and its holder is refused from then on.
+#[tokio::test]
+async fn a_cancelled_job_is_nobodys() {
+    for place in Place::both().await {
+        let book = place.book();
+        let mine = token("w", 1);
+        held_job(book, "m", &mine, NOW).await;
+        book.enqueue_jobs(&[job("import")], Some(NOW))
+            .await
+            .unwrap();
+        for id in [1, 2].map(ItemId::new) {
+            let bury = Bury::new(id, token("op", 1), "not needed").at(NOW);
+            assert!(book.job_desk().bury(&bury).await.unwrap().is_kept());
+            let told = book.job(id.number(), Some(NOW)).await.unwrap().unwrap();
+            assert_eq!((told.state, told.hold), (SyncState::Failed, None));
+            assert_eq!(
+                told.error.as_deref(),
+                Some("not needed"),
+                "{}",
+                place.name()
+            );
+        }
+        let done = Settle::new(mine).done([ItemId::new(1)]).at(NOW);
+        let answer = book.job_leases().settle(&done).await.unwrap().items[0].1;
+        assert_eq!(answer, Guarded::Refused(Refusal::AlreadySettled));
+        assert_eq!(claim_job(book, &token("w", 2), NOW).await, None);
+    }
+}
+
+/// Every filter finds what it names and nothing else, newest first, page by page.
+#[tokio::test]
+async fn lists_are_narrowed_by_kind_matrix_and_state() {
+    for place in Place::both().await {
+        let book = place.book();
+        // By the store's own clock: a list tells of now.
+        let matrix = MatrixName::new("orders").unwrap();
+        for nth in 0..12 {
+            let kind = if nth % 2 == 0 { "import" } else { "export" };
+            let job = if nth % 3 == 0 {
+                job(kind).matrix(matrix.clone())
+            } else {
+                job(kind)
+            };
+            book.enqueue_jobs(&[job], None).await.unwrap();
+        }
+        let long_ago = Timestamp::from_micros(1_000_000);
+        // 1 runs, 2 has lapsed, 3 is done, 4 failed.
+        for (id, now) in [(1, None), (2, Some(long_ago)), (3, None), (4, None)] {
+            let mut claim = Claim::new(token("w", id), 1).recovery(None);
+            claim.now = now;
+            if now.is_some() {
+                let early = place.moment(Timestamp::from_micros(0));
+                let sql = format!("update tenure_jobs set created_at = {early} where id = 2");
+                place.change(&sql).await.unwrap();
+            }
+            let held = book.job_leases().claim(&claim).await.unwrap().unwrap();
+            assert_eq!(held.items[0].id.number(), i64::try_from(id).unwrap());
+        }
+        let done = Settle::new(token("w", 3)).done([ItemId::new(3)]);
+        assert_eq!(
+            book.job_leases()
+                .settle(&done)
+                .await
+                .unwrap()
+                .refused()
+                .count(),
+            0
+        );
+        let bury = Bury::new(ItemId::new(4), token("op", 1), "why");
+        assert!(book.job_desk().bury(&bury).await.unwrap().is_kept());
+        let states = |id: i64| match id {
+            1 => SyncState::Running,
+            2 => SyncState::Lapsed,
+            3 => SyncState::Completed,
+            4 => SyncState::Failed,
+            _ => SyncState::Available,
+        };
+        let kinds = [None, Some("import"), Some("export")];
+        for kind in kinds {
+            for matrix in [None, Some(&matrix)] {
+                for state in SyncState::ALL.map(Some).into_iter().chain([None]) {
+                    for before in [None, Some(6)] {
+                        let filter = JobFilter {
+                            kind: kind.map(|kind| JobKind::new(kind).unwrap()),
+                            matrix: matrix.cloned(),
+                            state,
+                            before,
+                        };
+                        let found = book.jobs(&filter, 3).await.unwrap();
+                        let fits = |id: &i64| {
+                            kind.is_none_or(|kind| (kind == "import") == (id % 2 == 1))
+                                && (matrix.is_none() || id % 3 == 1)
+                                && state.is_none_or(|state| states(*id) == state)
+                                && before.is_none_or(|before| *id < before)
+                        };
+                        let expected: Vec<i64> = (1..=12).rev().filter(fits).take(3).collect();
+                        let ids: Vec<i64> = found.iter().map(|job| job.id).collect();
+                        assert_eq!(ids, expected, "{filter:?} on {}", place.name());
+                        assert!(found.iter().all(|job| job.state == states(job.id)));
+                    }
+                }
+            }
+        }
+    }
+}

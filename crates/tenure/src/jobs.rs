@@ -1,0 +1,208 @@
+//! Jobs: what a program and its operators do with them. A worker on them is built here, too.
+
+use std::future::Future;
+
+use tenure_core::job::{ChunkName, ChunkRecord, Job, MatrixName, NewJob, Progress};
+use tenure_core::store::{Bury, JobFilter, Jobs as Book, StoreError, StoreErrorKind};
+use tenure_core::{Failure, Guarded, ItemId, Outcome, Refusal, SyncState};
+
+use crate::held_job::HeldJob;
+use crate::job_worker::JobWorkerBuilder;
+use crate::tenure::Tenure;
+
+/// Jobs on a store: long work, done chunk by chunk, that whoever comes next can take up where it
+/// was left. [`Tenure::jobs`] gives them.
+///
+/// They are kept on PostgreSQL and SQLite; the memory store has none.
+///
+/// ```
+/// use tenure::job::NewJob;
+/// use tenure::{ChunkAnswer, HeldJob, Outcome, Tenure};
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let url = format!("sqlite://{}", folder.path().join("shop.db").display());
+/// let tenure = Tenure::open(&url).await?;
+/// let jobs = tenure.jobs();
+/// let id = jobs.enqueue(NewJob::new("import.orders", r#"{"months": ["2026-10", "2026-11"]}"#)?).await?;
+///
+/// let (said, mut heard) = tokio::sync::mpsc::channel(1);
+/// let worker = jobs.on("import.orders", move |job: HeldJob| {
+///     let said = said.clone();
+///     async move {
+///         job.total(2).await?;
+///         for month in ["2026-10", "2026-11"] {
+///             // A chunk that is done is not done again, whoever did it.
+///             if let ChunkAnswer::Claimed(chunk) = job.chunk(month).claim().await? {
+///                 chunk.complete(1000).await?; // its rows
+///             }
+///         }
+///         said.send(()).await?;
+///         Ok(Outcome::Done)
+///     }
+/// });
+/// let worker = worker.start().await?;
+/// heard.recv().await;
+/// worker.stop().await;
+///
+/// let job = jobs.find(id).await?.expect("it was enqueued");
+/// assert!(job.completed_at.is_some());
+/// assert_eq!(jobs.progress(&job.matrix).await?.rows, 2000);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Jobs {
+    tenure: Tenure,
+}
+
+impl Jobs {
+    pub(crate) fn new(tenure: Tenure) -> Self {
+        Self { tenure }
+    }
+
+    /// Writes a job in a transaction of its own; answers its number.
+    ///
+    /// # Errors
+    /// The store keeps no jobs, or the database is away.
+    pub async fn enqueue(&self, job: NewJob) -> Result<i64, StoreError> {
+        let ids = self.enqueue_all(std::slice::from_ref(&job)).await?;
+        first(&ids)
+    }
+
+    /// Writes all of these jobs or none; their numbers in order.
+    ///
+    /// # Errors
+    /// As [`Jobs::enqueue`].
+    pub async fn enqueue_all(&self, jobs: &[NewJob]) -> Result<Vec<i64>, StoreError> {
+        let ids = self.book()?.enqueue_jobs(jobs, None).await?;
+        self.tenure.wake();
+        Ok(ids)
+    }
+
+    /// One job.
+    ///
+    /// # Errors
+    /// As [`Jobs::enqueue`].
+    pub async fn find(&self, id: i64) -> Result<Option<Job>, StoreError> {
+        self.book()?.job(id, None).await
+    }
+
+    /// Jobs, the newest first, at most `limit`.
+    ///
+    /// # Errors
+    /// As [`Jobs::enqueue`].
+    pub async fn list(&self, filter: &JobFilter, limit: u32) -> Result<Vec<Job>, StoreError> {
+        self.book()?.jobs(filter, limit).await
+    }
+
+    /// Ends a job as failed for this reason, whether somebody has it or not: whoever has it is
+    /// refused from then on, and its handler is stopped at the next heartbeat. Refused when it has
+    /// ended already.
+    ///
+    /// # Errors
+    /// As [`Jobs::enqueue`].
+    pub async fn cancel(&self, id: i64, reason: &str) -> Result<Guarded, StoreError> {
+        let bury = Bury::new(ItemId::new(id), self.tenure.token(), reason);
+        self.book()?.job_desk().bury(&bury).await
+    }
+
+    /// Writes a new job with the same payload, on the same matrix: what is done of its chunks is
+    /// not done again. Answers the new number. Refused when the job has not ended: what has ended
+    /// stays as it is.
+    ///
+    /// ```
+    /// use tenure::job::NewJob;
+    /// use tenure::{Guarded, Refusal, Tenure};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let url = format!("sqlite://{}", folder.path().join("shop.db").display());
+    /// let jobs = Tenure::open(&url).await?.jobs();
+    /// let id = jobs.enqueue(NewJob::new("import.orders", "{}")?).await?;
+    /// assert_eq!(jobs.retry(id).await?, Guarded::Refused(Refusal::NotSettled));
+    ///
+    /// assert!(jobs.cancel(id, "the wrong file").await?.is_kept());
+    /// let Guarded::Kept(again) = jobs.retry(id).await? else { panic!("it has ended") };
+    /// assert_eq!(jobs.find(again).await?.expect("it is there").retry_of, Some(id));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Jobs::enqueue`].
+    pub async fn retry(&self, id: i64) -> Result<Guarded<i64>, StoreError> {
+        let Some(job) = self.find(id).await? else {
+            return Ok(Guarded::Refused(Refusal::NotFound));
+        };
+        match job.state {
+            SyncState::Completed | SyncState::Failed => {}
+            SyncState::Available | SyncState::Running | SyncState::Lapsed => {
+                return Ok(Guarded::Refused(Refusal::NotSettled));
+            }
+        }
+        let again = NewJob {
+            kind: job.kind,
+            payload: job.payload,
+            priority: job.priority,
+            matrix: Some(job.matrix),
+            delay: std::time::Duration::ZERO,
+            retry_of: Some(id),
+        };
+        Ok(Guarded::Kept(self.enqueue(again).await?))
+    }
+
+    /// How far the work on a matrix has come.
+    ///
+    /// # Errors
+    /// As [`Jobs::enqueue`].
+    pub async fn progress(&self, matrix: &MatrixName) -> Result<Progress, StoreError> {
+        self.book()?.progress(matrix, None).await
+    }
+
+    /// Chunks of a matrix in the order of their names, those behind `after`, at most `limit`.
+    ///
+    /// # Errors
+    /// As [`Jobs::enqueue`].
+    pub async fn chunks(
+        &self,
+        matrix: &MatrixName,
+        after: Option<&ChunkName>,
+        limit: u32,
+    ) -> Result<Vec<ChunkRecord>, StoreError> {
+        self.book()?.chunks(matrix, after, limit).await
+    }
+
+    /// Begins a worker that calls `function` with each job of this kind; see
+    /// [`JobWorkerBuilder::on`].
+    pub fn on<F, Fut>(&self, kind: &str, function: F) -> JobWorkerBuilder
+    where
+        F: Fn(HeldJob) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<Outcome, Failure>> + Send + 'static,
+    {
+        JobWorkerBuilder::new(self.tenure.clone()).on(kind, function)
+    }
+
+    fn book(&self) -> Result<&dyn Book, StoreError> {
+        book(&self.tenure)
+    }
+}
+
+/// What keeps the jobs of the open store.
+pub(crate) fn book(tenure: &Tenure) -> Result<&dyn Book, StoreError> {
+    tenure.store().job_book().ok_or_else(|| {
+        let message = "this store keeps no jobs";
+        StoreError::new("jobs", StoreErrorKind::Invalid, message)
+            .hint("open an SQLite file or PostgreSQL")
+    })
+}
+
+/// The only answer to an enqueue of one job.
+pub(crate) fn first(ids: &[i64]) -> Result<i64, StoreError> {
+    ids.first().copied().ok_or_else(|| {
+        let message = "the store answered for no job; expected one answer";
+        StoreError::new("enqueue", StoreErrorKind::Corrupt, message)
+    })
+}
