@@ -87,13 +87,16 @@ pub(crate) fn indexed(names: Names, index: &PlannedIndex) -> Result<Names, Store
         Indexes::Claimed => ("{token}, {key}", "where {bare_claimed}"),
     };
     let columns = names.render("index", columns)?.trim().to_owned();
-    let condition = names.render("index", condition)?.trim().to_owned();
-    let unique = match index.what {
-        Indexes::Key => "unique",
-        Indexes::Claimable | Indexes::Alone | Indexes::Claimed => "",
+    let condition = match names.render("index", condition)?.trim() {
+        "" => String::new(),
+        condition => format!("\n{condition}"),
+    };
+    let kind = match index.what {
+        Indexes::Key => "unique index",
+        Indexes::Claimable | Indexes::Alone | Indexes::Claimed => "index",
     };
     Ok(names
-        .with("unique", unique.to_owned())
+        .with("kind_of_index", kind.to_owned())
         .with("index", index.name.quoted())
         .with("index_columns", columns)
         .with("index_where", condition))

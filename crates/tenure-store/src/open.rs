@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tenure_core::store::{Store, StoreError, StoreErrorKind, Tables};
+use tenure_core::store::{Rows, Store, StoreError, StoreErrorKind, Tables};
 
 #[cfg(not(feature = "postgres"))]
 use crate::absent as postgres_door;
@@ -87,6 +87,34 @@ impl Opened {
             Self::Sqlite(_) => self.shared(),
             #[cfg(feature = "postgres")]
             Self::Postgres(store) => Arc::new(store.companion(connections)),
+        }
+    }
+}
+
+impl Opened {
+    /// As [`Opened::companion`], and beside it these rows through the same connections.
+    ///
+    /// # Errors
+    /// The description is no table's.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(unused_variables, reason = "only PostgreSQL has connections to count")
+    )]
+    pub fn companion_of(
+        &self,
+        connections: u32,
+        rows: &Arc<dyn Rows>,
+    ) -> Result<(Arc<dyn Store>, Arc<dyn Rows>), StoreError> {
+        match self {
+            Self::Memory(_) => Ok((self.shared(), Arc::clone(rows))),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => Ok((self.shared(), Arc::clone(rows))),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(store) => {
+                let store = store.companion(connections);
+                let rows = store.rows_unasked(rows.table().clone())?;
+                Ok((Arc::new(store), Arc::new(rows)))
+            }
         }
     }
 }

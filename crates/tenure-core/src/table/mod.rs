@@ -4,6 +4,7 @@ mod describe;
 mod found;
 mod outbox;
 mod plan;
+mod row;
 mod states;
 mod sync;
 mod webhook;

@@ -4,5 +4,4 @@
 -- Keeps: it is there whole or not at all.
 -- Relies on: nothing.
 -- statement: index
-create {unique} index if not exists {index} on {table} ({index_columns})
-{index_where};
+create {kind_of_index} if not exists {index} on {table} ({index_columns}){index_where};
