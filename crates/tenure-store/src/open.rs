@@ -91,6 +91,9 @@ impl Opened {
     }
 }
 
+/// A store and the rows of one table in it.
+pub type Companion = (Arc<dyn Store>, Arc<dyn Rows>);
+
 impl Opened {
     /// As [`Opened::companion`], and beside it these rows through the same connections.
     ///
@@ -104,7 +107,7 @@ impl Opened {
         &self,
         connections: u32,
         rows: &Arc<dyn Rows>,
-    ) -> Result<(Arc<dyn Store>, Arc<dyn Rows>), StoreError> {
+    ) -> Result<Companion, StoreError> {
         match self {
             Self::Memory(_) => Ok((self.shared(), Arc::clone(rows))),
             #[cfg(feature = "sqlite")]

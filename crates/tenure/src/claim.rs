@@ -1,5 +1,5 @@
-//! How `Tenure::claim` and `Table::claim` ask a store: what it asks for first, and what it does when an answer is
-//! lost.
+//! How `Tenure::claim` and `Table::claim` ask a store: what they ask for first, and what they do
+//! when an answer is lost.
 
 use tenure_core::Held;
 use tenure_core::store::{Claim, Company, LeaseStore, Rest, Settle, StoreError};

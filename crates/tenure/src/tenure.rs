@@ -11,7 +11,7 @@ use tenure_core::store::{
 use tenure_core::webhook::Caller;
 use tenure_core::{Event, Guarded, Held, Invalid, Token, WorkerId};
 use tenure_store::config::StoreConfig;
-use tenure_store::{Opened, open};
+use tenure_store::{Companion, Opened, open};
 
 use crate::chunk::ChunkHome;
 use crate::claim;
@@ -267,10 +267,7 @@ impl Tenure {
     }
 
     /// The store and these rows through connections of their own, for the heartbeat.
-    pub(crate) fn companion_of(
-        &self,
-        rows: &Arc<dyn Rows>,
-    ) -> Result<(Arc<dyn Store>, Arc<dyn Rows>), StoreError> {
+    pub(crate) fn companion_of(&self, rows: &Arc<dyn Rows>) -> Result<Companion, StoreError> {
         self.inner.opened.companion_of(HEARTBEAT_CONNECTIONS, rows)
     }
 

@@ -5,7 +5,7 @@ use crate::program::sqlite;
 #[test]
 fn every_command_has_its_help() {
     let place = sqlite();
-    let commands: [&[&str]; 52] = [
+    let commands: [&[&str]; 54] = [
         &[],
         &["serve"],
         &["work"],
@@ -58,6 +58,8 @@ fn every_command_has_its_help() {
         &["deliveries", "bury"],
         &["listen"],
         &["verify"],
+        &["adopt"],
+        &["adopt", "list"],
     ];
     for command in commands {
         let args = [command, &["--help"]].concat();

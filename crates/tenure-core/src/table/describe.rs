@@ -1,5 +1,5 @@
-//! From names and words to a [`LeaseTable`], and back: what a map file says, and what is recorded of
-//! a table that was adopted. Everything that is wrong is told at once, field by field.
+//! From names and words to a [`LeaseTable`], and back: what a map file says, and what is recorded
+//! of a table that was adopted. Everything that is wrong is told at once, field by field.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,6 +2,7 @@
 
 mod describe;
 mod found;
+mod need;
 mod outbox;
 mod plan;
 mod row;

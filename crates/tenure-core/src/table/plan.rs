@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use super::describe::field_of;
 use super::found::{FoundColumn, FoundKind, FoundTable, Holds};
+use super::need::{Need, Null, adds_of, is_key, longest_word, need_of};
 use super::{Identifier, LeaseTable, States, StatusWord, name};
 use crate::time::Timestamp;
 
@@ -251,22 +252,6 @@ struct Planning<'a> {
     plan: Plan,
 }
 
-/// What a fact needs of a column that is there.
-struct Need {
-    /// Whether it holds the right thing.
-    fits: fn(Holds) -> bool,
-    expected: &'static str,
-    /// Whether it has to take null, must never be null, or may be either.
-    null: Null,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Null {
-    Needed,
-    Never,
-    Either,
-}
-
 impl Planning<'_> {
     fn obstacle(&mut self, what: String, hint: impl Into<String>) {
         self.obstacles.push(obstacle(what, hint));
@@ -456,86 +441,6 @@ fn obstacle(what: String, hint: impl Into<String>) -> Obstacle {
         what,
         hint: hint.into(),
     }
-}
-
-const fn is_key(holds: Holds) -> bool {
-    matches!(holds, Holds::BigInteger | Holds::Number)
-}
-
-const fn is_moment(holds: Holds) -> bool {
-    matches!(holds, Holds::Moment | Holds::Number)
-}
-
-const fn is_text(holds: Holds) -> bool {
-    matches!(holds, Holds::Text(_))
-}
-
-const fn is_counter(holds: Holds) -> bool {
-    matches!(holds, Holds::Integer | Holds::Number)
-}
-
-/// What a fact needs of a column that is there.
-fn need_of(fact: &str) -> Need {
-    let moment = "a timestamp with time zone (in SQLite an integer, microseconds since 1970)";
-    match fact {
-        "created_at" => Need {
-            fits: is_moment,
-            expected: moment,
-            null: Null::Never,
-        },
-        "available_at" => Need {
-            fits: is_moment,
-            expected: moment,
-            null: Null::Either,
-        },
-        "until" | "claimed_at" | "done_at" | "dead_at" => Need {
-            fits: is_moment,
-            expected: moment,
-            null: Null::Needed,
-        },
-        "fence" => Need {
-            fits: is_key,
-            expected: "a bigint",
-            null: Null::Never,
-        },
-        "attempts" | "failures" | "crashes" | "generation" => Need {
-            fits: is_counter,
-            expected: "an integer",
-            null: Null::Never,
-        },
-        "status" => Need {
-            fits: is_text,
-            expected: "text",
-            null: Null::Either,
-        },
-        _ => Need {
-            fits: is_text,
-            expected: "text",
-            null: Null::Needed,
-        },
-    }
-}
-
-/// What the column of a fact is when it is added.
-fn adds_of(fact: &str, states: &States) -> Adds {
-    match fact {
-        "created_at" => Adds::WrittenAt,
-        "available_at" | "until" | "claimed_at" | "done_at" | "dead_at" => Adds::Moment,
-        "fence" => Adds::Fence,
-        "attempts" | "failures" | "crashes" | "generation" => Adds::Counter,
-        "status" => states.status().map_or(Adds::Text, |status| {
-            Adds::Status(status.words.pending.clone())
-        }),
-        _ => Adds::Text,
-    }
-}
-
-fn longest_word(states: &States) -> u32 {
-    let words = states.status().map(|status| &status.words);
-    let words = words.into_iter().flat_map(|words| {
-        [&words.pending, &words.claimed, &words.done, &words.dead].map(|word| word.as_str().len())
-    });
-    u32::try_from(words.max().unwrap_or(0)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -120,7 +120,7 @@ impl Script {
                 "\n-- 2. Numbers the rows that are there, all at once; `tenure adopt` goes page by \
                  page.\n",
             );
-            text.push_str(&format!("{};\n", all.trim_end()));
+            text.extend([all.trim_end(), ";\n"]);
         }
         text.push_str("\n-- 3. Each by itself, outside of a transaction; writers go on.\n");
         text.extend(self.indexes.iter().map(String::as_str));
@@ -259,8 +259,8 @@ impl Tables for PostgresStore {
 
     fn rows(&self, table: LeaseTable) -> Answer<'_, Arc<dyn Rows>> {
         Box::pin(async move {
-            let rows = Self::rows(self, table).await?;
-            Ok(Arc::new(rows) as Arc<dyn Rows>)
+            let rows: Arc<dyn Rows> = Arc::new(Self::rows(self, table).await?);
+            Ok(rows)
         })
     }
 }

@@ -145,7 +145,7 @@ fn render(names: &Names, (file, text): Text) -> Result<String, StoreError> {
         return Ok(text);
     }
     let lines = text.lines().filter(|line| !line.starts_with(MARKER));
-    Ok(lines.map(|line| format!("{line}\n")).collect())
+    Ok(lines.flat_map(|line| [line, "\n"]).collect())
 }
 
 /// One statement of a text that has several.
@@ -194,8 +194,11 @@ impl Tables for SqliteStore {
                 ""
             };
             let body = step.text.replace(":limit", &ROWS.to_string());
-            text.push_str(&format!("-- {nth}. {}{again}\n", step.told));
-            text.push_str(&format!("begin immediate;\n{body}commit;\n"));
+            let step = format!(
+                "-- {nth}. {}{again}\nbegin immediate;\n{body}commit;\n",
+                step.told
+            );
+            text.push_str(&step);
         }
         Ok(text)
     }
@@ -257,8 +260,8 @@ impl Tables for SqliteStore {
 
     fn rows(&self, table: LeaseTable) -> Answer<'_, Arc<dyn Rows>> {
         Box::pin(async move {
-            let rows = Self::rows(self, table).await?;
-            Ok(Arc::new(rows) as Arc<dyn Rows>)
+            let rows: Arc<dyn Rows> = Arc::new(Self::rows(self, table).await?);
+            Ok(rows)
         })
     }
 }

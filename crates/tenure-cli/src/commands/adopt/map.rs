@@ -151,7 +151,8 @@ mod tests {
     fn a_map_is_read() {
         let table = parsed(
             "key = \"mail_no\"\norder = [\"urgency desc\", \"mail_no\"]\n\n\
-             [columns]\nuntil = \"busy_until\"\n\n[status]\ncolumn = \"state\"\npending = \"new\"\n",
+             [columns]\nuntil = \"busy_until\"\n\n\
+             [status]\ncolumn = \"state\"\npending = \"new\"\n",
         )
         .unwrap();
         assert_eq!(table.key.as_str(), "mail_no");
@@ -164,7 +165,8 @@ mod tests {
     fn all_that_is_wrong_is_told_with_its_line_and_a_hint() {
         let complaints = parsed(
             "key = 7\norder = [\"urgency down\"]\n\n\
-             [columns]\nuntill = \"x\"\nholder = \"id\"\ntoken = \"a b\"\n\n[status]\ndead = \"a'b\"\n",
+             [columns]\nuntill = \"x\"\nholder = \"id\"\ntoken = \"a b\"\n\n\
+             [status]\ndead = \"a'b\"\n",
         )
         .unwrap_err();
         let told = complaints.into_iter().map(|complaint| {

@@ -1,5 +1,6 @@
 //! Adoption: tables as applications have them become lease tables and go back, on both databases.
 
+mod by_hand;
 mod names;
 mod presets;
 mod refusals;
@@ -25,7 +26,7 @@ enum Place {
         store: PostgresStore,
         pool: PgPool,
         // Dropped last: a field is dropped after those before it.
-        database: Box<Database>,
+        _database: Box<Database>,
     },
     Sqlite {
         store: SqliteStore,
@@ -49,7 +50,7 @@ impl Place {
         Self::Postgres {
             store: PostgresStore::open(&database.url, &config).await.unwrap(),
             pool: pool.connect(&database.url).await.unwrap(),
-            database: Box::new(database),
+            _database: Box::new(database),
         }
     }
 

@@ -103,7 +103,10 @@ async fn an_index_that_was_broken_off_is_made_anew() {
     let table = table(&place).await;
     let adopted = place.adopt(&table).await;
     place
-        .execute("update pg_index set indisvalid = false where indexrelid = 'sync_jobs_claimable'::regclass")
+        .execute(
+            "update pg_index set indisvalid = false
+             where indexrelid = 'sync_jobs_claimable'::regclass",
+        )
         .await;
     let plan = place.plan(&table).await.unwrap();
     assert!(!plan.is_done);
