@@ -46,7 +46,7 @@ fn parse(table: &Identifier, name: &str, text: &str) -> Result<LeaseTable, Vec<C
     let described = LeaseTable::described(table.clone(), &walk.said);
     for fault in described.as_ref().err().into_iter().flatten() {
         let span = walk.places.get(&fault.field).cloned().unwrap_or_default();
-        let hint = fault.hint.clone().or_else(|| walk.meant(&fault.field));
+        let hint = fault.hint.clone().or_else(|| meant(&fault.field));
         walk.complain(&span, fault.problem.clone(), hint);
     }
     match described {
@@ -84,25 +84,16 @@ impl Walk<'_> {
                 "" => key.to_owned(),
                 part => format!("{part}.{key}"),
             };
-            match value.get_ref() {
-                DeValue::Table(inner) if part.is_empty() && PARTS.contains(&key) => {
-                    self.table(key, inner);
-                }
-                DeValue::String(text) => {
-                    self.say(field, vec![text.clone().into_owned()], name.span());
-                }
-                DeValue::Array(values) if field == "order" => {
-                    let texts = values.iter().map(|value| match value.get_ref() {
-                        DeValue::String(text) => Some(text.clone().into_owned()),
-                        _ => None,
-                    });
-                    if let Some(texts) = texts.collect() {
-                        self.say(field, texts, name.span());
-                    } else {
-                        self.wrong_kind(&field, &name.span());
-                    }
-                }
-                _ => self.wrong_kind(&field, &name.span()),
+            let value = value.get_ref();
+            if let DeValue::Table(inner) = value
+                && part.is_empty()
+                && PARTS.contains(&key)
+            {
+                self.table(key, inner);
+            } else if let Some(texts) = texts(&field, value) {
+                self.say(field, texts, name.span());
+            } else {
+                self.wrong_kind(&field, &name.span());
             }
         }
     }
@@ -120,23 +111,40 @@ impl Walk<'_> {
         } else {
             "text"
         };
-        let hint = self.meant(field);
+        let hint = meant(field);
         self.complain(
             span,
             format!("{field} is no such value; expected {expected}"),
             hint,
         );
     }
+}
 
-    /// The field that an unknown one looks like.
-    fn meant(&self, field: &str) -> Option<String> {
-        let fields = LeaseTable::map_fields();
-        if fields.iter().any(|known| known == field) {
-            return None;
+/// What a field says: text, and for the order a list of texts, too.
+fn texts(field: &str, value: &DeValue<'_>) -> Option<Vec<String>> {
+    let text = |value: &DeValue<'_>| {
+        if let DeValue::String(text) = value {
+            Some(text.clone().into_owned())
+        } else {
+            None
         }
-        let meant = nearest(field, fields.iter().map(String::as_str));
-        meant.map(|meant| format!("did you mean {meant}?"))
+    };
+    if let DeValue::Array(values) = value
+        && field == "order"
+    {
+        return values.iter().map(|value| text(value.get_ref())).collect();
     }
+    text(value).map(|text| vec![text])
+}
+
+/// The field that an unknown one looks like.
+fn meant(field: &str) -> Option<String> {
+    let fields = LeaseTable::map_fields();
+    if fields.iter().any(|known| known == field) {
+        return None;
+    }
+    let meant = nearest(field, fields.iter().map(String::as_str));
+    meant.map(|meant| format!("did you mean {meant}?"))
 }
 
 #[cfg(test)]

@@ -17,6 +17,10 @@ use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 
 #[derive(Debug, Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Adopt {
     #[command(subcommand)]

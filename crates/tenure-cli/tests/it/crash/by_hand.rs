@@ -9,12 +9,12 @@ use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, PgPool, Row};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use super::say;
+use super::{now, say};
 use crate::program::{Place, Running, postgres};
 
 const ROWS: i64 = 300;
@@ -25,7 +25,7 @@ const KILLS: usize = 8;
 /// From one kill to the next.
 const BETWEEN: Duration = Duration::from_millis(700);
 /// Everything is done by then, though the last kills have cost a lease each.
-const END: Duration = Duration::from_secs(60);
+const END: Duration = Duration::from_mins(1);
 
 /// A table and the statements that its own workers run. Their terms are cut to those of the test.
 struct Kind {
@@ -143,8 +143,7 @@ impl Drop for Hand {
 }
 
 fn note(log: &Path, word: &str, id: i64, who: &str) {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let line = format!("{word} {id} {who} {}\n", now.as_nanos());
+    let line = format!("{word} {id} {who} {}\n", now().as_micros());
     let file = OpenOptions::new().append(true).create(true).open(log);
     file.unwrap().write_all(line.as_bytes()).unwrap();
 }
@@ -190,8 +189,8 @@ async fn a_worker_that_was_written_by_hand() {
 }
 
 fn ours(place: &Place, table: &str) -> Running {
-    let exec = "echo \"begin $TENURE_ID ours-$$ $(date +%s%N)\" >> log; sleep 0.02; \
-                echo \"end $TENURE_ID ours-$$ $(date +%s%N)\" >> log";
+    let exec = "echo \"begin $TENURE_ID ours-$$ $(date +%s%6N)\" >> log; sleep 0.02; \
+                echo \"end $TENURE_ID ours-$$ $(date +%s%6N)\" >> log";
     place.start(&[
         "work",
         "--table",
@@ -204,7 +203,7 @@ fn ours(place: &Place, table: &str) -> Running {
 }
 
 /// Who was at a row, and from when to when; without an end it was killed there.
-type Spans = BTreeMap<i64, Vec<(u128, Option<u128>, String)>>;
+type Spans = BTreeMap<i64, Vec<(i64, Option<i64>, String)>>;
 
 fn spans(log: &str) -> Spans {
     let mut spans = Spans::new();
@@ -216,15 +215,14 @@ fn spans(log: &str) -> Spans {
             parts[3].parse().unwrap(),
         );
         let row = spans.entry(id).or_default();
-        match parts[0] {
-            "begin" => row.push((at, None, who.to_owned())),
-            _ => {
-                let open = row
-                    .iter_mut()
-                    .rfind(|(_, end, of)| end.is_none() && of == who);
-                open.unwrap().1 = Some(at);
-            }
+        if parts[0] == "begin" {
+            row.push((at, None, who.to_owned()));
+            continue;
         }
+        let open = row
+            .iter_mut()
+            .rfind(|(_, end, of)| end.is_none() && of == who);
+        open.unwrap().1 = Some(at);
     }
     spans
 }
@@ -273,7 +271,7 @@ async fn harmed(kind: &Kind) {
             .await
             .unwrap();
     }
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     loop {
         let left: i64 = sqlx::query(kind.left)
             .fetch_one(&pool)
@@ -343,10 +341,8 @@ async fn workers_by_hand_and_ours_share_a_table_and_lose_nothing_to_kills() {
 #[test]
 #[should_panic(expected = "at two at once")]
 fn the_judge_sees_two_at_one_row() {
-    let mut log = String::new();
-    for id in 1..=460 {
-        log.push_str(&format!("begin {id} ours-1 10\nend {id} ours-1 20\n"));
-    }
+    let one = |id: i32| format!("begin {id} ours-1 10\nend {id} ours-1 20\n");
+    let mut log = (1..=460).map(one).collect::<Vec<_>>().concat();
     log.push_str("begin 7 hand-1 15\nend 7 hand-1 25\n");
     judge(&KINDS[0], &log);
 }

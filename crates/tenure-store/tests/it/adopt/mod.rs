@@ -23,7 +23,7 @@ use tenure_store::testing::{Database, postgres};
 /// A database with an application's own tables in it.
 enum Place {
     Postgres {
-        store: PostgresStore,
+        store: Box<PostgresStore>,
         pool: PgPool,
         // Dropped last: a field is dropped after those before it.
         _database: Box<Database>,
@@ -48,7 +48,7 @@ impl Place {
             .unwrap();
         let pool = PgPoolOptions::new().max_connections(8);
         Self::Postgres {
-            store: PostgresStore::open(&database.url, &config).await.unwrap(),
+            store: Box::new(PostgresStore::open(&database.url, &config).await.unwrap()),
             pool: pool.connect(&database.url).await.unwrap(),
             _database: Box::new(database),
         }
@@ -77,7 +77,7 @@ impl Place {
 
     fn tables(&self) -> &dyn Tables {
         match self {
-            Self::Postgres { store, .. } => store,
+            Self::Postgres { store, .. } => store.as_ref(),
             Self::Sqlite { store, .. } => store,
         }
     }

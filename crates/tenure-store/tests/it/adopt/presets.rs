@@ -101,7 +101,7 @@ async fn work(place: &Place, preset: &str, make: &str, (key, value): (&str, &str
     assert!(matches!(&held.items[0].content, Content::Row(row) if row.contains("\"payload\"")));
     let ids = held.ids();
     let retry = Outcome::Retry {
-        after: std::time::Duration::from_secs(60),
+        after: std::time::Duration::from_mins(1),
         error: "503".into(),
     };
     let settle = Settle::new(first.clone())
@@ -179,7 +179,7 @@ async fn what_is_printed_is_what_is_done() {
                 "{told}"
             );
             let release = Settle::new(mine(1)).rest(Rest::Release);
-            place.settle(&again.table, &release).await;
+            assert_eq!(place.settle(&again.table, &release).await.rest, 1, "{told}");
             let recorded = place.recorded(&table.name).await.unwrap();
             let printed = place.tables().undo_sql(&recorded).unwrap();
             apply(&place, &printed).await;
@@ -236,7 +236,7 @@ async fn a_map_leases_a_table_that_has_only_its_own_words() {
         let held = place.claim(&table, &mine(1), 9).await.unwrap();
         assert_eq!(held.items.len(), 1, "{told}: the other was sent before");
         let done = Settle::new(mine(1)).done(held.ids());
-        place.settle(&table, &done).await;
+        assert_eq!(place.settle(&table, &done).await.refused().count(), 0);
         let sent = "select count(*) from mails where state = 'sent'";
         assert_eq!(place.number(sent).await, 2, "{told}");
         let recorded = place.recorded(&table.name).await.unwrap();

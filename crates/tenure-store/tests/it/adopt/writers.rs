@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sqlx::{Executor, PgPool};
 use tenure_core::LeaseTable;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::Place;
 
@@ -86,11 +87,7 @@ async fn a_million_rows_are_adopted_and_no_writer_waits_for_a_second() {
     let began = Instant::now();
     let table = LeaseTable::outbox_processing();
     let plan = place.plan(&table).await.unwrap();
-    place
-        .tables()
-        .adopt(&plan, &|told| println!("{told}"))
-        .await
-        .unwrap();
+    place.tables().adopt(&plan, &say).await.unwrap();
     let took = began.elapsed();
     hall.is_over.store(true, Ordering::Relaxed);
     while let Some(ended) = writers.join_next().await {
@@ -99,7 +96,9 @@ async fn a_million_rows_are_adopted_and_no_writer_waits_for_a_second() {
     let_go.await.unwrap();
     let longest = Duration::from_micros(hall.longest.load(Ordering::Relaxed));
     let writes = hall.writes.load(Ordering::Relaxed);
-    println!("{ROWS} rows in {took:?}, {writes} writes beside it; the longest took {longest:?}");
+    say(&format!(
+        "{ROWS} rows in {took:?}, {writes} writes beside it; the longest took {longest:?}"
+    ));
     assert!(
         longest < Duration::from_secs(1),
         "a writer waited {longest:?}"
@@ -108,4 +107,12 @@ async fn a_million_rows_are_adopted_and_no_writer_waits_for_a_second() {
     assert!(place.plan(&table).await.unwrap().is_done);
     let lacking = "select count(*) from outbox where tenure_id is null";
     assert_eq!(place.number(lacking).await, 0);
+}
+
+/// For people who run it with `--nocapture`.
+fn say(text: &str) {
+    #[expect(clippy::print_stderr, reason = "the figures of a run")]
+    {
+        eprintln!("{text}");
+    }
 }
