@@ -8,8 +8,8 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use tenure::{Event, Filter, Invalid, ItemId, QueueName, State, Timestamp};
 
 use crate::commands::{
-    Bench, Completions, Deliveries, Demo, Domains, Endpoints, Enqueue, Jobs, Listen, Man, Prune,
-    Queues, Replay, Serve, SettingsArgs, Verify, Why, Work, Workers,
+    Adopt, Bench, Completions, Deliveries, Demo, Domains, Endpoints, Enqueue, Jobs, Listen, Man,
+    OfTable, Prune, Queues, Replay, Serve, SettingsArgs, Verify, Why, Work, Workers,
 };
 use crate::database::{Database, hide_addresses};
 use crate::exit::Exit;
@@ -109,7 +109,8 @@ With --exec each event is the input of a command, and its exit code the outcome.
 
 Examples:
   tenure work --queue mail --exec 'send-mail --stdin'
-  tenure work --drain --concurrency 1")]
+  tenure work --drain --concurrency 1
+  tenure work --table outbox --exec 'publish --stdin'")]
     Work(Work),
     /// Bring the database's schema up to date, or print the SQL that does
     #[command(after_help = "\
@@ -158,8 +159,9 @@ Examples:
     #[command(after_help = "\
 Examples:
   tenure stats
-  tenure stats --json | jq .dead")]
-    Stats,
+  tenure stats --json | jq .dead
+  tenure stats --table outbox")]
+    Stats(OfTable),
     /// Put events that are done or dead back, to be worked again
     #[command(after_help = "\
 Name events by id, or choose them by --state, --topic, --queue, --key, --since or --until; what \
@@ -189,8 +191,9 @@ Examples:
     #[command(after_help = "\
 Examples:
   tenure reap
-  tenure reap --json")]
-    Reap,
+  tenure reap --json
+  tenure reap --table outbox")]
+    Reap(OfTable),
     /// Delete published and dead events past their retention
     #[command(after_help = "\
 Examples:
@@ -263,6 +266,19 @@ Examples:
     --header 'webhook-signature: v1,…' '{\"order\": 7}'
   tenure verify --secret whpk_… --header … --at 1h - < body.json")]
     Verify(Verify),
+    /// Lease the rows of a table of your own, or give it back
+    #[command(after_help = "\
+The columns that it lacks are added while its writers go on, and noted, so that --undo takes away \
+those and nothing else. Run again, it goes on where it stopped. docs/ADOPT.md takes a hand-written \
+outbox there and back.
+
+Examples:
+  tenure adopt outbox --preset outbox_processing --print
+  tenure adopt outbox --preset outbox_processing --yes
+  tenure adopt mails --map mails.toml
+  tenure adopt list
+  tenure adopt outbox --undo")]
+    Adopt(Adopt),
     /// Show what is set, or change it for all workers while they run
     #[command(after_help = "\
 Examples:
@@ -387,6 +403,9 @@ pub(crate) struct Show {
     /// The id of the event, or of the delivery: 17, d17
     #[arg(value_parser = item_id)]
     pub(crate) id: ItemId,
+
+    #[command(flatten)]
+    pub(crate) of: OfTable,
 }
 
 #[derive(Debug, Args)]
@@ -398,6 +417,9 @@ pub(crate) struct Bury {
     /// Why, for people
     #[arg(long, value_parser = reason)]
     pub(crate) reason: String,
+
+    #[command(flatten)]
+    pub(crate) of: OfTable,
 }
 
 /// The word for a state.

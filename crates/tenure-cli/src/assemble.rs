@@ -8,7 +8,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tenure::server::Ports;
 use tenure::{
     Duties, Duty, Exec, Failure, Handler, Handling, Item, Lines, Publisher, Readiness, Relay,
-    StoreError, Tenure, TopicPattern, WorkerBuilder, WorkerError, WorkerId,
+    StoreError, Table, Tenure, TopicPattern, Topics, WorkerBuilder, WorkerError, WorkerId,
 };
 use tokio::time::Instant;
 
@@ -114,6 +114,30 @@ pub(crate) async fn start(tenure: &Tenure, config: &Config) -> Result<Team, Stop
     let relay = relay.start().await;
     let relay = relay.map_err(|error| cannot_start(&error))?;
     Ok(Team::new(relay, sender))
+}
+
+/// Starts a worker on the rows of a table, by the same routes: the table's name is the topic.
+pub(crate) async fn start_on(table: &Table, config: &Config) -> Result<Team, Stop> {
+    let mut topics = Topics::new();
+    for route in &config.routes {
+        let relay = relay(&route.publisher, config)?;
+        for pattern in &route.topics {
+            topics.add(pattern.clone(), Arc::clone(&relay));
+        }
+    }
+    if config.routes.is_empty() {
+        tracing::warn!("found no route; rows stay pending");
+        topics.add(TopicPattern::any(), Arc::new(Nobody));
+    }
+    let worker = table
+        .worker()
+        .handler(Arc::new(topics))
+        .settings(config.settings.clone())
+        .host(host())
+        .start()
+        .await
+        .map_err(|error| cannot_start(&error))?;
+    Ok(Team::new(worker, None))
 }
 
 /// The worker that the configuration describes, to be started.

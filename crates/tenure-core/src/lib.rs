@@ -63,8 +63,9 @@ pub use retry::{Again, DELAY_MIN, Failure, LapsePolicy, RetryPolicy};
 pub use settings::{Rhythm, Setting, Settings};
 pub use state::{Cause, State, TRANSITIONS};
 pub use table::{
-    Columns, Condition, Direction, Identifier, LeaseTable, States, StatusColumn, StatusWord,
-    SyncState, Words,
+    Addition, Adds, AdoptedTable, Columns, Condition, Direction, FoundColumn, FoundIndex,
+    FoundKind, FoundTable, Holds, Identifier, Indexes, LeaseTable, MapFault, Obstacle, Plan,
+    PlannedIndex, Said, Stage, States, StatusColumn, StatusWord, SyncState, Words,
 };
 pub use time::{Clock, Timestamp, brief_duration, duration_text, parse_duration};
 pub use token::{Fence, Token};

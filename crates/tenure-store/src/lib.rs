@@ -7,6 +7,8 @@
 
 #[cfg(not(all(feature = "postgres", feature = "sqlite")))]
 mod absent;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod adopt;
 #[cfg(feature = "bench")]
 pub mod bench;
 mod calls;
@@ -42,6 +44,6 @@ pub mod sqlite;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use open::{Migrated, Opened, migrate, migration_sql, open};
+pub use open::{Companion, Migrated, Opened, migrate, migration_sql, open};
 #[cfg(all(feature = "testing", any(feature = "postgres", feature = "sqlite")))]
 pub use planted::Planted;

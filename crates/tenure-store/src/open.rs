@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tenure_core::store::{Store, StoreError, StoreErrorKind};
+use tenure_core::store::{Rows, Store, StoreError, StoreErrorKind, Tables};
 
 #[cfg(not(feature = "postgres"))]
 use crate::absent as postgres_door;
@@ -62,6 +62,17 @@ impl Opened {
         }
     }
 
+    /// The tables of the user's own in this database; `None`: there can be none.
+    pub fn tables(&self) -> Option<&dyn Tables> {
+        match self {
+            Self::Memory(_) => None,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(store) => Some(store.as_ref()),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(store) => Some(store.as_ref()),
+        }
+    }
+
     /// The same database for the heartbeat, so that it never waits behind other work: on PostgreSQL
     /// through up to `connections` of its own, made when they are first used and on the runtime
     /// that uses them; elsewhere the same store.
@@ -76,6 +87,37 @@ impl Opened {
             Self::Sqlite(_) => self.shared(),
             #[cfg(feature = "postgres")]
             Self::Postgres(store) => Arc::new(store.companion(connections)),
+        }
+    }
+}
+
+/// A store and the rows of one table in it.
+pub type Companion = (Arc<dyn Store>, Arc<dyn Rows>);
+
+impl Opened {
+    /// As [`Opened::companion`], and beside it these rows through the same connections.
+    ///
+    /// # Errors
+    /// The description is no table's.
+    #[cfg_attr(
+        not(feature = "postgres"),
+        expect(unused_variables, reason = "only PostgreSQL has connections to count")
+    )]
+    pub fn companion_of(
+        &self,
+        connections: u32,
+        rows: &Arc<dyn Rows>,
+    ) -> Result<Companion, StoreError> {
+        match self {
+            Self::Memory(_) => Ok((self.shared(), Arc::clone(rows))),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => Ok((self.shared(), Arc::clone(rows))),
+            #[cfg(feature = "postgres")]
+            Self::Postgres(store) => {
+                let store = store.companion(connections);
+                let rows = store.rows_unasked(rows.table().clone())?;
+                Ok((Arc::new(store), Arc::new(rows)))
+            }
         }
     }
 }

@@ -61,9 +61,16 @@ impl Names {
             ("alone_index", "alone"),
             ("claimed_index", "claimed"),
         ] {
-            names.filled.insert(hole, index_name(&table.name, ending));
+            let name = table.index_name(ending).quoted();
+            names.filled.insert(hole, name);
         }
         Ok(names)
+    }
+
+    /// The names with one more hole filled, by a text of checked names and words.
+    pub(crate) fn with(mut self, hole: &'static str, text: String) -> Self {
+        self.filled.insert(hole, text);
+        self
     }
 
     fn name(&mut self, hole: &'static str, name: &Identifier) {
@@ -288,13 +295,6 @@ fn order_columns(table: &LeaseTable, facts: &[(&'static str, &Identifier)]) -> S
         .map(|(column, _)| format!("{} smallint not null default 0,", column.quoted()))
         .collect::<Vec<_>>()
         .join("\n    ")
-}
-
-/// The name of an index of the table, cut to what PostgreSQL keeps.
-fn index_name(table: &Identifier, ending: &str) -> String {
-    let most = Identifier::BYTES_MAX - ending.len() - 1;
-    let front: String = table.as_str().chars().take(most).collect();
-    format!("\"{front}_{ending}\"")
 }
 
 fn broken(file: &str, problem: &str) -> StoreError {

@@ -1,8 +1,8 @@
-//! How `Tenure::claim` asks a store: what it asks for first, and what it does when an answer is
-//! lost.
+//! How `Tenure::claim` and `Table::claim` ask a store: what they ask for first, and what they do
+//! when an answer is lost.
 
+use tenure_core::Held;
 use tenure_core::store::{Claim, Company, LeaseStore, Rest, Settle, StoreError};
-use tenure_core::{Held, Token};
 
 /// Out of this many claims one asks first for an item that must be worked alone.
 const ALONE_TURN: u64 = 8;
@@ -12,8 +12,7 @@ const ALONE_TURN: u64 = 8;
 pub(crate) async fn in_turn(
     store: &dyn LeaseStore,
     turn: u64,
-    limit: u32,
-    token: impl Fn() -> Token,
+    ask: impl Fn() -> Claim,
 ) -> Result<Option<Held>, StoreError> {
     let order = if turn.is_multiple_of(ALONE_TURN) {
         [Company::Alone, Company::Together]
@@ -21,10 +20,9 @@ pub(crate) async fn in_turn(
         [Company::Together, Company::Alone]
     };
     for company in order {
-        let ask = Claim::new(token(), limit);
         let ask = match company {
-            Company::Together => ask,
-            Company::Alone => ask.alone(),
+            Company::Together => ask(),
+            Company::Alone => ask().alone(),
         };
         if let Some(held) = once(store, &ask).await? {
             return Ok(Some(held));
@@ -53,7 +51,7 @@ mod tests {
         Answer, Intake, Operate, Reap, Reaped, Renew, Renewed, Settlement, StoreErrorKind,
     };
     use tenure_core::testing::token;
-    use tenure_core::{Event, Guarded};
+    use tenure_core::{Event, Guarded, Token};
     use tenure_store::memory::{MemoryStore, SystemClock};
 
     use super::*;
@@ -97,7 +95,7 @@ mod tests {
         let store = Forgetful(MemoryStore::new(Arc::new(SystemClock)));
         let event = Event::new("order.paid", &7).unwrap();
         store.0.enqueue(&[event]).await.unwrap();
-        let error = in_turn(&store, 1, 10, || token("worker", 1))
+        let error = in_turn(&store, 1, || Claim::new(token("worker", 1), 10))
             .await
             .unwrap_err();
         assert!(error.is_transient());

@@ -202,13 +202,14 @@ mod postgres;
 mod postgres_jobs;
 mod replays;
 #[cfg(feature = "bench")]
-mod rows;
 mod sender;
 mod signal;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 #[cfg(feature = "sqlite")]
 mod sqlite_jobs;
+mod table;
+mod table_worker;
 mod tenure;
 pub mod webhook;
 mod work_lease;
@@ -221,15 +222,17 @@ pub use tenure_core::store::{
     DeliveryCounts, DomainFilter, DomainRecord, DomainState, Enqueued, Filter, Finding, JobFilter,
     Kind, NewReplay, Page, Pause, Presence, Prune, Pruned, Queue, QueueCounts, Rate, Reap, Reaped,
     Renew, Renewed, Replay, ReplayOperation, ReplayState, Replayed, Rest, Settle, Settlement, Skip,
-    StepReplay, Stepped, Store, StoreError, StoreErrorKind, Verdict, WorkerRecord, WorkerReport,
+    StepReplay, Stepped, Store, StoreError, StoreErrorKind, Tell, Verdict, WhileHeld, WorkerRecord,
+    WorkerReport,
 };
 pub use tenure_core::{
-    AcquireResult, Again, Boundary, Clock, Content, Counters, DELAY_MAX, DomainName, DomainRules,
-    Encoding, EndedHold, Event, Facts, FailResult, Failure, Fence, Guarded, HEADERS_BYTES_MAX,
-    Held, Hold, Identifier, Invalid, Item, ItemId, LapsePolicy, Lateness, Lease, LeaseTable,
-    NAME_BYTES_MAX, OnDead, Outcome, PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX, Priority, Publication,
-    PublishError, PublishErrorKind, Publisher, Publishing, QueueName, Record, Refusal,
-    ReplayResult, Reservation, RetryPolicy, Setting, Settings, SpaceName, State, SucceedResult,
+    AcquireResult, Addition, Adds, AdoptedTable, Again, Boundary, Clock, Content, Counters,
+    DELAY_MAX, DomainName, DomainRules, Encoding, EndedHold, Event, Facts, FailResult, Failure,
+    Fence, Guarded, HEADERS_BYTES_MAX, Held, Hold, Identifier, Indexes, Invalid, Item, ItemId,
+    LapsePolicy, Lateness, Lease, LeaseTable, MapFault, NAME_BYTES_MAX, Obstacle, OnDead, Outcome,
+    PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX, Plan, PlannedIndex, Priority, Publication, PublishError,
+    PublishErrorKind, Publisher, Publishing, QueueName, Record, Refusal, ReplayResult, Reservation,
+    RetryPolicy, Said, Setting, Settings, SpaceName, Stage, State, States, SucceedResult,
     SyncState, Term, Timestamp, Token, TopicPattern, Why, Word, WorkLeaseError, WorkerId,
     brief_duration, duration_text, parse_duration, reason, why,
 };
@@ -243,7 +246,6 @@ pub use tenure_server as server;
 /// What speed is measured against, and what is measured beside the front door.
 #[cfg(feature = "bench")]
 pub mod bench {
-    pub use tenure_engine::LeaseRows;
     pub use tenure_store::bench::*;
 }
 pub use tenure_store::config::{Planner, StoreConfig, Synchronous};
@@ -257,6 +259,8 @@ pub use crate::jobs::Jobs;
 pub use crate::matrix::Matrix;
 pub use crate::sender::SenderBuilder;
 pub use crate::signal::Signals;
+pub use crate::table::Table;
+pub use crate::table_worker::TableWorkerBuilder;
 pub use crate::tenure::{Tenure, new_worker_id};
 pub use crate::work_lease::{StoredWorkLease, StoredWorkLeaseError};
 pub use crate::worker::{Watch, Worker, WorkerBuilder, WorkerError};

@@ -354,7 +354,7 @@ fn queue_of(record: &Record) -> QueueName {
 
 /// The store's moment, unless that is before the item was written: a clock that says so is no judge
 /// of it, and this machine's is taken.
-fn credible(moment: Timestamp, record: &Record) -> Timestamp {
+pub(crate) fn credible(moment: Timestamp, record: &Record) -> Timestamp {
     if moment < record.created_at {
         return SystemClock.now();
     }

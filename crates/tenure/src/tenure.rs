@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tenure_core::store::{
-    Claim, Enqueued, Reap, Reaped, Renew, Renewed, Rest, Settle, Settlement, Store, StoreError,
+    Claim, Enqueued, Reap, Reaped, Renew, Renewed, Rest, Rows, Settle, Settlement, Store,
+    StoreError, StoreErrorKind, Tables,
 };
 use tenure_core::webhook::Caller;
 use tenure_core::{Event, Guarded, Held, Invalid, Token, WorkerId};
 use tenure_store::config::StoreConfig;
-use tenure_store::{Opened, open};
+use tenure_store::{Companion, Opened, open};
 
 use crate::chunk::ChunkHome;
 use crate::claim;
@@ -210,7 +211,7 @@ impl Tenure {
     /// The database is away.
     pub async fn claim(&self, limit: u32) -> Result<Option<Held>, StoreError> {
         let turn = self.inner.claims.fetch_add(1, Ordering::Relaxed) + 1;
-        claim::in_turn(self.store(), turn, limit, || self.token()).await
+        claim::in_turn(self.store(), turn, || Claim::new(self.token(), limit)).await
     }
 
     /// Claims as this ask says; take its token from [`Tenure::token`].
@@ -263,6 +264,20 @@ impl Tenure {
     /// The store through connections of its own, for the heartbeat.
     pub(crate) fn companion(&self) -> Arc<dyn Store> {
         self.inner.opened.companion(HEARTBEAT_CONNECTIONS)
+    }
+
+    /// The store and these rows through connections of their own, for the heartbeat.
+    pub(crate) fn companion_of(&self, rows: &Arc<dyn Rows>) -> Result<Companion, StoreError> {
+        self.inner.opened.companion_of(HEARTBEAT_CONNECTIONS, rows)
+    }
+
+    /// The tables of the user's own in this database.
+    pub(crate) fn user_tables(&self) -> Result<&dyn Tables, StoreError> {
+        self.inner.opened.tables().ok_or_else(|| {
+            let message = "this store has no tables but Tenure's own";
+            StoreError::new("open", StoreErrorKind::Invalid, message)
+                .hint("open the PostgreSQL or SQLite database that the table is in")
+        })
     }
 
     /// Whether there are connections enough for a worker.
@@ -345,7 +360,7 @@ pub(crate) fn one(mut answers: Vec<Enqueued>) -> Result<Enqueued, StoreError> {
     answers.pop().ok_or_else(|| {
         StoreError::new(
             "enqueue",
-            tenure_core::store::StoreErrorKind::Corrupt,
+            StoreErrorKind::Corrupt,
             "the store answered for no event; expected one answer",
         )
     })

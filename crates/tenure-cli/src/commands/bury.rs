@@ -1,12 +1,15 @@
 //! `tenure bury`: settles events dead, now, whoever holds them.
 
-use super::{Context, answers, once_each};
+use super::{Context, answers, once_each, rows};
 use crate::args::Bury;
 use crate::database::Absent;
 use crate::exit::Exit;
 use crate::problem::Stop;
 
 pub(super) async fn run(cx: &Context, args: &Bury) -> Result<Exit, Stop> {
+    if let Some(table) = &args.of.table {
+        return rows::bury(cx, table, &args.ids, &args.reason).await;
+    }
     let tenure = cx.database.open(Absent::Report).await?;
     let ids = once_each(&args.ids);
     let mut said = Vec::with_capacity(ids.len());

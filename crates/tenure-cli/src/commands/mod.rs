@@ -1,5 +1,6 @@
 //! One file per command, and what they share: the database, the output, ids and their answers.
 
+mod adopt;
 mod bench;
 mod bury;
 mod completions;
@@ -18,6 +19,7 @@ mod prune;
 mod queues;
 mod reap;
 mod replay;
+mod rows;
 mod serve;
 mod settings;
 mod show;
@@ -33,6 +35,7 @@ use comfy_table::{Cell, Color};
 use serde::Serialize;
 use tenure::{Guarded, ItemId, Refusal, Settings, Tenure};
 
+pub(crate) use self::adopt::Adopt;
 pub(crate) use self::bench::Bench;
 pub(crate) use self::completions::Completions;
 pub(crate) use self::deliveries::Deliveries;
@@ -46,6 +49,7 @@ pub(crate) use self::man::Man;
 pub(crate) use self::prune::Prune;
 pub(crate) use self::queues::Queues;
 pub(crate) use self::replay::Replay;
+pub(crate) use self::rows::OfTable;
 pub(crate) use self::serve::Serve;
 pub(crate) use self::settings::SettingsArgs;
 pub(crate) use self::verify::Verify;
@@ -177,10 +181,10 @@ async fn dispatch(cx: &Context, command: Command) -> Result<Exit, Stop> {
         Command::Events(args) => events::run(cx, &args).await,
         Command::Show(args) => show::run(cx, &args).await,
         Command::Why(args) => why::run(cx, &args).await,
-        Command::Stats => stats::run(cx).await,
+        Command::Stats(of) => stats::run(cx, &of).await,
         Command::Replay(args) => replay::run(cx, &args).await,
         Command::Bury(args) => bury::run(cx, &args).await,
-        Command::Reap => reap::run(cx).await,
+        Command::Reap(of) => reap::run(cx, &of).await,
         Command::Prune(args) => prune::run(cx, &args).await,
         Command::Queues(args) => queues::run(cx, args.command).await,
         Command::Domains(args) => domains::run(cx, args).await,
@@ -191,6 +195,7 @@ async fn dispatch(cx: &Context, command: Command) -> Result<Exit, Stop> {
         Command::Verify(args) => verify::run(cx, &args),
         Command::Serve(args) => serve::run(cx, &args).await,
         Command::Work(args) => work::run(cx, &args).await,
+        Command::Adopt(args) => adopt::run(cx, &args).await,
         Command::Settings(args) => settings::run(cx, args).await,
         Command::Workers(args) => workers::run(cx, &args).await,
         Command::Doctor => doctor::run(cx).await,

@@ -4,7 +4,7 @@ use comfy_table::Cell;
 use serde::Serialize;
 use tenure::{Reap, Reaped, State};
 
-use super::Context;
+use super::{Context, OfTable, rows};
 use crate::database::Absent;
 use crate::exit::Exit;
 use crate::output::{events, state};
@@ -27,12 +27,19 @@ struct Ended<'a> {
     available_at: Option<String>,
 }
 
-pub(super) async fn run(cx: &Context) -> Result<Exit, Stop> {
+pub(super) async fn run(cx: &Context, of: &OfTable) -> Result<Exit, Stop> {
     let tenure = cx.database.open(Absent::Report).await?;
+    let table = match &of.table {
+        Some(name) => Some(tenure.table(name).await?),
+        None => None,
+    };
     let ask = Reap::new(LEASES, cx.settings(&tenure).await?.lapse_policy());
     let mut reaped = Vec::new();
     for _ in 0..ROUNDS {
-        let round = tenure.reap(&ask).await?;
+        let round = match &table {
+            Some(table) => table.reap(&ask).await?,
+            None => tenure.reap(&ask).await?,
+        };
         if round.is_empty() {
             break;
         }
@@ -49,7 +56,7 @@ pub(super) async fn run(cx: &Context) -> Result<Exit, Stop> {
         return Ok(Exit::Done);
     }
     let now = cx.output.now;
-    let rows = reaped.iter().map(|item| {
+    let lines = reaped.iter().map(|item| {
         let due = item.available_at.map(|moment| relative(moment, now));
         vec![
             Cell::new(item.id),
@@ -61,7 +68,7 @@ pub(super) async fn run(cx: &Context) -> Result<Exit, Stop> {
     });
     cx.output.table(
         &["ID", "NOW", "HELD BY", "LAPSED FOR", "DUE"],
-        rows.collect(),
+        lines.collect(),
     )?;
     let dead = reaped
         .iter()
@@ -69,7 +76,10 @@ pub(super) async fn run(cx: &Context) -> Result<Exit, Stop> {
         .count();
     cx.output.note(format_args!(
         "{}: {} wait again, {dead} are dead",
-        events(reaped.len()),
+        match &table {
+            Some(_) => rows::rows(reaped.len()),
+            None => events(reaped.len()),
+        },
         reaped.len() - dead
     ));
     Ok(Exit::Done)

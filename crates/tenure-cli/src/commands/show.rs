@@ -3,7 +3,7 @@
 use comfy_table::Cell;
 use tenure::{DomainRecord, EndedHold, Event, Record, Tenure, Timestamp};
 
-use super::{Context, deliveries, no_such_item};
+use super::{Context, deliveries, no_such_item, rows};
 use crate::args::Show;
 use crate::database::Absent;
 use crate::exit::Exit;
@@ -13,6 +13,9 @@ use crate::record::{Shown, fact, moment, note, payload};
 use crate::time::{brief, relative};
 
 pub(super) async fn run(cx: &Context, args: &Show) -> Result<Exit, Stop> {
+    if let Some(table) = &args.of.table {
+        return rows::show(cx, table, args.id).await;
+    }
     let tenure = cx.database.open(Absent::Report).await?;
     if args.id.is_delivery() {
         return deliveries::show(cx, &tenure, args.id).await;
@@ -70,7 +73,7 @@ fn behind(first: &Record, now: Timestamp) -> Vec<Cell> {
 }
 
 /// The facts that have something to say, by name.
-fn facts(record: &Record, now: Timestamp) -> Vec<Vec<Cell>> {
+pub(super) fn facts(record: &Record, now: Timestamp) -> Vec<Vec<Cell>> {
     let mut rows = vec![
         fact("id", Some(record.id.to_string())),
         vec![Cell::new("state"), state(record.state)],

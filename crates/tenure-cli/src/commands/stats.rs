@@ -9,7 +9,7 @@ use tenure::webhook::Endpoint;
 use tenure::{Counts, DeliveryCounts, QueueCounts, QueueName};
 
 use super::endpoints::standing;
-use super::{Context, paused_cell};
+use super::{Context, OfTable, paused_cell, rows};
 use crate::database::Absent;
 use crate::exit::Exit;
 use crate::output::{events, plain};
@@ -19,7 +19,10 @@ use crate::time::brief;
 /// So many endpoints are shown, those first for which most waits.
 const ENDPOINTS_MAX: usize = 10;
 
-pub(super) async fn run(cx: &Context) -> Result<Exit, Stop> {
+pub(super) async fn run(cx: &Context, of: &OfTable) -> Result<Exit, Stop> {
+    if let Some(table) = &of.table {
+        return rows::stats(cx, table).await;
+    }
     let tenure = cx.database.open(Absent::Report).await?;
     let counts = tenure.count().await?;
     let queues = tenure.queues().await?;

@@ -4,7 +4,7 @@ use clap::Args;
 use serde::Serialize;
 use tenure::{ItemId, Why as Answer};
 
-use super::{Context, no_such_item};
+use super::{Context, OfTable, no_such_item, rows};
 use crate::args::item_id;
 use crate::database::Absent;
 use crate::exit::Exit;
@@ -17,6 +17,9 @@ pub(crate) struct Why {
     /// The id of the event, or of the delivery: 17, d17
     #[arg(value_parser = item_id)]
     id: ItemId,
+
+    #[command(flatten)]
+    of: OfTable,
 }
 
 /// The answer, in JSON.
@@ -30,6 +33,9 @@ struct Shown<'a> {
 }
 
 pub(super) async fn run(cx: &Context, args: &Why) -> Result<Exit, Stop> {
+    if let Some(table) = &args.of.table {
+        return rows::why(cx, table, args.id).await;
+    }
     let tenure = cx.database.open(Absent::Report).await?;
     let settings = cx.settings(&tenure).await?;
     let Some(Answer {

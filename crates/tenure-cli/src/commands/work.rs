@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use tenure::webhook::EndpointState;
-use tenure::{Counts, QueueName, StoreError, Tenure, TopicPattern};
+use tenure::{Counts, QueueName, StoreError, Table, Tenure, TopicPattern};
 
 use super::Context;
 use super::serve::{Working, given, greet, signals, until_the_end};
@@ -32,6 +32,10 @@ pub(crate) struct Work {
     /// Run this command for each event, in place of the configured routes
     #[arg(long, value_name = "CMD", value_parser = NonEmptyStringValueParser::new())]
     exec: Option<String>,
+
+    /// Work on the rows of this adopted table, in place of events
+    #[arg(long, value_name = "NAME", conflicts_with = "queues")]
+    table: Option<String>,
 
     /// Stop when nothing is due any more
     #[arg(long)]
@@ -87,12 +91,23 @@ pub(super) async fn run(cx: &Context, args: &Work) -> Result<Exit, Stop> {
         opened = opened => opened?,
         () = signals.next() => return Ok(Exit::Done),
     };
-    let running = assemble::start(&tenure, &config).await?;
+    let table = match &args.table {
+        Some(name) => Some(tenure.table(name).await?),
+        None => None,
+    };
+    let running = match &table {
+        Some(table) => assemble::start_on(table, &config).await?,
+        None => assemble::start(&tenure, &config).await?,
+    };
     greet(cx, format_args!("works on {} as {worker}", config.database));
     let watch = running.watch();
     let enough = async {
         if args.drain {
-            drained(&tenure, &watch, &config.serve_queues).await;
+            drained(async || match &table {
+                Some(table) => is_quiet_table(table, &watch).await,
+                None => is_quiet(&tenure, &watch, &config.serve_queues).await,
+            })
+            .await;
         } else {
             std::future::pending::<()>().await;
         }
@@ -100,13 +115,13 @@ pub(super) async fn run(cx: &Context, args: &Work) -> Result<Exit, Stop> {
     Ok(until_the_end(running, &mut signals, enough, std::future::ready(())).await)
 }
 
-/// Waits until nothing is due in these queues and nothing is in hand.
-async fn drained(tenure: &Tenure, watch: &TeamWatch, queues: &[QueueName]) {
+/// Waits until nothing is due and nothing is in hand.
+async fn drained(is_quiet: impl AsyncFn() -> Result<bool, StoreError>) {
     let mut quiet = 0;
     while quiet < LOOKS {
         // Others enqueue and settle, too: the store alone knows, and it gives no notice.
         tokio::time::sleep(LOOK).await;
-        quiet = match is_quiet(tenure, watch, queues).await {
+        quiet = match is_quiet().await {
             Ok(true) => quiet + 1,
             Ok(false) => 0,
             Err(error) => {
@@ -115,6 +130,13 @@ async fn drained(tenure: &Tenure, watch: &TeamWatch, queues: &[QueueName]) {
             }
         };
     }
+}
+
+/// Whether no row is due, nor held past its term, and nothing is in hand.
+async fn is_quiet_table(table: &Table, watch: &TeamWatch) -> Result<bool, StoreError> {
+    let counts = table.count().await?;
+    let is_due = counts.queues.iter().any(|(_, waits)| waits.due > 0);
+    Ok(!is_due && counts.lapsed == 0 && !watch.is_holding())
 }
 
 async fn is_quiet(

@@ -51,7 +51,7 @@ pub(crate) struct Complaint {
 }
 
 impl Complaint {
-    pub(super) fn new(place: Place, text: impl fmt::Display) -> Self {
+    pub(crate) fn new(place: Place, text: impl fmt::Display) -> Self {
         Self {
             place,
             text: text.to_string(),
@@ -59,7 +59,7 @@ impl Complaint {
         }
     }
 
-    pub(super) fn hint(mut self, hint: Option<String>) -> Self {
+    pub(crate) fn hint(mut self, hint: Option<String>) -> Self {
         self.hint = hint;
         self
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tenure::{QueueName, Setting, Settings, StoreConfig, Term, TopicPattern, duration_text};
 
-pub(crate) use self::complaint::Place;
+pub(crate) use self::complaint::{Complaint, Place};
 pub(crate) use self::key::nearest;
 pub(crate) use self::load::{FILE, Override, Sources, load};
 pub(crate) use self::webhook::{Hidden, WebhookConfig};

@@ -3,7 +3,7 @@
 use crate::program::sqlite;
 
 /// Every command, by its words.
-const COMMANDS: [&[&str]; 66] = [
+const COMMANDS: [&[&str]; 68] = [
     &[],
     &["serve"],
     &["work"],
@@ -56,6 +56,8 @@ const COMMANDS: [&[&str]; 66] = [
     &["deliveries", "bury"],
     &["listen"],
     &["verify"],
+    &["adopt"],
+    &["adopt", "list"],
     &["jobs"],
     &["jobs", "enqueue"],
     &["jobs", "list"],

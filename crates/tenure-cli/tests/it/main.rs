@@ -1,5 +1,6 @@
 //! The tests of the program, and of the house it lives in.
 
+mod adopt;
 mod bad_input;
 mod bench;
 mod bury;

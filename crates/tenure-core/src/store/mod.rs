@@ -14,6 +14,7 @@ mod lease;
 mod operate;
 mod prune;
 mod replays;
+mod tables;
 mod webhooks;
 mod work_lease;
 
@@ -39,6 +40,7 @@ pub use prune::{Prune, Pruned, Pruner};
 pub use replays::{
     KeepsReplays, NewReplay, Rate, ReplayOperation, ReplayState, Replays, StepReplay, Stepped,
 };
+pub use tables::{Rows, Tables, Tell, WhileHeld};
 pub use webhooks::{ChangeEndpoint, Due, EndpointLane, KeepsWebhooks, Webhooks};
 pub use work_lease::{Contract, DomainAsk, KeepsWorkLeases, WorkLeases};
 

@@ -1,6 +1,11 @@
 //! `LeaseTable`: what a table calls our facts. It renames, nothing else.
 
+mod describe;
+mod found;
+mod need;
 mod outbox;
+mod plan;
+mod row;
 mod states;
 mod sync;
 mod webhook;
@@ -9,6 +14,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::invalid::Invalid;
+pub use describe::{MapFault, Said};
+pub use found::{FoundColumn, FoundIndex, FoundKind, FoundTable, Holds};
+pub use plan::{Addition, Adds, AdoptedTable, Indexes, Obstacle, Plan, PlannedIndex, Stage};
 pub use states::{Condition, States, StatusColumn, StatusWord, Words};
 pub use sync::SyncState;
 

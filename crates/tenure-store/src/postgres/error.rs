@@ -112,6 +112,19 @@ pub(crate) fn breaks(error: &sqlx::Error, constraint: &str) -> bool {
     matches!(error, sqlx::Error::Database(database) if database.constraint() == Some(constraint))
 }
 
+/// Whether the error says that others have what is needed: it is to be asked for again.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "only the server's own words are asked"
+)]
+pub(crate) fn is_in_use(error: &sqlx::Error) -> bool {
+    let code = match error {
+        sqlx::Error::Database(database) => database.code(),
+        _ => None,
+    };
+    matches!(code.as_deref(), Some("55P03" | "40P01"))
+}
+
 /// Whether the error says that there is no such table or schema.
 #[expect(
     clippy::wildcard_enum_match_arm,

@@ -3,6 +3,7 @@
 //! The outbox is in the queue layout: see `migrations/postgres/0001_queue.sql` for its tables and
 //! `sql/postgres/queue/` for a file per verb. The database's clock is the only judge of a lease.
 
+mod adopt;
 mod budget;
 mod claim;
 mod cluster;

@@ -5,6 +5,7 @@
 //! machine judges leases, read when a verb's turn has come. Fences of both layouts are drawn from
 //! `tenure_fence`.
 
+mod adopt;
 mod bury;
 mod calls;
 mod claim;

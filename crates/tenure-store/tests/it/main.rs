@@ -10,6 +10,7 @@
     reason = "the lints spare test functions, but not what these call"
 )]
 
+mod adopt;
 mod arena;
 mod cluster;
 mod companion;

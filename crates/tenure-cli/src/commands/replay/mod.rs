@@ -9,7 +9,8 @@ use serde::Serialize;
 use tenure::{Filter, ItemId, Kind, Rate, Replayed, State, Tenure, Timestamp};
 
 use self::pace::{Pace, Step};
-use super::{Context, answers, once_each};
+use super::rows::Replaying;
+use super::{Context, OfTable, answers, once_each, rows};
 use crate::args::{Choice, item_id};
 use crate::confirm::{Question, confirm};
 use crate::database::Absent;
@@ -58,6 +59,9 @@ pub(crate) struct Replay {
     /// Do not ask
     #[arg(long)]
     yes: bool,
+
+    #[command(flatten)]
+    of: OfTable,
 }
 
 #[derive(Debug, Subcommand)]
@@ -127,6 +131,9 @@ async fn replay_some(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
         is_dry: args.dry_run,
         is_sure: args.yes,
     };
+    if let Some(table) = &args.of.table {
+        return replay_rows(cx, table, args).await;
+    }
     let is_chosen = args.state.is_some() || args.until.is_some() || args.choice.is_given();
     match (args.ids.is_empty(), is_chosen) {
         (true, false) => Err(
@@ -149,6 +156,38 @@ async fn replay_some(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
             by_filter(cx, &tenure, filter, choosing).await
         }
     }
+}
+
+/// Replays rows of a table: by id, or those in a state.
+async fn replay_rows(cx: &Context, table: &str, args: &Replay) -> Result<Exit, Stop> {
+    let is_foreign = args.choice.topic.is_some()
+        || args.choice.queue.is_some()
+        || args.choice.key.is_some()
+        || args.until.is_some()
+        || args.rate.is_some()
+        || args.detach;
+    if is_foreign {
+        let message = "rows of a table are chosen by id, --state and --since alone";
+        return Err(Problem::new(Exit::Usage, message)
+            .hint("leave the other options out")
+            .into());
+    }
+    let is_chosen = args.state.is_some() || args.choice.since.is_some();
+    if args.ids.is_empty() != is_chosen {
+        let message = "nothing says which rows to replay, or ids and a choice both do";
+        return Err(Problem::new(Exit::Usage, message)
+            .hint("name ids, or choose by --state dead or --since")
+            .into());
+    }
+    let state = args.state.unwrap_or(SettledWord::Dead);
+    let filter = args.choice.filter(Some(State::from(state)))?;
+    let ask = Replaying {
+        ids: &args.ids,
+        filter: is_chosen.then_some(filter),
+        is_dry: args.dry_run,
+        is_sure: args.yes,
+    };
+    rows::replay(cx, table, ask).await
 }
 
 /// How a choice is replayed.

@@ -11,6 +11,7 @@
     reason = "a test fails by a panic, also where it is not in the test function itself"
 )]
 
+mod by_hand;
 mod checker;
 mod history;
 mod load;

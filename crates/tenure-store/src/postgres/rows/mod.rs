@@ -52,6 +52,13 @@ impl PostgresStore {
     }
 }
 
+impl PostgresStore {
+    /// The rows of a lease table that was opened before. The database is not asked.
+    pub(crate) fn rows_unasked(&self, table: LeaseTable) -> Result<PostgresRows, StoreError> {
+        PostgresRows::migrated(self.pool.clone(), table, self.schema.as_ref())
+    }
+}
+
 impl PostgresRows {
     /// Makes the table and its indexes, all or nothing. `schema` is where Tenure's own tables are.
     ///
@@ -83,7 +90,8 @@ impl PostgresRows {
         Self::open_edited(pool, table, schema, &as_written).await
     }
 
-    /// Opens a table that our own migrations have made: there is nothing to check.
+    /// Opens a table that our own migrations have made, or that was opened before: there is nothing
+    /// to check.
     pub(crate) fn migrated(
         pool: PgPool,
         table: LeaseTable,

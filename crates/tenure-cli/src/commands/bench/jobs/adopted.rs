@@ -3,17 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tenure::bench::{LeaseRows, Watch, Yardstick};
-use tenure::{Handler, Handling, Item, LeaseTable, Outcome, Settings, Tenure};
+use tenure::bench::{Watch, Yardstick};
+use tenure::{Handler, Handling, Item, LeaseTable, Outcome, Settings, Table, Tenure};
 
 use crate::commands::bench::drain::{LOOK, failed};
 use crate::commands::bench::wait::{Headway, until};
 use crate::problem::Stop;
 
-pub(super) struct Adopted {
-    tenure: Tenure,
-    rows: Arc<dyn LeaseRows>,
-}
+pub(super) struct Adopted(Table);
 
 /// Does nothing, and counts.
 #[derive(Debug, Default)]
@@ -31,8 +28,13 @@ impl Adopted {
     pub(super) async fn prepare(yardstick: &Yardstick) -> Result<Self, Stop> {
         let (url, config) = yardstick.adopted_address();
         let tenure = Tenure::open_with(&url, &config, "bench").await?;
-        let rows = tenure.adopt(LeaseTable::outbox()).await?;
-        Ok(Self { tenure, rows })
+        let plan = tenure.adoption(&LeaseTable::outbox()).await?;
+        let plan = plan.map_err(|obstacles| {
+            let all: Vec<String> = obstacles.into_iter().map(|one| one.what).collect();
+            std::io::Error::other(all.join("; "))
+        })?;
+        tenure.adopt(&plan, &|_| ()).await?;
+        Ok(Self(tenure.table("outbox").await?))
     }
 
     /// Rows per second, from the start of the worker to the last settle.
@@ -50,8 +52,12 @@ impl Adopted {
         };
         let watch = Watch::start();
         let worker = self
-            .tenure
-            .row_worker(&self.rows, Arc::<Counter>::clone(&counter), settings)
+            .0
+            .worker()
+            .handler(Arc::<Counter>::clone(&counter))
+            .settings(settings)
+            .start()
+            .await
             .map_err(|error| failed(&error))?;
         until("all rows are handled and settled", LOOK, async || {
             let missing = rows.saturating_sub(counter.0.load(Ordering::Relaxed));

@@ -1,0 +1,161 @@
+//! Plans and adopted tables as they are shown.
+
+use comfy_table::Cell;
+use serde::Serialize;
+use tenure::{Addition, Adds, AdoptedTable, Plan, Stage};
+
+use super::super::Context;
+use crate::exit::Exit;
+use crate::problem::Stop;
+use crate::time::relative;
+
+/// A plan, in JSON.
+#[derive(Serialize)]
+pub(super) struct Planned<'a> {
+    table: &'a str,
+    key: &'a str,
+    adopted: bool,
+    added: Vec<&'a str>,
+    used: Vec<&'a str>,
+    indexes: Vec<&'a str>,
+    remarks: &'a [String],
+}
+
+impl<'a> Planned<'a> {
+    pub(super) fn new(plan: &'a Plan, adopted: bool) -> Self {
+        Self {
+            table: plan.table.name.as_str(),
+            key: plan.table.key.as_str(),
+            adopted,
+            added: plan
+                .adds
+                .iter()
+                .map(|added| added.column.as_str())
+                .collect(),
+            used: plan
+                .uses
+                .iter()
+                .map(|(_, column)| column.as_str())
+                .collect(),
+            indexes: plan
+                .indexes
+                .iter()
+                .map(|index| index.name.as_str())
+                .collect(),
+            remarks: &plan.remarks,
+        }
+    }
+}
+
+/// A table that was given back, in JSON.
+#[derive(Serialize)]
+pub(super) struct Given<'a> {
+    table: &'a str,
+    adopted: bool,
+    dropped: &'a [String],
+    indexes: &'a [String],
+}
+
+impl<'a> Given<'a> {
+    pub(super) fn new(adopted: &'a AdoptedTable) -> Self {
+        Self {
+            table: adopted.table.name.as_str(),
+            adopted: false,
+            dropped: &adopted.columns,
+            indexes: &adopted.indexes,
+        }
+    }
+}
+
+/// An adopted table, in JSON.
+#[derive(Serialize)]
+struct Listed<'a> {
+    table: &'a str,
+    key: &'a str,
+    finished: bool,
+    adopted_at: String,
+    added: &'a [String],
+    indexes: &'a [String],
+}
+
+/// Shows what would be done, for people.
+pub(super) fn plan_table(cx: &Context, plan: &Plan) -> Result<(), Stop> {
+    let used = plan
+        .uses
+        .iter()
+        .map(|(fact, column)| vec![Cell::new(column), Cell::new(fact), Cell::new("is there")]);
+    let added = plan.adds.iter().map(|added| {
+        vec![
+            Cell::new(&added.column),
+            Cell::new(purpose(added)),
+            Cell::new(standing(added)),
+        ]
+    });
+    cx.output
+        .table(&["COLUMN", "FOR", ""], used.chain(added).collect())?;
+    cx.output.line("")?;
+    let indexes = plan.indexes.iter().map(|index| {
+        let standing = match index.stage {
+            Stage::Missing => "to be made",
+            Stage::Broken => "was broken off: to be made anew",
+            Stage::There => "is there",
+        };
+        vec![Cell::new(&index.name), Cell::new(standing)]
+    });
+    cx.output.table(&["INDEX", ""], indexes.collect())
+}
+
+fn standing(added: &Addition) -> &'static str {
+    if added.is_there {
+        "was added before"
+    } else {
+        "to be added"
+    }
+}
+
+fn purpose(added: &Addition) -> &'static str {
+    match added.what {
+        Adds::Key => "a key of 64 bits",
+        Adds::Moment => "a moment, or null",
+        Adds::WrittenAt => "when a row was written",
+        Adds::Text => "a text, or null",
+        Adds::Counter => "a counter",
+        Adds::Fence => "the number of the last claim",
+        Adds::Order => "the order of claims",
+        Adds::Status(_) => "the state",
+    }
+}
+
+/// `tenure adopt list`.
+pub(super) fn list(cx: &Context, tables: &[AdoptedTable]) -> Result<Exit, Stop> {
+    if tables.is_empty() {
+        cx.output.note("no table was adopted");
+        return Ok(Exit::Nothing);
+    }
+    if cx.output.is_json() {
+        for adopted in tables {
+            cx.output.json(&Listed {
+                table: adopted.table.name.as_str(),
+                key: adopted.table.key.as_str(),
+                finished: adopted.is_finished,
+                adopted_at: adopted.adopted_at.to_string(),
+                added: &adopted.columns,
+                indexes: &adopted.indexes,
+            })?;
+        }
+        return Ok(Exit::Done);
+    }
+    let now = cx.output.now;
+    let rows = tables.iter().map(|adopted| {
+        vec![
+            Cell::new(&adopted.table.name),
+            Cell::new(&adopted.table.key),
+            Cell::new(relative(adopted.adopted_at, now)),
+            Cell::new(adopted.columns.len()),
+            Cell::new(if adopted.is_finished { "" } else { "half way" }),
+        ]
+    });
+    let heading = ["TABLE", "KEY", "ADOPTED", " COLUMNS ADDED", ""];
+    cx.output.table(&heading, rows.collect())?;
+    Ok(Exit::Done)
+}

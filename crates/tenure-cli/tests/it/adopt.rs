@@ -1,0 +1,245 @@
+//! `tenure adopt`, and what an operator does with the rows of an adopted table; and that the page
+//! on it is true.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by a panic, also where it is not in the test function itself"
+)]
+
+use std::path::Path;
+
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+
+use crate::program::{Place, everywhere, postgres, said, sqlite};
+
+const MAKE: &str = "create table outbox (
+    id text primary key, payload text not null, status text not null default 'PENDING',
+    locked_until MOMENT, lock_token text, created_at MOMENT not null
+);
+insert into outbox (id, payload, created_at) values ('a', '1', NOW), ('b', '2', NOW);";
+
+/// Runs SQL as the application does.
+async fn apply(place: &Place, sql: &str) {
+    if place.url.starts_with("postgres") {
+        let sql = sql.replace("MOMENT", "timestamptz").replace("NOW", "now()");
+        let mut conn = PgConnection::connect(&place.url).await.unwrap();
+        let run = sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await;
+        run.unwrap();
+    } else {
+        let now = "cast(unixepoch('subsec') * 1000 as integer) * 1000";
+        let sql = sql.replace("MOMENT", "integer").replace("NOW", now);
+        let conn = rusqlite::Connection::open(place.file()).unwrap();
+        conn.execute_batch(&sql).unwrap();
+    }
+}
+
+const ADOPT: [&str; 4] = ["adopt", "outbox", "--preset", "outbox_processing"];
+
+fn adopted(place: &Place) {
+    place.run(&[&ADOPT[..], &["--yes"]].concat()).succeeded();
+}
+
+#[tokio::test]
+async fn a_table_is_adopted_worked_looked_after_and_given_back() {
+    for place in everywhere().await {
+        apply(&place, MAKE).await;
+        let printed = place.run(&[&ADOPT[..], &["--print"]].concat()).succeeded();
+        assert!(printed.out.contains("\"outbox_claimable\""), "{printed:?}");
+        place.run(&["adopt", "list"]).ended(3);
+        let unasked = place.run(&ADOPT).ended(2);
+        assert!(
+            unasked.err.contains("nobody is there to ask"),
+            "{unasked:?}"
+        );
+        adopted(&place);
+        let again = place.run(&ADOPT).succeeded();
+        assert!(again.out.contains("nothing is left to do"), "{again:?}");
+        let listed = place.run(&["adopt", "list", "--json"]).succeeded();
+        assert_eq!(listed.field("table"), "\"outbox\"");
+        assert_eq!(listed.field("finished"), "true");
+
+        let why = place.run(&["why", "--table", "outbox", "1"]).succeeded();
+        assert!(why.err.contains("tenure work --table outbox"), "{why:?}");
+        let exec = "cat >> seen; echo >> seen";
+        let work = ["work", "--table", "outbox", "--drain", "--exec", exec];
+        place.run(&work).succeeded();
+        let seen = std::fs::read_to_string(place.path("seen")).unwrap();
+        let mut rows = seen.lines().map(|row| {
+            let row: serde_json::Value = serde_json::from_str(row).unwrap();
+            assert_eq!(row.get("lock_token"), None, "a token is a secret: {row}");
+            row["id"].as_str().unwrap().to_owned()
+        });
+        assert_eq!(
+            (rows.next(), rows.next()),
+            (Some("a".into()), Some("b".into()))
+        );
+
+        look_after(&place);
+
+        place
+            .run(&["adopt", "outbox", "--undo", "--yes"])
+            .succeeded();
+        place.run(&["adopt", "list"]).ended(3);
+        place.run(&["stats", "--table", "outbox"]).failed(
+            2,
+            "was not adopted",
+            "tenure adopt outbox",
+        );
+        apply(
+            &place,
+            "insert into outbox (id, payload, created_at) values ('c', '3', NOW)",
+        )
+        .await;
+    }
+}
+
+/// What an operator does with the rows, two of which are done.
+fn look_after(place: &Place) {
+    let stats = |field: &str| {
+        let said = place
+            .run(&["stats", "--table", "outbox", "--json"])
+            .succeeded();
+        said.field(field)
+    };
+    assert_eq!((stats("done"), stats("due")), ("2".into(), "0".into()));
+    place.run(&["replay", "--table", "outbox", "1"]).succeeded();
+    assert_eq!((stats("done"), stats("due")), ("1".into(), "1".into()));
+    let bury = ["bury", "--table", "outbox", "1", "--reason", "a test"];
+    place.run(&bury).succeeded();
+    place.run(&bury).ended(4);
+    let shown = place
+        .run(&["show", "--table", "outbox", "1", "--json"])
+        .succeeded();
+    assert_eq!(shown.field("state"), "\"dead\"");
+    assert_eq!(shown.objects()[0]["payload"]["id"], "a");
+    let dry = [
+        "replay",
+        "--table",
+        "outbox",
+        "--state",
+        "dead",
+        "--dry-run",
+        "--json",
+    ];
+    assert_eq!(place.run(&dry).succeeded().field("would_replay"), "1");
+    place
+        .run(&["replay", "--table", "outbox", "--state", "dead", "--yes"])
+        .succeeded();
+    assert_eq!(stats("due"), "1");
+    place.run(&["show", "--table", "outbox", "99"]).ended(3);
+}
+
+#[tokio::test]
+async fn a_lease_that_is_held_is_in_the_way_of_the_way_back() {
+    for place in everywhere().await {
+        apply(&place, MAKE).await;
+        adopted(&place);
+        let tenure = place.tenure().await;
+        let table = tenure.table("outbox").await.unwrap();
+        let held = table.claim(1).await.unwrap().unwrap();
+        let undo = ["adopt", "outbox", "--undo", "--yes"];
+        place.run(&undo).failed(4, "1 rows of outbox", "--force");
+        let release = table.release(&held.lease.token).await.unwrap();
+        assert_eq!(release, 1);
+        let claimed = table.claim(1).await.unwrap().unwrap();
+        assert_eq!(claimed.items.len(), 1);
+        place.run(&[&undo[..], &["--force"]].concat()).succeeded();
+    }
+}
+
+#[tokio::test]
+async fn a_lapsed_row_is_reaped_by_hand() {
+    for place in everywhere().await {
+        apply(&place, MAKE).await;
+        adopted(&place);
+        let tenure = place.tenure().await;
+        let table = tenure.table("outbox").await.unwrap();
+        table.claim(2).await.unwrap().unwrap();
+        let past = "update outbox set locked_until = locked_until - MINUTE";
+        let minute = if place.url.starts_with("postgres") {
+            "interval '1 minute'"
+        } else {
+            "60000000"
+        };
+        apply(&place, &past.replace("MINUTE", minute)).await;
+        let said = place.run(&["reap", "--table", "outbox"]).succeeded();
+        assert_eq!(said.err, "2 rows: 2 wait again, 0 are dead\n");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_leased_is_told_with_all_that_is_missing() {
+    for place in everywhere().await {
+        place
+            .run(&ADOPT)
+            .failed(2, "there is no table outbox", "check its name");
+        place.run(&["adopt", "outbox"]).failed(
+            2,
+            "nothing says what the columns of outbox",
+            "--preset",
+        );
+        place.run(&["adopt", "outbox", "--undo"]).ended(3);
+        let wrong = "create table outbox (id text primary key, status integer, fence text,
+                                          created_at MOMENT not null)";
+        apply(&place, wrong).await;
+        let said = place.run(&ADOPT).ended(2);
+        assert_eq!(said.err.matches("error: ").count(), 2, "{said:?}");
+        assert_eq!(said.err.matches("hint: ").count(), 2, "{said:?}");
+    }
+}
+
+#[test]
+fn all_that_is_wrong_with_a_map_is_told_with_its_line() {
+    let place = sqlite();
+    place.write("map.toml", "key = \"a b\"\n\n[columns]\nuntill = \"x\"\n");
+    let said = place.run(&["adopt", "mails", "--map", "map.toml"]).ended(2);
+    assert!(said.err.contains("error: map.toml:1: key"), "{said:?}");
+    assert!(
+        said.err.contains("error: map.toml:4: columns.untill"),
+        "{said:?}"
+    );
+    assert!(said.err.contains("did you mean columns.until?"), "{said:?}");
+    assert!(!place.file().exists(), "a bad map needs no database");
+    place.run(&["adopt", "mails", "--map", "gone.toml"]).failed(
+        2,
+        "the map gone.toml cannot be read",
+        "check the name",
+    );
+}
+
+/// What the page on adoption says, line by line: its SQL and its commands run as they stand there,
+/// from the first to the last, on PostgreSQL.
+#[tokio::test]
+async fn the_page_on_adoption_runs_as_it_is_written() {
+    let page = include_str!("../../../../docs/ADOPT.md");
+    let place = postgres().await;
+    let program = Path::new(env!("CARGO_BIN_EXE_tenure"));
+    let folder = program.parent().unwrap().display();
+    let (mut commands, mut statements) = (0, 0);
+    for block in page.split("\n```").skip(1).step_by(2) {
+        let (kind, text) = block.split_once('\n').unwrap();
+        match kind {
+            "sql" => {
+                let mut conn = PgConnection::connect(&place.url).await.unwrap();
+                let run = sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut conn).await;
+                run.unwrap_or_else(|error| panic!("{error}\n{text}"));
+                statements += 1;
+            }
+            "toml" => place.write("mails.toml", text),
+            "sh" => {
+                let mut shell = place.command(Path::new("sh"));
+                shell
+                    .env("PATH", format!("{folder}:/usr/bin:/bin"))
+                    .args(["-ec", text]);
+                let said = said(shell, b"");
+                assert_eq!(said.code, Some(0), "{text}\n{said:?}");
+                commands += text.lines().filter(|line| line.contains("tenure ")).count();
+            }
+            other => panic!("a block of {other:?} cannot be run"),
+        }
+    }
+    assert!(commands > 12 && statements > 2, "{commands} {statements}");
+    let log = std::fs::read_to_string(place.path("published.jsonl")).unwrap();
+    assert!(log.contains("order.paid"), "{log}");
+}

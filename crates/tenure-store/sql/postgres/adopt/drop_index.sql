@@ -1,0 +1,6 @@
+-- drop_index: takes away one of our indexes on an adopted table.
+-- Parameters: none.
+-- Returns: nothing.
+-- Keeps: nothing of the table's own is touched: the name was noted when it was made.
+-- Relies on: nothing.
+drop index {concurrently} if exists {index};

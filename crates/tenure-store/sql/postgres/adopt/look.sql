@@ -1,0 +1,24 @@
+-- look: what a table that is to be adopted is, and its columns.
+-- Parameters: $1 the table's name, quoted.
+-- Returns: per column: kind of the relation, name, type as written, is_nullable, is_unique (by itself);
+--   no row: there is no such table.
+-- Keeps: nothing; it only reads.
+-- Relies on: the catalogue's own indexes.
+select c.relkind::text as kind, coalesce(a.attname::text, '') as name,
+       coalesce(format_type(a.atttypid, a.atttypmod), '') as declared,
+       not coalesce(a.attnotnull, false) as is_nullable,
+       exists (
+           select 1
+           from pg_index i
+           where i.indrelid = c.oid
+             and i.indisunique
+             and i.indisvalid
+             and i.indnkeyatts = 1
+             and i.indkey[0] = a.attnum
+             and i.indpred is null
+             and i.indexprs is null
+       ) as is_unique
+from pg_class c
+left join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+where c.oid = to_regclass($1)
+order by a.attnum

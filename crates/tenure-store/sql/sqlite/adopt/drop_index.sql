@@ -1,0 +1,7 @@
+-- drop_index: takes away one of our indexes on an adopted table.
+-- Parameters: none.
+-- Returns: nothing.
+-- Keeps: nothing of the table's own is touched: the name was noted when it was made.
+-- Relies on: nothing.
+-- statement: drop_index
+drop index if exists {index};

@@ -1,0 +1,18 @@
+-- fill: numbers some of the rows that were there before the key was.
+-- Parameters: :limit.
+-- Returns: nothing; how many rows were changed.
+-- Keeps: two rows never have one number.
+-- Relies on: the unique index on the added key, which also finds the rows that have none.
+-- statement: fill
+update {table} as t
+set {key} = s.number
+from (
+    select r.rowid as place,
+           (select ifnull(max({key}), 0) from {table})
+           + row_number() over (order by r.rowid) as number
+    from {table} r
+    where r.{key} is null
+    order by r.rowid
+    limit :limit
+) as s
+where t.rowid = s.place;

@@ -1,0 +1,22 @@
+-- look: what a table that is to be adopted is, and its columns.
+-- Parameters: :table its name.
+-- Returns: per column: kind of the relation, rowless, name, type as written, is_nullable, is_unique (by
+--   itself); no row: there is no such table.
+-- Keeps: nothing; it only reads.
+-- Relies on: nothing.
+-- statement: look
+select l.type, l.wr, c.name, c.type,
+       not (c."notnull" or c.pk > 0 and upper(c.type) = 'INTEGER'),
+       c.pk > 0 and (select count(*) from pragma_table_info(:table) p where p.pk > 0) = 1
+       or exists (
+           select 1
+           from pragma_index_list(:table) i
+           where i."unique"
+             and not i.partial
+             and (select count(*) from pragma_index_info(i.name)) = 1
+             and (select n.name from pragma_index_info(i.name) n) = c.name
+       )
+from pragma_table_list l, pragma_table_info(:table) c
+where l.schema = 'main'
+  and l.name = :table
+order by c.cid

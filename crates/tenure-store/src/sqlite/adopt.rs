@@ -1,0 +1,319 @@
+//! Adoption in SQLite: each step is a transaction of its own, and can be done again.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, Row, named_params};
+use tenure_core::store::{Answer, Rows, StoreError, Tables, Tell, WhileHeld};
+use tenure_core::{
+    Adds, AdoptedTable, FoundColumn, FoundIndex, FoundKind, FoundTable, Holds, Identifier, Indexes,
+    LeaseTable, Plan, PlannedIndex, Stage, Timestamp,
+};
+
+use super::error::failed;
+use super::rows::SqliteRows;
+use super::{SqliteStore, moment_of};
+use crate::adopt::{Kinds, VERB, adopted_of, indexed, names, noted, quoted};
+use crate::render::{MARKER, Names};
+
+/// Rows that are numbered in one transaction.
+const ROWS: i64 = 1_000;
+
+macro_rules! text {
+    ($name:literal) => {
+        (
+            $name,
+            include_str!(concat!("../../sql/sqlite/adopt/", $name, ".sql")),
+        )
+    };
+}
+
+type Text = (&'static str, &'static str);
+
+const LOOK: Text = text!("look");
+const PARTS: Text = text!("parts");
+const RECORD: Text = text!("record");
+const ADD: Text = text!("add");
+const NUMBER: Text = text!("number");
+const FILL: Text = text!("fill");
+const INDEX: Text = text!("index");
+const DROP_INDEX: Text = text!("drop_index");
+const DROP: Text = text!("drop");
+const FINISH: Text = text!("finish");
+const FORGET: Text = text!("forget");
+const ADOPTED: Text = text!("adopted");
+const HELD: Text = text!("held");
+
+/// A step: what it is for people, and its statements, run in one transaction.
+struct Step {
+    told: String,
+    text: String,
+    /// It is done again until it changes nothing.
+    is_repeated: bool,
+}
+
+/// The steps of a plan. The moment stands for the rows that are there where none is known.
+fn steps(plan: &Plan, now: Timestamp) -> Result<Vec<Step>, StoreError> {
+    let names = || names(&plan.table, None);
+    let step = |told: &str, text: String| Step {
+        told: told.to_owned(),
+        text,
+        is_repeated: false,
+    };
+    let mut begin = render(&noted(names()?, plan), RECORD)?;
+    let kinds = kinds(now);
+    for added in plan.missing() {
+        let addition = kinds.column(&added.column, &added.what);
+        begin.push_str(&render(&names()?.with("addition", addition), ADD)?);
+    }
+    let count = plan.missing().count();
+    let mut steps = vec![step(&format!("columns: {count} to add"), begin)];
+    let make = |index: &PlannedIndex| -> Result<Step, StoreError> {
+        let text = render(&indexed(names()?, index)?, INDEX)?;
+        Ok(step(&format!("the index {}", index.name), text))
+    };
+    let left = || plan.indexes.iter().filter(|i| i.stage != Stage::There);
+    // The numbers of rows are looked up in their index, so it comes first.
+    for index in left().filter(|index| index.what == Indexes::Key) {
+        steps.push(make(index)?);
+    }
+    let assignments = assignments(plan);
+    if !assignments.is_empty() {
+        let filled = names()?.render("number", &assignments.join(", "))?;
+        let named = names()?.with("assignments", filled.trim().to_owned());
+        let text = statement(&render(&named, NUMBER)?, "number");
+        steps.push(step("the trigger that fills what has no default", text));
+    }
+    if plan.adds_key() {
+        steps.push(Step {
+            told: "numbers for the rows that are there".to_owned(),
+            text: render(&names()?, FILL)?,
+            is_repeated: true,
+        });
+    }
+    for index in left().filter(|index| index.what != Indexes::Key) {
+        steps.push(make(index)?);
+    }
+    steps.push(step("done", render(&names()?, FINISH)?));
+    Ok(steps)
+}
+
+fn kinds(now: Timestamp) -> Kinds {
+    Kinds {
+        key: "integer",
+        moment: "integer",
+        // A column that is added must have the same for all rows; a trigger fills later ones.
+        written_at: format!("integer not null default {}", now.as_micros()),
+        counter: "integer not null default 0",
+        fence: "integer not null default 0",
+    }
+}
+
+/// What the trigger fills in.
+fn assignments(plan: &Plan) -> Vec<&'static str> {
+    let adds = plan.adds.iter().filter_map(|added| match added.what {
+        Adds::Key => Some("{key} = (select ifnull(max({key}), 0) + 1 from {table})"),
+        Adds::WrittenAt => {
+            Some("{created_at} = cast(unixepoch('subsec') * 1000 as integer) * 1000")
+        }
+        Adds::Moment | Adds::Text | Adds::Counter | Adds::Fence | Adds::Order | Adds::Status(_) => {
+            None
+        }
+    });
+    adds.collect()
+}
+
+/// The statements that give a table back, in one transaction.
+fn undo_text(adopted: &AdoptedTable) -> Result<String, StoreError> {
+    let names = || names(&adopted.table, None);
+    let mut text = String::new();
+    for index in quoted(&adopted.indexes) {
+        text.push_str(&render(&names()?.with("index", index), DROP_INDEX)?);
+    }
+    let number = render(&names()?.with("assignments", String::new()), NUMBER)?;
+    text.push_str(&statement(&number, "drop"));
+    for column in quoted(&adopted.columns) {
+        text.push_str(&render(&names()?.with("column", column), DROP)?);
+    }
+    text.push_str(&render(&names()?, FORGET)?);
+    Ok(text)
+}
+
+/// The text without the lines that begin its statements, but where there are several.
+fn render(names: &Names, (file, text): Text) -> Result<String, StoreError> {
+    let text = names.render(file, text)?;
+    if text.matches(MARKER).count() > 1 {
+        return Ok(text);
+    }
+    let lines = text.lines().filter(|line| !line.starts_with(MARKER));
+    Ok(lines.flat_map(|line| [line, "\n"]).collect())
+}
+
+/// One statement of a text that has several.
+fn statement(text: &str, name: &str) -> String {
+    let mut parts = text.split(MARKER);
+    let found = parts.find_map(|part| part.strip_prefix(name)?.strip_prefix('\n'));
+    found.unwrap_or_default().to_owned()
+}
+
+impl Tables for SqliteStore {
+    fn look<'a>(&'a self, table: &'a Identifier) -> Answer<'a, FoundTable> {
+        Box::pin(async move {
+            let name = table.as_str().to_owned();
+            let read = move |conn: &Connection| found(conn, &name).map_err(failed(VERB));
+            self.writer().read(VERB, read).await
+        })
+    }
+
+    fn adopted(&self) -> Answer<'_, Vec<AdoptedTable>> {
+        Box::pin(async move {
+            type Noted = (String, String, String, bool, i64);
+            let read = |conn: &Connection| -> rusqlite::Result<Vec<Noted>> {
+                let mut statement = conn.prepare_cached(ADOPTED.1)?;
+                let row = |row: &Row<'_>| {
+                    let texts = (row.get(0)?, row.get(1)?, row.get(2)?);
+                    Ok((texts.0, texts.1, texts.2, row.get(3)?, row.get(4)?))
+                };
+                statement.query_map([], row)?.collect()
+            };
+            let read = move |conn: &Connection| read(conn).map_err(failed(VERB));
+            let rows = self.writer().read(VERB, read).await?;
+            let tables = rows.iter().map(|(name, description, added, done, at)| {
+                let at = Timestamp::from_micros(*at);
+                adopted_of(name, (description, added), *done, at)
+            });
+            tables.collect()
+        })
+    }
+
+    fn adoption_sql(&self, plan: &Plan) -> Result<String, StoreError> {
+        let mut text = String::new();
+        for (nth, step) in (1..).zip(steps(plan, moment_of(self.clock.as_ref(), None))?) {
+            let again = if step.is_repeated {
+                ", again until it changes nothing"
+            } else {
+                ""
+            };
+            let body = step.text.replace(":limit", &ROWS.to_string());
+            let step = format!(
+                "-- {nth}. {}{again}\nbegin immediate;\n{body}commit;\n",
+                step.told
+            );
+            text.push_str(&step);
+        }
+        Ok(text)
+    }
+
+    fn adopt<'a>(&'a self, plan: &'a Plan, tell: Tell<'a>) -> Answer<'a, ()> {
+        Box::pin(async move {
+            for step in steps(plan, moment_of(self.clock.as_ref(), None))? {
+                tell(&step.told);
+                let text: Arc<str> = step.text.into();
+                if !step.is_repeated {
+                    let run =
+                        move |conn: &Connection| conn.execute_batch(&text).map_err(failed(VERB));
+                    self.writer().write(VERB, run).await?;
+                    continue;
+                }
+                loop {
+                    let text = Arc::clone(&text);
+                    let run = move |conn: &Connection| {
+                        conn.execute(&text, named_params! {":limit": ROWS})
+                            .map_err(failed(VERB))
+                    };
+                    if self.writer().write(VERB, run).await? == 0 {
+                        break;
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn undo_sql(&self, adopted: &AdoptedTable) -> Result<String, StoreError> {
+        Ok(format!(
+            "begin immediate;\n{}commit;\n",
+            undo_text(adopted)?
+        ))
+    }
+
+    fn undo<'a>(&'a self, adopted: &'a AdoptedTable, held: WhileHeld) -> Answer<'a, u64> {
+        Box::pin(async move {
+            let text = undo_text(adopted)?;
+            // Half way there, the columns that tell may be missing; then nothing can be held.
+            let ask = (held == WhileHeld::Refuse && adopted.is_finished)
+                .then(|| render(&names(&adopted.table, None)?, HELD))
+                .transpose()?;
+            let run = move |conn: &Connection| -> rusqlite::Result<u64> {
+                if let Some(ask) = &ask {
+                    let held: i64 = conn.query_row(ask, [], |row| row.get(0))?;
+                    if held > 0 {
+                        return Ok(u64::try_from(held).unwrap_or(u64::MAX));
+                    }
+                }
+                conn.execute_batch(&text)?;
+                Ok(0)
+            };
+            let run = move |conn: &Connection| run(conn).map_err(failed(VERB));
+            self.writer().write(VERB, run).await
+        })
+    }
+
+    fn rows(&self, table: LeaseTable) -> Answer<'_, Arc<dyn Rows>> {
+        Box::pin(async move {
+            let rows: Arc<dyn Rows> = Arc::new(Self::rows(self, table).await?);
+            Ok(rows)
+        })
+    }
+}
+
+impl Rows for SqliteRows {
+    fn table(&self) -> &LeaseTable {
+        self.table()
+    }
+}
+
+fn found(conn: &Connection, name: &str) -> rusqlite::Result<FoundTable> {
+    let mut statement = conn.prepare_cached(LOOK.1)?;
+    let mut rows = statement.query(named_params! {":table": name})?;
+    let mut found = FoundTable::missing();
+    while let Some(row) = rows.next()? {
+        let is_rowless: bool = row.get(1)?;
+        found.kind = match row.get_ref(0)?.as_str()? {
+            "table" if is_rowless => FoundKind::Rowless,
+            "table" => FoundKind::Table,
+            "view" => FoundKind::View,
+            _ => FoundKind::Other,
+        };
+        let declared: String = row.get(3)?;
+        found.columns.push(FoundColumn {
+            name: row.get(2)?,
+            holds: holds(&declared),
+            declared,
+            is_nullable: row.get(4)?,
+            is_unique: row.get(5)?,
+        });
+    }
+    let mut statement = conn.prepare_cached(PARTS.1)?;
+    let index = |row: &Row<'_>| {
+        Ok(FoundIndex {
+            name: row.get(0)?,
+            is_valid: true,
+        })
+    };
+    let indexes = statement.query_map(named_params! {":table": name}, index)?;
+    found.indexes = indexes.collect::<rusqlite::Result<_>>()?;
+    Ok(found)
+}
+
+/// What a column of this type can hold, by the rules of the database's own.
+fn holds(declared: &str) -> Holds {
+    let declared = declared.to_ascii_uppercase();
+    let names = |parts: &[&str]| parts.iter().any(|part| declared.contains(part));
+    if names(&["INT"]) {
+        Holds::Number
+    } else if names(&["CHAR", "CLOB", "TEXT"]) {
+        Holds::Text(None)
+    } else {
+        Holds::Other
+    }
+}
