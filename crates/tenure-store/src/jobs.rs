@@ -17,6 +17,7 @@ use crate::error_text::error_text;
 use crate::rows::hold_of;
 
 /// How often a claim looks again at a chunk that is free and yet could not be taken.
+#[cfg(feature = "postgres")]
 pub(crate) const CLAIM_ROUNDS: u32 = 3;
 
 /// At most so many ended jobs of each kind are deleted at a time: each may have many chunks.
