@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use crate::hold::InHand;
+use crate::metrics;
 
 /// How soon a renewal that failed is tried again, within its bound.
 const AGAIN: Duration = Duration::from_millis(50);
@@ -208,7 +209,8 @@ impl ChunkKeeper {
                 let mut state = self.state();
                 let lost = due.iter().filter_map(|(no, _)| state.chunks.remove(no));
                 let chunks = lost.map(|kept| kept.cancel.cancel()).count();
-                warn!(reason, chunks, "a renewal of chunks failed");
+                let worker = due.first().map_or("", |(_, token)| token.holder());
+                warn!(worker, reason, chunks, "a renewal of chunks failed");
             }
         }
     }
@@ -227,10 +229,12 @@ impl ChunkKeeper {
                 }
             }
             Guarded::Refused(_) if kept.is_ending(Instant::now()) => {
-                debug!("stopped renewing a chunk that was ended");
+                let worker = kept.token.holder();
+                debug!(worker, "stopped renewing a chunk that was ended");
             }
             Guarded::Refused(why) => {
-                warn!(why = why.as_str(), "lost a chunk; its work was cancelled");
+                let (worker, why) = (kept.token.holder(), why.as_str());
+                warn!(worker, why, "lost a chunk; its work was cancelled");
                 kept.cancel.cancel();
                 state.chunks.remove(&no);
             }
@@ -242,7 +246,8 @@ impl ChunkKeeper {
         let late = state.chunks.extract_if(.., |_, kept| kept.deadline <= now);
         for (_, kept) in late {
             kept.cancel.cancel();
-            warn!("lost a chunk: it was not renewed in time; its work was cancelled");
+            let (worker, why) = (kept.token.holder(), "late");
+            warn!(worker, why, "lost a chunk; its work was cancelled");
         }
     }
 
@@ -285,6 +290,7 @@ async fn ask_until(
     let mut reason = "the store did not answer in time".to_owned();
     loop {
         let sent_at = Instant::now();
+        metrics::chunk_call(ask.tokens.first().map_or("", Token::holder));
         match timeout_at(bound, book.renew_chunks(ask)).await {
             Ok(Ok(answers)) => return Ok((sent_at, answers)),
             Ok(Err(error)) => {

@@ -63,6 +63,12 @@ pub const DELIVERIES_IN_FLIGHT: &str = "tenure_deliveries_in_flight";
 /// 1 while an endpoint is left alone, by `endpoint`.
 pub const ENDPOINT_PAUSED: &str = "tenure_endpoint_paused";
 
+/// The chunks that this worker has in hand are renewed.
+pub(crate) fn chunk_call(worker: &str) {
+    let worker = worker.to_owned();
+    counter!(STORE_CALLS, "worker" => worker, "verb" => "renew_chunks").increment(1);
+}
+
 /// What an engine asks of a store.
 const VERBS: [&str; 12] = [
     "claim",

@@ -1,6 +1,7 @@
 //! Round: in what order a worker looks for work. A round looks at each group of queues once; when
-//! nothing is found and the worker is idle, each second one also looks for items that must be worked
-//! alone; so does each eighth. The queues take turns at being first, so none starves the others.
+//! nothing is found and the worker is idle, each second one also looks for items that must be
+//! worked alone; so does each eighth. The queues take turns at being first, so none starves the
+//! others.
 
 use std::sync::Arc;
 

@@ -10,7 +10,8 @@ use tenure_core::job::{Chunk, ChunkClaim, ChunkKey, ChunkName, MatrixName};
 use tenure_core::store::{ChunkEnd, ClaimChunk, EndChunk, JobHold, StoreError, StoreErrorKind};
 use tenure_core::{Fence, Refusal, Timestamp, Token, WorkerId};
 use tenure_engine::{ChunkKeeper, ChunkThread, Context, KeptChunk};
-use tokio::time::{Instant, sleep};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::held_job::{HoldError, kept};
 use crate::jobs::book;
@@ -19,20 +20,45 @@ use crate::tenure::Tenure;
 /// How soon a chunk that somebody else has is asked for again, at first and later.
 const AGAIN_SOONEST: Duration = Duration::from_millis(100);
 const AGAIN_LATEST: Duration = Duration::from_secs(5);
+/// How long a worker that stops waits for its chunks to be given back.
+const RETURN: Duration = Duration::from_secs(2);
 
 /// Where chunks in hand are kept alive: by the worker on jobs that runs, else on a thread.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkHome {
     keeper: Arc<ChunkKeeper>,
     thread: Mutex<Option<ChunkThread>>,
+    /// How many chunks are being given back.
+    returning: Arc<watch::Sender<u32>>,
+}
+
+/// A chunk that is being given back.
+struct Returning(Arc<watch::Sender<u32>>);
+
+impl Drop for Returning {
+    fn drop(&mut self) {
+        self.0.send_modify(|chunks| *chunks -= 1);
+    }
 }
 
 impl ChunkHome {
     pub(crate) fn new(keeper: ChunkKeeper) -> Self {
         Self {
             keeper: Arc::new(keeper),
-            thread: Mutex::default(),
+            ..Self::default()
         }
+    }
+
+    fn begin_return(&self) -> Returning {
+        self.returning.send_modify(|chunks| *chunks += 1);
+        Returning(Arc::clone(&self.returning))
+    }
+
+    /// Waits until what was dropped is given back, but not for long: the rest lapses.
+    pub(crate) async fn cleared(&self) {
+        let mut returning = self.returning.subscribe();
+        let cleared = returning.wait_for(|chunks| *chunks == 0);
+        drop(timeout(RETURN, cleared).await);
     }
 
     pub(crate) fn keeper(&self) -> &Arc<ChunkKeeper> {
@@ -229,7 +255,9 @@ impl Drop for Loose {
             cursor: None,
             now: None,
         };
+        let returning = self.place.home.begin_return();
         runtime.spawn(async move {
+            let _returning = returning;
             if let Ok(book) = book(&tenure) {
                 // If this fails the lease lapses by itself.
                 drop(book.end_chunk(&end).await);
@@ -393,5 +421,21 @@ impl fmt::Debug for HeldChunk {
             .field("key", &self.chunk.key)
             .field("fence", &self.fence())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_stop_waits_for_what_is_being_given_back() {
+        let home = ChunkHome::default();
+        home.cleared().await;
+        let returning = home.begin_return();
+        let brief = Duration::from_millis(50);
+        assert!(timeout(brief, home.cleared()).await.is_err());
+        drop(returning);
+        timeout(brief, home.cleared()).await.unwrap();
     }
 }

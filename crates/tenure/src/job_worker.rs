@@ -212,7 +212,7 @@ impl JobWorkerBuilder {
         let handler = JobHandlers {
             tenure: self.tenure.clone(),
             worker: worker.clone(),
-            home,
+            home: Arc::clone(&home),
             kinds: self.kinds,
         };
         let parts = Parts {
@@ -223,7 +223,7 @@ impl JobWorkerBuilder {
             config: self.config,
             wrap: None,
         };
-        launch_on(&self.tenure, parts)
+        Ok(launch_on(&self.tenure, parts)?.with_chunks(home))
     }
 
     /// Runs it until `end` comes, then stops it: what is in hand is finished or given back.

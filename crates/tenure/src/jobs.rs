@@ -25,7 +25,8 @@ use crate::tenure::Tenure;
 /// # let url = format!("sqlite://{}", folder.path().join("shop.db").display());
 /// let tenure = Tenure::open(&url).await?;
 /// let jobs = tenure.jobs();
-/// let id = jobs.enqueue(NewJob::new("import.orders", r#"{"months": ["2026-10", "2026-11"]}"#)?).await?;
+/// let job = NewJob::new("import.orders", r#"{"months": ["2026-10", "2026-11"]}"#)?;
+/// let id = jobs.enqueue(job).await?;
 ///
 /// let (said, mut heard) = tokio::sync::mpsc::channel(1);
 /// let worker = jobs.on("import.orders", move |job: HeldJob| {

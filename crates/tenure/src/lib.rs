@@ -119,6 +119,37 @@
 //! # }
 //! ```
 //!
+//! # Long work, chunk by chunk
+//!
+//! A job is leased like an event, and its work is done in chunks, each with a lease and a
+//! checkpoint of its own: whoever takes it up after a crash does only what is left.
+//!
+//! ```
+//! use tenure::{ChunkAnswer, HeldJob, Outcome, Tenure};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let folder = tempfile::tempdir()?;
+//! # let url = format!("sqlite://{}", folder.path().join("shop.db").display());
+//! let tenure = Tenure::open(&url).await?;
+//! let worker = tenure.jobs().on("import.orders", |job: HeldJob| async move {
+//!     for month in 1..=12 {
+//!         let ask = job.chunk(&format!("2026-{month:02}"));
+//!         if let ChunkAnswer::Claimed(chunk) = ask.wait().await? {
+//!             chunk.complete(1000).await?; // its rows
+//!         }
+//!     }
+//!     Ok(Outcome::Done)
+//! });
+//! # let ctrl_c = async {};
+//! worker.run_until(ctrl_c).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! See [`Jobs`], [`HeldJob`] and [`HeldChunk`]; the example `resumable_import` can be killed and
+//! started again.
+//!
 //! # Offsets in order
 //!
 //! [`WorkLease`] keeps the order of what a log brings, in process and without a database: of each

@@ -73,7 +73,7 @@ impl HeldChunk {
     ///
     /// ```no_run
     /// use sqlx::{Connection, PgConnection};
-    /// use tenure::{HeldChunk, HoldError};
+    /// use tenure::HeldChunk;
     ///
     /// # async fn example(chunk: HeldChunk) -> Result<(), Box<dyn std::error::Error>> {
     /// let mut shop = PgConnection::connect("postgres://localhost/shop").await?;

@@ -11,31 +11,25 @@ use crate::tenure::Tenure;
 use crate::worker::{Worker, WorkerError, check, launch_on};
 
 impl Tenure {
-    /// Makes a lease table and opens it; one that is there is opened as it is.
+    /// Makes a lease table that is not there yet, and opens it.
     ///
     /// # Errors
-    /// The store keeps no tables, or the one that is there is another.
-    pub async fn adopt(&self, table: LeaseTable) -> Result<Arc<dyn LeaseRows>, StoreError> {
-        Ok(match self.opened() {
-            Opened::Sqlite(store) => match store.rows(table.clone()).await {
-                Ok(rows) => Arc::new(rows),
-                Err(_) => {
-                    store.create_table(&table).await?;
-                    Arc::new(store.rows(table).await?)
-                }
-            },
-            Opened::Postgres(store) => match store.rows(table.clone()).await {
-                Ok(rows) => Arc::new(rows),
-                Err(_) => {
-                    store.create_table(&table).await?;
-                    Arc::new(store.rows(table).await?)
-                }
-            },
-            _ => {
-                let message = "this store keeps no tables";
-                return Err(StoreError::new("adopt", StoreErrorKind::Invalid, message));
+    /// The store keeps no tables, or has one of this name.
+    pub async fn new_rows(&self, table: LeaseTable) -> Result<Arc<dyn LeaseRows>, StoreError> {
+        match self.opened() {
+            Opened::Sqlite(store) => {
+                store.create_table(&table).await?;
+                Ok(Arc::new(store.rows(table).await?))
             }
-        })
+            Opened::Postgres(store) => {
+                store.create_table(&table).await?;
+                Ok(Arc::new(store.rows(table).await?))
+            }
+            Opened::Memory(_) | _ => {
+                let message = "this store keeps no tables";
+                Err(StoreError::new("adopt", StoreErrorKind::Invalid, message))
+            }
+        }
     }
 
     /// Starts a worker on these rows.

@@ -71,9 +71,10 @@ impl HeldChunk {
     ///
     /// ```
     /// use rusqlite::{Connection, TransactionBehavior};
-    /// use tenure::{HeldChunk, HoldError};
+    /// use tenure::HeldChunk;
     ///
-    /// # fn example(shop: &mut Connection, chunk: HeldChunk) -> Result<(), Box<dyn std::error::Error>> {
+    /// # type Done = Result<(), Box<dyn std::error::Error>>;
+    /// # fn example(shop: &mut Connection, chunk: HeldChunk) -> Done {
     /// let tx = shop.transaction_with_behavior(TransactionBehavior::Immediate)?;
     /// tx.execute("insert into orders (id) values (7)", [])?;
     /// chunk.complete_on(&tx, 1)?; // refused: `tx` is dropped and rolled back

@@ -13,6 +13,7 @@ use tenure_engine::{
 };
 use tokio::sync::RwLock;
 
+use crate::chunk::ChunkHome;
 use crate::owed::{OwedTopics, Unowed};
 use crate::signal::Signals;
 use crate::tenure::Tenure;
@@ -273,7 +274,7 @@ pub(crate) fn launch_on(tenure: &Tenure, parts: Parts) -> Result<Worker, WorkerE
     let engine = Engine::start(parts).map_err(WorkerError::Invalid)?;
     let slot = Arc::new(RwLock::new(Some(engine)));
     tenure.add_watch(Watch(Arc::downgrade(&slot)));
-    Ok(Worker { slot })
+    Ok(Worker { slot, chunks: None })
 }
 
 /// Empty once the worker is being stopped.
@@ -283,9 +284,17 @@ type Slot = RwLock<Option<Engine>>;
 #[derive(Debug)]
 pub struct Worker {
     slot: Arc<Slot>,
+    /// Where the chunks are that its handlers have in hand.
+    chunks: Option<Arc<ChunkHome>>,
 }
 
 impl Worker {
+    /// With chunks that are given back when it stops.
+    pub(crate) fn with_chunks(mut self, home: Arc<ChunkHome>) -> Self {
+        self.chunks = Some(home);
+        self
+    }
+
     /// Looks for work at once. [`Tenure::enqueue_now`] and [`Tenure::enqueue_all`] do so by
     /// themselves; after an enqueue in a transaction of your own, call it once that is committed.
     pub fn wake(&self) {
@@ -335,10 +344,14 @@ impl Worker {
     /// Never: it can be stopped once.
     pub async fn stop(self) -> Ended {
         let engine = self.slot.write().await.take();
-        engine
+        let ended = engine
             .expect("only stop empties the slot, and takes the worker")
             .stop()
-            .await
+            .await;
+        if let Some(home) = &self.chunks {
+            home.cleared().await;
+        }
+        ended
     }
 }
 

@@ -221,9 +221,16 @@ fn arguments(name: &str) -> String {
         "leave" => "null, 'mill-0000000000000007'".to_owned(),
         "workers" => "100".to_owned(),
         other if other.starts_with("webhook_") => webhook_arguments(other, page),
-        other if other.starts_with("jobs_") => jobs::arguments(other),
-        other => work_lease_arguments(other),
+        other => further_arguments(other),
     }
+}
+
+/// The parameters of a statement that is not the outbox's.
+fn further_arguments(name: &str) -> String {
+    if name.starts_with("jobs_") {
+        return jobs::arguments(name);
+    }
+    work_lease_arguments(name)
 }
 
 /// The parameters of a statement of replays on record.
@@ -384,6 +391,10 @@ async fn prepared(url: &str) -> (PgConnection, Vec<(&'static str, String)>) {
         calls.push((name, format!("execute s_{name}{list}")));
     }
     for (name, arguments) in keyed_arguments().into_iter().chain(jobs::more_calls()) {
+        calls.push((name, format!("execute s_{name}({arguments})")));
+    }
+    for (name, text, arguments) in jobs::row_calls() {
+        write!(script, "prepare s_{name} as {text};").unwrap();
         calls.push((name, format!("execute s_{name}({arguments})")));
     }
     run(&mut conn, &script).await;

@@ -7,7 +7,7 @@
 -- Relies on: the unique key: the chunks of the matrix are all looked at; the index on the jobs' matrix.
 -- statement: progress
 select (select j.chunks_total
-        from tenure_jobs j
+        from tenure_jobs j indexed by tenure_jobs_matrix
         where j.matrix_id = :matrix and j.chunks_total is not null
         order by j.id desc
         limit 1),

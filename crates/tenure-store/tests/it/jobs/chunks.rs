@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tenure_core::job::{ChunkClaim, ChunkName, MatrixName};
+use tenure_core::job::{ChunkClaim, ChunkKey, ChunkName, MatrixName};
 use tenure_core::store::{ChunkEnd, ClaimChunk, Jobs, Renew};
 use tenure_core::testing::token;
 use tenure_core::{Guarded, Refusal, Settings, SyncState, Timestamp, Token};
@@ -222,46 +222,52 @@ async fn a_chunk_that_fails_is_free_again_and_keeps_its_counters() {
 #[tokio::test]
 async fn a_holder_that_was_replaced_changes_nothing() {
     for place in Place::both().await {
-        let (book, key) = (place.book(), key("m", "c"));
-        let (old, new) = (token("w", 1), token("x", 1));
-        take(book, &asks(&key, &old, NOW)).await;
-        let then = NOW.after(TWO_MINUTES);
-        take(book, &asks(&key, &new, then)).await;
-        let before = book.chunks(&key.matrix, None, 9).await.unwrap();
-        let every = [
-            Some(synced()),
-            Some(ChunkEnd::Completed { row_count: 1 }),
-            Some(failed()),
-            Some(ChunkEnd::Released),
-            None,
-        ];
-        for end in every.clone() {
-            let mut late = ends(&key, &old, synced(), then);
-            late.end = end;
-            late.cursor = Some("far".into());
-            let answer = book.end_chunk(&late).await.unwrap();
-            assert_eq!(answer, refused(Refusal::Lost), "{}", place.name());
+        // By another worker, and by itself in a later claim.
+        for (name, new) in [("c", token("x", 1)), ("d", token("w", 2))] {
+            replaced_by(&place, &key("m", name), &new).await;
         }
-        assert_eq!(
-            renew(book, &old, then).await,
-            Guarded::Refused(Refusal::Lost)
-        );
-        assert_eq!(book.chunks(&key.matrix, None, 9).await.unwrap(), before);
-        let done = ends(&key, &new, synced(), then);
-        assert!(book.end_chunk(&done).await.unwrap().is_kept());
-        // The same word again is the same answer: the first may have been lost on its way.
-        assert!(book.end_chunk(&done).await.unwrap().is_kept());
-        let other = ends(&key, &new, failed(), then);
-        assert_eq!(
-            book.end_chunk(&other).await.unwrap(),
-            refused(Refusal::NotClaimed)
-        );
-        let none = ends(&super::key("m", "none"), &new, synced(), then);
-        assert_eq!(
-            book.end_chunk(&none).await.unwrap(),
-            refused(Refusal::NotFound)
-        );
     }
+}
+
+async fn replaced_by(place: &Place, key: &ChunkKey, new: &Token) {
+    let (book, old) = (place.book(), token("w", 1));
+    take(book, &asks(key, &old, NOW)).await;
+    let then = NOW.after(TWO_MINUTES);
+    take(book, &asks(key, new, then)).await;
+    let before = book.chunks(&key.matrix, None, 9).await.unwrap();
+    let every = [
+        Some(synced()),
+        Some(ChunkEnd::Completed { row_count: 1 }),
+        Some(failed()),
+        Some(ChunkEnd::Released),
+        None,
+    ];
+    for end in every.clone() {
+        let mut late = ends(key, &old, synced(), then);
+        late.end = end;
+        late.cursor = Some("far".into());
+        let answer = book.end_chunk(&late).await.unwrap();
+        assert_eq!(answer, refused(Refusal::Lost), "{}", place.name());
+    }
+    assert_eq!(
+        renew(book, &old, then).await,
+        Guarded::Refused(Refusal::Lost)
+    );
+    assert_eq!(book.chunks(&key.matrix, None, 9).await.unwrap(), before);
+    let done = ends(key, new, synced(), then);
+    assert!(book.end_chunk(&done).await.unwrap().is_kept());
+    // The same word again is the same answer: the first may have been lost on its way.
+    assert!(book.end_chunk(&done).await.unwrap().is_kept());
+    let other = ends(key, new, failed(), then);
+    assert_eq!(
+        book.end_chunk(&other).await.unwrap(),
+        refused(Refusal::NotClaimed)
+    );
+    let none = ends(&super::key("m", "none"), new, synced(), then);
+    assert_eq!(
+        book.end_chunk(&none).await.unwrap(),
+        refused(Refusal::NotFound)
+    );
 }
 
 /// One name in two matrices is two chunks: what happens to one leaves the other as it was.
@@ -285,6 +291,16 @@ async fn one_name_in_two_matrices_is_two_chunks() {
         let end = ends(&one, &mine, synced(), later);
         assert!(book.end_chunk(&end).await.unwrap().is_kept());
         assert_eq!(book.chunks(&two.matrix, None, 9).await.unwrap(), before);
+        // Nor is a third made of what is free in the first, and no name stands for another.
+        let free = book.chunks(&one.matrix, None, 9).await.unwrap();
+        take(book, &asks(&key("m3", "same"), &token("w", 3), later)).await;
+        assert_eq!(book.chunks(&one.matrix, None, 9).await.unwrap(), free);
+        take(book, &asks(&key("m2", "else"), &token("w", 4), later)).await;
+        let cross = ends(&key("m2", "else"), &theirs, synced(), later);
+        let answer = book.end_chunk(&cross).await.unwrap();
+        assert_eq!(answer, refused(Refusal::Lost));
+        let told = book.chunks(&two.matrix, None, 9).await.unwrap();
+        assert_eq!(told.last(), before.last(), "{}", place.name());
         assert!(
             renew(book, &theirs, later).await.is_kept(),
             "{}",

@@ -30,7 +30,7 @@ const TWO_MINUTES: Duration = Duration::from_mins(2);
 /// A store, and a way to look into its tables by hand.
 enum Place {
     Postgres {
-        store: PostgresStore,
+        store: Box<PostgresStore>,
         pool: PgPool,
         // Dropped last: a field is dropped after those before it.
         database: Box<Database>,
@@ -57,7 +57,7 @@ impl Place {
         let pool = PgPoolOptions::new().max_connections(4);
         let pool = pool.connect(&database.url).await.unwrap();
         Self::Postgres {
-            store,
+            store: Box::new(store),
             pool,
             database: Box::new(database),
         }
@@ -205,10 +205,11 @@ fn refused(why: Refusal) -> Guarded<()> {
 
 /// The chunk, which must be given.
 async fn take(book: &dyn Jobs, ask: &ClaimChunk) -> Chunk {
-    match book.claim_chunk(ask).await.unwrap() {
-        ChunkClaim::Claimed(chunk) => chunk,
-        other => panic!("{:?} was not given: {other:?}", ask.key),
-    }
+    let answer = book.claim_chunk(ask).await.unwrap();
+    let ChunkClaim::Claimed(chunk) = answer else {
+        panic!("{:?} was not given: {answer:?}", ask.key);
+    };
+    chunk
 }
 
 /// Claims one job, as a worker does.

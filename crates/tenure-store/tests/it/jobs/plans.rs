@@ -1,6 +1,12 @@
 //! What the plans of jobs' statements are looked at with: tables that have been in use for long, and
 //! how each statement is called.
 
+use tenure_core::{Identifier, LeaseTable};
+use tenure_store::postgres::PostgresRows;
+use tenure_store::sqlite::SqliteRows;
+
+use super::Place;
+
 /// 100,000 jobs that are done, 1,000 that failed, 200 that wait, 50 that run; on 100 matrices, of
 /// ten kinds, and 50,000 chunks of these.
 pub(crate) const FILL: &str = "
@@ -73,4 +79,85 @@ pub(crate) fn more_calls() -> Vec<(&'static str, String)> {
         }
     }
     calls
+}
+
+/// The table of the jobs, as the store describes it.
+fn table() -> LeaseTable {
+    let name = |text| Identifier::new(text).unwrap();
+    let mut table = LeaseTable::sync_jobs().named(name("tenure_jobs"));
+    table.kind = Some(name("kind"));
+    table
+}
+
+/// The statements of the row layout that workers run on jobs, and how each is called.
+pub(crate) fn row_calls() -> Vec<(&'static str, String, String)> {
+    let held = "'now-0000000000000001.101207.0'";
+    let holder = "'now-0000000000000001'";
+    let new = "'new-0000000000000001.1.0', 'new-0000000000000001'";
+    let call = |(file, text): (&'static str, String)| {
+        let (name, arguments) = match file {
+            "claim" => (
+                "rows_claim",
+                format!("null, {new}, 300000000, 1, false, true, array['kind1', 'kind2']"),
+            ),
+            "renew" => (
+                "rows_renew",
+                format!("null, array[{held}], array[{holder}], 300000000"),
+            ),
+            "settle" => (
+                "rows_settle",
+                format!(
+                    "null, {held}, {holder}, array[101207]::bigint[], array['done'], \
+                     array[0]::bigint[], array[null::text], null, false"
+                ),
+            ),
+            "reap" => (
+                "rows_reap",
+                "null, 100, array[0]::bigint[], 5, true".to_owned(),
+            ),
+            "look" => ("rows_look", format!("{held}, {holder}, array[101207]")),
+            "bury" => ("rows_bury", format!("null, {held}, 101100, 'why'")),
+            "find" => ("rows_find", "array[101207]".to_owned()),
+            _ => return None,
+        };
+        Some((name, text, arguments))
+    };
+    let all = PostgresRows::statements(&table()).unwrap();
+    all.into_iter().filter_map(call).collect()
+}
+
+/// The same in SQLite: no statement that workers run walks through the jobs, and none sorts them.
+#[tokio::test]
+async fn sqlite_goes_by_index_through_many_jobs_that_are_done() {
+    let place = Place::sqlite().await;
+    let Place::Sqlite { path, .. } = &place else {
+        return;
+    };
+    let conn = rusqlite::Connection::open(path).unwrap();
+    for what in ["empty", "full"] {
+        if what == "full" {
+            conn.execute_batch(
+                "with recursive n(n) as (select 1 union all select n + 1 from n where n < 100200)
+                 insert into tenure_jobs (kind, matrix_id, payload, completed_at)
+                 select 'kind' || n % 10, 'm' || n % 100, '{}', case when n > 200 then 1 end
+                 from n; analyze",
+            )
+            .unwrap();
+        }
+        for (file, name, text) in SqliteRows::statements(&table()).unwrap() {
+            if ["create", "columns", "count", "replay"].contains(&file) {
+                continue;
+            }
+            let mut statement = conn.prepare(&format!("explain query plan {text}")).unwrap();
+            let steps = statement.raw_query().mapped(|row| row.get::<_, String>(3));
+            for step in steps.map(Result::unwrap) {
+                let is_walk = format!("{step} ").starts_with("SCAN t ") && !step.contains("INDEX");
+                let is_sort = name.starts_with("claimable") && step.contains("TEMP B-TREE");
+                assert!(
+                    !is_walk && !is_sort,
+                    "{file} {name} on {what} tables: {step}"
+                );
+            }
+        }
+    }
 }

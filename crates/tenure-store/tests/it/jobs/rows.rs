@@ -136,9 +136,12 @@ async fn a_note_is_taken_from_the_holder_alone() {
         };
         book.note_job(&hold, &no_json).await.unwrap_err();
         let mut thief = hold.clone();
-        thief.token = token("thief", 1);
-        let answer = book.note_job(&thief, &note).await.unwrap();
-        assert_eq!(answer, Guarded::Refused(Refusal::Lost), "{}", place.name());
+        // Another worker, and another claim of the same one.
+        for other in [token("thief", 1), token("w", 2)] {
+            thief.token = other;
+            let answer = book.note_job(&thief, &note).await.unwrap();
+            assert_eq!(answer, Guarded::Refused(Refusal::Lost), "{}", place.name());
+        }
         thief.id = 9;
         let answer = book.note_job(&thief, &note).await.unwrap();
         assert_eq!(answer, Guarded::Refused(Refusal::NotFound));

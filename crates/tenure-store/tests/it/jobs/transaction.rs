@@ -153,7 +153,7 @@ async fn a_chunk_is_done_if_and_only_if_its_work_is() {
             let expected = match &answer {
                 ChunkClaim::Claimed(chunk) => !is_done && chunk.cursor.is_none(),
                 ChunkClaim::Done { at } => is_done && *at == NOW,
-                _ => false,
+                ChunkClaim::Held { .. } | ChunkClaim::Failed | ChunkClaim::JobLost => false,
             };
             assert!(expected, "{cut:?} on {}: {answer:?}", place.name());
             // The old one, who does not know what became of its commit, must not do it again.
@@ -226,8 +226,15 @@ async fn a_cursor_moves_with_the_work_and_the_hold_goes_on() {
             work(&place, Checkpoint::Chunk(&note), cut).await.unwrap();
         }
         assert_eq!(orders(&place).await, "2", "{}", place.name());
-        let next = asks(&chunk, &token("x", 1), NOW.after(TWO_MINUTES));
-        let next = take(book, &next).await;
+        let over = NOW.after(TWO_MINUTES);
+        let next = take(book, &asks(&chunk, &token("x", 1), over)).await;
+        assert_eq!(next.cursor.as_deref(), Some("row 2"), "{}", place.name());
+        // Who does not tell where it is leaves what is there.
+        let end = ends(&chunk, &token("x", 1), synced(), over);
+        work(&place, Checkpoint::Chunk(&end), Cut::Nowhere)
+            .await
+            .unwrap();
+        let next = take(book, &asks(&chunk, &token("x", 2), over)).await;
         assert_eq!(next.cursor.as_deref(), Some("row 2"), "{}", place.name());
     }
 }

@@ -53,8 +53,9 @@ impl Ledger {
     }
 }
 
-/// Goal: several workers share the chunks of one matrix, and no chunk is in two hands. Method: three
-/// jobs on one matrix by three workers, and one who has no job; a ledger is kept of who is where.
+/// Goal: several workers share the chunks of one matrix, and no chunk is in two hands. Method:
+/// three jobs on one matrix by three workers, and one who has no job; a ledger is kept of who is
+/// where.
 ///
 /// Proves: S5-033
 #[tokio::test(flavor = "multi_thread")]

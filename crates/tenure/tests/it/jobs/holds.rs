@@ -160,6 +160,40 @@ async fn a_job_and_its_chunk_are_renewed_while_the_work_goes_on() {
     .await;
 }
 
+/// Goal: many jobs and their chunks are kept at once by one process. Method: 200 of them are held
+/// for longer than their leases run; each is done at its first try.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_jobs_and_their_chunks_are_kept_at_once() {
+    const JOBS: u32 = 200;
+    on_both(|house| async move {
+        let tenure = house.open("worker").await;
+        let new: Vec<_> = (0..JOBS).map(|_| import()).collect();
+        let ids = tenure.jobs().enqueue_all(&new).await.unwrap();
+        let all = std::sync::Arc::new(tokio::sync::Barrier::new(JOBS.try_into().unwrap()));
+        let busy = worker(&tenure, move |job: HeldJob| {
+            let all = std::sync::Arc::clone(&all);
+            async move {
+                let ChunkAnswer::Claimed(chunk) = job.chunk("first").claim().await? else {
+                    return Err(tenure::Failure::new("it is this job's alone"));
+                };
+                all.wait().await;
+                sleep(TERM * 4 / 3).await;
+                chunk.complete(1).await?;
+                Ok(Outcome::Done)
+            }
+        });
+        let busy = busy.concurrency(JOBS).start().await.unwrap();
+        for id in ids {
+            let job = ended(&tenure, id).await;
+            assert_eq!(job.state, SyncState::Completed);
+            let counters = job.counters;
+            assert_eq!((counters.attempts, counters.crashes), (0, 0), "{job:?}");
+        }
+        busy.stop().await;
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chunk_is_lost_by_itself_and_its_job_goes_on() {
     on_both(|house| async move {

@@ -11,8 +11,8 @@ use tenure::{
 
 use super::{HEARTBEAT, ended, import, on_both, term, worker};
 
-/// Goal: what has ended stays so, and a retry does only what is left. Method: a job fails behind its
-/// first chunk; its retry tells which chunks it found done.
+/// Goal: what has ended stays so, and a retry does only what is left. Method: a job fails behind
+/// its first chunk; its retry tells which chunks it found done.
 ///
 /// Proves: S5-008
 #[tokio::test(flavor = "multi_thread")]
@@ -93,6 +93,7 @@ async fn a_worker_takes_the_kinds_it_has_handlers_for_the_urgent_first() {
         assert_eq!(order, [ids[2], ids[0], ids[1]]);
         let other = jobs.find(ids[3]).await.unwrap().unwrap();
         assert_eq!(other.state, SyncState::Available, "it is another's kind");
+        assert_eq!(other.counters.attempts, 0, "nobody has tried it");
 
         let filter = JobFilter {
             kind: Some(JobKind::new("import").unwrap()),

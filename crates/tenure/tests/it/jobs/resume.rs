@@ -92,6 +92,9 @@ async fn a_worker_that_stops_gives_its_job_back() {
         assert_eq!(job.state, SyncState::Available);
         assert_eq!((job.counters.crashes, job.counters.failures), (0, 0));
         assert_eq!(job.cursor.as_deref(), Some("second"));
+        let matrix = second.matrix(job.matrix.as_str()).unwrap();
+        let chunk = matrix.chunk("second").claim().await.unwrap();
+        assert!(matches!(chunk, ChunkAnswer::Claimed(_)), "{chunk:?}");
 
         let next = worker(&second, |_: HeldJob| async { Ok(Outcome::Done) });
         let next = next.start().await.unwrap();

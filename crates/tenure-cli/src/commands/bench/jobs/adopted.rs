@@ -31,7 +31,7 @@ impl Adopted {
     pub(super) async fn prepare(yardstick: &Yardstick) -> Result<Self, Stop> {
         let (url, config) = yardstick.adopted_address();
         let tenure = Tenure::open_with(&url, &config, "bench").await?;
-        let rows = tenure.adopt(LeaseTable::outbox()).await?;
+        let rows = tenure.new_rows(LeaseTable::outbox()).await?;
         Ok(Self { tenure, rows })
     }
 
