@@ -132,7 +132,7 @@ async fn a_job_is_followed_to_its_end() {
 
         let follow = ["jobs", "enqueue", "import", "1", "--follow", "--json"];
         let mut follower = place.start(&follow);
-        let written: serde_json::Value = serde_json::from_str(&follower.out_line()).unwrap();
+        let written: Value = serde_json::from_str(&follower.out_line()).unwrap();
         place
             .run(&["jobs", "cancel", &written["id"].to_string()])
             .succeeded();
