@@ -14,6 +14,9 @@ pub(crate) const DATABASE: &str = "TENURE_DATABASE";
 /// is shown around is no place for them.
 pub(crate) const WEBHOOK_KEY: &str = "TENURE_WEBHOOK_KEY";
 
+/// Where the command of a job finds the worker that runs it. No setting: the worker sets it.
+pub(crate) const JOB_SOCKET: &str = "TENURE_JOB_SOCKET";
+
 /// The password of a PostgreSQL whose address has none.
 const POSTGRES_PASSWORD: &str = "PGPASSWORD";
 
@@ -68,11 +71,17 @@ const OF_EVENTS: [&str; 12] = [
     "TENURE_KIND",
     "TENURE_MATRIX",
     "TENURE_CURSOR",
-    "TENURE_JOB_SOCKET",
+    JOB_SOCKET,
 ];
 
 /// Beginnings of other names that are no settings: an event's headers, and the tests' own.
 const OTHERS: [&str; 3] = ["TENURE_HEADER_", "TENURE_TEST_", "TENURE_UPDATE_DOCS"];
+
+/// Where the worker listens that runs this program for a job, if one does.
+#[expect(clippy::disallowed_methods, reason = "the environment is read here")]
+pub(crate) fn job_socket() -> Option<std::ffi::OsString> {
+    std::env::var_os(JOB_SOCKET)
+}
 
 /// The variables of ours that are set; `None` for a value that is no text.
 pub(crate) fn given() -> Vec<(String, Option<String>)> {

@@ -157,11 +157,12 @@ fn stopped(stop: Stop, hide: impl Fn(&str) -> String) -> Exit {
 }
 
 fn start(cx: &Context, command: Command) -> Result<Exit, Stop> {
-    let is_working = match &command {
-        Command::Serve(_) | Command::Work(_) | Command::Bench(_) => true,
-        Command::Jobs(args) => args.is_working(),
-        _ => false,
-    };
+    let runs_jobs = matches!(&command, Command::Jobs(args) if args.is_working());
+    let is_working = runs_jobs
+        || matches!(
+            command,
+            Command::Serve(_) | Command::Work(_) | Command::Bench(_)
+        );
     let mut builder = if is_working {
         tokio::runtime::Builder::new_multi_thread()
     } else {

@@ -192,7 +192,7 @@ fn a_drain_needs_a_key_at_least() {
 }
 
 /// What is promised of jobs.
-const OF_JOBS: [&str; 12] = [
+const OF_JOBS: [&str; 13] = [
     "chunks",
     "events",
     "rounds",
@@ -205,6 +205,7 @@ const OF_JOBS: [&str; 12] = [
     "adopted_vs_row",
     "running_jobs",
     "statements_per_tick",
+    "chunk_statements_per_tick",
 ];
 
 #[tokio::test]

@@ -208,6 +208,15 @@ pub(super) fn rate(what: &'static str, per_s: f64) -> Line {
     }
 }
 
+/// A number of statements that nothing is promised of.
+pub(super) fn per_tick(what: &'static str, statements: f64) -> Line {
+    Line {
+        what,
+        found: format!("{statements:.1}"),
+        promise: None,
+    }
+}
+
 fn lines(figures: &Figures) -> Vec<Line> {
     let mut lines = vec![
         rate("row loop", figures.row_per_s),

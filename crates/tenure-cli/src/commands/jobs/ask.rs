@@ -3,9 +3,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The variable that names the socket.
-pub(super) const SOCKET: &str = "TENURE_JOB_SOCKET";
-
 /// No line is longer: a result of 1 MiB, escaped, and some words.
 pub(super) const LINE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 

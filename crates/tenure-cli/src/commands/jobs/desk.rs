@@ -202,7 +202,7 @@ fn refused(error: &HoldError) -> Reply {
         HoldError::Refused(why) => Reply::Over {
             why: why.to_string(),
         },
-        error => Reply::Problem {
+        error @ (HoldError::Store(_) | _) => Reply::Problem {
             message: error.to_string(),
         },
     }

@@ -29,37 +29,38 @@ pub(super) async fn run(cx: &Context, jobs: &Jobs, id: i64) -> Result<Exit, Stop
         // Nobody tells that something has changed.
         tokio::time::sleep(LOOK).await;
     };
-    watched.bar.finish_and_clear();
+    watched.progress.finish_and_clear();
     show::whole(cx, jobs, &job).await?;
-    Ok(match job.state {
-        SyncState::Completed => Exit::Done,
-        _ => Exit::Failed,
-    })
+    if job.state == SyncState::Completed {
+        return Ok(Exit::Done);
+    }
+    Ok(Exit::Failed)
 }
 
 /// What was told last.
 struct Watched<'a> {
     cx: &'a Context,
-    bar: ProgressBar,
+    progress: ProgressBar,
     /// Of the job and its progress, but for what changes with every look.
     last: Option<(SyncState, u32, u64, u64)>,
 }
 
 impl<'a> Watched<'a> {
     fn new(cx: &'a Context) -> Self {
-        let bar = begin(&cx.output, Whole::Chunks, "");
+        let progress = begin(&cx.output, Whole::Chunks, "");
         Self {
             cx,
-            bar,
+            progress,
             last: None,
         }
     }
 
     fn tell(&mut self, job: &Job, progress: &Progress) -> Result<(), Stop> {
-        if !self.bar.is_hidden() {
-            self.bar.set_length(progress.total.unwrap_or(progress.done));
-            self.bar.set_position(progress.done);
-            self.bar.set_message(line(job, progress));
+        if !self.progress.is_hidden() {
+            self.progress
+                .set_length(progress.total.unwrap_or(progress.done));
+            self.progress.set_position(progress.done);
+            self.progress.set_message(line(job, progress));
             return Ok(());
         }
         let now = (

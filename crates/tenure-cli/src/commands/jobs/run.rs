@@ -11,7 +11,6 @@ use tenure::{
     PublishErrorKind, StoreError, SyncState, Term, Watch, Worker,
 };
 
-use super::ask::SOCKET;
 use super::desk::Desk;
 use crate::assemble::{self, Schema};
 use crate::commands::Context;
@@ -195,7 +194,7 @@ fn judge(error: &PublishError) -> Result<Outcome, Failure> {
     match error.kind {
         PublishErrorKind::Away { after } => Ok(Outcome::snooze(after.unwrap_or(AWAY))),
         PublishErrorKind::Reject => Err(failure.never()),
-        _ => Err(failure),
+        PublishErrorKind::Retry { .. } | _ => Err(failure),
     }
 }
 
@@ -207,7 +206,7 @@ fn variables(job: &HeldJob, desk: &Desk) -> Vec<(String, String)> {
         given("TENURE_MATRIX", job.job().matrix.to_string()),
         given("TENURE_ATTEMPT", job.attempt().to_string()),
         given("TENURE_FENCE", job.fence().to_string()),
-        given(SOCKET, desk.path().display().to_string()),
+        given(env::JOB_SOCKET, desk.path().display().to_string()),
     ];
     variables.extend(
         job.cursor()

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::ask::{Ask, How, LINE_BYTES_MAX, Reply, SOCKET};
+use super::ask::{Ask, How, LINE_BYTES_MAX, Reply};
 use crate::commands::Context;
 use crate::commands::enqueue::read_payload;
+use crate::env::{self, JOB_SOCKET};
 use crate::exit::Exit;
 use crate::output::plain;
 use crate::problem::{Problem, Stop};
@@ -17,7 +18,7 @@ use crate::time;
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 pub(super) struct NoteJob {
-    /// Where the job is: TENURE_CURSOR of whoever takes it up next
+    /// Where the job is: the cursor of whoever takes it up next
     #[arg(long, allow_hyphen_values = true)]
     cursor: Option<String>,
 
@@ -206,8 +207,8 @@ fn told(cx: &Context, what: &str, ask: &Ask) -> Result<Exit, Stop> {
 }
 
 fn exchange(ask: &Ask) -> Result<Reply, Problem> {
-    let Some(path) = std::env::var_os(SOCKET) else {
-        let message = format!("{SOCKET} is not set: this is not the command of a job");
+    let Some(path) = env::job_socket() else {
+        let message = format!("{JOB_SOCKET} is not set: this is not the command of a job");
         return Err(Problem::new(Exit::Usage, message)
             .hint("`tenure jobs run --kind KIND --exec CMD` runs a command for each job"));
     };

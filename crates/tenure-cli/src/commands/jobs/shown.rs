@@ -138,10 +138,8 @@ pub(super) fn note(job: &Job, now: Timestamp) -> String {
         }
         SyncState::Running | SyncState::Lapsed => {
             job.hold.as_ref().map_or_else(String::new, |hold| {
-                let word = match job.state {
-                    SyncState::Lapsed => "lapsed",
-                    _ => "lapses",
-                };
+                let is_over = job.state == SyncState::Lapsed;
+                let word = if is_over { "lapsed" } else { "lapses" };
                 format!(
                     "{}; {word} {}",
                     plain(&hold.holder),

@@ -17,7 +17,7 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    let waited = tokio::time::timeout(Duration::from_secs(300), wait).await;
+    let waited = tokio::time::timeout(Duration::from_mins(5), wait).await;
     assert!(waited.is_ok(), "{what}");
 }
 

@@ -3,6 +3,8 @@
 mod kills;
 mod script;
 
+use serde_json::Value;
+
 use crate::program::{Place, Said, everywhere, sqlite};
 
 impl Place {
@@ -16,8 +18,8 @@ impl Place {
     fn job_field(&self, id: &str, name: &str) -> String {
         let said = self.run(&["jobs", "show", id, "--json"]).succeeded();
         let [job] = said.objects().try_into().expect("one job");
-        let value = name.split('.').fold(job, |value, part| value[part].clone());
-        value.to_string()
+        let part = |value: Value, part| value.get(part).cloned().unwrap_or_default();
+        name.split('.').fold(job, part).to_string()
     }
 
     /// Runs this command for each job of kind `import` until none is due.
@@ -130,7 +132,7 @@ async fn a_job_is_followed_to_its_end() {
 
         let follow = ["jobs", "enqueue", "import", "1", "--follow", "--json"];
         let mut follower = place.start(&follow);
-        let written: serde_json::Value = serde_json::from_str(&follower.out_line()).unwrap();
+        let written: Value = serde_json::from_str(&follower.out_line()).unwrap();
         place
             .run(&["jobs", "cancel", &written["id"].to_string()])
             .succeeded();

@@ -96,7 +96,7 @@ impl Place {
 
     fn pruner(&self) -> &dyn Pruner {
         match self {
-            Self::Postgres { store, .. } => store,
+            Self::Postgres { store, .. } => store.as_ref(),
             Self::Sqlite { store, .. } => store,
         }
     }

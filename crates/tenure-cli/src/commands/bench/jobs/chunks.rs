@@ -57,7 +57,9 @@ async fn share(matrix: Matrix, first: u32, chunks: u32) -> Result<(), HoldError>
     for number in (first..chunks).step_by(step) {
         match matrix.chunk(&chunk_name(number)).claim().await? {
             ChunkAnswer::Claimed(chunk) => chunk.synced(ROWS).await?,
-            other => return Err(HoldError::Store(unexpected(&other))),
+            other @ (ChunkAnswer::Done { .. } | ChunkAnswer::Held { .. } | ChunkAnswer::Failed) => {
+                return Err(HoldError::Store(unexpected(&other)));
+            }
         }
     }
     Ok(())

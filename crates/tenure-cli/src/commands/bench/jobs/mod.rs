@@ -11,6 +11,7 @@ use tenure::Settings;
 use tenure::bench::{Shape, Yardstick};
 
 use self::report::{Figures, Rounds};
+use self::running::Kept;
 use super::calls::Calls;
 use super::{Bench, LOOPS};
 use crate::commands::Context;
@@ -59,9 +60,9 @@ pub(super) async fn run(
     let measured = measure(args, &yardstick, (chunks, calls), &progress).await;
     progress.finish();
     let closed = yardstick.close().await;
-    let (rounds, statements) = measured?;
+    let (rounds, kept) = measured?;
     closed?;
-    let figures = Figures::new(args, (url, chunks), &rounds, statements);
+    let figures = Figures::new(args, (url, chunks), &rounds, kept);
     report::print(cx, &figures)
 }
 
@@ -70,7 +71,7 @@ async fn measure(
     yardstick: &Yardstick,
     (chunks, calls): (u32, &Calls),
     progress: &Steps,
-) -> Result<(Rounds, f64), Stop> {
+) -> Result<(Rounds, Kept), Stop> {
     let mut rounds = Rounds::default();
     progress.step("first claims");
     let ours = chunks::Chunks::prepare(yardstick, chunks).await?;
@@ -93,6 +94,6 @@ async fn measure(
         rounds.adopted.push(drained);
     }
     progress.step("running jobs");
-    let statements = running::statements_per_tick(yardstick, args.jobs.running, calls).await?;
-    Ok((rounds, statements))
+    let kept = running::statements_per_tick(yardstick, args.jobs.running, calls).await?;
+    Ok((rounds, kept))
 }

@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
+use super::running::Kept;
 use crate::commands::Context;
 use crate::commands::bench::Bench;
 use crate::commands::bench::report::{
-    Median, Ratio, at_least, at_most, cores, database, rate, table,
+    Median, Ratio, at_least, at_most, cores, database, per_tick, rate, table,
 };
 use crate::problem::Stop;
 
@@ -35,6 +36,7 @@ pub(super) struct Figures {
     adopted_vs_row: Ratio,
     running_jobs: u32,
     statements_per_tick: f64,
+    chunk_statements_per_tick: f64,
 }
 
 impl Figures {
@@ -42,7 +44,7 @@ impl Figures {
         args: &Bench,
         (url, chunks): (&str, u32),
         rounds: &Rounds,
-        statements_per_tick: f64,
+        kept: Kept,
     ) -> Self {
         Self {
             database: database(url),
@@ -58,7 +60,8 @@ impl Figures {
             adopted_per_s: rounds.adopted.median(),
             adopted_vs_row: rounds.adopted.vs(&rounds.row),
             running_jobs: args.jobs.running,
-            statements_per_tick,
+            statements_per_tick: kept.jobs,
+            chunk_statements_per_tick: kept.chunks,
         }
     }
 }
@@ -89,6 +92,10 @@ pub(super) fn print(cx: &Context, figures: &Figures) -> Result<(), Stop> {
             figures.statements_per_tick,
             2.0,
             "",
+        ),
+        per_tick(
+            "the same for their chunks",
+            figures.chunk_statements_per_tick,
         ),
     ];
     table(cx, lines)?;

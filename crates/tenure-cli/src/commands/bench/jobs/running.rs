@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure::bench::Yardstick;
 use tenure::job::NewJob;
-use tenure::{Settings, Term};
+use tenure::{HeldJob, Outcome, Settings, Term};
 
 use crate::commands::bench::calls::Calls;
 use crate::commands::bench::drain::{LOOK, failed, open};
@@ -19,12 +19,21 @@ const TICKS: u32 = 8;
 /// Jobs per enqueue.
 const BULK: u32 = 1000;
 
-/// What the keeper says to the store per heartbeat while so many jobs run.
+/// What a worker says to the store per heartbeat, to keep what it has in hand.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    /// For the jobs.
+    pub(super) jobs: f64,
+    /// For the chunks of the jobs.
+    pub(super) chunks: f64,
+}
+
+/// What it costs to keep so many running jobs, each with a chunk in hand.
 pub(super) async fn statements_per_tick(
     yardstick: &Yardstick,
     jobs: u32,
     calls: &Calls,
-) -> Result<f64, Stop> {
+) -> Result<Kept, Stop> {
     let tenure = open(yardstick).await?;
     let bulk = vec![NewJob::new("bench", "{}")?; usize::try_from(BULK).unwrap_or(1)];
     for _ in 0..jobs.div_ceil(BULK) {
@@ -36,10 +45,16 @@ pub(super) async fn statements_per_tick(
     };
     let worker = tenure
         .jobs()
-        .on("bench", |_| std::future::pending())
+        .on("bench", |job: HeldJob| async move {
+            let chunk = job.chunk("only").claim().await?;
+            std::future::pending::<()>().await;
+            drop(chunk);
+            Ok(Outcome::Done)
+        })
         .concurrency(jobs)
         .settings(settings)
         .rhythm(Term::new(TERM)?, HEARTBEAT)
+        .chunk_rhythm(Term::new(TERM)?, HEARTBEAT)
         .start()
         .await
         .map_err(|error| failed(&error))?;
@@ -48,11 +63,23 @@ pub(super) async fn statements_per_tick(
         Ok(Headway::missing(u64::from(missing)))
     })
     .await?;
-    let kept = || calls.of(|verb| matches!(verb, "renew" | "report"));
-    let before = kept();
+    // By then the last of them has its chunk.
+    tokio::time::sleep(HEARTBEAT).await;
+    let said = || {
+        let jobs = calls.of(|verb| matches!(verb, "renew" | "report"));
+        (jobs, calls.of(|verb| verb == "renew_chunks"))
+    };
+    let before = said();
     // The time that is measured.
     tokio::time::sleep(HEARTBEAT * TICKS).await;
-    let count = u32::try_from(kept().saturating_sub(before)).unwrap_or(u32::MAX);
+    let after = said();
     worker.stop().await;
-    Ok(f64::from(count) / f64::from(TICKS))
+    let per_tick = |before: u64, after: u64| {
+        let count = u32::try_from(after.saturating_sub(before)).unwrap_or(u32::MAX);
+        f64::from(count) / f64::from(TICKS)
+    };
+    Ok(Kept {
+        jobs: per_tick(before.0, after.0),
+        chunks: per_tick(before.1, after.1),
+    })
 }
