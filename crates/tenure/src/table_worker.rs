@@ -54,6 +54,7 @@ impl TableWorkerBuilder {
             },
             ..EngineConfig::default()
         };
+        config.rows.table = Some(table.described().name.to_string());
         if table.described().states == States::Derived {
             // What has lapsed is as good as free there, and is taken back by the claims.
             config.rows.recovery = Recovery::InClaim;
