@@ -87,6 +87,9 @@ impl EngineConfig {
 /// How the rows of a lease table are claimed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowClaims {
+    /// Their table, for people who look at the workers; `None`: events are claimed. A worker on
+    /// rows serves no queue.
+    pub table: Option<String>,
     /// Only rows of these kinds; empty: of every kind.
     pub kinds: Vec<String>,
     /// Who takes back what has lapsed.

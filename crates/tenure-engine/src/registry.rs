@@ -7,6 +7,7 @@ use tenure_core::QueueName;
 use tenure_core::store::WorkerReport;
 use tokio::time::{sleep, timeout};
 
+use crate::config::EngineConfig;
 use crate::shared::Shared;
 
 /// How long a report may take.
@@ -28,16 +29,24 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
+/// The queues that it serves, for people; a worker on rows serves none, and names their table.
+fn serves(config: &EngineConfig) -> String {
+    if let Some(table) = &config.rows.table {
+        return format!("table {}", table.replace(',', " "));
+    }
+    let queues: Vec<_> = config.queues.iter().map(QueueName::as_str).collect();
+    queues.join(",")
+}
+
 fn report(shared: &Shared) -> WorkerReport {
     let live = shared.live.borrow();
     let load = shared.desk.load();
-    let queues: Vec<_> = shared.config.queues.iter().map(QueueName::as_str).collect();
     WorkerReport {
         worker: shared.worker.clone(),
         host: shared.config.host.clone(),
         pid: shared.config.pid,
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        queues: queues.join(","),
+        queues: serves(&shared.config),
         concurrency: live.settings.concurrency,
         running: load.running,
         held: load.held,

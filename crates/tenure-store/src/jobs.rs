@@ -1,5 +1,5 @@
-//! What both databases share of jobs and checkpoints: the tables described, rows as the words of the
-//! core, and the answers that follow from a look at a chunk.
+//! What both databases share of jobs and checkpoints: the tables described, rows as the words of
+//! the core, and the answers that follow from a look at a chunk.
 
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use crate::error_text::error_text;
 use crate::rows::hold_of;
 
 /// How often a claim looks again at a chunk that is free and yet could not be taken.
+#[cfg(feature = "postgres")]
 pub(crate) const CLAIM_ROUNDS: u32 = 3;
 
 /// The table of the jobs, whose rows have a kind.
@@ -147,6 +148,14 @@ impl StoredChunk {
 fn unreadable(verb: &'static str, problem: &Invalid) -> StoreError {
     StoreError::new(verb, StoreErrorKind::Corrupt, problem.to_string())
         .hint("a row that was written by hand has a name that is none: set it right")
+}
+
+/// A state as the lists of jobs take it.
+pub(crate) fn state_word(state: SyncState) -> &'static str {
+    if state == SyncState::Lapsed {
+        return "LAPSED";
+    }
+    state.as_str()
 }
 
 /// A stored count; it is never below zero.

@@ -206,6 +206,7 @@ impl JobWorkerBuilder {
         };
         self.config.chunks = Some(Arc::clone(home.keeper()));
         self.config.rows = RowClaims {
+            table: Some("tenure_jobs".to_owned()),
             kinds: self.kinds.keys().map(ToString::to_string).collect(),
             ..self.config.rows
         };

@@ -38,6 +38,7 @@ pub struct WorkerReport {
     /// Of which version.
     pub version: String,
     /// The queues that it serves, for people: their names, with commas between them; empty: all.
+    /// A worker on rows serves none, and says `table` and its name.
     pub queues: String,
     /// How many items it may work on at once.
     pub concurrency: u32,

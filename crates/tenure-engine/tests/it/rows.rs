@@ -31,6 +31,7 @@ pub(crate) fn config(places: u32) -> EngineConfig {
         max_hold: 60 * MINUTE,
     });
     config.rows = RowClaims {
+        table: Some("jobs".to_owned()),
         kinds: vec!["import".to_owned(), "export".to_owned()],
         recovery: Recovery::InClaim,
     };
@@ -48,6 +49,9 @@ async fn leases_go_to_the_rows_and_all_else_to_the_house() {
     probe.begun(2).await;
     let (_, workers) = house.store.workers(10).await.unwrap();
     assert_eq!(workers.len(), 1, "it is registered with the house");
+    let report = &workers[0].report;
+    assert_eq!(report.queues, "table jobs");
+    assert!(!report.serves(&tenure_core::QueueName::default()));
     rows.until(|counts| counts.done == 3).await;
     assert_eq!(probe.of(ids[2]).len(), 1);
     engine.stop().await;

@@ -1,5 +1,5 @@
 -- page: one page of a list of jobs, newest first. One branch per way to narrow it; only one is walked.
--- Parameters: $1 now, $2 kind, $3 matrix, $4 state in the words of the specification (each null for
+-- Parameters: $1 now, $2 kind, $3 matrix, $4 state in capitals (each null for
 --   all), $5 the number that all are below or null, $6 limit.
 -- Returns: per job: id, kind, matrix_id, payload, priority, created_at, available_at, locked_until,
 --   locked_by, claimed_at, fence, the counters, error_message, completed_at, failed_at, result, cursor,
@@ -22,14 +22,14 @@ with moment as materialized (
             when t.completed_at is not null then 'COMPLETED'
             when t.locked_until is null then 'AVAILABLE'
             when t.locked_until > m.now then 'RUNNING'
-            else 'EXPIRED' end)
+            else 'LAPSED' end)
      order by t.matrix_id desc, t.id desc
      limit $6::bigint)
     union all
     (select t.id
      from tenure_jobs t cross join moment m
      where $3::text is null
-       and $4::text in ('AVAILABLE', 'RUNNING', 'EXPIRED')
+       and $4::text in ('AVAILABLE', 'RUNNING', 'LAPSED')
        and t.completed_at is null
        and t.failed_at is null
        and t.id < m.below
@@ -37,7 +37,7 @@ with moment as materialized (
        and $4 = case
             when t.locked_until is null then 'AVAILABLE'
             when t.locked_until > m.now then 'RUNNING'
-            else 'EXPIRED' end
+            else 'LAPSED' end
      order by t.id desc
      limit $6::bigint)
     union all

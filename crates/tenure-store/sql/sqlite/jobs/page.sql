@@ -1,5 +1,5 @@
 -- page: one page of a list of jobs, newest first. A statement per way to narrow it; one of them runs.
--- Parameters: :now, :kind, :matrix, :state in the words of the specification, :below the number that all
+-- Parameters: :now, :kind, :matrix, :state in capitals, :below the number that all
 --   are below, :limit. Where a filter is not named by a statement's first condition, null is for all.
 -- Returns: per job: id, kind, matrix_id, payload, priority, created_at, available_at, locked_until,
 --   locked_by, claimed_at, fence, the counters, error_message, completed_at, failed_at, result, cursor,
@@ -21,7 +21,7 @@ where t.matrix_id = :matrix
       when t.completed_at is not null then 'COMPLETED'
       when t.locked_until is null then 'AVAILABLE'
       when t.locked_until > :now then 'RUNNING'
-      else 'EXPIRED' end)
+      else 'LAPSED' end)
 order by t.id desc
 limit :limit
 -- statement: open
@@ -39,7 +39,7 @@ where t.completed_at is null
       when t.completed_at is not null then 'COMPLETED'
       when t.locked_until is null then 'AVAILABLE'
       when t.locked_until > :now then 'RUNNING'
-      else 'EXPIRED' end
+      else 'LAPSED' end
 order by t.id desc
 limit :limit
 -- statement: failed

@@ -14,7 +14,7 @@ use tenure_core::store::{
     Answer, CheckpointError, ClaimChunk, EndChunk, JobFilter, JobHold, Jobs, KeepsJobs, LeaseStore,
     Operate, Renew, Renewed, StoreError,
 };
-use tenure_core::{Guarded, Identifier, SyncState, Timestamp, Token};
+use tenure_core::{Guarded, Identifier, Timestamp, Token};
 
 use super::PostgresStore;
 use super::error::store_error;
@@ -23,7 +23,7 @@ use super::queue::Sql;
 use super::row::{get, moment};
 use super::rows::PostgresRows;
 use super::statements::JobStatements;
-use crate::jobs::{JobDesk, chunks_table, jobs_table, signed};
+use crate::jobs::{JobDesk, chunks_table, jobs_table, signed, state_word};
 use crate::limits::micros;
 
 /// What a store needs for jobs: its statements, and the two tables as lease tables.
@@ -113,7 +113,7 @@ impl Jobs for PostgresStore {
                 .bind(moment(None))
                 .bind(filter.kind.as_ref().map(JobKind::as_str))
                 .bind(filter.matrix.as_ref().map(MatrixName::as_str))
-                .bind(filter.state.map(SyncState::as_str))
+                .bind(filter.state.map(state_word))
                 .bind(filter.before)
                 .bind(i64::from(limit));
             read::jobs("jobs", query.all_from(&self.pool).await)

@@ -22,7 +22,7 @@ use super::error::failed;
 use super::rows::SqliteRows;
 use super::writer::Writer;
 use super::{SqliteStore, moment_of, row, statements as sql};
-use crate::jobs::{JobDesk, SeenJob, chunks_table, jobs_table, note_refusal, signed};
+use crate::jobs::{JobDesk, SeenJob, chunks_table, jobs_table, note_refusal, signed, state_word};
 use crate::memory::SystemClock;
 
 /// The two tables as lease tables.
@@ -249,7 +249,7 @@ fn page(
 ) -> Result<Vec<Job>, StoreError> {
     let kind = filter.kind.as_ref().map(JobKind::as_str);
     let matrix = filter.matrix.as_ref().map(MatrixName::as_str);
-    let state = filter.state.map(SyncState::as_str);
+    let state = filter.state.map(state_word);
     let below = filter.before.unwrap_or(i64::MAX);
     let at = now.as_micros();
     let get = |text, ask| read::jobs(connection, "jobs", (text, ask), now);

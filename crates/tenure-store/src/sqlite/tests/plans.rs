@@ -114,9 +114,9 @@ fn check_plans(connection: &Connection, when: &str) {
 const FILL_JOBS: &str = "
     with recursive n(n) as (select 1 union all select n + 1 from n where n < 3000)
     insert into tenure_jobs (kind, matrix_id, payload, completed_at)
-    select 'import', 'm' || n % 50, '{}', case when n % 100 then 1 end from n;
+    select 'import', 'm' || (n % 50), '{}', case when n % 100 then 1 end from n;
     with recursive n(n) as (select 1 union all select n + 1 from n where n < 3000)
-    insert into tenure_checkpoints (matrix_id, chunk_hash) select 'm' || n % 50, 'c' || n from n;
+    insert into tenure_checkpoints (matrix_id, chunk_hash) select 'm' || (n % 50), 'c' || n from n;
 ";
 
 /// Items in every place, and of every past; events, and deliveries of half of them; jobs.

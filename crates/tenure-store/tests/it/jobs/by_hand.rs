@@ -83,7 +83,7 @@ async fn the_statements_of_the_specification_work_beside_ours() {
             place.name()
         );
         assert_eq!(hand.run(HEARTBEAT, &key, NOW).await, 0, "it is not its own");
-        // We let it lapse: theirs at once, and our token is worth nothing, though it is still there.
+        // We let it lapse: theirs at once; our token is worth nothing, though it is still there.
         assert_eq!(hand.run(CLAIM, &key, end).await, 1);
         let told = book.chunks(&key.matrix, None, 9).await.unwrap();
         for answer in [synced(), failed()] {

@@ -1,5 +1,5 @@
-//! What the plans of jobs' statements are looked at with: tables that have been in use for long, and
-//! how each statement is called.
+//! What the plans of jobs' statements are looked at with: tables that have been in use for long,
+//! and how each statement is called.
 
 use tenure_core::{Identifier, LeaseTable};
 use tenure_store::postgres::PostgresRows;
@@ -139,7 +139,7 @@ async fn sqlite_goes_by_index_through_many_jobs_that_are_done() {
             conn.execute_batch(
                 "with recursive n(n) as (select 1 union all select n + 1 from n where n < 100200)
                  insert into tenure_jobs (kind, matrix_id, payload, completed_at)
-                 select 'kind' || n % 10, 'm' || n % 100, '{}', case when n > 200 then 1 end
+                 select 'kind' || (n % 10), 'm' || (n % 100), '{}', case when n > 200 then 1 end
                  from n; analyze",
             )
             .unwrap();
