@@ -201,7 +201,6 @@ mod postgres;
 #[cfg(feature = "postgres")]
 mod postgres_jobs;
 mod replays;
-#[cfg(feature = "bench")]
 mod sender;
 mod signal;
 #[cfg(feature = "sqlite")]
