@@ -32,6 +32,17 @@ impl Yardstick {
         }
     }
 
+    /// Makes the table `outbox`, as it is written by hand.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub async fn make_adopted(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Postgres(yardstick) => yardstick.make_adopted().await,
+            Self::Sqlite(yardstick) => yardstick.make_adopted().await,
+        }
+    }
+
     /// Puts so many rows into the table `outbox`, all pending.
     ///
     /// # Errors

@@ -56,6 +56,11 @@ impl PostgresYardstick {
         (url, config)
     }
 
+    pub(super) async fn make_adopted(&self) -> Result<(), StoreError> {
+        let mut conn = self.pool().acquire().await.map_err(failed)?;
+        bare!("adopted_table").raw(&mut conn).await.map_err(failed)
+    }
+
     pub(super) async fn fill_adopted(&self, rows: u32) -> Result<(), StoreError> {
         self.say("truncate outbox").await?;
         let fill = bare!("adopted_fill");

@@ -21,6 +21,14 @@ impl SqliteYardstick {
         self.blocking(move |conn| bare_chunks(conn, chunks)).await
     }
 
+    pub(super) async fn make_adopted(&self) -> Result<(), StoreError> {
+        let path = Arc::<Path>::from(self.ours());
+        let make = move |_: &mut Connection| {
+            Connection::open(&path)?.execute_batch(bare!("adopted_table"))
+        };
+        self.blocking(make).await
+    }
+
     /// By a connection of its own to the file of ours.
     pub(super) async fn fill_adopted(&self, rows: u32) -> Result<(), StoreError> {
         let path = Arc::<Path>::from(self.ours());

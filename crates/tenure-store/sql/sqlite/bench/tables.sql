@@ -1,7 +1,6 @@
 -- tables: what the bare loops work on. `bench_row` is the outbox that a careful engineer writes by hand;
 -- `bench_event` and `bench_ready` are the bare two-table insert; `bench_attempt` is a bare record of calls;
--- `bench_checkpoint` is a table of checkpoints with a hold of limited time and nothing else; `outbox` is
--- one written by hand that is to be adopted.
+-- `bench_checkpoint` is a table of checkpoints with a hold of limited time and nothing else.
 -- Parameters: none.
 -- Returns: nothing.
 -- Keeps: nothing.
@@ -57,13 +56,4 @@ create table bench_checkpoint (
     failed_at      integer,
     error_message  text,
     unique (matrix_id, chunk_hash)
-) strict;
-
-create table outbox (
-    id         integer primary key,
-    topic      text    not null,
-    payload    text    not null,
-    priority   integer not null default 0,
-    status     text    not null default 'PENDING',
-    created_at integer not null
 ) strict;

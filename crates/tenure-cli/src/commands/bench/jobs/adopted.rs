@@ -8,7 +8,8 @@ use tenure::{Handler, Handling, Item, LeaseTable, Outcome, Settings, Table, Tenu
 
 use crate::commands::bench::drain::{LOOK, failed};
 use crate::commands::bench::wait::{Headway, until};
-use crate::problem::Stop;
+use crate::exit::Exit;
+use crate::problem::{Problem, Stop};
 
 pub(super) struct Adopted(Table);
 
@@ -28,10 +29,11 @@ impl Adopted {
     pub(super) async fn prepare(yardstick: &Yardstick) -> Result<Self, Stop> {
         let (url, config) = yardstick.adopted_address();
         let tenure = Tenure::open_with(&url, &config, "bench").await?;
+        yardstick.make_adopted().await?;
         let plan = tenure.adoption(&LeaseTable::outbox()).await?;
         let plan = plan.map_err(|obstacles| {
             let all: Vec<String> = obstacles.into_iter().map(|one| one.what).collect();
-            std::io::Error::other(all.join("; "))
+            Problem::new(Exit::Failed, all.join("; "))
         })?;
         tenure.adopt(&plan, &|_| ()).await?;
         Ok(Self(tenure.table("outbox").await?))
