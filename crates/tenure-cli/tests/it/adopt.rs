@@ -61,9 +61,12 @@ async fn a_table_is_adopted_worked_looked_after_and_given_back() {
 
         let why = place.run(&["why", "--table", "outbox", "1"]).succeeded();
         assert!(why.err.contains("tenure work --table outbox"), "{why:?}");
+        // One at a time, in order.
         let exec = "cat >> seen; echo >> seen";
         let work = ["work", "--table", "outbox", "--drain", "--exec", exec];
-        place.run(&work).succeeded();
+        place
+            .run(&[&work[..], &["--concurrency", "1"]].concat())
+            .succeeded();
         let seen = std::fs::read_to_string(place.path("seen")).unwrap();
         let mut rows = seen.lines().map(|row| {
             let row: serde_json::Value = serde_json::from_str(row).unwrap();

@@ -198,7 +198,7 @@ async fn a_full_disk_loses_nothing_that_was_accepted() {
     let place = sqlite();
     place.write("tenure.toml", &to_file("lines"));
     place.run(&["migrate"]).succeeded();
-    let mut command = limited(&place, 1000);
+    let mut command = limited(&place, 2000);
     command.args(["serve", "--listen", "127.0.0.1:0"]);
     let mut running = Place::start_command(command);
     running.line_with(" on http://");
@@ -207,7 +207,7 @@ async fn a_full_disk_loses_nothing_that_was_accepted() {
     let mut accepted = Vec::new();
     let refused = loop {
         let topic = format!("t{}", accepted.len());
-        let mut command = limited(&place, 1000);
+        let mut command = limited(&place, 2000);
         command.args(["enqueue", "--lines", &topic]);
         let said = said(command, line.repeat(50).as_bytes());
         if said.code != Some(0) {
