@@ -161,13 +161,16 @@ impl ChunkKeeper {
     async fn beat(&self, book: &dyn Jobs) {
         loop {
             let now = Instant::now();
-            let tick = self.heartbeat / 4;
-            let due = self.due(now + tick);
+            let due = self.due(now);
             if !due.is_empty() {
                 self.renew(book, due).await;
             }
-            // After a long renewal the next look is not late: each is bounded by its own beat.
-            sleep_until(now + tick).await;
+            // All are renewed together, so that they beat together from then on: one statement per
+            // interval. After a long renewal the next look is not late: each is bounded by its beat.
+            let tick = now + self.heartbeat / 4;
+            let next = self.state().chunks.values().map(|kept| kept.beat_at).min();
+            sleep_until(next.map_or(tick, |next| next.clamp(now + AGAIN, tick.max(now + AGAIN))))
+                .await;
         }
     }
 
@@ -182,13 +185,12 @@ impl ChunkKeeper {
         }
     }
 
-    /// All chunks, if one of them is to be renewed by `until`: one statement.
-    fn due(&self, until: Instant) -> Vec<(u64, Token)> {
+    /// All chunks, if one of them is to be renewed now: one statement.
+    fn due(&self, now: Instant) -> Vec<(u64, Token)> {
         let state = self.state();
-        let now = Instant::now();
         let chunks = state.chunks.iter();
         let kept: Vec<(&u64, &Kept)> = chunks.filter(|(_, kept)| !kept.is_ending(now)).collect();
-        if !kept.iter().any(|(_, kept)| kept.beat_at <= until) {
+        if !kept.iter().any(|(_, kept)| kept.beat_at <= now) {
             return Vec::new();
         }
         let kept = kept.into_iter();
