@@ -7,7 +7,7 @@ use axum::extract::State;
 use tenure_core::store::Store;
 
 use crate::problem::Problem;
-use crate::wire::Stats;
+use crate::wire::{JobStats, Stats};
 
 pub(crate) async fn stats(State(store): State<Arc<dyn Store>>) -> Result<Json<Stats>, Problem> {
     let counts = store.count(None).await?;
@@ -19,5 +19,9 @@ pub(crate) async fn stats(State(store): State<Arc<dyn Store>>) -> Result<Json<St
         // Also removed ones: what is queued for one waits until a sender buries it.
         store.webhooks().all_endpoints().await?
     };
-    Ok(Json(Stats::new(&counts, &queues, &endpoints)))
+    let mut stats = Stats::new(&counts, &queues, &endpoints);
+    if let Some(book) = store.job_book() {
+        stats = stats.jobs(JobStats::new(&book.job_desk().count(None).await?));
+    }
+    Ok(Json(stats))
 }

@@ -27,6 +27,42 @@ pub struct Stats {
     pub queues: Vec<QueueStats>,
     /// What is owed to endpoints; the figures above are of events alone.
     pub deliveries: DeliveryStats,
+    /// The jobs, if the store keeps some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jobs: Option<JobStats>,
+}
+
+/// How many jobs stand where, of all kinds together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct JobStats {
+    /// May be claimed now.
+    pub due: u64,
+    /// May be claimed later.
+    pub delayed: u64,
+    /// Held under a lease.
+    pub running: u64,
+    /// Past their term: whoever claims next takes them up.
+    pub lapsed: u64,
+    /// Completed.
+    pub completed: u64,
+    /// Failed for good or cancelled.
+    pub failed: u64,
+}
+
+impl JobStats {
+    /// Of these counts.
+    pub fn new(counts: &Counts) -> Self {
+        let sum =
+            |of: fn(&QueueCounts) -> u64| counts.queues.iter().map(|(_, line)| of(line)).sum();
+        Self {
+            due: sum(|line| line.due),
+            delayed: sum(|line| line.delayed),
+            running: counts.claimed.saturating_sub(counts.lapsed),
+            lapsed: counts.lapsed,
+            completed: counts.done,
+            failed: counts.dead,
+        }
+    }
 }
 
 /// How many deliveries stand where.
@@ -109,7 +145,15 @@ impl Stats {
                 })
                 .collect(),
             deliveries: DeliveryStats::new(&counts.deliveries, endpoints),
+            jobs: None,
         }
+    }
+
+    /// With these jobs beside them.
+    #[must_use]
+    pub fn jobs(mut self, jobs: JobStats) -> Self {
+        self.jobs = Some(jobs);
+        self
     }
 }
 

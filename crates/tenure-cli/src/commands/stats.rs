@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use comfy_table::Cell;
-use serde::Serialize;
-use tenure::server::wire::Stats;
+use tenure::server::wire::{JobStats, Stats};
 use tenure::webhook::Endpoint;
 use tenure::{Counts, DeliveryCounts, QueueCounts, QueueName};
 
@@ -27,10 +26,10 @@ pub(super) async fn run(cx: &Context, of: &OfTable) -> Result<Exit, Stop> {
     let counts = tenure.count().await?;
     let queues = tenure.queues().await?;
     let endpoints = tenure.endpoints_by_number().await?;
-    let jobs = JobCounts::new(&tenure.jobs().count().await?);
+    let jobs = JobStats::new(&tenure.jobs().count().await?);
     if cx.output.is_json() {
-        let events = Stats::new(&counts, &queues, endpoints.values());
-        cx.output.json(&Whole { events, jobs })?;
+        let stats = Stats::new(&counts, &queues, endpoints.values());
+        cx.output.json(&stats.jobs(jobs))?;
         return Ok(Exit::Done);
     }
     let total = |number: u64| Cell::new(number);
@@ -67,8 +66,8 @@ pub(super) async fn run(cx: &Context, of: &OfTable) -> Result<Exit, Stop> {
     if !endpoints.is_empty() {
         deliveries(cx, &counts, &endpoints)?;
     }
-    if jobs != JobCounts::default() {
-        jobs.table(cx)?;
+    if jobs != JobStats::default() {
+        job_table(cx, jobs)?;
     }
     if counts.lapsed > 0 {
         cx.output.note(format_args!(
@@ -80,63 +79,26 @@ pub(super) async fn run(cx: &Context, of: &OfTable) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-/// What is counted, in JSON.
-#[derive(Serialize)]
-struct Whole {
-    #[serde(flatten)]
-    events: Stats,
-    jobs: JobCounts,
-}
-
-/// How many jobs stand where, in JSON.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-struct JobCounts {
-    /// They may be claimed now.
-    due: u64,
-    /// They are held back for a while.
-    delayed: u64,
-    running: u64,
-    /// Past their term: whoever claims next takes them up.
-    lapsed: u64,
-    completed: u64,
-    failed: u64,
-}
-
-impl JobCounts {
-    fn new(counts: &Counts) -> Self {
-        let sum =
-            |of: fn(&QueueCounts) -> u64| counts.queues.iter().map(|(_, line)| of(line)).sum();
-        Self {
-            due: sum(|line| line.due),
-            delayed: sum(|line| line.delayed),
-            running: counts.claimed.saturating_sub(counts.lapsed),
-            lapsed: counts.lapsed,
-            completed: counts.done,
-            failed: counts.dead,
-        }
-    }
-
-    fn table(self, cx: &Context) -> Result<(), Stop> {
-        cx.output.line("")?;
-        let heading = [
-            " JOBS DUE",
-            " DELAYED",
-            " RUNNING",
-            " LAPSED",
-            " COMPLETED",
-            " FAILED",
-        ];
-        let all = [
-            self.due,
-            self.delayed,
-            self.running,
-            self.lapsed,
-            self.completed,
-            self.failed,
-        ];
-        cx.output
-            .table(&heading, vec![all.into_iter().map(Cell::new).collect()])
-    }
+fn job_table(cx: &Context, jobs: JobStats) -> Result<(), Stop> {
+    cx.output.line("")?;
+    let heading = [
+        " JOBS DUE",
+        " DELAYED",
+        " RUNNING",
+        " LAPSED",
+        " COMPLETED",
+        " FAILED",
+    ];
+    let all = [
+        jobs.due,
+        jobs.delayed,
+        jobs.running,
+        jobs.lapsed,
+        jobs.completed,
+        jobs.failed,
+    ];
+    cx.output
+        .table(&heading, vec![all.into_iter().map(Cell::new).collect()])
 }
 
 fn waits(counts: &QueueCounts) -> u64 {
