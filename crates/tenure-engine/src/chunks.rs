@@ -165,8 +165,8 @@ impl ChunkKeeper {
             if !due.is_empty() {
                 self.renew(book, due).await;
             }
-            // All are renewed together, so that they beat together from then on: one statement per
-            // interval. After a long renewal the next look is not late: each is bounded by its beat.
+            // All are renewed together and beat together from then on: one statement per interval.
+            // After a long renewal the next look is not late: each is bounded by its beat.
             let tick = now + self.heartbeat / 4;
             let next = self.state().chunks.values().map(|kept| kept.beat_at).min();
             sleep_until(next.map_or(tick, |next| next.clamp(now + AGAIN, tick.max(now + AGAIN))))
