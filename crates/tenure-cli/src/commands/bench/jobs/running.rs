@@ -1,5 +1,7 @@
 //! Many jobs that run at once: what it costs to keep them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tenure::bench::Yardstick;
@@ -43,13 +45,19 @@ pub(super) async fn statements_per_tick(
         shutdown_timeout: Some(Duration::ZERO),
         ..Settings::default()
     };
+    let in_hand = Arc::new(AtomicU32::new(0));
+    let taken = Arc::clone(&in_hand);
     let worker = tenure
         .jobs()
-        .on("bench", |job: HeldJob| async move {
-            let chunk = job.chunk("only").claim().await?;
-            std::future::pending::<()>().await;
-            drop(chunk);
-            Ok(Outcome::Done)
+        .on("bench", move |job: HeldJob| {
+            let taken = Arc::clone(&taken);
+            async move {
+                let chunk = job.chunk("only").claim().await?;
+                taken.fetch_add(1, Ordering::Relaxed);
+                std::future::pending::<()>().await;
+                drop(chunk);
+                Ok(Outcome::Done)
+            }
         })
         .concurrency(jobs)
         .settings(settings)
@@ -58,13 +66,11 @@ pub(super) async fn statements_per_tick(
         .start()
         .await
         .map_err(|error| failed(&error))?;
-    until("the jobs run", LOOK, async || {
-        let missing = jobs.saturating_sub(worker.health().running);
+    until("the jobs run, each with its chunk", LOOK, async || {
+        let missing = jobs.saturating_sub(in_hand.load(Ordering::Relaxed));
         Ok(Headway::missing(u64::from(missing)))
     })
     .await?;
-    // By then the last of them has its chunk.
-    tokio::time::sleep(HEARTBEAT).await;
     let said = || {
         let jobs = calls.of(|verb| verb == "renew");
         (jobs, calls.of(|verb| verb == "renew_chunks"))
