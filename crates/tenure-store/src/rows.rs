@@ -30,6 +30,17 @@ impl Said {
             error,
         }
     }
+
+    /// What is said of a row that is not named.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn of_rest(id: i64, word: &'static str) -> Self {
+        Self {
+            id,
+            word,
+            delay: 0,
+            error: None,
+        }
+    }
 }
 
 /// The reap that a claim begins with where what has lapsed is as good as free: all of it must be

@@ -140,10 +140,26 @@ pub struct Columns {
 impl LeaseTable {
     /// Every fact with the column that holds it.
     pub fn facts(&self) -> Vec<(&'static str, &Identifier)> {
+        let mut facts = vec![("key", &self.key), ("created_at", &self.created_at)];
+        facts.extend(self.lease_facts());
+        facts.push(("last_error", &self.columns.last_error));
+        let status = self.states.status();
+        facts.extend(status.map(|status| ("status", &status.column)));
+        facts.extend(self.kind.as_ref().map(|kind| ("kind", kind)));
+        facts
+    }
+
+    /// The facts of a lease with their columns. A handler is told them beside the row; all other
+    /// columns are the row.
+    ///
+    /// ```
+    /// let table = tenure_core::LeaseTable::outbox();
+    /// let facts = table.lease_facts();
+    /// assert!(facts.iter().any(|(fact, column)| (*fact, column.as_str()) == ("token", "lock_token")));
+    /// ```
+    pub fn lease_facts(&self) -> [(&'static str, &Identifier); 13] {
         let columns = &self.columns;
-        let mut facts = vec![
-            ("key", &self.key),
-            ("created_at", &self.created_at),
+        [
             ("until", &columns.until),
             ("holder", &columns.holder),
             ("token", &columns.token),
@@ -153,16 +169,11 @@ impl LeaseTable {
             ("attempts", &columns.attempts),
             ("failures", &columns.failures),
             ("crashes", &columns.crashes),
-            ("last_error", &columns.last_error),
             ("done_at", &columns.done_at),
             ("dead_at", &columns.dead_at),
             ("generation", &columns.generation),
             ("settled_token", &columns.settled_token),
-        ];
-        let status = self.states.status();
-        facts.extend(status.map(|status| ("status", &status.column)));
-        facts.extend(self.kind.as_ref().map(|kind| ("kind", kind)));
-        facts
+        ]
     }
 
     /// Checks that each fact has a column of its own and that the states can be told apart; every

@@ -112,6 +112,11 @@ pub(crate) fn breaks(error: &sqlx::Error, constraint: &str) -> bool {
     matches!(error, sqlx::Error::Database(database) if database.constraint() == Some(constraint))
 }
 
+/// Whether the error says that a column is not there.
+pub(crate) fn lacks_column(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(database) if database.code().as_deref() == Some("42703"))
+}
+
 /// Whether the error says that others have what is needed: it is to be asked for again.
 #[expect(
     clippy::wildcard_enum_match_arm,

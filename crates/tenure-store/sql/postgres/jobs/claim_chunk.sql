@@ -5,12 +5,9 @@
 -- Returns: fence, claimed_at, locked_until, cursor, attempts; no row: look_chunk tells why.
 -- Keeps: laws 1, 2, 6. The whole key in every predicate. A row that someone has in hand is passed by; only
 --   one that someone makes this very moment is waited for. The job's hold must stand and be live.
--- Relies on: the unique key; the key of the jobs.
-with moment as materialized (
-    select coalesce($1::timestamptz, clock_timestamp()) as now
-), asked as materialized (
-    select m.now
-    from moment m
+-- Relies on: the unique key; the key of the jobs. The moment of the statement, not of a transaction.
+with asked as materialized (
+    select
     where $8::bigint is null
        or exists (
            select from tenure_jobs j
@@ -19,37 +16,40 @@ with moment as materialized (
              and j.locked_by = $10::text
              and j.completed_at is null
              and j.failed_at is null
-             and j.locked_until > m.now
+             and j.locked_until > coalesce($1::timestamptz, statement_timestamp())
        )
-), free as materialized (
-    select t.id, t.locked_until is not null as has_lapsed, a.now
-    from tenure_checkpoints t cross join asked a
-    where t.matrix_id = $2::text
-      and t.chunk_hash = $3::text
-      and t.completed_at is null
-      and t.failed_at is null
-      and (t.locked_until is null or t.locked_until <= a.now)
-      and ($7::bigint is null or t.last_synced_at is null
-           or t.last_synced_at <= a.now - $7::bigint * interval '1 microsecond')
-    for update of t skip locked
 ), claimed as (
     update tenure_checkpoints t
-    set locked_until = f.now + $6::bigint * interval '1 microsecond',
+    set locked_until = coalesce($1::timestamptz, statement_timestamp())
+            + $6::bigint * interval '1 microsecond',
         locked_by = $5::text,
         lease_token = $4::text,
-        claimed_at = f.now,
+        claimed_at = coalesce($1::timestamptz, statement_timestamp()),
         fence = nextval('tenure_fence'),
-        attempts = t.attempts + case when f.has_lapsed then 1 else 0 end,
-        crashes = t.crashes + case when f.has_lapsed then 1 else 0 end,
-        error_message = case when f.has_lapsed then 'lease lapsed' else t.error_message end
-    from free f
-    where t.id = f.id
+        attempts = t.attempts + case when t.locked_until is null then 0 else 1 end,
+        crashes = t.crashes + case when t.locked_until is null then 0 else 1 end,
+        error_message = case when t.locked_until is null then t.error_message else 'lease lapsed' end
+    where t.id = (
+        select c.id
+        from tenure_checkpoints c
+        where c.matrix_id = $2::text
+          and c.chunk_hash = $3::text
+          and c.completed_at is null
+          and c.failed_at is null
+          and (c.locked_until is null or c.locked_until <= coalesce($1::timestamptz, statement_timestamp()))
+          and ($7::bigint is null or c.last_synced_at is null
+               or c.last_synced_at <= coalesce($1::timestamptz, statement_timestamp())
+                      - $7::bigint * interval '1 microsecond')
+          and exists (select from asked)
+        for update skip locked
+    )
     returning t.fence, t.claimed_at, t.locked_until, t.cursor, t.attempts
 ), made as (
     insert into tenure_checkpoints
         (matrix_id, chunk_hash, created_at, locked_until, locked_by, lease_token, claimed_at, fence)
-    select $2, $3, a.now, a.now + $6::bigint * interval '1 microsecond', $5, $4, a.now,
-           nextval('tenure_fence')
+    select $2, $3, coalesce($1::timestamptz, statement_timestamp()),
+           coalesce($1::timestamptz, statement_timestamp()) + $6::bigint * interval '1 microsecond', $5, $4,
+           coalesce($1::timestamptz, statement_timestamp()), nextval('tenure_fence')
     from asked a
     where not exists (
         select from tenure_checkpoints t where t.matrix_id = $2 and t.chunk_hash = $3

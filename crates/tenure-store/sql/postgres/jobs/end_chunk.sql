@@ -5,15 +5,13 @@
 -- Returns: id, if it was done. No row: refused, look_chunk tells why.
 -- Keeps: laws 3, 4, 6: the whole key, token, holder and state in one predicate, and the hold on the job as
 --   a second fence. It locks the row until the commit, so the next claim comes after it or passes it by.
--- Relies on: the unique key; the key of the jobs.
-with moment as materialized (
-    select coalesce($1::timestamptz, clock_timestamp()) as now
-)
+-- Relies on: the unique key; the key of the jobs. The moment of the statement, not of a transaction.
 update tenure_checkpoints t
 set cursor = coalesce($12::text, t.cursor),
-    last_synced_at = case when $9::text in ('synced', 'completed') then m.now else t.last_synced_at end,
+    last_synced_at = case when $9::text in ('synced', 'completed')
+        then coalesce($1::timestamptz, statement_timestamp()) else t.last_synced_at end,
     row_count = case when $9 in ('synced', 'completed') then $10::bigint else t.row_count end,
-    completed_at = case when $9 = 'completed' then m.now end,
+    completed_at = case when $9 = 'completed' then coalesce($1::timestamptz, statement_timestamp()) end,
     attempts = t.attempts + case when $9 in ('failed', 'released') then 1 else 0 end,
     failures = t.failures + case when $9 = 'failed' then 1 else 0 end,
     error_message = case when $9 = 'failed' then $11::text else t.error_message end,
@@ -22,7 +20,6 @@ set cursor = coalesce($12::text, t.cursor),
     locked_by = case when $9 is null then t.locked_by end,
     lease_token = case when $9 is null then t.lease_token end,
     claimed_at = case when $9 is null then t.claimed_at end
-from moment m
 where t.matrix_id = $2::text
   and t.chunk_hash = $3::text
   and t.lease_token = $4
@@ -30,7 +27,7 @@ where t.matrix_id = $2::text
   and t.completed_at is null
   and t.failed_at is null
   and t.locked_until is not null
-  and (not $13::boolean or t.locked_until > m.now)
+  and (not $13::boolean or t.locked_until > coalesce($1::timestamptz, statement_timestamp()))
   and ($6::bigint is null or exists (
       select from tenure_jobs j
       where j.id = $6
@@ -39,6 +36,6 @@ where t.matrix_id = $2::text
         and j.completed_at is null
         and j.failed_at is null
         and j.locked_until is not null
-        and (not $13 or j.locked_until > m.now)
+        and (not $13 or j.locked_until > coalesce($1::timestamptz, statement_timestamp()))
   ))
 returning t.id

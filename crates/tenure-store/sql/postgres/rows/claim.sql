@@ -1,8 +1,9 @@
--- claim: gives up to a limit of pending rows one lease and returns them whole, in order.
+-- claim: gives up to a limit of pending rows one lease and returns them, in order.
 -- Parameters: $1 now, $2 token, $3 holder, $4 term in microseconds, $5 limit, $6 whether it is for a
 --   row that must be worked alone, $7 whether it takes such rows in their turn like all others; where
 --   rows have a kind, $8 the kinds or null for all.
--- Returns: per row: id, content, available_at, the counters, fence, claimed_at, until. If nothing was
+-- Returns: per row: id, content (the columns that are not the lease's; each column more costs as much as
+--   a counter that is raised), available_at, the counters, fence, claimed_at, until. If nothing was
 --   claimed, one row of nulls; used says whether that is because the token has a lease already.
 -- Keeps: laws 1, 2, 6. The rows are chosen once, so the limit holds whatever the plan; the fence is
 --   drawn once, and only if there is something to claim.
@@ -52,7 +53,7 @@ with used as materialized (
       and not (select used from used)
     returning t.*
 )
-select u.used and exists (select 1 from drawn) as used, t.{key} as id, to_json(t)::text as content,
+select u.used and exists (select 1 from drawn) as used, t.{key} as id, {content} as content,
        coalesce(t.{available_at}, t.{created_at}) as available_at,
        t.{attempts} as attempts, t.{failures} as failures, t.{crashes} as crashes,
        t.{generation} as generation, t.{fence} as fence, t.{claimed_at} as claimed_at,

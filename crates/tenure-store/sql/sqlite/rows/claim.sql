@@ -1,8 +1,8 @@
--- claim: gives up to a limit of pending rows one lease and returns them whole, in order.
+-- claim: gives up to a limit of pending rows one lease and returns them, in order.
 -- Parameters: :now, :token, :holder, :until, :limit, :lone whether rows that must be worked alone are
 --   taken in their turn like all others, :fence, :ids as a JSON array; where rows have a kind, :kinds
 --   as a JSON array or null for all.
--- Returns: claimed: the whole rows; used: whether the token has a lease already; claimable and
+-- Returns: claimed: the rows; used: whether the token has a lease already; claimable and
 --   claimable_alone: ids; fence: the number of this claim.
 -- Keeps: laws 1, 2, 6. The rows are chosen once, so the limit holds; the fence is drawn only if there
 --   is something to claim. All of it is one transaction, and there is one writer.

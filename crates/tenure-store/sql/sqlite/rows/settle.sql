@@ -1,11 +1,11 @@
--- settle: ends the hold on named rows of a lease, each with its outcome, and on the rest if asked to.
--- Parameters: :now, :token, :holder, :said a JSON array of [id, word, delay in microseconds, error],
---   :strict whether a lapsed lease is refused.
--- Returns: settle: id of each row that was ended, what is missing was refused; late: whether the term
---   was over; held: the ids of the lease.
+-- settle: ends the hold on a named row of a lease with its outcome; it is said for one row after the other.
+-- Parameters: :now, :token, :holder, :id, :word, :delay in microseconds, :error, :strict whether a lapsed
+--   lease is refused.
+-- Returns: settle: nothing, a row that was not changed was refused; late: whether the term was over; held:
+--   the ids of the lease.
 -- Keeps: laws 3, 4, 6: key, token, holder and state in one predicate; counters are raised, not set.
--- Relies on: the key (the `+` keeps the other index away: by it every row would be compared with every
---   name); for held and late the partial index on the tokens of claimed rows.
+-- Relies on: the key (the `+` keeps the other index away: by it all rows of the lease would be looked at for
+--   each); for held and late the partial index on the tokens of claimed rows.
 -- statement: held
 select t.{key}
 from {table} t
@@ -18,26 +18,21 @@ where t.{token} = :token and t.{holder} = :holder and {is_claimed}
 limit 1
 -- statement: settle
 update {table} as t
-set {attempts} = t.{attempts} + case when s.word = 'done' then 0 else 1 end,
-    {status} = case s.word when 'done' then {done} when 'dead' then {dead} else {pending} end,
-    {failures} = t.{failures} + case when s.word in ('retry', 'dead') then 1 else 0 end,
-    {last_error} = case when s.word in ('retry', 'dead') then s.error else t.{last_error} end,
-    {available_at} = case when s.word = 'retry' or s.word = 'release' and s.delay > 0
-                          then :now + s.delay else t.{available_at} end,
-    {done_at} = case when s.word = 'done' then :now end,
-    {dead_at} = case when s.word = 'dead' then :now end,
-    {settled_token} = :token || ' ' || s.word,
+set {attempts} = t.{attempts} + case when :word = 'done' then 0 else 1 end,
+    {status} = case :word when 'done' then {done} when 'dead' then {dead} else {pending} end,
+    {failures} = t.{failures} + case when :word in ('retry', 'dead') then 1 else 0 end,
+    {last_error} = case when :word in ('retry', 'dead') then :error else t.{last_error} end,
+    {available_at} = case when :word = 'retry' or :word = 'release' and :delay > 0
+                          then :now + :delay else t.{available_at} end,
+    {done_at} = case when :word = 'done' then :now end,
+    {dead_at} = case when :word = 'dead' then :now end,
+    {settled_token} = :token || ' ' || :word,
     {holder} = null,
     {token} = null,
     {until} = null,
     {claimed_at} = null
-from (
-    select value ->> 0 as id, value ->> 1 as word, value ->> 2 as delay, value ->> 3 as error
-    from json_each(:said)
-) as s
-where t.{key} = s.id
+where t.{key} = :id
   and +t.{token} = :token
   and t.{holder} = :holder
   and {is_claimed}
   and (not :strict or t.{until} > :now)
-returning {key}

@@ -4,19 +4,19 @@ use std::collections::{HashMap, HashSet};
 
 use sqlx::postgres::PgRow;
 use tenure_core::store::{
-    Answer, Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Settle, Settlement,
+    Answer, Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Rest, Settle, Settlement,
     StoreError,
 };
 use tenure_core::{
-    Boundary, Content, Counters, Fence, Guarded, Held, Item, ItemId, Lateness, Lease, Refusal,
-    State, Timestamp, Token,
+    Boundary, Content, Counters, Fence, Guarded, Held, Item, ItemId, Lateness, Lease, Outcome,
+    Refusal, State, Timestamp, Token,
 };
 
 use super::super::lend::Borrow as _;
 use super::PostgresRows;
 use crate::complaint::used_before;
 use crate::limits::{INLINE_REAP_LIMIT, micros};
-use crate::postgres::error::store_error;
+use crate::postgres::error::{lacks_column, store_error};
 use crate::postgres::row::{get, get_count, get_moment, get_timestamp, moment};
 use crate::rows::{Said, first_reap, is_full, rest_word, state_of, takes_lone_rows};
 use crate::second_look::{not_ended, settle_answers};
@@ -87,21 +87,13 @@ impl PostgresRows {
 
     async fn claim_rows(&self, claim: &Claim, limit: u32) -> Result<Option<Held>, StoreError> {
         let failed = |e| store_error("claim", e);
-        let mut query = self
-            .statements
-            .claim
-            .query()
-            .bind(moment(claim.now))
-            .bind(claim.token.expose())
-            .bind(claim.token.holder())
-            .bind(micros(claim.term.length()))
-            .bind(i64::from(limit))
-            .bind(claim.company == Company::Alone)
-            .bind(takes_lone_rows(&self.table, claim));
-        if self.table.kind.is_some() {
-            query = query.bind((!claim.kinds.is_empty()).then_some(&claim.kinds));
-        }
-        let rows = query.all_from(&self.pool).await.map_err(failed)?;
+        let rows = match self.ask_claim(claim, limit).await {
+            Err(error) if lacks_column(&error) && self.statements.take_whole_rows() => {
+                self.ask_claim(claim, limit).await
+            }
+            answer => answer,
+        };
+        let rows = rows.map_err(failed)?;
         let Some(first) = rows.first() else {
             return Ok(None);
         };
@@ -115,6 +107,24 @@ impl PostgresRows {
         let items: Result<Vec<Item>, _> = rows.iter().map(item_of).collect();
         let items = items.map_err(failed)?;
         Ok(Some(Held::new(lease, items, claim.most())))
+    }
+
+    async fn ask_claim(&self, claim: &Claim, limit: u32) -> Result<Vec<PgRow>, sqlx::Error> {
+        let mut query = self
+            .statements
+            .claim()
+            .query()
+            .bind(moment(claim.now))
+            .bind(claim.token.expose())
+            .bind(claim.token.holder())
+            .bind(micros(claim.term.length()))
+            .bind(i64::from(limit))
+            .bind(claim.company == Company::Alone)
+            .bind(takes_lone_rows(&self.table, claim));
+        if self.table.kind.is_some() {
+            query = query.bind((!claim.kinds.is_empty()).then_some(&claim.kinds));
+        }
+        query.all_from(&self.pool).await
     }
 
     async fn renew_rows(&self, renew: &Renew) -> Result<Vec<PgRow>, sqlx::Error> {
@@ -136,7 +146,26 @@ impl PostgresRows {
 
     async fn settle_rows(&self, settle: &Settle) -> Result<Settlement, StoreError> {
         settle.check()?;
-        let failed = |e| store_error("settle", e);
+        let ended = if settle.rest == Rest::Keep && is_all_done(settle) {
+            self.end_as_done(settle).await
+        } else {
+            self.end(settle).await
+        };
+        let (ended, late) = ended.map_err(|e| store_error("settle", e))?;
+        let ended: HashSet<ItemId> = ended.into_iter().map(ItemId::new).collect();
+        let who = (settle.token.expose(), settle.token.holder());
+        let looks = self.look("settle", who, &not_ended(settle, &ended)).await?;
+        let items = settle_answers(settle, &ended, &looks);
+        let named = items.iter().filter(|(id, _)| ended.contains(id)).count();
+        Ok(Settlement {
+            items,
+            rest: u32::try_from(ended.len() - named).unwrap_or(u32::MAX),
+            late,
+        })
+    }
+
+    /// The ids of the rows that were ended, and whether the term was over.
+    async fn end(&self, settle: &Settle) -> Result<(Vec<i64>, bool), sqlx::Error> {
         let items = settle.items.iter();
         let said: Vec<Said> = items.map(|(id, outcome)| Said::of(*id, outcome)).collect();
         let rows = self
@@ -157,26 +186,34 @@ impl PostgresRows {
             .bind(rest_word(settle.rest))
             .bind(settle.lateness == Lateness::Refuse)
             .all_from(&self.pool)
-            .await
-            .map_err(failed)?;
-        let ended: Result<HashSet<ItemId>, _> = rows
-            .iter()
-            .map(|row| get(row, 0).map(ItemId::new))
-            .collect();
-        let ended = ended.map_err(failed)?;
-        let late = match rows.first() {
-            Some(row) => get(row, 1).map_err(failed)?,
-            None => false,
+            .await?;
+        let ended: Result<Vec<i64>, _> = rows.iter().map(|row| get(row, 0)).collect();
+        let late = rows.first().map_or(Ok(false), |row| get(row, 1))?;
+        Ok((ended?, late))
+    }
+
+    /// As [`Self::end`], where every word is done.
+    async fn end_as_done(&self, settle: &Settle) -> Result<(Vec<i64>, bool), sqlx::Error> {
+        let ids: Vec<i64> = settle.items.iter().map(|(id, _)| id.number()).collect();
+        let row = self
+            .statements
+            .settle_done
+            .query()
+            .bind(moment(settle.now))
+            .bind(settle.token.expose())
+            .bind(settle.token.holder())
+            .bind(ids)
+            .bind(settle.lateness == Lateness::Refuse)
+            .first_from(&self.pool)
+            .await?;
+        let Some(row) = row else {
+            return Ok((Vec::new(), false));
         };
-        let who = (settle.token.expose(), settle.token.holder());
-        let looks = self.look("settle", who, &not_ended(settle, &ended)).await?;
-        let items = settle_answers(settle, &ended, &looks);
-        let named = items.iter().filter(|(id, _)| ended.contains(id)).count();
-        Ok(Settlement {
-            items,
-            rest: u32::try_from(ended.len() - named).unwrap_or(u32::MAX),
-            late,
-        })
+        // None at all is null.
+        let ended: Option<Vec<i64>> = get(&row, 0)?;
+        let ended = ended.unwrap_or_default();
+        let late = get(&row, 1)? && !ended.is_empty();
+        Ok((ended, late))
     }
 
     async fn reap_rows(&self, reap: &Reap) -> Result<Vec<Reaped>, StoreError> {
@@ -202,6 +239,11 @@ impl PostgresRows {
         }
         Ok(reaped)
     }
+}
+
+fn is_all_done(settle: &Settle) -> bool {
+    let mut items = settle.items.iter();
+    items.all(|(_, outcome)| *outcome == Outcome::Done)
 }
 
 fn lease_of(claim: &Claim, row: &PgRow) -> Result<Lease, sqlx::Error> {

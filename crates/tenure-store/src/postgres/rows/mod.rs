@@ -9,7 +9,6 @@ mod operate;
 mod planted;
 mod statements;
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -124,26 +123,23 @@ impl PostgresRows {
         edit: Edit<'_>,
     ) -> Result<Self, StoreError> {
         let statements = RowStatements::new(&table, schema, edit)?;
-        let rows = Self {
+        let columns = columns(&pool, &statements).await?;
+        check_columns(
+            &table,
+            &columns.iter().map(|(name, _)| name.clone()).collect(),
+        )?;
+        let lease = table.lease_facts().map(|(_, column)| column.as_str());
+        let own: Vec<&str> = columns
+            .iter()
+            .filter(|(name, _)| !lease.contains(&name.as_str()))
+            .map(|(_, quoted)| quoted.as_str())
+            .collect();
+        let statements = statements.with_columns(&own, (&table, schema), edit)?;
+        Ok(Self {
             pool,
             table: Arc::new(table),
             statements: Arc::new(statements),
-        };
-        rows.check_columns().await?;
-        Ok(rows)
-    }
-
-    async fn check_columns(&self) -> Result<(), StoreError> {
-        let found = self
-            .statements
-            .columns
-            .query()
-            .bind(&self.statements.table)
-            .all_from(&self.pool)
-            .await
-            .map_err(|e| store_error("open", e))?;
-        let names: Result<BTreeSet<String>, _> = found.iter().map(|row| get(row, 0)).collect();
-        check_columns(&self.table, &names.map_err(|e| store_error("open", e))?)
+        })
     }
 
     /// Where rows are now, and what a token has said of them.
@@ -183,6 +179,19 @@ impl PostgresRows {
         }
         Ok(looks)
     }
+}
+
+/// The columns of the table, each as it is and quoted, in its order.
+async fn columns(
+    pool: &PgPool,
+    statements: &RowStatements,
+) -> Result<Vec<(String, String)>, StoreError> {
+    let query = statements.columns.query().bind(&statements.table);
+    let failed = |e| store_error("open", e);
+    let found = query.all_from(pool).await.map_err(failed)?;
+    let read = |row| Ok((get(row, 0)?, get(row, 1)?));
+    let columns: Result<_, sqlx::Error> = found.iter().map(read).collect();
+    columns.map_err(failed)
 }
 
 fn numbers(ids: &[ItemId]) -> Vec<i64> {

@@ -13,11 +13,12 @@ use tenure_core::{
 };
 
 use super::row::{Claimed, corrupt};
-use super::{Desk, SqliteRows, json_ids};
+use super::{Ask, Desk, SqliteRows, json_ids};
 use crate::complaint::used_before;
 use crate::limits::{INLINE_REAP_LIMIT, micros};
 use crate::rows::{Said, first_reap, is_full, rest_word, state_of, takes_lone_rows};
 use crate::second_look::{not_ended, settle_answers};
+use crate::sqlite::error::failed;
 
 impl LeaseStore for SqliteRows {
     fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Option<Held>> {
@@ -213,33 +214,18 @@ impl Desk {
     ) -> Result<Settlement, StoreError> {
         let ask = self.ask(conn, "settle");
         let who = (settle.token.expose(), settle.token.holder());
-        let mut said: Vec<_> = settle
-            .items
-            .iter()
-            .map(|(id, outcome)| Said::of(*id, outcome))
-            .map(|said| json!([said.id, said.word, said.delay, said.error]))
-            .collect();
+        let items = settle.items.iter();
+        let mut said: Vec<Said> = items.map(|(id, outcome)| Said::of(*id, outcome)).collect();
         if let Some(word) = rest_word(settle.rest) {
             let named: HashSet<i64> = settle.items.iter().map(|(id, _)| id.number()).collect();
             let params = named_params! {":token": who.0, ":holder": who.1};
             let held: Vec<i64> = ask.rows("settle", "held", params, |row| row.get(0))?;
             let rest = held.into_iter().filter(|id| !named.contains(id));
-            said.extend(rest.map(|id| json!([id, word, 0, null])));
+            said.extend(rest.map(|id| Said::of_rest(id, word)));
         }
-        let now = now.as_micros();
-        let params = named_params! {":now": now, ":token": who.0, ":holder": who.1};
+        let params = named_params! {":now": now.as_micros(), ":token": who.0, ":holder": who.1};
         let is_over: Option<bool> = ask.value("settle", "late", params)?;
-        let params = named_params! {
-            ":now": now,
-            ":token": who.0,
-            ":holder": who.1,
-            ":said": serde_json::Value::from(said).to_string(),
-            ":strict": settle.lateness == Lateness::Refuse,
-        };
-        let ended = ask.rows("settle", "settle", params, |row| {
-            row.get(0).map(ItemId::new)
-        })?;
-        let ended: HashSet<ItemId> = ended.into_iter().collect();
+        let ended = ask.end(settle, &said, now)?;
         let looks = ask.look(who, &not_ended(settle, &ended))?;
         let items = settle_answers(settle, &ended, &looks);
         let named = items.iter().filter(|(id, _)| ended.contains(id)).count();
@@ -302,6 +288,40 @@ impl Desk {
             });
         }
         Ok(reaped)
+    }
+}
+
+impl Ask<'_> {
+    /// Ends rows, each by itself: a join of the table with what is said of it may be carried out
+    /// the wrong way round, every row of the one with every row of the other.
+    fn end(
+        &self,
+        settle: &Settle,
+        said: &[Said],
+        now: Timestamp,
+    ) -> Result<HashSet<ItemId>, StoreError> {
+        let text = self.desk.statements.get("settle", "settle")?;
+        let run = || -> rusqlite::Result<HashSet<ItemId>> {
+            let mut statement = self.conn.prepare_cached(text)?;
+            let mut ended = HashSet::with_capacity(said.len());
+            for said in said {
+                let changed = statement.execute(named_params! {
+                    ":now": now.as_micros(),
+                    ":token": settle.token.expose(),
+                    ":holder": settle.token.holder(),
+                    ":id": said.id,
+                    ":word": said.word,
+                    ":delay": said.delay,
+                    ":error": said.error,
+                    ":strict": settle.lateness == Lateness::Refuse,
+                })?;
+                if changed > 0 {
+                    ended.insert(ItemId::new(said.id));
+                }
+            }
+            Ok(ended)
+        };
+        run().map_err(failed(self.verb))
     }
 }
 

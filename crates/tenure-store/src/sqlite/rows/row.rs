@@ -29,7 +29,7 @@ impl Desk {
         Ok(Claimed {
             item: Item {
                 id: ItemId::new(get(row, &self.table.key)?),
-                content: Content::Row(self.content(row, &[])?),
+                content: Content::Row(self.content(row, &self.lease_columns())?),
                 available_at: Timestamp::from_micros(available_at.unwrap_or(created_at)),
                 counters: self.counters(row)?,
             },
@@ -77,6 +77,10 @@ impl Desk {
             dead_at: moment(row, &columns.dead_at)?,
             dead_reason: None,
         }))
+    }
+
+    fn lease_columns(&self) -> [&str; 13] {
+        self.table.lease_facts().map(|(_, column)| column.as_str())
     }
 
     fn counters(&self, row: &Row<'_>) -> rusqlite::Result<Counters> {

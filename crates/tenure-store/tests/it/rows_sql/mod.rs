@@ -5,6 +5,7 @@ mod by_hand;
 mod guards;
 mod plans;
 mod planted;
+mod settle_done;
 mod sync;
 mod sync_jobs;
 mod text;

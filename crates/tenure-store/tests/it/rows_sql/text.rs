@@ -81,7 +81,7 @@ fn a_lock_that_waits_stands_only_beside_a_token() {
     assert!(locks >= 3, "only {locks} locks were found");
 }
 
-/// Each verb is a file of the same name for each database.
+/// Each verb is a file of the same name for each database; PostgreSQL has a shorter way for one.
 #[test]
 fn both_databases_have_the_same_files() {
     let names = |database: &str| -> Vec<String> {
@@ -93,7 +93,9 @@ fn both_databases_have_the_same_files() {
         names.sort();
         names
     };
-    assert_eq!(names("postgres"), names("sqlite"));
+    let mut postgres = names("postgres");
+    postgres.retain(|name| name != "settle_done.sql");
+    assert_eq!(postgres, names("sqlite"));
 }
 
 fn sql_folder() -> PathBuf {

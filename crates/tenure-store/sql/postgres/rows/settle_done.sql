@@ -1,0 +1,31 @@
+-- settle_done: ends the hold on named rows of a lease as done, which is what most settles say: settle.sql
+-- with nothing to look up for each row.
+-- Parameters: $1 now, $2 token, $3 holder, $4 ids, $5 whether a lapsed lease is refused.
+-- Returns: one row: ids of the rows that were ended; late, whether the term was over. What is missing was
+--   refused.
+-- Keeps: laws 3, 4, 6: key, token, holder and state in one predicate.
+-- Relies on: the partial index on the tokens of claimed rows; the `+ 0` keeps it from being entered anew
+--   for each key.
+with term as materialized (
+    select t.{until} <= coalesce($1::timestamptz, now()) as is_over
+    from {table} t
+    where t.{token} = $2 and t.{holder} = $3 and {is_claimed}
+    limit 1
+), ended as (
+    update {table} t
+    set {done_at} = coalesce($1::timestamptz, now()),
+        {dead_at} = null,
+        {status} = {done},
+        {settled_token} = $2 || ' done',
+        {holder} = null,
+        {token} = null,
+        {until} = null,
+        {claimed_at} = null
+    where t.{token} = $2
+      and t.{holder} = $3
+      and {is_claimed}
+      and t.{key} + 0 = any ($4::bigint[])
+      and (not $5::boolean or t.{until} > coalesce($1::timestamptz, now()))
+    returning t.{key} as id
+)
+select array_agg(id) as ids, coalesce((select is_over from term), false) as late from ended
