@@ -28,7 +28,7 @@ use crate::worker::{Worker, WorkerError, check, launch_on};
 /// let worker = tenure.table("outbox").await?.worker();
 /// worker
 ///     .on(|row: Event, cx: Context| async move {
-///         println!("fence {}: {}", cx.fence(), row.payload()); // the whole row, as JSON
+///         println!("fence {}: {}", cx.fence(), row.payload()); // the row, as JSON
 ///         Ok(Outcome::Done)
 ///     })
 ///     .run_until_signal()
