@@ -101,7 +101,7 @@ impl<'a> Shown<'a> {
             last_error: record.last_error.as_deref(),
             headers: event.map(Event::headers),
             encoding: event.and_then(Event::encoding).map(Encoding::as_str),
-            payload: RawValue::from_string(on_one_line(payload(&record.content))).ok(),
+            payload: raw(payload(&record.content)),
             surroundings: None,
         }
     }
@@ -169,11 +169,7 @@ fn key(record: &Record) -> Option<&str> {
 pub(crate) fn note(record: &Record, now: Timestamp) -> String {
     let error = record.last_error.as_deref().map(plain);
     match record.state {
-        State::Pending => {
-            let waits = record.available_at.filter(|moment| *moment > now);
-            let due = waits.map(|moment| format!("due {}", relative(moment, now)));
-            due.into_iter().chain(error).collect::<Vec<_>>().join("; ")
-        }
+        State::Pending => waits(record.available_at, error, now),
         State::Claimed => record.hold.as_ref().map_or_else(String::new, |hold| {
             let word = if hold.until > now { "lapses" } else { "lapsed" };
             format!("{}; {word} {}", hold.holder, relative(hold.until, now))
@@ -201,10 +197,17 @@ pub(crate) fn payload(content: &Content) -> &str {
     }
 }
 
+/// What is worth knowing of what waits: when it is due, and what went wrong last.
+pub(crate) fn waits(due: Option<Timestamp>, error: Option<String>, now: Timestamp) -> String {
+    let due = due.filter(|moment| *moment > now);
+    let due = due.map(|moment| format!("due {}", relative(moment, now)));
+    due.into_iter().chain(error).collect::<Vec<_>>().join("; ")
+}
+
 /// JSON without line breaks. Outside strings they are blanks, and inside there are none: so nothing
 /// but the look changes, where reading and writing it again would change numbers and repeated keys.
-pub(crate) fn on_one_line(json: &str) -> String {
-    json.replace(['\n', '\r'], " ")
+pub(crate) fn raw(json: &str) -> Option<Box<RawValue>> {
+    RawValue::from_string(json.replace(['\n', '\r'], " ")).ok()
 }
 
 /// A moment in JSON.

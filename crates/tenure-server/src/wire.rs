@@ -232,23 +232,9 @@ pub(crate) fn millis(span: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use tenure_core::webhook::{EndpointId, EndpointSettings, EndpointState, Health};
-    use tenure_core::{Timestamp, TopicPattern};
+    use tenure_core::testing::endpoint;
 
     use super::*;
-
-    fn endpoint(id: &str, number: u32) -> Endpoint {
-        Endpoint {
-            id: EndpointId::new(id).unwrap(),
-            number,
-            settings: EndpointSettings::new("https://example.com", vec![TopicPattern::any()]),
-            sealed: String::new(),
-            state: EndpointState::Enabled,
-            health: Health::default(),
-            version: 1,
-            created_at: Timestamp::from_micros(0),
-        }
-    }
 
     #[test]
     fn the_longest_line_is_told_first_and_every_line_is_counted() {

@@ -3,6 +3,7 @@
 mod describe;
 mod found;
 mod need;
+mod obstacle;
 mod outbox;
 mod plan;
 mod row;
@@ -16,7 +17,8 @@ use std::fmt;
 use crate::invalid::Invalid;
 pub use describe::{MapFault, Said};
 pub use found::{FoundColumn, FoundIndex, FoundKind, FoundTable, Holds};
-pub use plan::{Addition, Adds, AdoptedTable, Indexes, Obstacle, Plan, PlannedIndex, Stage};
+pub use obstacle::Obstacle;
+pub use plan::{Addition, Adds, AdoptedTable, Indexes, Plan, PlannedIndex, Stage};
 pub use states::{Condition, States, StatusColumn, StatusWord, Words};
 pub use sync::SyncState;
 

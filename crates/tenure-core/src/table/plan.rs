@@ -3,14 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use super::describe::field_of;
-use super::found::{FoundColumn, FoundKind, FoundTable, Holds};
-use super::need::{Need, Null, adds_of, is_key, longest_word, need_of};
-use super::{Identifier, LeaseTable, States, StatusWord, name};
+use super::found::{FoundColumn, FoundTable};
+use super::need::{adds_of, is_key, wrong_with};
+use super::obstacle::{Obstacle, remark_on_checks, remark_on_until};
+use super::{Identifier, LeaseTable, StatusWord, name};
 use crate::time::Timestamp;
-
-/// Characters that a column must have room for to hold a holder or a token.
-const TEXT_MIN: u32 = 128;
 
 /// The column that a table is given when it has no 64-bit key of its own.
 const KEY: &str = "tenure_id";
@@ -99,15 +96,6 @@ pub enum Stage {
     There,
 }
 
-/// Why a table cannot be leased, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Obstacle {
-    /// What is missing or wrong.
-    pub what: String,
-    /// What to do.
-    pub hint: String,
-}
-
 /// A table that was adopted, or is half way there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdoptedTable {
@@ -178,7 +166,10 @@ impl LeaseTable {
         found: &FoundTable,
         recorded: Option<&AdoptedTable>,
     ) -> Result<Plan, Vec<Obstacle>> {
-        if let Some(obstacle) = self.kind_obstacle(found.kind) {
+        if self.name.as_str().starts_with("tenure_") {
+            return Err(vec![Obstacle::own_table(&self.name)]);
+        }
+        if let Some(obstacle) = Obstacle::of_kind(&self.name, found.kind) {
             return Err(vec![obstacle]);
         }
         let mut planning = Planning {
@@ -209,39 +200,6 @@ impl LeaseTable {
         plan.is_done = is_whole && recorded.is_some_and(|adopted| adopted.is_finished);
         Ok(plan)
     }
-
-    fn kind_obstacle(&self, kind: FoundKind) -> Option<Obstacle> {
-        let table = &self.name;
-        if table.as_str().starts_with("tenure_") {
-            return Some(obstacle(
-                format!("{table} has the name of a table of Tenure's own"),
-                "adopt a table of yours; names that begin with tenure_ are ours",
-            ));
-        }
-        match kind {
-            FoundKind::Table => None,
-            FoundKind::Missing => Some(obstacle(
-                format!("there is no table {table}"),
-                "check its name and the database, and on PostgreSQL the search path",
-            )),
-            FoundKind::View => Some(obstacle(
-                format!("{table} is a view: it has no rows of its own"),
-                "adopt the table beneath it",
-            )),
-            FoundKind::Partitioned => Some(obstacle(
-                format!("{table} is partitioned: its indexes cannot be made beside writers"),
-                "adopt its partitions one by one",
-            )),
-            FoundKind::Rowless => Some(obstacle(
-                format!("{table} was made without rowid"),
-                "copy it into a table with rowid, and adopt that",
-            )),
-            FoundKind::Other => Some(obstacle(
-                format!("{table} is no table that is kept in this database"),
-                "adopt it where it is kept",
-            )),
-        }
-    }
 }
 
 /// On the way to a plan.
@@ -253,10 +211,6 @@ struct Planning<'a> {
 }
 
 impl Planning<'_> {
-    fn obstacle(&mut self, what: String, hint: impl Into<String>) {
-        self.obstacles.push(obstacle(what, hint));
-    }
-
     /// Whether an earlier try has added this column.
     fn is_ours(&self, column: &Identifier) -> bool {
         self.recorded
@@ -281,22 +235,13 @@ impl Planning<'_> {
         let fits = |column: &&FoundColumn| is_key(column.holds) && !column.is_nullable;
         if let Some(column) = found.filter(fits).filter(|_| !self.is_ours(&key)) {
             if !column.is_unique {
-                self.obstacle(
-                    format!("the key {key} is not unique"),
-                    format!(
-                        "make it the primary key, or name another as `key` in a map: for one that \
-                         is not there, {KEY} is added"
-                    ),
-                );
+                self.obstacles.push(Obstacle::key_not_unique(&key, KEY));
             }
             self.plan.uses.push(("key", key));
             return;
         }
         if self.found.column(KEY).is_some() && !self.is_ours(&own) {
-            self.obstacle(
-                format!("a column {KEY} is there, and was not added by Tenure"),
-                "rename it, or make it a unique bigint that is never null and the key of a map",
-            );
+            self.obstacles.push(Obstacle::key_of_others(KEY));
             return;
         }
         self.plan.table.key = own.clone();
@@ -306,52 +251,15 @@ impl Planning<'_> {
     fn facts(&mut self) {
         let table = self.plan.table.clone();
         for (fact, column) in table.facts().into_iter().filter(|(fact, _)| *fact != "key") {
-            let adds = adds_of(fact, &table.states);
             match self.found.column(column.as_str()) {
                 Some(found) if !self.is_ours(column) => {
-                    self.check_column(fact, found, &need_of(fact), &table.states);
+                    let wrong = wrong_with(found, fact, &table.states);
+                    let obstacle = |wrong| Obstacle::column(&table.name, fact, found, wrong);
+                    self.obstacles.extend(wrong.map(obstacle));
                     self.plan.uses.push((fact, column.clone()));
                 }
-                _ => self.add(column.clone(), adds),
+                _ => self.add(column.clone(), adds_of(fact, &table.states)),
             }
-        }
-    }
-
-    fn check_column(&mut self, fact: &str, found: &FoundColumn, need: &Need, states: &States) {
-        let (column, table) = (&found.name, &self.plan.table.name);
-        let field = field_of(fact);
-        let elsewhere = format!("name another column as `{field}` in a map; a new one is added");
-        if !(need.fits)(found.holds) {
-            let what = format!(
-                "{column}, which is to hold {fact}, is {}; expected {}",
-                found.declared, need.expected
-            );
-            let hint = format!("change its type, or {elsewhere}");
-            return self.obstacle(what, hint);
-        }
-        let longest = match fact {
-            "status" => longest_word(states),
-            "holder" | "token" | "settled_token" => TEXT_MIN,
-            _ => 0,
-        };
-        if matches!(found.holds, Holds::Text(Some(most)) if most < longest) {
-            let what = format!(
-                "{column}, which is to hold {fact}, is {}; expected room for {longest}",
-                found.declared
-            );
-            let hint = format!("alter table {table} alter column {column} type text");
-            return self.obstacle(what, hint);
-        }
-        match (need.null, found.is_nullable) {
-            (Null::Needed, false) => self.obstacle(
-                format!("{column}, which is to hold {fact}, is not null: it could not be cleared"),
-                format!("alter table {table} alter column {column} drop not null, or {elsewhere}"),
-            ),
-            (Null::Never, true) => self.obstacle(
-                format!("{column}, which is to hold {fact}, may be null"),
-                format!("fill it and alter it to be not null with a default, or {elsewhere}"),
-            ),
-            _ => {}
         }
     }
 
@@ -392,10 +300,7 @@ impl Planning<'_> {
                 Some(_) => Stage::Broken,
             };
             if stage != Stage::Missing && !is_ours {
-                self.obstacle(
-                    format!("an index {name} is there, and was not made by Tenure"),
-                    "rename it or drop it",
-                );
+                self.obstacles.push(Obstacle::index_of_others(&name));
             }
             self.plan.indexes.push(PlannedIndex { what, name, stage });
         }
@@ -407,45 +312,27 @@ impl Planning<'_> {
         let until = &table.columns.until;
         let mut remarks = Vec::new();
         if is_added(until) && table.states.status().is_some() {
-            remarks.push(format!(
-                "what your own workers claim has no {until}, so nobody but they can end such a \
-                 claim: let your own recovery run for as long as they do"
-            ));
+            remarks.push(remark_on_until(until));
         }
         if !self.found.checks.is_empty() && table.states.status().is_some() {
-            remarks.push(format!(
-                "check constraints must allow every word of the status: {}",
-                self.found.checks.join(", ")
-            ));
+            remarks.push(remark_on_checks(&self.found.checks));
         }
         self.plan.remarks = remarks;
     }
 
     /// A table is adopted with one description; what it was adopted with stays.
     fn description(&mut self) {
-        let Some(recorded) = self.recorded else {
-            return;
-        };
-        if recorded.table != self.plan.table {
-            let name = self.plan.table.name.clone();
-            self.obstacle(
-                format!("{name} was adopted with another preset or map"),
-                format!("give the same again, or run `tenure adopt {name} --undo` first"),
-            );
+        let is_other = |recorded: &AdoptedTable| recorded.table != self.plan.table;
+        if self.recorded.is_some_and(is_other) {
+            let obstacle = Obstacle::other_description(&self.plan.table.name);
+            self.obstacles.push(obstacle);
         }
-    }
-}
-
-fn obstacle(what: String, hint: impl Into<String>) -> Obstacle {
-    Obstacle {
-        what,
-        hint: hint.into(),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::found::FoundIndex;
+    use super::super::found::{FoundIndex, FoundKind, Holds};
     use super::*;
 
     fn column(name: &str, holds: Holds) -> FoundColumn {

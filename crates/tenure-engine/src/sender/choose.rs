@@ -84,10 +84,8 @@ fn share(
 mod tests {
     use std::time::Duration;
 
-    use tenure_core::webhook::{
-        Endpoint, EndpointId, EndpointSettings, EndpointState, Health, Rate,
-    };
-    use tenure_core::{Timestamp, TopicPattern};
+    use tenure_core::webhook::{Endpoint, EndpointState, Rate};
+    use tenure_core::{Timestamp, testing};
     use tokio::time::Instant;
 
     use super::*;
@@ -95,17 +93,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);
 
     fn endpoint(number: u32) -> Endpoint {
-        let topics = vec![TopicPattern::any()];
-        Endpoint {
-            id: EndpointId::new(&format!("e{number}")).unwrap(),
-            number,
-            settings: EndpointSettings::new("https://example.com", topics),
-            sealed: String::new(),
-            state: EndpointState::Enabled,
-            health: Health::default(),
-            version: 1,
-            created_at: NOW,
-        }
+        testing::endpoint(&format!("e{number}"), number)
     }
 
     fn lines(endpoints: impl IntoIterator<Item = Endpoint>) -> BTreeMap<u32, Line> {

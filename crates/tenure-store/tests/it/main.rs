@@ -22,6 +22,7 @@ mod keyed;
 mod keys;
 mod odd;
 mod owed;
+mod place;
 mod plans;
 mod planted;
 mod producer;

@@ -6,7 +6,7 @@ use serde::Serialize;
 use tenure::{DomainRecord, DomainState, Event, Record, State, Timestamp, Why};
 
 use crate::output::plain;
-use crate::record::note;
+use crate::record::{note, text};
 use crate::time::{brief, relative};
 
 /// A key, in JSON. What is said of its head is null when it has none.
@@ -168,10 +168,6 @@ fn state(domain: &DomainRecord, both: impl Fn(&Record) -> String) -> Cell {
         DomainState::Held => cell.fg(Color::Cyan),
         DomainState::Blocked => cell.fg(Color::Red),
     }
-}
-
-fn text(moment: Option<Timestamp>) -> Option<String> {
-    moment.map(|moment| moment.to_string())
 }
 
 #[cfg(test)]

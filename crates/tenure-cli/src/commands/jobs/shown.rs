@@ -8,7 +8,7 @@ use tenure::job::{Job, Progress};
 use tenure::{SyncState, Timestamp};
 
 use crate::output::plain;
-use crate::record::{on_one_line, text};
+use crate::record::{raw, text, waits};
 use crate::time::{brief, relative};
 
 /// A job, in JSON. A field that has nothing to say is null.
@@ -101,10 +101,6 @@ impl ShownProgress {
     }
 }
 
-fn raw(json: &str) -> Option<Box<RawValue>> {
-    RawValue::from_string(on_one_line(json)).ok()
-}
-
 /// The word for a state, as `--state` takes it.
 pub(super) const fn word(state: SyncState) -> &'static str {
     match state {
@@ -131,11 +127,7 @@ pub(super) fn state(state: SyncState) -> Cell {
 pub(super) fn note(job: &Job, now: Timestamp) -> String {
     let error = job.error.as_deref().map(plain);
     match job.state {
-        SyncState::Available => {
-            let waits = job.available_at.filter(|moment| *moment > now);
-            let due = waits.map(|moment| format!("due {}", relative(moment, now)));
-            due.into_iter().chain(error).collect::<Vec<_>>().join("; ")
-        }
+        SyncState::Available => waits(job.available_at, error, now),
         SyncState::Running | SyncState::Lapsed => {
             job.hold.as_ref().map_or_else(String::new, |hold| {
                 let is_over = job.state == SyncState::Lapsed;

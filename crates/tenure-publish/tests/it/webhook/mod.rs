@@ -15,10 +15,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tenure_core::testing::ManualClock;
-use tenure_core::webhook::{
-    Caller as _, Endpoint, EndpointId, EndpointSettings, EndpointState, Health, Reply, Request,
-};
+use tenure_core::testing::{self, ManualClock};
+use tenure_core::webhook::{Caller as _, Endpoint, EndpointSettings, Reply, Request};
 use tenure_core::{Clock, Event, Fence, ItemId, Timestamp, TopicPattern};
 use tenure_publish::webhook::{
     AddressPolicy, CallerConfig, Dialled, Dialler, Dialling, Keyring, Resolver, Resolving, Scheme,
@@ -62,16 +60,11 @@ fn event() -> Event {
 }
 
 fn endpoint(url: &str, secrets: &Secrets) -> Endpoint {
-    let id = EndpointId::new("billing").unwrap();
+    let sample = testing::endpoint("billing", 7);
     Endpoint {
-        sealed: secrets.seal(&keyring(), &id).unwrap(),
-        id,
-        number: 7,
+        sealed: secrets.seal(&keyring(), &sample.id).unwrap(),
         settings: EndpointSettings::new(url, vec![TopicPattern::any()]),
-        state: EndpointState::Enabled,
-        health: Health::default(),
-        version: 1,
-        created_at: NOW,
+        ..sample
     }
 }
 

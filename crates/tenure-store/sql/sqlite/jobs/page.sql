@@ -35,8 +35,6 @@ where t.completed_at is null
   and t.id < :below
   and (:kind is null or t.kind = :kind)
   and :state = case
-      when t.failed_at is not null then 'FAILED'
-      when t.completed_at is not null then 'COMPLETED'
       when t.locked_until is null then 'AVAILABLE'
       when t.locked_until > :now then 'RUNNING'
       else 'LAPSED' end

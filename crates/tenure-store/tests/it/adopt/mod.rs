@@ -8,73 +8,15 @@ mod resume;
 mod writers;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 
-use sqlx::postgres::PgPoolOptions;
-use sqlx::{AssertSqlSafe, Executor, PgPool, Row};
+use sqlx::{AssertSqlSafe, Executor, Row};
 use tenure_core::store::{Claim, Settle, Settlement, Tables};
 use tenure_core::testing::token;
 use tenure_core::{AdoptedTable, Held, Identifier, LapsePolicy, LeaseTable, Obstacle, Plan, Token};
-use tenure_store::config::{StoreConfig, Synchronous};
-use tenure_store::postgres::PostgresStore;
-use tenure_store::sqlite::SqliteStore;
-use tenure_store::testing::{Database, postgres};
 
-/// A database with an application's own tables in it.
-enum Place {
-    Postgres {
-        store: Box<PostgresStore>,
-        pool: PgPool,
-        // Dropped last: a field is dropped after those before it.
-        _database: Box<Database>,
-    },
-    Sqlite {
-        store: SqliteStore,
-        path: PathBuf,
-        _folder: tempfile::TempDir,
-    },
-}
+use crate::place::Place;
 
 impl Place {
-    async fn both() -> [Self; 2] {
-        [Self::postgres().await, Self::sqlite().await]
-    }
-
-    async fn postgres() -> Self {
-        let database = postgres().await;
-        let config = StoreConfig::default();
-        PostgresStore::migrate(&database.url, &config)
-            .await
-            .unwrap();
-        let pool = PgPoolOptions::new().max_connections(8);
-        Self::Postgres {
-            store: Box::new(PostgresStore::open(&database.url, &config).await.unwrap()),
-            pool: pool.connect(&database.url).await.unwrap(),
-            _database: Box::new(database),
-        }
-    }
-
-    async fn sqlite() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("app.db");
-        let config = StoreConfig {
-            synchronous: Synchronous::Normal,
-            ..StoreConfig::default()
-        };
-        Self::Sqlite {
-            store: SqliteStore::open(&path, &config).await.unwrap(),
-            path,
-            _folder: folder,
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Postgres { .. } => "postgres",
-            Self::Sqlite { .. } => "sqlite",
-        }
-    }
-
     fn tables(&self) -> &dyn Tables {
         match self {
             Self::Postgres { store, .. } => store.as_ref(),

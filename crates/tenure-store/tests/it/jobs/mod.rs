@@ -8,18 +8,17 @@ pub(crate) mod plans;
 mod rows;
 mod transaction;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use sqlx::postgres::PgPoolOptions;
-use sqlx::{AssertSqlSafe, PgPool, Row};
+use sqlx::{AssertSqlSafe, Row};
 use tenure_core::job::{Chunk, ChunkClaim, ChunkKey, ChunkName, MatrixName, NewJob};
 use tenure_core::store::{ChunkEnd, Claim, ClaimChunk, EndChunk, JobHold, Jobs, KeepsJobs, Pruner};
 use tenure_core::{Guarded, Held, LapsePolicy, Refusal, Term, Timestamp, Token};
-use tenure_store::config::{StoreConfig, Synchronous};
+use tenure_store::config::StoreConfig;
 use tenure_store::postgres::PostgresStore;
 use tenure_store::sqlite::SqliteStore;
-use tenure_store::testing::{Database, postgres};
+
+use crate::place::Place;
 
 /// The moment at which the tests take place.
 const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
@@ -27,65 +26,7 @@ const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
 /// The lease of a checkpoint.
 const TWO_MINUTES: Duration = Duration::from_mins(2);
 
-/// A store, and a way to look into its tables by hand.
-enum Place {
-    Postgres {
-        store: Box<PostgresStore>,
-        pool: PgPool,
-        // Dropped last: a field is dropped after those before it.
-        database: Box<Database>,
-    },
-    Sqlite {
-        store: SqliteStore,
-        path: PathBuf,
-        _folder: tempfile::TempDir,
-    },
-}
-
 impl Place {
-    async fn both() -> [Self; 2] {
-        [Self::postgres().await, Self::sqlite().await]
-    }
-
-    async fn postgres() -> Self {
-        let database = postgres().await;
-        let config = StoreConfig::default();
-        PostgresStore::migrate(&database.url, &config)
-            .await
-            .unwrap();
-        let store = PostgresStore::open(&database.url, &config).await.unwrap();
-        let pool = PgPoolOptions::new().max_connections(4);
-        let pool = pool.connect(&database.url).await.unwrap();
-        Self::Postgres {
-            store: Box::new(store),
-            pool,
-            database: Box::new(database),
-        }
-    }
-
-    async fn sqlite() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("jobs.db");
-        // Nothing here outlives its process, so nothing waits for the disk.
-        let config = StoreConfig {
-            synchronous: Synchronous::Normal,
-            ..StoreConfig::default()
-        };
-        let store = SqliteStore::open(&path, &config).await.unwrap();
-        Self::Sqlite {
-            store,
-            path,
-            _folder: folder,
-        }
-    }
-
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Postgres { .. } => "PostgreSQL",
-            Self::Sqlite { .. } => "SQLite",
-        }
-    }
-
     fn book(&self) -> &dyn Jobs {
         let book = match self {
             Self::Postgres { store, .. } => store.job_book(),

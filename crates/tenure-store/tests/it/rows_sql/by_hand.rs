@@ -6,8 +6,8 @@ use tenure_core::testing::token;
 use tenure_core::{Guarded, ItemId, LeaseTable, Outcome, Refusal, State, Timestamp, Token};
 
 use super::planted::{FAULTS, Fault};
-use super::webhook::{TERM, at_once, benches, claim, dead, ids, renew, retry, settle, try_claim};
-use super::{Bench, NOW, Rows, seconds};
+use super::webhook::{TERM, at_once, benches, claim, dead, renew, retry, try_claim};
+use super::{Bench, NOW, Rows, ids, seconds, settle};
 
 async fn state(rows: &dyn Rows, id: i64) -> State {
     rows.find(&[ItemId::new(id)]).await.unwrap()[0].state

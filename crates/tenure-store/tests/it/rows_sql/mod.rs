@@ -21,8 +21,10 @@ use std::time::Duration;
 use rusqlite::types::ValueRef;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, Executor, PgPool, Row};
-use tenure_core::store::{LeaseStore, Operate};
-use tenure_core::{Identifier, LapsePolicy, LeaseTable, State, Timestamp};
+use tenure_core::store::{LeaseStore, Operate, Settle};
+use tenure_core::{
+    Guarded, Identifier, ItemId, LapsePolicy, LeaseTable, Outcome, State, Timestamp, Token,
+};
 use tenure_store::Planted;
 use tenure_store::config::{StoreConfig, Synchronous};
 use tenure_store::memory::SystemClock;
@@ -297,6 +299,21 @@ fn written(create: &str, checks: Checks) -> String {
         .filter(|line| !line.starts_with("    check ("));
     let text: Vec<&str> = lines.collect();
     text.join("\n").replace(",\n)", "\n)")
+}
+
+fn ids(numbers: &[i64]) -> Vec<ItemId> {
+    numbers.iter().copied().map(ItemId::new).collect()
+}
+
+/// Settles one row, as a worker of ours does.
+async fn settle(
+    rows: &dyn Rows,
+    mine: &Token,
+    (id, outcome): (i64, Outcome),
+    now: Timestamp,
+) -> Guarded {
+    let settle = Settle::new(mine.clone()).item(ItemId::new(id), outcome);
+    rows.settle(&settle.at(now)).await.unwrap().items[0].1
 }
 
 fn identifier(name: &str) -> Identifier {

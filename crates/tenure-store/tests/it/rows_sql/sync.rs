@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use tenure_core::store::{Claim, Renew, Renewed, Settle};
+use tenure_core::store::{Claim, Renew, Renewed};
 use tenure_core::{
-    Guarded, Held, ItemId, LapsePolicy, LeaseTable, Outcome, State, SyncState, Term, Timestamp,
-    Token,
+    Guarded, Held, ItemId, LapsePolicy, LeaseTable, State, SyncState, Term, Timestamp, Token,
 };
 
+pub(super) use super::settle;
 use super::{Bench, Checks, NOW, Rows, seconds};
 
 /// The lease of a sync job.
@@ -189,16 +189,6 @@ pub(super) async fn claim(
 pub(super) async fn renew(rows: &dyn Rows, mine: &Token, now: Timestamp) -> Guarded<Renewed> {
     let renew = Renew::new(vec![mine.clone()], term()).at(now);
     rows.renew(&renew).await.unwrap().remove(0).1
-}
-
-pub(super) async fn settle(
-    rows: &dyn Rows,
-    mine: &Token,
-    (id, outcome): (i64, Outcome),
-    now: Timestamp,
-) -> Guarded {
-    let settle = Settle::new(mine.clone()).item(ItemId::new(id), outcome);
-    rows.settle(&settle.at(now)).await.unwrap().items[0].1
 }
 
 /// The state of a row as both vocabularies tell it, which must agree.

@@ -9,7 +9,7 @@ use tenure_core::{
 };
 use tenure_store::postgres::PostgresRows;
 
-use super::{Bench, Checks, NOW, Rows, identifier, policy, presets, seconds, shows};
+use super::{Bench, Checks, NOW, Rows, identifier, ids, policy, presets, seconds, shows};
 
 /// Writes rows as an application would, one per topic; the first is the oldest.
 async fn insert(bench: &Bench, table: &LeaseTable, topics: &[&str]) {
@@ -28,10 +28,6 @@ async fn insert(bench: &Bench, table: &LeaseTable, topics: &[&str]) {
 
 fn claim(token: Token, limit: u32) -> Claim {
     Claim::new(token, limit).recovery(None).at(NOW)
-}
-
-fn ids(numbers: &[i64]) -> Vec<ItemId> {
-    numbers.iter().copied().map(ItemId::new).collect()
 }
 
 fn column(content: &Content, name: &str) -> serde_json::Value {

@@ -3,15 +3,15 @@
 
 use std::time::Duration;
 
-use tenure_core::store::{Claim, Reap, Renew, Renewed, Settle};
+use tenure_core::store::{Claim, Reap, Renew, Renewed};
 use tenure_core::testing::token;
 use tenure_core::{
-    Guarded, Held, ItemId, LapsePolicy, LeaseTable, Outcome, Refusal, Term, Timestamp, Token,
+    Guarded, Held, LapsePolicy, LeaseTable, Outcome, Refusal, Term, Timestamp, Token,
 };
 use tenure_store::postgres::PostgresRows;
 use tenure_store::sqlite::SqliteRows;
 
-use super::{Bench, Checks, NOW, Rows, Table, seconds};
+use super::{Bench, Checks, NOW, Rows, Table, ids, seconds, settle};
 
 pub(super) const TERM: Term = Term::STANDARD;
 
@@ -39,10 +39,6 @@ pub(super) async fn benches(rows: usize) -> [Bench; 2] {
     benches
 }
 
-pub(super) fn ids(numbers: &[i64]) -> Vec<ItemId> {
-    numbers.iter().copied().map(ItemId::new).collect()
-}
-
 pub(super) async fn try_claim(
     rows: &dyn Rows,
     mine: &Token,
@@ -61,16 +57,6 @@ pub(super) async fn claim(rows: &dyn Rows, mine: &Token, limit: u32) -> Held {
 pub(super) async fn renew(rows: &dyn Rows, mine: &Token, now: Timestamp) -> Guarded<Renewed> {
     let renew = Renew::new(vec![mine.clone()], TERM).at(now);
     rows.renew(&renew).await.unwrap().remove(0).1
-}
-
-pub(super) async fn settle(
-    rows: &dyn Rows,
-    mine: &Token,
-    (id, outcome): (i64, Outcome),
-    now: Timestamp,
-) -> Guarded {
-    let settle = Settle::new(mine.clone()).item(ItemId::new(id), outcome);
-    rows.settle(&settle.at(now)).await.unwrap().items[0].1
 }
 
 pub(super) fn retry() -> Outcome {
