@@ -1,8 +1,9 @@
 //! What workers note while they work, and what must be true of it.
 //!
-//! A line is a word, a thing (`row-7`, `chunk-m1.a`), who, and when. A worker notes that it begins
-//! a thing after it has claimed it, and that it ends it before it says so to the database: the time
-//! between lies within its lease.
+//! A line is a word, a thing, who, and when. A thing is `row-7`, which is done once; `part-7`, a
+//! row that may be done again until it has ended; or `chunk-m1.a`, a part of a row. A worker notes
+//! that it begins a thing after it has claimed it, and that it ends it before it says so to the
+//! database: the time between lies within its lease.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
@@ -11,7 +12,7 @@ use std::path::Path;
 
 use super::super::now;
 
-/// Who noted it: `hand-` or `ours-` and the process, for ours also the row: `ours-17/4`.
+/// Who noted it: `hand-` or `ours-` and a number, for ours also the row: `ours-17/4`.
 pub(super) fn note(log: &Path, word: &str, thing: &str, who: &str) {
     let line = format!("{word} {thing} {who} {}\n", now().as_micros());
     let file = OpenOptions::new().append(true).create(true).open(log);
@@ -53,11 +54,13 @@ pub(super) struct History {
     spans: BTreeMap<String, Vec<Span>>,
     /// Processes that were killed, and those at a row whose lease somebody ended by hand.
     stopped: Vec<(String, i64)>,
-    kills: Vec<(String, i64)>,
+    kills: Vec<String>,
+    /// What a worker was at when it was killed, who, and when.
+    broken: Vec<(String, String, i64)>,
     /// From when on nobody may begin a thing any more.
     ends: BTreeMap<String, i64>,
-    /// How often somebody was refused.
-    pub(super) refusals: usize,
+    /// What somebody was refused, and who.
+    pub(super) refused: Vec<(String, String)>,
 }
 
 impl History {
@@ -101,12 +104,15 @@ impl History {
             }
             "killed" => {
                 self.stopped.push((who.to_owned(), at));
-                self.kills.push((who.to_owned(), at));
+                self.kills.push(who.to_owned());
             }
+            // From the beginning: it may have been at any time.
+            "paused" => self.stopped.push((who.to_owned(), i64::MIN)),
+            "broken" => self.broken.push((thing.to_owned(), who.to_owned(), at)),
             "final" => {
                 self.ends.entry(thing.to_owned()).or_insert(at);
             }
-            "refused" => self.refusals += 1,
+            "refused" => self.refused.push((thing.to_owned(), who.to_owned())),
             other => panic!("{other:?}"),
         }
         self.spans.retain(|_, spans| !spans.is_empty());
@@ -155,8 +161,7 @@ impl History {
             }
         }
         for pair in spans.windows(2) {
-            // Chunks may be done as often as somebody asks for it.
-            let is_over = pair[0].is_done && is_row(thing);
+            let is_over = pair[0].is_done && thing.starts_with("row-");
             let stop = self.stop_of(&pair[0]);
             if is_over && stop.is_none_or(|stop| stop > pair[1].from) {
                 violations.push(Violation::Again(shown()));
@@ -167,42 +172,31 @@ impl History {
 
     fn summary(&self, ends: &Ends) -> Summary {
         let rows = || self.spans.iter().filter(|(thing, _)| is_row(thing));
-        let last_by = |kind: &str| {
-            let done = rows().filter(|(_, spans)| {
-                let last = spans.iter().filter(|span| span.is_done).max();
-                last.is_some_and(|span| span.who.starts_with(kind))
-            });
+        let by = |kind: &str| {
+            let is_by = |span: &Span| span.is_done && span.who.starts_with(kind);
+            let done = rows().filter(|(_, spans)| spans.iter().any(is_by));
             done.count()
         };
-        let (mut bites, mut broken, mut again) = (0, 0, 0);
-        for (who, at) in &self.kills {
-            let is_hit = |span: &&Span| {
-                is_of(&span.who, who) && span.from <= *at && span.to.is_none_or(|to| to > *at)
-            };
-            let hit: Vec<_> = rows()
-                .filter(|(_, spans)| spans.iter().any(|span| is_hit(&span)))
-                .collect();
-            bites += usize::from(!hit.is_empty());
-            broken += hit.len();
-            let taken = hit
-                .iter()
-                .filter(|(_, spans)| spans.iter().any(|span| span.from > *at));
-            again += taken.count();
-        }
+        let hit = |who: &&String| self.broken.iter().any(|(_, of, _)| is_of(of, who));
+        let broken = || self.broken.iter().filter(|(thing, ..)| is_row(thing));
+        let is_again = |(thing, who, at): &&(String, String, i64)| {
+            let later = |span: &Span| span.from > *at && span.who != *who;
+            self.spans[thing].iter().any(later)
+        };
         Summary {
             rows: ends.seen.keys().filter(|thing| is_row(thing)).count(),
-            by_hand: last_by("hand-"),
-            by_us: last_by("ours-"),
+            by_hand: by("hand-"),
+            by_us: by("ours-"),
             kills: self.kills.len(),
-            bites,
-            broken,
-            again,
+            bites: self.kills.iter().filter(hit).count(),
+            broken: broken().count(),
+            again: broken().filter(is_again).count(),
         }
     }
 }
 
 fn is_row(thing: &str) -> bool {
-    thing.starts_with("row-")
+    thing.starts_with("row-") || thing.starts_with("part-")
 }
 
 /// What a table said of the rows that have ended, from the first time that it did.
@@ -256,10 +250,25 @@ pub(super) enum Violation {
     Gone(String),
 }
 
+impl Violation {
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Twice(_) => "Twice",
+            Self::Open(_) => "Open",
+            Self::Again(_) => "Again",
+            Self::AfterEnd(_) => "AfterEnd",
+            Self::Undone(..) => "Undone",
+            Self::Changed(..) => "Changed",
+            Self::Gone(_) => "Gone",
+        }
+    }
+}
+
 /// The figures of a run.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Summary {
     pub(super) rows: usize,
+    /// Rows that a worker of theirs has done, and of ours; the broken off may have been at both.
     pub(super) by_hand: usize,
     pub(super) by_us: usize,
     pub(super) kills: usize,
@@ -274,7 +283,7 @@ pub(super) struct Summary {
 /// Four rows: one done at once, one broken off by a kill and done by another, one ended by hand
 /// under a worker, and a chunk that is done twice and then for good.
 const SOUND: &str = "begin row-1 hand-1 10\nend row-1 hand-1 20\n\
-    begin row-2 ours-2/2 10\nkilled - ours-2 15\nend row-2 ours-2/2 30\n\
+    begin row-2 ours-2/2 10\nkilled - ours-2 15\nbroken row-2 ours-2/2 15\nend row-2 ours-2/2 30\n\
     begin row-2 hand-1 40\nend row-2 hand-1 50\n\
     begin row-3 ours-3/3 10\ncut row-3 ours-3/3 15\nfinal row-3 - 15\nend row-3 ours-3/3 20\n\
     begin chunk-a hand-1 10\nend chunk-a hand-1 20\n\
@@ -305,7 +314,7 @@ fn a_sound_history_is_passed_and_its_kills_are_counted() {
     let summary = Summary {
         rows: 3,
         by_hand: 2,
-        by_us: 0,
+        by_us: 1,
         kills: 1,
         bites: 1,
         broken: 1,
@@ -314,14 +323,14 @@ fn a_sound_history_is_passed_and_its_kills_are_counted() {
     assert_eq!(History::read(SOUND).judge(&ends).1, summary);
 }
 
+/// What is noted besides, what the table says then, and what is wrong with it.
+type Case = (&'static str, Looks, &'static [&'static str]);
+type Looks = &'static [&'static [&'static str]];
+
 /// Each planted fault is told by its name.
 #[test]
 fn the_judge_sees_what_must_not_be() {
-    let name = |violation: &Violation| {
-        let text = format!("{violation:?}");
-        text.split(['(', ' ']).next().unwrap().to_owned()
-    };
-    let cases: [(&str, &[&[&str]], &[&str]); 9] = [
+    let cases: [Case; 9] = [
         // At two at once: a row, a row behind the one before, and a chunk.
         (
             "begin row-1 ours-9/1 15\nleft row-1 ours-9/1 16\n",
@@ -367,7 +376,7 @@ fn the_judge_sees_what_must_not_be() {
         ),
     ];
     for (more, looks, expected) in cases {
-        let names: Vec<String> = judged(more, looks).iter().map(name).collect();
+        let names: Vec<&str> = judged(more, looks).iter().map(Violation::name).collect();
         assert_eq!(names, expected, "{more:?} {looks:?}");
     }
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::side::{Side, TERM};
-use super::statements::{OF_JOBS, OF_OUTBOX, OUTBOX, SYNC_JOBS, Statements};
+use super::statements::{
+    CARELESS, OF_JOBS, OF_OUTBOX, OUTBOX, SYNC_CHECKPOINTS, SYNC_JOBS, Statements,
+};
 use crate::program::Place;
 
 /// How long a row or a chunk takes.
@@ -13,6 +15,13 @@ pub(super) const WORK: Duration = Duration::from_millis(100);
 pub(super) const CHUNKS: [&str; 4] = ["good-1", "good-2", "fresh-1", "fresh-2"];
 const MATRICES: i64 = 6;
 
+/// The matrix of chunks that are rows of an adopted table, and the names that these have.
+pub(super) const PART_MATRIX: &str = "m";
+
+pub(super) fn part_hash(id: &str) -> String {
+    format!("h{id}")
+}
+
 /// Whether a row ends as failed, where rows can fail.
 pub(super) fn fails(id: i64) -> bool {
     id % 7 == 0
@@ -21,6 +30,9 @@ pub(super) fn fails(id: i64) -> bool {
 /// A table that both kinds of workers work on.
 pub(super) struct Scene {
     pub(super) name: &'static str,
+    pub(super) table: &'static str,
+    /// The preset that the table is adopted with, where it is not our own.
+    preset: Option<&'static str>,
     pub(super) statements: Statements,
     /// What the tables of the statements are called here.
     pub(super) renamed: &'static [(&'static str, &'static str)],
@@ -29,6 +41,8 @@ pub(super) struct Scene {
     pub(super) ends: &'static str,
     /// How many rows have not ended.
     pub(super) left: &'static str,
+    /// How many rows all workers may take.
+    pub(super) free: &'static str,
     /// Rows to begin with, and how many there are at least while somebody is killed.
     pub(super) rows: i64,
 }
@@ -53,18 +67,57 @@ select 'chunk-' || chunk_hash || ' completed ' || cast(completed_at as text)
        || ' ' || row_count || ' ' || cast(last_synced_at as text)
 from tenure_checkpoints where completed_at is not null or failed_at is not null";
 
+const PARTS_ENDED: &str = "select 'part-' || id || ' completed ' || cast(completed_at as text)
+       || ' ' || coalesce(cast(failed_at as text), '-')
+from sync_checkpoints where completed_at is not null or failed_at is not null";
+
+const JOBS_LEFT: &str = "select cast(count(*) as text) from sync_jobs
+where completed_at is null and failed_at is null";
+const OUTBOX_LEFT: &str = "select cast(count(*) as text) from outbox
+where status in ('PENDING', 'PROCESSING')";
+const OWN_LEFT: &str = "select cast(count(*) as text) from tenure_jobs
+where completed_at is null and failed_at is null";
+
 impl Scene {
     /// The jobs of the specification, adopted.
     pub(super) fn sync_jobs() -> Self {
         Self {
             name: "sync_jobs",
+            table: "sync_jobs",
+            preset: Some("sync_jobs"),
             statements: OF_JOBS,
             renamed: &[],
             has_chunks: false,
             ends: ENDED,
-            left: "select cast(count(*) as text) from sync_jobs
-                   where completed_at is null and failed_at is null",
+            left: JOBS_LEFT,
+            free: JOBS_LEFT,
             rows: 150,
+        }
+    }
+
+    /// The same with workers by hand that take what others hold: what must not be.
+    pub(super) fn careless() -> Self {
+        let mut scene = Self::sync_jobs();
+        scene.name = "careless";
+        scene.statements.claim = CARELESS;
+        scene.rows = 60;
+        scene
+    }
+
+    /// The checkpoints of the specification, adopted. What is completed by hand is free again,
+    /// and ended when one of ours has done it.
+    pub(super) fn sync_checkpoints() -> Self {
+        Self {
+            name: "sync_checkpoints",
+            table: "sync_checkpoints",
+            preset: Some("sync_checkpoints"),
+            ends: PARTS_ENDED,
+            left: "select cast(count(*) as text) from sync_checkpoints
+                   where completed_at is null or locked_until is not null",
+            free: "select cast(count(*) as text) from sync_checkpoints
+                   where completed_at is null and last_synced_at is null",
+            rows: 80,
+            ..Self::sync_jobs()
         }
     }
 
@@ -72,13 +125,15 @@ impl Scene {
     pub(super) fn outbox() -> Self {
         Self {
             name: "outbox",
+            table: "outbox",
+            preset: Some("outbox_processing"),
             statements: OF_OUTBOX,
             renamed: &[],
             has_chunks: false,
             ends: "select 'row-' || id || ' ' || lower(status) from outbox
                    where status not in ('PENDING', 'PROCESSING')",
-            left: "select cast(count(*) as text) from outbox
-                   where status in ('PENDING', 'PROCESSING')",
+            left: OUTBOX_LEFT,
+            free: OUTBOX_LEFT,
             rows: 150,
         }
     }
@@ -87,6 +142,8 @@ impl Scene {
     pub(super) fn own() -> Self {
         Self {
             name: "own",
+            table: "tenure_jobs",
+            preset: None,
             statements: OF_JOBS,
             renamed: &[
                 ("sync_jobs", "tenure_jobs"),
@@ -94,21 +151,41 @@ impl Scene {
             ],
             has_chunks: true,
             ends: OWN_ENDED,
-            left: "select cast(count(*) as text) from tenure_jobs
-                   where completed_at is null and failed_at is null",
+            left: OWN_LEFT,
+            free: OWN_LEFT,
             rows: 30,
         }
     }
 
     pub(super) fn named(name: &str) -> Self {
-        let all = [Self::sync_jobs(), Self::outbox(), Self::own()];
+        let all = [
+            Self::sync_jobs(),
+            Self::careless(),
+            Self::sync_checkpoints(),
+            Self::outbox(),
+            Self::own(),
+        ];
         let mut all = all.into_iter();
         all.find(|scene| scene.name == name).unwrap()
     }
 
+    /// Whether its rows are chunks.
+    pub(super) fn is_of_parts(&self) -> bool {
+        self.table == "sync_checkpoints"
+    }
+
+    /// What the names of its rows begin with.
+    pub(super) fn prefix(&self) -> &'static str {
+        if self.is_of_parts() { "part-" } else { "row-" }
+    }
+
+    fn can_fail(&self) -> bool {
+        self.statements.fail.is_some() && !self.is_of_parts()
+    }
+
     /// How a row must end if nobody ends it by hand under its worker.
     pub(super) fn end_of(&self, id: i64) -> &'static str {
-        if self.statements.fail.is_some() && fails(id) {
+        if self.can_fail() && fails(id) {
             "failed"
         } else {
             "completed"
@@ -117,8 +194,9 @@ impl Scene {
 
     /// Makes the tables.
     pub(super) async fn make(&self, side: &Side) {
-        match self.name {
+        match self.table {
             "sync_jobs" => side.make(SYNC_JOBS).await,
+            "sync_checkpoints" => side.make(SYNC_CHECKPOINTS).await,
             "outbox" => side.make(OUTBOX).await,
             _ => {
                 // A claim by hand makes no row: the application has written down its chunks.
@@ -141,8 +219,12 @@ impl Scene {
             "with recursive series(n) as
                  (select {from} union all select n + 1 from series where n + 1 < {from} + {rows})"
         );
-        let insert = match self.name {
-            "own" => format!(
+        let insert = match self.table {
+            "sync_checkpoints" => format!(
+                "insert into sync_checkpoints (id, matrix_id, chunk_hash)
+                 {series} select n + 1, '{PART_MATRIX}', 'h' || (n + 1) from series"
+            ),
+            "tenure_jobs" => format!(
                 "insert into tenure_jobs (kind, matrix_id, payload)
                  {series} select 'sync', 'm' || (n % {MATRICES}), '{{}}' from series"
             ),
@@ -153,20 +235,18 @@ impl Scene {
 
     /// Lets our workers at the table, where that takes anything.
     pub(super) fn adopt(&self, place: &Place) {
-        let preset = match self.name {
-            "sync_jobs" => "sync_jobs",
-            "outbox" => "outbox_processing",
-            _ => return,
+        let Some(preset) = self.preset else {
+            return;
         };
         place
-            .run(&["adopt", self.name, "--preset", preset, "--yes"])
+            .run(&["adopt", self.table, "--preset", preset, "--yes"])
             .succeeded();
     }
 
     /// What our workers are told: the commands note what they do, as the others do.
     pub(super) fn ours(&self) -> Vec<String> {
         let work = format!("0.{:03}", WORK.as_millis());
-        let fail = if self.statements.fail.is_some() {
+        let fail = if self.can_fail() {
             "[ $((TENURE_ID % 7)) -ne 0 ] || exit 65"
         } else {
             ""
@@ -177,6 +257,7 @@ impl Scene {
             .replace("PROGRAM", env!("CARGO_BIN_EXE_tenure"))
             .replace("WORK", &work)
             .replace("CHUNKS", &chunks)
+            .replace("THING", self.prefix())
             .replace("FAIL", fail);
         let args: &[&str] = if self.has_chunks {
             &[
@@ -193,22 +274,29 @@ impl Scene {
                 "--exec",
             ]
         } else {
-            &["work", "--table", self.name, "--concurrency", "3", "--exec"]
+            &[
+                "work",
+                "--table",
+                self.table,
+                "--concurrency",
+                "3",
+                "--exec",
+            ]
         };
         let args = args.iter().map(|&arg| arg.to_owned());
         args.chain([command]).collect()
     }
 }
 
-/// The worker that runs the command is its parent, also when it is gone by now.
+/// The worker that runs the command has told its name to it: its parent may be gone by now.
 const NOTE: &str = r#"
-note() { echo "$1 $2 ours-$PPID/$TENURE_ID $(date +%s%6N)" >> log; }
+note() { echo "$1 $2 $NAMED/$TENURE_ID $(date +%s%6N)" >> log; }
 "#;
 
 const ROW: &str = "
-note begin row-$TENURE_ID
+note begin THING$TENURE_ID
 sleep WORK
-note end row-$TENURE_ID
+note end THING$TENURE_ID
 FAIL
 exit 0
 ";
