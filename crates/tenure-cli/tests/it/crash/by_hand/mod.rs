@@ -6,6 +6,7 @@
 //! file says that it has begun and not ended, and killed if that is still so: every kill costs a
 //! lease.
 
+mod ended;
 mod history;
 mod scene;
 mod side;

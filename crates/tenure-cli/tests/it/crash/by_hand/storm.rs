@@ -21,7 +21,7 @@ pub(super) const KILLS: usize = 8;
 /// How often somebody ends by hand what a worker of ours holds.
 const ENDED_BY_HAND: usize = 4;
 /// How often a fact is looked for.
-const LOOK: Duration = Duration::from_millis(5);
+const LOOK: Duration = Duration::from_millis(10);
 /// What has to come about comes about by then, also on a busy machine.
 const LONGEST: Duration = Duration::from_mins(1);
 
@@ -204,9 +204,12 @@ impl<'a> Storm<'a> {
 
     /// Stops a worker that has begun something of this kind and not ended it; what it is at, and as
     /// whom. It has not told the database of an end, and cannot any more.
-    async fn caught(&self, nth: usize, what: &str) -> Vec<(String, String)> {
-        let (seat, start) = (&self.seats[nth], Instant::now());
+    async fn caught(&mut self, nth: usize, what: &str) -> Vec<(String, String)> {
+        let start = Instant::now();
         loop {
+            // Others may have done everything before it came to its first.
+            self.top_up().await;
+            let seat = &self.seats[nth];
             if !self.begun(nth, what).is_empty() {
                 seat.stop();
                 let caught = self.begun(nth, what);
@@ -251,6 +254,7 @@ impl<'a> Storm<'a> {
         let start = Instant::now();
         let lapses = |seat: &Seat| seat.told().matches("a renewal failed").count();
         loop {
+            self.top_up().await;
             let before = lapses(&self.seats[nth]);
             let Some(taken) = self.taken_by_hand(nth, how).await else {
                 assert!(
@@ -360,14 +364,12 @@ impl<'a> Storm<'a> {
     /// Kills workers of both kinds in turn, and ends by hand what ours hold.
     pub(super) async fn rage(&mut self) {
         for nth in 0..KILLS {
-            self.top_up().await;
             // 0 and 1 are theirs, 2 and 3 ours.
             self.kill([0, 2, 1, 3][nth % 4]).await;
             self.look().await;
         }
         let ways = self.interferences();
         for (nth, how) in ways.iter().cycle().take(ENDED_BY_HAND).enumerate() {
-            self.top_up().await;
             self.interfere(2 + nth % 2, how).await;
         }
     }
@@ -400,7 +402,7 @@ impl<'a> Storm<'a> {
                 break;
             }
             assert!(start.elapsed() < LONGEST, "{left} rows are stuck, {held:?}");
-            sleep(20 * LOOK).await;
+            sleep(10 * LOOK).await;
         }
         for seat in &self.seats {
             self.excuse(seat);
