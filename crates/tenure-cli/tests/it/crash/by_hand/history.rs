@@ -79,25 +79,24 @@ impl History {
     }
 
     fn add(&mut self, word: &str, thing: &str, who: &str, at: i64) {
-        let spans = self.spans.entry(thing.to_owned()).or_default();
-        let open = spans
-            .iter_mut()
-            .rfind(|span| span.to.is_none() && span.who == who);
         match word {
-            "begin" => spans.push(Span {
-                from: at,
-                to: None,
-                who: who.to_owned(),
-                is_done: false,
-            }),
+            "begin" => {
+                let spans = self.spans.entry(thing.to_owned()).or_default();
+                spans.push(Span {
+                    from: at,
+                    to: None,
+                    who: who.to_owned(),
+                    is_done: false,
+                });
+            }
             "end" | "left" => {
                 // What was cut off has no other end.
-                if let Some(open) = open {
+                if let Some(open) = self.open(thing, who) {
                     (open.to, open.is_done) = (Some(at), word == "end");
                 }
             }
             "cut" => {
-                if let Some(open) = open {
+                if let Some(open) = self.open(thing, who) {
                     open.to = Some(at);
                 }
                 self.stopped.push((who.to_owned(), at));
@@ -115,7 +114,13 @@ impl History {
             "refused" => self.refused.push((thing.to_owned(), who.to_owned())),
             other => panic!("{other:?}"),
         }
-        self.spans.retain(|_, spans| !spans.is_empty());
+    }
+
+    /// What somebody has begun and not ended.
+    fn open(&mut self, thing: &str, who: &str) -> Option<&mut Span> {
+        let spans = self.spans.get_mut(thing)?;
+        let is_open = |span: &&mut Span| span.to.is_none() && span.who == who;
+        spans.iter_mut().rfind(is_open)
     }
 
     /// When its worker was stopped for good after it began.

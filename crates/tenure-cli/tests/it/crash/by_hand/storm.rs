@@ -70,6 +70,14 @@ impl Seat {
         fs::read_to_string(&self.said).unwrap()
     }
 
+    /// How often it was told at a renewal that it no longer has what it held.
+    fn refused_holds(&self) -> usize {
+        let told = self.told();
+        let is_refused =
+            |line: &&str| line.contains("lost a hold") && line.contains("=\"refused\"");
+        told.lines().filter(is_refused).count()
+    }
+
     /// How often it has told that it no longer has what it held.
     fn losses(&self) -> usize {
         let told = self.told();
@@ -178,10 +186,10 @@ impl<'a> Storm<'a> {
         self.side.lines(ask).await[0].parse().unwrap()
     }
 
-    /// Sees to it that there is enough to do.
+    /// Sees to it that there is enough to do, and not ever more.
     async fn top_up(&mut self) {
         let missing = self.scene.rows - self.count(self.scene.free).await;
-        if missing > 0 {
+        if missing > self.scene.rows / 3 {
             self.scene.fill(&self.side, self.rows, missing).await;
             self.rows += missing;
         }
@@ -256,6 +264,7 @@ impl<'a> Storm<'a> {
         loop {
             self.top_up().await;
             let before = lapses(&self.seats[nth]);
+            let refused = self.seats[nth].refused_holds();
             let Some(taken) = self.taken_by_hand(nth, how).await else {
                 assert!(
                     start.elapsed() < LONGEST,
@@ -265,7 +274,7 @@ impl<'a> Storm<'a> {
                 sleep(LOOK).await;
                 continue;
             };
-            while !self.is_refused(nth, &taken) && lapses(&self.seats[nth]) == before {
+            while !self.is_refused(nth, &taken, refused) && lapses(&self.seats[nth]) == before {
                 let told = self.seats[nth].told();
                 assert!(
                     start.elapsed() < LONGEST,
@@ -273,25 +282,26 @@ impl<'a> Storm<'a> {
                 );
                 sleep(LOOK).await;
             }
-            if self.is_refused(nth, &taken) {
+            if self.is_refused(nth, &taken, refused) {
                 return;
             }
         }
     }
 
     /// Whether a worker, or its command, has told that it was refused this thing.
-    fn is_refused(&self, nth: usize, taken: &(String, String)) -> bool {
+    fn is_refused(&self, nth: usize, taken: &(String, String), before: usize) -> bool {
         if taken.0.starts_with("chunk-") {
             let text = fs::read_to_string(self.log()).unwrap();
             return History::read(&text).refused.contains(taken);
         }
         let (_, id) = taken.0.split_once('-').unwrap();
         let is_told = |line: &str| {
-            let words: Vec<&str> = line.split([' ', '=', '"']).collect();
-            let is_refusal = line.contains("a settle was refused")
-                || line.contains("lost a hold") && words.contains(&"refused");
-            is_refusal && words.contains(&id)
+            let mut words = line.split([' ', '=', '"']);
+            line.contains("a settle was refused") && words.any(|word| word == id)
         };
+        if self.seats[nth].refused_holds() > before {
+            return true;
+        }
         self.seats[nth].told().lines().any(is_told)
     }
 
