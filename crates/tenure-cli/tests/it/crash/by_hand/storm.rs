@@ -384,7 +384,7 @@ impl<'a> Storm<'a> {
         }
     }
 
-    /// Does three things that must not be: ends a row that has ended, and one that nobody has
+    /// Does two things that must not be: ends a row that has ended, and one that nobody has
     /// done; workers that take what others hold are there already.
     pub(super) async fn plant(&mut self) {
         let start = Instant::now();
