@@ -297,7 +297,15 @@ fn what_is_due_says_whom_it_waits_for() {
 /// A worker says what it takes in a text for people, and kinds have any name.
 #[test]
 fn kinds_are_told_apart_whatever_they_are_called() {
-    let names = ["import", "a, b", "100%", "%2C", "kind import", " x "];
+    let names = [
+        "import",
+        "a, b",
+        "a%2C b",
+        "100%",
+        "%2C",
+        "kind import",
+        " x ",
+    ];
     for name in names {
         let serves = WorkerReport::on_rows("tenure_jobs", &[name.to_owned()]);
         let facts = worker(&serves, Presence::Here);
