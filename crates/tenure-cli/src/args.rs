@@ -150,9 +150,13 @@ Examples:
     Show(Show),
     /// Say in one sentence why an event or a delivery is not being worked on, and what to do
     #[command(after_help = "\
+A job has a number of its own: `tenure jobs why 17`.
+
 Examples:
   tenure why 17
   tenure why d17
+  tenure why 17 --table outbox
+  tenure jobs why 17
   tenure why 17 --json | jq -r .code")]
     Why(Why),
     /// Count what waits, is held, is done and is dead

@@ -8,11 +8,11 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tenure::server::Ports;
 use tenure::{
     Duties, Duty, Exec, Failure, Handler, Handling, Item, Lines, Publisher, Readiness, Relay,
-    StoreError, Table, Tenure, TopicPattern, Topics, WorkerBuilder, WorkerError, WorkerId,
+    Setting, StoreError, Table, Tenure, TopicPattern, Topics, WorkerBuilder, WorkerError, WorkerId,
 };
 use tokio::time::Instant;
 
-use crate::config::{Config, PublisherConfig};
+use crate::config::{Config, Place, PublisherConfig};
 use crate::env;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
@@ -129,14 +129,20 @@ pub(crate) async fn start_on(table: &Table, config: &Config) -> Result<Team, Sto
         tracing::warn!("found no route; rows stay pending");
         topics.add(TopicPattern::any(), Arc::new(Nobody));
     }
-    let worker = table
+    let mut worker = table
         .worker()
         .handler(Arc::new(topics))
         .settings(config.settings.clone())
-        .host(host())
-        .start()
-        .await
-        .map_err(|error| cannot_start(&error))?;
+        .host(host());
+    let of_leases = [Setting::Term, Setting::Heartbeat];
+    if of_leases
+        .iter()
+        .any(|setting| *config.place(setting.as_str()) != Place::Default)
+    {
+        // Somebody said it, and be it what is usual for events.
+        worker = worker.term_as_set();
+    }
+    let worker = worker.start().await.map_err(|error| cannot_start(&error))?;
     Ok(Team::new(worker, None))
 }
 

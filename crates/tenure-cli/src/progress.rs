@@ -9,6 +9,10 @@ use crate::output::Output;
 /// How often a spinner turns.
 const TURN: Duration = Duration::from_millis(100);
 
+/// The end of work that nobody has said yet: far away, so that a bar stays empty. One that ends at
+/// what is done, or at nothing, would be full from the start.
+pub(crate) const UNSAID: u64 = u64::MAX;
+
 /// What the end of the work is measured in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Whole {
@@ -35,7 +39,7 @@ pub(crate) fn begin(output: &Output, whole: Whole, word: &'static str) -> Progre
             "{msg} [{bar:30}] {pos}/{len} {per_sec} {eta}",
         ),
         Whole::Steps(number) => (ProgressBar::new(number), "[{bar:30}] {pos}/{len} {msg}"),
-        Whole::Chunks => (ProgressBar::new(0), "[{bar:30}] {msg}"),
+        Whole::Chunks => (ProgressBar::new(UNSAID), "[{bar:30}] {msg}"),
         Whole::Bytes(number) => (
             ProgressBar::new(number),
             "{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}",

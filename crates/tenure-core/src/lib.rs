@@ -71,4 +71,4 @@ pub use time::{Clock, Timestamp, brief_duration, duration_text, parse_duration};
 pub use token::{Fence, Token};
 pub use topic::TopicPattern;
 pub use turn::{Fate, OnDead, RUN_MAX, Standing, lapse_run, run_length, settle_run};
-pub use why::{Facts, Why, why};
+pub use why::{Facts, JobFacts, Why, why, why_job};

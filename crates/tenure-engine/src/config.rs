@@ -1,8 +1,9 @@
 //! `EngineConfig`: how an engine runs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use tenure_core::{QueueName, Rhythm, Settings};
+use tenure_core::{QueueName, Rhythm, Setting, Settings, Term};
 
 use crate::chooser::Chooser;
 use crate::chunks::ChunkKeeper;
@@ -61,6 +62,33 @@ impl Default for EngineConfig {
 }
 
 impl EngineConfig {
+    /// This process's own settings where these are set for the cluster: with the usual rhythm of
+    /// the table, unless somebody has said another.
+    pub(crate) fn own(&self, cluster: &[(String, String)]) -> Settings {
+        let own = &self.settings;
+        let Some((term, heartbeat)) = self.rows.usual else {
+            return own.clone();
+        };
+        let of_leases = [Setting::Term, Setting::Heartbeat].map(Setting::as_str);
+        let is_set = own.term != Term::STANDARD
+            || own.heartbeat.is_some()
+            || cluster
+                .iter()
+                .any(|(name, _)| of_leases.contains(&name.as_str()));
+        let usual = Settings {
+            term,
+            heartbeat: Some(heartbeat),
+            // A stop need not wait longer because leases are longer.
+            shutdown_timeout: Some(own.shutdown_timeout()),
+            ..own.clone()
+        };
+        // What is set of the longest hold or the reaper may not fit a longer term, and it was said.
+        if is_set || usual.overlaid(cluster).is_err() {
+            return own.clone();
+        }
+        usual
+    }
+
     /// The settings that come into force when these are set.
     pub(crate) fn in_force(&self, mut settings: Settings) -> Settings {
         let Some(rhythm) = self.rhythm else {
@@ -94,6 +122,9 @@ pub struct RowClaims {
     pub kinds: Vec<String>,
     /// Who takes back what has lapsed.
     pub recovery: Recovery,
+    /// The term of their leases and how often these are renewed, unless the settings of this
+    /// process or of the cluster say one; `None`: the settings alone say it.
+    pub usual: Option<(Term, Duration)>,
 }
 
 /// Who takes back what has lapsed.

@@ -127,7 +127,7 @@ impl Engine {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn start(parts: Parts) -> Result<Self, Vec<Invalid>> {
-        let own = parts.config.settings.clone();
+        let own = parts.config.own(&[]);
         parts.config.in_force(own).check()?;
         // As loud as a span can be: whatever is logged at all says of whom it is.
         let span = tracing::error_span!("worker", worker = %parts.worker);

@@ -111,7 +111,7 @@ struct Follower {
 impl Follower {
     fn apply(&mut self, shared: &Shared, cluster: &ClusterSettings, queues: &[Queue]) {
         let old = Arc::clone(&shared.live.borrow());
-        let own = &shared.config.settings;
+        let own = &shared.config.own(&cluster.values);
         let (settings, version) = match own.overlaid(&cluster.values) {
             Ok(settings) => (shared.config.in_force(settings), cluster.version),
             Err(problems) => {

@@ -47,7 +47,8 @@ pub const SETTINGS_REFUSED: &str = "tenure_settings_refused_total";
 pub const TERMINATED: &str = "tenure_worker_terminated_total";
 /// Items that were deleted, by `state`.
 pub const PRUNED: &str = "tenure_items_pruned_total";
-/// Items that the reaper ended a lapsed lease of.
+/// Items that the reaper ended a lapsed lease of, or a claim where none runs: on jobs, and on
+/// tables whose moments tell the state.
 pub const REAPER_RECOVERED: &str = "reaper_recovered_count";
 /// How long those leases had been over.
 pub const REAPER_STALE: &str = "reaper_stale_duration";

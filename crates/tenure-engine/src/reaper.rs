@@ -89,7 +89,8 @@ pub(crate) async fn reap(shared: &Arc<Shared>, tasks: &Tasks) {
     }
 }
 
-fn tell(shared: &Shared, reaped: &[Reaped]) {
+/// Counts and tells what was reaped.
+pub(crate) fn tell(shared: &Shared, reaped: &[Reaped]) {
     let count = u64::try_from(reaped.len()).unwrap_or(u64::MAX);
     shared.metrics.reaper_recovered.increment(count);
     for item in reaped {

@@ -29,10 +29,11 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// The queues that it serves, for people; a worker on rows serves none, and names their table.
+/// The queues that it serves, for people; a worker on rows serves none, and names their table and
+/// the kinds that it takes.
 fn serves(config: &EngineConfig) -> String {
     if let Some(table) = &config.rows.table {
-        return format!("table {}", table.replace(',', " "));
+        return WorkerReport::on_rows(table, &config.rows.kinds);
     }
     let queues: Vec<_> = config.queues.iter().map(QueueName::as_str).collect();
     queues.join(",")

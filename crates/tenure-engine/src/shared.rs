@@ -47,7 +47,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(parts: crate::engine::Parts, now: Instant) -> Self {
-        let settings = parts.config.settings.clone();
+        let settings = parts.config.own(&[]);
         let mut live = Live::new(parts.config.in_force(settings));
         live.is_choosing = parts.config.chooser.is_some();
         live.is_one_by_one = parts.config.is_one_by_one();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tenure_core::store::{Claim, Company, Rest, Settle, Settlement, StoreError};
+use tenure_core::store::{Claim, Company, Recovered, Rest, Settle, Settlement, StoreError};
 use tenure_core::webhook::AttemptOutcome;
 use tenure_core::{Held, Refusal, Token, Word};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
@@ -20,6 +20,7 @@ use crate::config::{EngineConfig, Recovery};
 use crate::desk::{Asked, Step, Work};
 use crate::handler::Readiness;
 use crate::hold::{InHand, less_margin};
+use crate::reaper;
 use crate::record;
 use crate::shared::Shared;
 use crate::slot;
@@ -126,7 +127,9 @@ async fn both(shared: &Arc<Shared>, tasks: &Tasks, mut ending: Ending, asked: As
     let ask = claim_of(shared, &asked);
     let settle = ending.sent_at(Instant::now());
     let call = shared.store.settle_and_claim(settle, &ask);
-    match bounded(shared, "settle_and_claim", bound(&asked), call).await {
+    let answer = bounded(shared, "settle_and_claim", bound(&asked), call).await;
+    tell_recovered(shared, &ask);
+    match answer {
         Answer::Ok((settlement, held)) => {
             tell_settled(shared, settle, &settlement);
             shared.desk.settled(ending.no, &settlement, Instant::now());
@@ -181,7 +184,9 @@ async fn choose_and_claim(
 async fn claim(shared: &Arc<Shared>, tasks: &Tasks, asked: Asked) -> bool {
     let ask = claim_of(shared, &asked);
     let call = shared.store.claim(&ask);
-    match bounded(shared, "claim", bound(&asked), call).await {
+    let answer = bounded(shared, "claim", bound(&asked), call).await;
+    tell_recovered(shared, &ask);
+    match answer {
         Answer::Ok(held) => {
             let is_full = held.as_ref().is_some_and(|held| held.is_full);
             take(shared, tasks, &asked, held);
@@ -201,7 +206,11 @@ fn claim_of(shared: &Shared, asked: &Asked) -> Claim {
         Recovery::ByReaper => None,
         Recovery::InClaim => Some(shared.live.borrow().settings.lapse_policy()),
     };
-    let claim = Claim::new(asked.token.clone(), asked.limit)
+    let mut claim = Claim::new(asked.token.clone(), asked.limit);
+    if recovery.is_some() {
+        claim = claim.recovered(Recovered::default());
+    }
+    let claim = claim
         .abreast(asked.abreast)
         .term(asked.look.rhythm.term)
         .queues(asked.look.queues.clone())
@@ -211,6 +220,14 @@ fn claim_of(shared: &Shared, asked: &Asked) -> Claim {
     match asked.look.company {
         Company::Together => claim,
         Company::Alone => claim.alone(),
+    }
+}
+
+/// Counts and tells what was reaped for a claim, as if the reaper had.
+fn tell_recovered(shared: &Shared, ask: &Claim) {
+    let reaped = ask.recovered.as_ref().map(Recovered::take);
+    if let Some(reaped) = reaped.filter(|reaped| !reaped.is_empty()) {
+        reaper::tell(shared, &reaped);
     }
 }
 

@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use tenure_core::job::{ChunkClaim, ChunkKey, ChunkName, ChunkRecord, Job, JobKind, MatrixName};
+use tenure_core::job::{
+    ChunkClaim, ChunkKey, ChunkName, ChunkRecord, Job, JobKind, KindStanding, MatrixName,
+};
 use tenure_core::store::{
     Answer, Bury, ChunkEnd, Counts, Filter, Operate, Page, Replay, Replayed, StoreError,
     StoreErrorKind,
@@ -79,6 +81,7 @@ pub(crate) struct StoredJob {
     pub(crate) cursor: Option<String>,
     pub(crate) chunks_total: Option<i64>,
     pub(crate) retry_of: Option<i64>,
+    pub(crate) is_cancelled: bool,
 }
 
 impl StoredJob {
@@ -101,6 +104,7 @@ impl StoredJob {
             available_at: self.available_at,
             completed_at: self.lease.done_at,
             failed_at: self.lease.dead_at,
+            is_cancelled: self.is_cancelled,
             error: self.error,
             result: self.result,
             cursor: self.cursor,
@@ -146,6 +150,55 @@ impl StoredChunk {
             error: self.error,
         })
     }
+}
+
+/// A row of `kinds.sql`, as it was read.
+#[derive(Debug)]
+pub(crate) struct StoredKind {
+    pub(crate) kind: String,
+    pub(crate) due: u64,
+    pub(crate) oldest_due: Option<Timestamp>,
+    pub(crate) delayed: u64,
+    pub(crate) running: u64,
+    pub(crate) lapsed: u64,
+    pub(crate) lapsed_at: Option<Timestamp>,
+    pub(crate) lapsed_job: Option<i64>,
+    pub(crate) crashing: u64,
+    pub(crate) crashing_job: Option<i64>,
+    pub(crate) failed: u64,
+    pub(crate) failed_job: Option<i64>,
+}
+
+impl StoredKind {
+    /// The kind as it stands at this moment.
+    ///
+    /// # Errors
+    /// Somebody else has written a name that is none.
+    pub(crate) fn read(self, now: Timestamp) -> Result<KindStanding, StoreError> {
+        let kind = JobKind::new(&self.kind);
+        Ok(KindStanding {
+            kind: kind.map_err(|problem| unreadable("kinds", &problem))?,
+            due: self.due,
+            oldest_due: self.oldest_due.map(|moment| now.since(moment)),
+            delayed: self.delayed,
+            running: self.running,
+            lapsed: self.lapsed,
+            longest_lapsed: self.lapsed_at.map(|moment| now.since(moment)),
+            lapsed_job: self.lapsed_job,
+            crashing: self.crashing,
+            crashing_job: self.crashing_job,
+            failed: self.failed,
+            failed_job: self.failed_job,
+        })
+    }
+}
+
+/// The matrix of a chunk, as it was read.
+///
+/// # Errors
+/// Somebody else has written a name that is none.
+pub(crate) fn matrix_of(verb: &'static str, name: &str) -> Result<MatrixName, StoreError> {
+    MatrixName::new(name).map_err(|problem| unreadable(verb, &problem))
 }
 
 fn unreadable(verb: &'static str, problem: &Invalid) -> StoreError {

@@ -1,14 +1,23 @@
 //! Jobs: what a program and its operators do with them. A worker on them is built here, too.
 
 use std::future::Future;
+use std::time::Duration;
 
-use tenure_core::job::{ChunkName, ChunkRecord, Job, MatrixName, NewJob, Progress};
-use tenure_core::store::{Bury, Counts, JobFilter, Jobs as Book, StoreError, StoreErrorKind};
-use tenure_core::{Failure, Guarded, ItemId, Outcome, Refusal, SyncState};
+use tenure_core::job::{ChunkName, ChunkRecord, Job, KindStanding, MatrixName, NewJob, Progress};
+use tenure_core::store::{
+    Bury, Counts, HeldChunks, JobFilter, Jobs as Book, StoreError, StoreErrorKind,
+};
+use tenure_core::{
+    Failure, Guarded, ItemId, JobFacts, Outcome, Refusal, Settings, SyncState, Why, why_job,
+};
 
 use crate::held_job::HeldJob;
 use crate::job_worker::JobWorkerBuilder;
+use crate::operate::{WORKERS, credible, present};
 use crate::tenure::Tenure;
+
+/// So many chunks in hand are looked at to say why a job is not done.
+const HELD_LOOKED_AT: u32 = 1_000;
 
 /// Jobs on a store: long work, done chunk by chunk, that whoever comes next can take up where it
 /// was left. [`Tenure::jobs`] gives them.
@@ -158,10 +167,68 @@ impl Jobs {
             payload: job.payload,
             priority: job.priority,
             matrix: Some(job.matrix),
-            delay: std::time::Duration::ZERO,
+            delay: Duration::ZERO,
             retry_of: Some(id),
         };
         Ok(Guarded::Kept(self.enqueue(again).await?))
+    }
+
+    /// Why a job is not being worked on, or by whom it is, in one sentence; `None` when there is no
+    /// such job. The settings are those that workers run by: they say how often it may fail.
+    ///
+    /// ```
+    /// use tenure::job::NewJob;
+    /// use tenure::{Settings, Tenure};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let url = format!("sqlite://{}", folder.path().join("shop.db").display());
+    /// let jobs = Tenure::open(&url).await?.jobs();
+    /// let id = jobs.enqueue(NewJob::new("import.orders", "{}")?).await?;
+    /// let why = jobs.why(id, &Settings::default()).await?.expect("it was written");
+    /// assert_eq!(why.sentence, "it is due, but no worker on jobs is here");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Jobs::enqueue`].
+    pub async fn why(&self, id: i64, settings: &Settings) -> Result<Option<Why>, StoreError> {
+        // The workers first: they bring the moment, and what is looked at later is never older.
+        let (moment, workers) = self.tenure.workers(WORKERS).await?;
+        let Some(job) = self.find(id).await? else {
+            return Ok(None);
+        };
+        let held = HeldChunks {
+            matrix: Some(job.matrix.clone()),
+            lapsed_for: None,
+            limit: HELD_LOOKED_AT,
+        };
+        let facts = JobFacts {
+            kinds: self.kinds(Duration::ZERO).await?,
+            workers: present(workers, moment),
+            settings: settings.clone(),
+            chunks: self.held_chunks(&held).await?,
+        };
+        let now = credible(moment, job.created_at);
+        Ok(Some(why_job(&job, &facts, now)))
+    }
+
+    /// How the jobs of each kind stand that have not ended or failed less than `lately` ago.
+    ///
+    /// # Errors
+    /// As [`Jobs::enqueue`].
+    pub async fn kinds(&self, lately: Duration) -> Result<Vec<KindStanding>, StoreError> {
+        self.book()?.kinds(lately, None).await
+    }
+
+    /// Chunks that somebody has in hand or left there, those first whose term ends or ended first.
+    ///
+    /// # Errors
+    /// As [`Jobs::enqueue`].
+    pub async fn held_chunks(&self, which: &HeldChunks) -> Result<Vec<ChunkRecord>, StoreError> {
+        self.book()?.held_chunks(which, None).await
     }
 
     /// How far the work on a matrix has come.

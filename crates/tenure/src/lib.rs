@@ -218,22 +218,22 @@ pub use tenure_core::domain;
 pub use tenure_core::job;
 pub use tenure_core::store::{
     Bury, ChangeEndpoint, ChangeSettings, Claim, ClaimChunk, ClusterSettings, Company, Counts,
-    DeliveryCounts, DomainFilter, DomainRecord, DomainState, Enqueued, Filter, Finding, JobFilter,
-    Kind, NewReplay, Page, Pause, Presence, Prune, Pruned, Queue, QueueCounts, Rate, Reap, Reaped,
-    Renew, Renewed, Replay, ReplayOperation, ReplayState, Replayed, Rest, Settle, Settlement, Skip,
-    StepReplay, Stepped, Store, StoreError, StoreErrorKind, Tell, Verdict, WhileHeld, WorkerRecord,
-    WorkerReport,
+    DeliveryCounts, DomainFilter, DomainRecord, DomainState, Enqueued, Filter, Finding, HeldChunks,
+    JobFilter, Kind, NewReplay, Page, Pause, Presence, Prune, Pruned, Queue, QueueCounts, Rate,
+    Reap, Reaped, Recovered, Renew, Renewed, Replay, ReplayOperation, ReplayState, Replayed, Rest,
+    Settle, Settlement, Skip, StepReplay, Stepped, Store, StoreError, StoreErrorKind, Tell,
+    Verdict, WhileHeld, WorkerRecord, WorkerReport,
 };
 pub use tenure_core::{
     AcquireResult, Addition, Adds, AdoptedTable, Again, Boundary, Clock, Content, Counters,
     DELAY_MAX, DomainName, DomainRules, Encoding, EndedHold, Event, Facts, FailResult, Failure,
     Fence, Guarded, HEADERS_BYTES_MAX, Held, Hold, Identifier, Indexes, Invalid, Item, ItemId,
-    LapsePolicy, Lateness, Lease, LeaseTable, MapFault, NAME_BYTES_MAX, Obstacle, OnDead, Outcome,
-    PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX, Plan, PlannedIndex, Priority, Publication, PublishError,
-    PublishErrorKind, Publisher, Publishing, QueueName, Record, Refusal, ReplayResult, Reservation,
-    RetryPolicy, Said, Setting, Settings, SpaceName, Stage, State, States, SucceedResult,
-    SyncState, Term, Timestamp, Token, TopicPattern, Why, Word, WorkLeaseError, WorkerId,
-    brief_duration, duration_text, parse_duration, reason, why,
+    JobFacts, LapsePolicy, Lateness, Lease, LeaseTable, MapFault, NAME_BYTES_MAX, Obstacle, OnDead,
+    Outcome, PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX, Plan, PlannedIndex, Priority, Publication,
+    PublishError, PublishErrorKind, Publisher, Publishing, QueueName, Record, Refusal,
+    ReplayResult, Reservation, RetryPolicy, Said, Setting, Settings, SpaceName, Stage, State,
+    States, SucceedResult, SyncState, Term, Timestamp, Token, TopicPattern, Why, Word,
+    WorkLeaseError, WorkerId, brief_duration, duration_text, parse_duration, reason, why, why_job,
 };
 pub use tenure_engine::metrics as engine_metrics;
 pub use tenure_engine::{

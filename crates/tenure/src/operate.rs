@@ -2,7 +2,7 @@
 
 use tenure_core::store::{
     Bury, ChangeSettings, ClusterSettings, Counts, DomainFilter, DomainRecord, Filter, Finding,
-    Page, Pause, Prune, Pruned, Queue, QueueCounts, Replay, Replayed, Skip, StoreError,
+    Page, Pause, Presence, Prune, Pruned, Queue, QueueCounts, Replay, Replayed, Skip, StoreError,
     StoreErrorKind, WorkerRecord,
 };
 use tenure_core::webhook::Delivery;
@@ -15,7 +15,7 @@ use tenure_store::memory::SystemClock;
 use crate::tenure::Tenure;
 
 /// As many workers are looked at to explain one item; those seen last come first.
-const WORKERS: u32 = 1_000;
+pub(crate) const WORKERS: u32 = 1_000;
 
 impl Tenure {
     /// Everything that is known of these items; unknown ids are left out.
@@ -99,18 +99,16 @@ impl Tenure {
                 Some(endpoint) => counts_of(counts.deliveries.endpoints, &endpoint.number),
                 None => counts_of(counts.queues, &queue),
             },
-            workers: workers
-                .into_iter()
-                .map(|worker| {
-                    let presence = worker.presence(moment);
-                    (worker, presence)
-                })
-                .collect(),
+            workers: present(workers, moment),
             settings: settings.clone(),
             domain,
             endpoint,
         };
-        Ok(Some(why(&record, &facts, credible(moment, &record))))
+        Ok(Some(why(
+            &record,
+            &facts,
+            credible(moment, record.created_at),
+        )))
     }
 
     /// Up to `limit` workers, those seen last first; beside them the present moment of the store,
@@ -352,10 +350,22 @@ fn queue_of(record: &Record) -> QueueName {
     event.cloned().unwrap_or_default()
 }
 
+/// The workers, and where each one stands at this moment of the store.
+pub(crate) fn present(
+    workers: Vec<WorkerRecord>,
+    moment: Timestamp,
+) -> Vec<(WorkerRecord, Presence)> {
+    let stands = |worker: WorkerRecord| {
+        let presence = worker.presence(moment);
+        (worker, presence)
+    };
+    workers.into_iter().map(stands).collect()
+}
+
 /// The store's moment, unless that is before the item was written: a clock that says so is no judge
 /// of it, and this machine's is taken.
-pub(crate) fn credible(moment: Timestamp, record: &Record) -> Timestamp {
-    if moment < record.created_at {
+pub(crate) fn credible(moment: Timestamp, created_at: Timestamp) -> Timestamp {
+    if moment < created_at {
         return SystemClock.now();
     }
     moment

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tenure_core::store::{
     Bury, Claim, Counts, Filter, Page, Reap, Reaped, Renew, Renewed, Replay, Replayed, Rest, Rows,
-    Settle, Settlement, StoreError, StoreErrorKind, Tell, WhileHeld,
+    Settle, Settlement, StoreError, StoreErrorKind, Tell, WhileHeld, WorkerRecord,
 };
 use tenure_core::{
     AdoptedTable, Facts, FoundTable, Guarded, Held, Identifier, ItemId, LapsePolicy, LeaseTable,
@@ -14,12 +14,9 @@ use tenure_core::{
 };
 
 use crate::claim;
-use crate::operate::credible;
+use crate::operate::{WORKERS, credible, present};
 use crate::table_worker::TableWorkerBuilder;
 use crate::tenure::Tenure;
-
-/// As many workers are looked at to explain one row; those seen last come first.
-const WORKERS: u32 = 1_000;
 
 /// A table of your own whose rows are leased. Clones share it.
 ///
@@ -265,17 +262,11 @@ impl Table {
                 .next()
                 .map(|(_, counts)| counts)
                 .unwrap_or_default(),
-            workers: workers
-                .into_iter()
-                .map(|worker| {
-                    let presence = worker.presence(moment);
-                    (worker, presence)
-                })
-                .collect(),
+            workers: present(self.own(workers), moment),
             settings: settings.clone(),
             ..Facts::default()
         };
-        let mut answer = why(&record, &facts, credible(moment, &record));
+        let mut answer = why(&record, &facts, credible(moment, record.created_at));
         // What is said of events is said of rows; what is to be typed names the table.
         let table = &self.described().name;
         let either = "`tenure serve`, or `tenure work`";
@@ -311,6 +302,17 @@ impl Table {
     pub async fn bury(&self, id: ItemId, reason: &str) -> Result<Guarded, StoreError> {
         let bury = Bury::new(id, self.tenure.token(), reason);
         self.rows.bury(&bury).await
+    }
+
+    /// The workers on this table. Those on events neither claim its rows nor reap them; and the
+    /// rows stand in one line, which each of these serves.
+    fn own(&self, mut workers: Vec<WorkerRecord>) -> Vec<WorkerRecord> {
+        let table = self.described().name.as_str();
+        workers.retain(|worker| worker.report.works_on(table));
+        for worker in &mut workers {
+            worker.report.queues.clear();
+        }
+        workers
     }
 
     pub(crate) fn tenure(&self) -> &Tenure {

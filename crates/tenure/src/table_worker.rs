@@ -55,6 +55,7 @@ impl TableWorkerBuilder {
             ..EngineConfig::default()
         };
         config.rows.table = Some(table.described().name.to_string());
+        config.rows.usual = table.described().usual_rhythm();
         if table.described().states == States::Derived {
             // What has lapsed is as good as free there, and is taken back by the claims.
             config.rows.recovery = Recovery::InClaim;
@@ -87,8 +88,19 @@ impl TableWorkerBuilder {
     }
 
     /// Works as these settings say; what is set for the cluster stands over them.
+    ///
+    /// Rows of a table in the words of `sync_jobs` are leased for 5 minutes and renewed every
+    /// minute, those of `sync_checkpoints` for 2 minutes and every 30 s, unless a term or a
+    /// heartbeat is set here or for the cluster. A term of 30 s counts as none:
+    /// [`TableWorkerBuilder::term_as_set`] is for who wants just that.
     pub fn settings(mut self, settings: Settings) -> Self {
         self.config.settings = settings;
+        self
+    }
+
+    /// Takes the term and the heartbeat from the settings, whatever is usual for such a table.
+    pub fn term_as_set(mut self) -> Self {
+        self.config.rows.usual = None;
         self
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use tenure::webhook::EndpointState;
-use tenure::{Counts, QueueName, StoreError, Table, Tenure, TopicPattern};
+use tenure::{Counts, QueueName, Setting, StoreError, Table, Tenure, TopicPattern};
 
 use super::Context;
 use super::serve::{Working, given, greet, signals, until_the_end};
@@ -41,6 +41,10 @@ pub(crate) struct Work {
     #[arg(long)]
     drain: bool,
 
+    /// Leases run this long unless they are renewed, in place of `lease.term`
+    #[arg(long, value_name = "DURATION")]
+    term: Option<String>,
+
     #[command(flatten)]
     working: Working,
 }
@@ -49,8 +53,12 @@ impl Work {
     pub(super) fn overrides(&self) -> Vec<Override> {
         let names: Vec<_> = self.queues.iter().map(QueueName::as_str).collect();
         let queues = (!names.is_empty()).then(|| names.join(","));
-        let queues = given("worker.queues", queues.as_ref(), "--queue");
-        queues.into_iter().chain(self.working.overrides()).collect()
+        let own = [
+            given("worker.queues", queues.as_ref(), "--queue"),
+            given(Setting::Term.as_str(), self.term.as_ref(), "--term"),
+        ];
+        let own = own.into_iter().flatten();
+        own.chain(self.working.overrides()).collect()
     }
 
     /// The configuration with `--exec` in place of its routes.

@@ -19,16 +19,18 @@ const MAKE: &str = "create table outbox (
 );
 insert into outbox (id, payload, created_at) values ('a', '1', NOW), ('b', '2', NOW);";
 
-/// Runs SQL as the application does.
-async fn apply(place: &Place, sql: &str) {
+/// Runs SQL as the application does; `HOUR` is an hour, to be added to a moment.
+pub(crate) async fn apply(place: &Place, sql: &str) {
     if place.url.starts_with("postgres") {
         let sql = sql.replace("MOMENT", "timestamptz").replace("NOW", "now()");
+        let sql = sql.replace("HOUR", "interval '1 h'");
         let mut conn = PgConnection::connect(&place.url).await.unwrap();
         let run = sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut conn).await;
         run.unwrap();
     } else {
         let now = "cast(unixepoch('subsec') * 1000 as integer) * 1000";
         let sql = sql.replace("MOMENT", "integer").replace("NOW", now);
+        let sql = sql.replace("HOUR", "3600000000");
         let conn = rusqlite::Connection::open(place.file()).unwrap();
         conn.execute_batch(&sql).unwrap();
     }
@@ -245,4 +247,111 @@ async fn the_page_on_adoption_runs_as_it_is_written() {
     assert!(commands > 12 && statements > 2, "{commands} {statements}");
     let log = std::fs::read_to_string(place.path("published.jsonl")).unwrap();
     assert!(log.contains("order.paid"), "{log}");
+}
+
+const MAKE_JOBS: &str = "create table sync_jobs (
+    id BIGKEY primary key, priority integer not null default 0, created_at MOMENT not null,
+    completed_at MOMENT, failed_at MOMENT, error_message text, locked_until MOMENT, locked_by text
+);
+create table sync_checkpoints (
+    id BIGKEY primary key, matrix_id text not null, chunk_hash text not null,
+    created_at MOMENT not null, last_synced_at MOMENT, row_count integer, locked_until MOMENT,
+    locked_by text, unique (matrix_id, chunk_hash)
+);
+insert into sync_jobs (id, created_at) values (1, NOW);
+insert into sync_checkpoints (id, matrix_id, chunk_hash, created_at) values (1, 'm', 'c', NOW);";
+
+/// How long the lease runs that a worker with these arguments takes on the only row of a table, and
+/// how soon it is heard of again; in seconds. The row is given back.
+async fn leased(place: &Place, table: &str, args: &[&str]) -> (i64, i64) {
+    // A command that cannot take it now gives the row back, and costs it nothing.
+    let exec = "while [ ! -e go ]; do sleep 0.05; done; exit 75";
+    let work = ["work", "--table", table, "--exec", exec];
+    let mut worker = place.start(&[&work[..], args].concat());
+    worker.line_with(" works on ");
+    let show = ["show", "--table", table, "1", "--json"];
+    let row = crate::program::soon(async || {
+        let row = place.run(&show).succeeded().objects().remove(0);
+        (!row["until"].is_null()).then_some(row)
+    })
+    .await;
+    let moment = |name: &str| -> jiff::Timestamp { row[name].as_str().unwrap().parse().unwrap() };
+    let term = (moment("until") - moment("claimed_at")).get_seconds();
+    let reports = place.reported_every(&row["holder"]).await;
+    place.write("go", "");
+    worker.terminate();
+    worker.wait().succeeded();
+    std::fs::remove_file(place.path("go")).unwrap();
+    apply(place, &format!("update {table} set available_at = null")).await;
+    (term, reports)
+}
+
+impl Place {
+    /// How often a worker says that it is here: as often as it renews; in seconds.
+    async fn reported_every(&self, worker: &serde_json::Value) -> i64 {
+        let tenure = self.tenure().await;
+        let (_, workers) = tenure.workers(10).await.unwrap();
+        let mut workers = workers.iter().map(|worker| &worker.report);
+        let found = workers.find(|report| Some(report.worker.as_str()) == worker.as_str());
+        i64::try_from(found.unwrap().next_within.as_secs()).unwrap()
+    }
+}
+
+/// Rows of the two tables of sync jobs are leased for as long as their specification says, unless
+/// somebody has said another term.
+///
+/// Proves: S5-018, S5-034, S5-043, S5-044
+#[tokio::test]
+async fn a_table_of_sync_jobs_has_the_term_of_its_specification_unless_one_is_set() {
+    for place in everywhere().await {
+        let key = if place.url.starts_with("postgres") {
+            "bigint"
+        } else {
+            "integer"
+        };
+        apply(&place, &MAKE_JOBS.replace("BIGKEY", key)).await;
+        for table in ["sync_jobs", "sync_checkpoints"] {
+            let adopt = ["adopt", table, "--preset", table, "--yes"];
+            place.run(&adopt).succeeded();
+        }
+        assert_eq!(leased(&place, "sync_jobs", &[]).await, (300, 60));
+        assert_eq!(leased(&place, "sync_checkpoints", &[]).await, (120, 30));
+        let with_flag = leased(&place, "sync_jobs", &["--term", "30s"]).await;
+        assert_eq!(with_flag, (30, 7), "also what is usual for events");
+        place.write("tenure.toml", "[lease]\nterm = \"80s\"\n");
+        assert_eq!(leased(&place, "sync_checkpoints", &[]).await, (80, 20));
+        place.write("tenure.toml", "");
+        place
+            .run(&["settings", "set", "lease.term=40s"])
+            .succeeded();
+        // What is set for the cluster is known only after the first report.
+        assert_eq!(leased(&place, "sync_jobs", &[]).await.0, 40);
+    }
+}
+
+/// A worker on events is none on a table: `why` does not count on it.
+#[tokio::test]
+async fn a_row_waits_for_a_worker_on_its_table() {
+    for place in everywhere().await {
+        apply(&place, MAKE).await;
+        adopted(&place);
+        let mut events = place.start(&["work"]);
+        events.line_with(" works on ");
+        let why = || {
+            let why = ["why", "--table", "outbox", "1", "--json"];
+            place.run(&why).succeeded().field("code")
+        };
+        crate::program::soon(async || place.run(&["workers"]).code.filter(|code| *code == 0)).await;
+        assert_eq!(why(), "\"no_worker\"");
+        let exec = "while [ ! -e go ]; do sleep 0.05; done";
+        let args = ["work", "--table", "outbox", "--exec", exec];
+        let mut rows = place.start(&[&args[..], &["--concurrency", "1", "--batch", "1"]].concat());
+        rows.line_with(" works on ");
+        crate::program::soon(async || (why() == "\"claimed\"").then_some(())).await;
+        place.write("go", "");
+        for worker in [events, rows] {
+            worker.terminate();
+            worker.wait().succeeded();
+        }
+    }
 }

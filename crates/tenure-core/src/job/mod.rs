@@ -7,10 +7,12 @@
 //! [`SyncState`]: crate::SyncState
 
 mod chunk;
+mod kinds;
 mod name;
 mod progress;
 
 pub use chunk::{Chunk, ChunkClaim, ChunkKey, ChunkRecord};
+pub use kinds::KindStanding;
 pub use name::{ChunkName, JobKind, MatrixName};
 pub use progress::Progress;
 
@@ -106,6 +108,8 @@ pub struct Job {
     pub completed_at: Option<Timestamp>,
     /// When it failed for good or was cancelled.
     pub failed_at: Option<Timestamp>,
+    /// Whether somebody cancelled it; then `error` says why.
+    pub is_cancelled: bool,
     /// What went wrong last.
     pub error: Option<String>,
     /// What its handler said of its result: JSON.

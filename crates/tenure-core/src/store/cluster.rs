@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::Answer;
+use crate::job::JobKind;
 use crate::lease::WorkerId;
 use crate::queue::QueueName;
 use crate::time::Timestamp;
@@ -38,7 +39,7 @@ pub struct WorkerReport {
     /// Of which version.
     pub version: String,
     /// The queues that it serves, for people: their names, with commas between them; empty: all.
-    /// A worker on rows serves none, and says `table` and its name.
+    /// A worker on rows serves none, and says what [`WorkerReport::on_rows`] makes of them.
     pub queues: String,
     /// How many items it may work on at once.
     pub concurrency: u32,
@@ -53,11 +54,57 @@ pub struct WorkerReport {
 }
 
 impl WorkerReport {
+    /// What a worker on the rows of this table says in place of queues: the table, and the kinds
+    /// that it takes; without kinds it takes every one.
+    ///
+    /// ```
+    /// use tenure_core::store::WorkerReport;
+    ///
+    /// let kinds = ["import".to_owned(), "a, b".to_owned()];
+    /// assert_eq!(WorkerReport::on_rows("jobs", &kinds), "table jobs, kind import, kind a%2C b");
+    /// ```
+    pub fn on_rows(table: &str, kinds: &[String]) -> String {
+        let kinds = kinds.iter().map(|kind| kind_part(kind));
+        let parts: Vec<String> = [table_part(table)].into_iter().chain(kinds).collect();
+        parts.join(", ")
+    }
+
+    /// Whether it works on rows of this table, by what it says.
+    pub fn works_on(&self, table: &str) -> bool {
+        self.parts().next() == Some(table_part(table).trim())
+    }
+
+    /// Whether it takes jobs of this kind, by what it says. One that works on jobs and names no
+    /// kinds is older than that: it may.
+    pub fn takes(&self, kind: &JobKind) -> bool {
+        let kinds = || self.parts().skip(1);
+        let wanted = kind_part(kind.as_str());
+        let is_named = kinds().any(|part| part == wanted.trim());
+        self.works_on_jobs() && (is_named || kinds().next().is_none())
+    }
+
+    /// Whether it works on jobs, by what it says.
+    pub fn works_on_jobs(&self) -> bool {
+        self.works_on("tenure_jobs")
+    }
+
+    fn parts(&self) -> impl Iterator<Item = &str> {
+        self.queues.split(',').map(str::trim)
+    }
+
     /// Whether it serves this queue, by what it says.
     pub fn serves(&self, queue: &QueueName) -> bool {
-        let mut names = self.queues.split(',').map(str::trim);
-        self.queues.trim().is_empty() || names.any(|name| name == queue.as_str())
+        self.queues.trim().is_empty() || self.parts().any(|name| name == queue.as_str())
     }
+}
+
+fn table_part(table: &str) -> String {
+    format!("table {}", table.replace(',', " "))
+}
+
+/// A kind may have commas in its name, and they stand between the parts.
+fn kind_part(kind: &str) -> String {
+    format!("kind {}", kind.replace('%', "%25").replace(',', "%2C"))
 }
 
 /// A worker as others see it.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::{Answer, LeaseStore, Operate, Renew, Renewed, StoreError};
 use crate::guard::{Guarded, Refusal};
 use crate::job::{
-    ChunkClaim, ChunkKey, ChunkName, ChunkRecord, Job, JobKind, MatrixName, NewJob, Note, Noted,
-    Progress,
+    ChunkClaim, ChunkKey, ChunkName, ChunkRecord, Job, JobKind, KindStanding, MatrixName, NewJob,
+    Note, Noted, Progress,
 };
 use crate::lease::Term;
 use crate::table::SyncState;
@@ -34,6 +34,17 @@ pub struct JobFilter {
     pub state: Option<SyncState>,
     /// With a smaller number than this: the page before.
     pub before: Option<i64>,
+}
+
+/// Which of the chunks to list that somebody has in hand, or left there.
+#[derive(Clone, Debug)]
+pub struct HeldChunks {
+    /// Of this matrix; `None`: of all on which the youngest job has not ended, or which have none.
+    pub matrix: Option<MatrixName>,
+    /// Only those whose term has been over for at least this long.
+    pub lapsed_for: Option<Duration>,
+    /// At most this many.
+    pub limit: u32,
 }
 
 /// Asks for a chunk.
@@ -132,6 +143,17 @@ pub trait Jobs: Send + Sync + fmt::Debug {
         after: Option<&'a ChunkName>,
         limit: u32,
     ) -> Answer<'a, Vec<ChunkRecord>>;
+
+    /// Chunks that somebody has in hand or left there, those first whose term ends or ended first.
+    fn held_chunks<'a>(
+        &'a self,
+        which: &'a HeldChunks,
+        now: Option<Timestamp>,
+    ) -> Answer<'a, Vec<ChunkRecord>>;
+
+    /// How the jobs of each kind stand that have not ended or failed less than `lately` ago, by
+    /// the name of the kind.
+    fn kinds(&self, lately: Duration, now: Option<Timestamp>) -> Answer<'_, Vec<KindStanding>>;
 
     /// How far the work on a matrix has come.
     fn progress<'a>(

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-use super::{Answer, EndpointLane, StoreError};
+use super::{Answer, EndpointLane, Recovered, StoreError};
 use crate::guard::{Boundary, Guarded, Lateness, Refusal};
 use crate::invalid::Invalid;
 use crate::item::{Held, ItemId};
@@ -53,6 +53,8 @@ pub struct Claim {
     /// Reap lapsed leases when the claim comes back short, by this policy; `None`: leave that to
     /// the reaper.
     pub recovery: Option<LapsePolicy>,
+    /// Where the store writes down what it reaped for this claim; `None`: nobody wants to know.
+    pub recovered: Option<Recovered>,
     /// The moment, for tests.
     pub now: Option<Timestamp>,
 }
@@ -83,6 +85,7 @@ impl Claim {
             kinds: Vec::new(),
             company: Company::Together,
             recovery: Some(LapsePolicy::default()),
+            recovered: None,
             now: None,
         }
     }
@@ -154,6 +157,20 @@ impl Claim {
     pub fn recovery(mut self, recovery: Option<LapsePolicy>) -> Self {
         self.recovery = recovery;
         self
+    }
+
+    /// With this to write down what was reaped for it.
+    #[must_use]
+    pub fn recovered(mut self, recovered: Recovered) -> Self {
+        self.recovered = Some(recovered);
+        self
+    }
+
+    /// Writes down what was reaped for it, if somebody wants to know; every store does.
+    pub fn tell_recovered(&self, reaped: Vec<Reaped>) {
+        if let Some(recovered) = &self.recovered {
+            recovered.add(reaped);
+        }
     }
 
     /// At this moment.

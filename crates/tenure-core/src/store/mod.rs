@@ -13,6 +13,7 @@ mod jobs;
 mod lease;
 mod operate;
 mod prune;
+mod recovered;
 mod replays;
 mod tables;
 mod webhooks;
@@ -27,7 +28,8 @@ pub use error::{StoreError, StoreErrorKind};
 pub use examine::{Examine, Finding, Verdict};
 pub use intake::{Enqueued, Intake};
 pub use jobs::{
-    CheckpointError, ChunkEnd, ClaimChunk, EndChunk, JobFilter, JobHold, Jobs, KeepsJobs,
+    CheckpointError, ChunkEnd, ClaimChunk, EndChunk, HeldChunks, JobFilter, JobHold, Jobs,
+    KeepsJobs,
 };
 pub use lease::{
     Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Rest, Settle, Settlement,
@@ -37,6 +39,7 @@ pub use operate::{
     Replay, Replayed,
 };
 pub use prune::{Prune, Pruned, Pruner};
+pub use recovered::Recovered;
 pub use replays::{
     KeepsReplays, NewReplay, Rate, ReplayOperation, ReplayState, Replays, StepReplay, Stepped,
 };

@@ -2,8 +2,10 @@
 //! specification, and the five states that it reads from three moments.
 
 use std::fmt;
+use std::time::Duration;
 
 use super::{Columns, Direction, LeaseTable, States, name};
+use crate::lease::Term;
 use crate::state::State;
 use crate::time::Timestamp;
 
@@ -66,6 +68,37 @@ impl LeaseTable {
         let mut table = Self::sync_jobs().named(name("sync_checkpoints"));
         table.order = vec![(name("created_at"), Direction::Ascending)];
         table
+    }
+
+    /// How long a lease on a row runs and how often it is renewed, as the specification of such
+    /// tables says: 5 minutes and 1 minute for jobs, 2 minutes and 30 s for checkpoints. `None`:
+    /// the table is in the words of neither, and the settings alone say it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tenure_core::{LeaseTable, Term};
+    ///
+    /// let minutes = |number| Term::new(Duration::from_secs(60 * number)).unwrap();
+    /// let (term, heartbeat) = LeaseTable::sync_jobs().usual_rhythm().unwrap();
+    /// assert_eq!((term, heartbeat.as_secs()), (minutes(5), 60));
+    /// let (term, heartbeat) = LeaseTable::sync_checkpoints().usual_rhythm().unwrap();
+    /// assert_eq!((term, heartbeat.as_secs()), (minutes(2), 30));
+    /// assert_eq!(LeaseTable::outbox().usual_rhythm(), None);
+    /// ```
+    pub fn usual_rhythm(&self) -> Option<(Term, Duration)> {
+        let jobs = Self::sync_jobs();
+        if self.states != jobs.states || self.columns != jobs.columns {
+            return None;
+        }
+        // Their columns are the same; the order of the claims tells them apart.
+        let (term, heartbeat) = if self.order == jobs.order {
+            (Duration::from_mins(5), Duration::from_mins(1))
+        } else if self.order == Self::sync_checkpoints().order {
+            (Duration::from_mins(2), Duration::from_secs(30))
+        } else {
+            return None;
+        };
+        Some((Term::new(term).ok()?, heartbeat))
     }
 }
 

@@ -3,6 +3,7 @@
 //! A pure function of what a store knows: the item, its queue, its key, who is there to work.
 
 mod delivery;
+mod job;
 mod key;
 
 use std::fmt;
@@ -17,6 +18,8 @@ use crate::state::State;
 use crate::store::{DomainRecord, Presence, QueueCounts, WorkerRecord};
 use crate::time::{Timestamp, brief_duration};
 use crate::webhook::Endpoint;
+
+pub use job::{JobFacts, why_job};
 
 /// What is known around an item.
 ///

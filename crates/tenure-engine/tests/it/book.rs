@@ -1,12 +1,15 @@
 //! A book of jobs over the events of the store, as far as an engine asks for one: what it leases
 //! are events, and a chunk is a token that is renewed unless it was taken away.
 
+use std::time::Duration;
+
 use tenure_core::job::{
-    ChunkClaim, ChunkName, ChunkRecord, Job, MatrixName, NewJob, Note, Noted, Progress,
+    ChunkClaim, ChunkName, ChunkRecord, Job, KindStanding, MatrixName, NewJob, Note, Noted,
+    Progress,
 };
 use tenure_core::store::{
-    Answer, ClaimChunk, EndChunk, JobFilter, JobHold, Jobs, KeepsJobs, LeaseStore, Operate, Renew,
-    Renewed, StoreError, StoreErrorKind,
+    Answer, ClaimChunk, EndChunk, HeldChunks, JobFilter, JobHold, Jobs, KeepsJobs, LeaseStore,
+    Operate, Renew, Renewed, StoreError, StoreErrorKind,
 };
 use tenure_core::{Fence, Guarded, Refusal, Timestamp, Token};
 
@@ -80,6 +83,18 @@ impl Jobs for Faulty {
         _: Option<&'a ChunkName>,
         _: u32,
     ) -> Answer<'a, Vec<ChunkRecord>> {
+        unasked()
+    }
+
+    fn held_chunks<'a>(
+        &'a self,
+        _: &'a HeldChunks,
+        _: Option<Timestamp>,
+    ) -> Answer<'a, Vec<ChunkRecord>> {
+        unasked()
+    }
+
+    fn kinds(&self, _: Duration, _: Option<Timestamp>) -> Answer<'_, Vec<KindStanding>> {
         unasked()
     }
 

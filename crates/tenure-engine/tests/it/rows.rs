@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use tenure_core::store::{Cluster as _, Company, Intake as _, Operate as _, Store};
 use tenure_core::{Event, Rhythm, Setting, State, Term};
+use tenure_engine::metrics::{REAPER_RECOVERED, REAPER_RUNS, REAPER_STALE};
 use tenure_engine::{Duties, Duty, EngineConfig, Recovery, RowClaims, RowStore};
 use tokio::time::{Instant, sleep};
 
 use crate::faulty::Ask;
+use crate::log;
+use crate::meter::meter;
 use crate::probe::{End, Probe, until};
 use crate::world::World;
 
@@ -34,6 +37,7 @@ pub(crate) fn config(places: u32) -> EngineConfig {
         table: Some("jobs".to_owned()),
         kinds: vec!["import".to_owned(), "export".to_owned()],
         recovery: Recovery::InClaim,
+        usual: None,
     };
     config
 }
@@ -50,7 +54,7 @@ async fn leases_go_to_the_rows_and_all_else_to_the_house() {
     let (_, workers) = house.store.workers(10).await.unwrap();
     assert_eq!(workers.len(), 1, "it is registered with the house");
     let report = &workers[0].report;
-    assert_eq!(report.queues, "table jobs");
+    assert_eq!(report.queues, "table jobs, kind import, kind export");
     assert!(!report.serves(&tenure_core::QueueName::default()));
     rows.until(|counts| counts.done == 3).await;
     assert_eq!(probe.of(ids[2]).len(), 1);
@@ -165,4 +169,88 @@ async fn rows_are_claimed_although_every_queue_is_paused() {
     let probe = Probe::default();
     let _engine = World::start_on(store, probe.working(|_| MINUTE), config(1));
     probe.begun(1).await;
+}
+
+/// Where claims take back what has lapsed, it is counted and told as if the reaper had done it.
+#[tokio::test(start_paused = true)]
+async fn what_a_claim_recovers_is_counted_like_what_the_reaper_does() {
+    let world = World::new();
+    let ids = world.enqueue(2).await;
+    let store: Arc<dyn Store> = Arc::new(RowStore::of_jobs(&world.store()).unwrap());
+    let probe = Probe::default();
+    let doomed = World::start_on(
+        Arc::clone(&store),
+        probe.working(|_| 60 * MINUTE),
+        config(2),
+    );
+    probe.begun(2).await;
+    let locked_until = world.locked_until(ids[0]).await;
+    drop(doomed);
+    sleep(7 * MINUTE).await;
+
+    let stale = world.at(Instant::now()).since(locked_until).as_secs_f64();
+    let heir = World::start_on(store, probe.working(|_| Duration::ZERO), config(2));
+    world.until(|counts| counts.done == 2).await;
+    assert_eq!(meter().count(heir.worker(), REAPER_RECOVERED, &[]), 2);
+    let seen = meter().seen(heir.worker(), REAPER_STALE);
+    assert_eq!(seen.len(), 2);
+    assert!(
+        seen.iter().all(|seen| (seen - stale).abs() < 1.0),
+        "{seen:?}, not {stale}"
+    );
+    let lines = log::said(heir.worker(), "reaped lapsed leases");
+    assert!(!lines.is_empty(), "it is told, too");
+    assert_eq!(
+        meter().count(heir.worker(), REAPER_RUNS, &[]),
+        0,
+        "no reaper ran"
+    );
+}
+
+/// The usual rhythm of a table stands where nobody has said another one: neither this process nor
+/// the cluster, and what is said while it runs counts, too.
+///
+/// Proves: S5-043, S5-044
+#[tokio::test(start_paused = true)]
+async fn a_table_has_its_usual_rhythm_unless_another_is_set() {
+    let usual = || {
+        let mut config = config(1);
+        config.rhythm = None;
+        config.rows.usual = Some((Term::new(5 * MINUTE).unwrap(), MINUTE));
+        config
+    };
+    let start = |world: &World, config| {
+        let store: Arc<dyn Store> = Arc::new(RowStore::of_jobs(&world.store()).unwrap());
+        World::start_on(store, Probe::default().working(|_| MINUTE), config)
+    };
+    let world = World::new();
+    let engine = start(&world, usual());
+    let term_of = |engine: &tenure_engine::Engine| engine.settings().term.length();
+    sleep(MINUTE).await;
+    assert_eq!(term_of(&engine), 5 * MINUTE);
+    assert_eq!(engine.settings().heartbeat(), MINUTE);
+    let stop = Duration::from_secs(25);
+    assert_eq!(engine.settings().shutdown_timeout(), stop, "as before");
+
+    world
+        .change_and_follow(&engine, &[(Setting::Term, "20s")])
+        .await;
+    assert_eq!(term_of(&engine), Duration::from_secs(20));
+    assert_eq!(engine.settings().heartbeat(), Duration::from_secs(5));
+    engine.stop().await;
+
+    let mut own = usual();
+    own.settings.term = Term::HEAVY;
+    let engine = start(&World::new(), own);
+    sleep(MINUTE).await;
+    assert_eq!(term_of(&engine), MINUTE, "its own stands over the usual");
+    engine.stop().await;
+
+    // What is set, and fits no such term, stands as well.
+    let mut short = usual();
+    short.settings.max_hold = Some(2 * MINUTE);
+    let engine = start(&World::new(), short);
+    sleep(MINUTE).await;
+    assert_eq!(term_of(&engine), Duration::from_secs(30));
+    engine.stop().await;
 }

@@ -95,7 +95,7 @@ impl Shelf {
         }
         if let (true, Some(policy)) = (chosen.len() < limit, &claim.recovery) {
             let reap = Reap::new(INLINE_REAP_LIMIT, policy.clone()).inline();
-            self.reap(&reap, rules, now);
+            claim.tell_recovered(self.reap(&reap, rules, now));
             // What was just put back joins an empty claim only: a lease that was already filled
             // in its order is not reopened.
             if chosen.is_empty() {

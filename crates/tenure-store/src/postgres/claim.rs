@@ -79,7 +79,9 @@ impl PostgresStore {
             Err(_) if held.is_some() => return Ok(held),
             Err(error) => return Err(error),
         };
-        if held.is_none() && reaped.iter().any(|item| item.state == State::Pending) {
+        let is_back = reaped.iter().any(|item| item.state == State::Pending);
+        claim.tell_recovered(reaped);
+        if held.is_none() && is_back {
             held = self.claim_from(claim, &start).await?;
         }
         Ok(held)

@@ -150,6 +150,8 @@ statements!(
     look_chunk,
     end_chunk,
     chunks,
+    held_chunks,
+    kinds,
     progress,
     prune,
 );

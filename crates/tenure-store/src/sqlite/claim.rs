@@ -38,7 +38,7 @@ pub(super) fn claim(
     let (mut items, mut is_cut) = taking.take(&lanes).map_err(failed("claim"))?;
     if let (true, Some(policy)) = (items.len() < limit && !is_cut, &ask.recovery) {
         let lapsed = Reap::new(INLINE_REAP_LIMIT, policy.clone()).inline();
-        reap(connection, &lapsed, now)?;
+        ask.tell_recovered(reap(connection, &lapsed, now)?);
         // What was just put back joins an empty claim only: one that has items is in order already.
         if items.is_empty() {
             (items, is_cut) = taking.take(&lanes).map_err(failed("claim"))?;

@@ -61,6 +61,8 @@ statements! {
     LOOK_CHUNK = "look_chunk", "chunk";
     END_CHUNK = "end_chunk", "end_chunk";
     CHUNKS = "chunks", "chunks";
+    HELD_CHUNKS = "held_chunks", "held_chunks";
+    KINDS = "kinds", "kinds";
     PROGRESS = "progress", "progress";
     PRUNE_JOBS_COMPLETED = "prune", "completed";
     PRUNE_JOBS_FAILED = "prune", "failed";

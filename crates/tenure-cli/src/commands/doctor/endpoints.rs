@@ -162,7 +162,7 @@ pub(super) fn keys(all: &[Endpoint], config: &WebhookConfig) -> Option<Finding> 
 }
 
 /// The first by name, and how many more there are.
-fn named(names: &[String]) -> String {
+pub(super) fn named(names: &[String]) -> String {
     let mut all: Vec<String> = names.iter().take(NAMED_MAX).cloned().collect();
     match names.len().saturating_sub(NAMED_MAX) {
         0 => {}

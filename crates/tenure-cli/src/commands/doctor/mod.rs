@@ -1,6 +1,7 @@
 //! `tenure doctor`: looks for what keeps work from being done.
 
 mod endpoints;
+mod jobs;
 mod judge;
 mod keys;
 mod queues;
@@ -68,6 +69,9 @@ async fn look(cx: &Context) -> Result<Vec<Finding>, Stop> {
     let all: Vec<_> = tenure.endpoints_by_number().await?.into_values().collect();
     findings.extend(endpoints::judge(&all, &scene));
     findings.extend(endpoints::keys(&all, &cx.config.webhook));
+    if let Some(found) = jobs::look(&tenure).await? {
+        findings.extend(jobs::judge(&found, &scene));
+    }
     Ok(findings)
 }
 

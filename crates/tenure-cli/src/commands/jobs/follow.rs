@@ -11,7 +11,7 @@ use super::{no_such_job, show};
 use crate::commands::Context;
 use crate::exit::Exit;
 use crate::problem::Stop;
-use crate::progress::{Whole, begin};
+use crate::progress::{UNSAID, Whole, begin};
 
 /// How often the job is looked at; a store gives no notice.
 const LOOK: Duration = Duration::from_millis(500);
@@ -57,8 +57,7 @@ impl<'a> Watched<'a> {
 
     fn tell(&mut self, job: &Job, progress: &Progress) -> Result<(), Stop> {
         if !self.progress.is_hidden() {
-            self.progress
-                .set_length(progress.total.unwrap_or(progress.done));
+            self.progress.set_length(progress.total.unwrap_or(UNSAID));
             self.progress.set_position(progress.done);
             self.progress.set_message(line(job, progress));
             return Ok(());

@@ -9,6 +9,7 @@ mod run;
 mod script;
 mod show;
 mod shown;
+mod why;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
@@ -52,7 +53,8 @@ Examples:
     List(ListJobs),
     /// Show all that is known of a job: its facts, its progress, its payload
     #[command(after_help = "\
-With --follow it goes on until the job has ended, and exits with 1 if it failed.
+With --follow it goes on until the job has ended, and exits with 1 if it failed. `tenure jobs why \
+ID` says in one sentence why a job is not running.
 
 Examples:
   tenure jobs show 17
@@ -65,6 +67,16 @@ Examples:
         /// Watch its progress until it has ended
         #[arg(long)]
         follow: bool,
+    },
+    /// Say in one sentence why a job is not running, or who has it, and what to do
+    #[command(after_help = "\
+Examples:
+  tenure jobs why 17
+  tenure jobs why 17 --json | jq -r .code")]
+    Why {
+        /// The number of the job
+        #[arg(value_parser = job_id)]
+        id: i64,
     },
     /// End jobs as failed, now, whoever has them in hand
     #[command(after_help = "\
@@ -193,6 +205,7 @@ pub(super) async fn run(cx: &Context, args: Jobs) -> Result<Exit, Stop> {
         Some(JobCommand::List(args)) => list::run(cx, &args).await,
         Some(JobCommand::Enqueue(args)) => enqueue::run(cx, args).await,
         Some(JobCommand::Show { id, follow }) => show::run(cx, id, follow).await,
+        Some(JobCommand::Why { id }) => why::run(cx, id).await,
         Some(JobCommand::Cancel { ids, reason }) => cancel(cx, &ids, &reason).await,
         Some(JobCommand::Retry { id }) => retry(cx, id).await,
         Some(JobCommand::Run(args)) => run::run(cx, &args).await,

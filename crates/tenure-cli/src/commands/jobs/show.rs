@@ -42,6 +42,12 @@ pub(super) async fn whole(cx: &Context, jobs: &Jobs, job: &Job) -> Result<(), St
     if let Some(result) = &job.result {
         cx.output.line(format_args!("\nresult: {result}"))?;
     }
+    if matches!(job.state, SyncState::Available | SyncState::Lapsed) {
+        let id = job.id;
+        cx.output.hint(format_args!(
+            "`tenure jobs why {id}` says why it is not running"
+        ));
+    }
     let chunks = worth_a_line(jobs, &job.matrix).await?;
     if chunks.is_empty() {
         return Ok(());
@@ -65,6 +71,10 @@ fn facts(job: &Job, progress: &Progress, now: Timestamp) -> Vec<Vec<Cell>> {
     let mut rows = vec![
         fact("id", Some(job.id.to_string())),
         vec![Cell::new("state"), state(job.state)],
+        fact(
+            "ended by",
+            job.is_cancelled.then(|| "an operator".to_owned()),
+        ),
         fact("kind", Some(job.kind.to_string())),
         fact("matrix", Some(job.matrix.to_string())),
         fact("priority", Some(job.priority.to_string())),

@@ -30,6 +30,8 @@ pub(super) struct Shown<'a> {
     until: Option<String>,
     completed_at: Option<String>,
     failed_at: Option<String>,
+    /// It failed because somebody cancelled it.
+    cancelled: bool,
     error: Option<&'a str>,
     cursor: Option<&'a str>,
     retry_of: Option<i64>,
@@ -71,6 +73,7 @@ impl<'a> Shown<'a> {
             until: text(hold.map(|hold| hold.until)),
             completed_at: text(job.completed_at),
             failed_at: text(job.failed_at),
+            cancelled: job.is_cancelled,
             error: job.error.as_deref(),
             cursor: job.cursor.as_deref(),
             retry_of: job.retry_of,

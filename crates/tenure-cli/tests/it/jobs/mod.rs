@@ -2,6 +2,8 @@
 
 mod kills;
 mod script;
+mod sight;
+mod terminal;
 
 use serde_json::Value;
 

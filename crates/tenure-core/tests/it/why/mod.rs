@@ -1,6 +1,7 @@
 //! Why an item is not being worked on: one sentence, one word, for every standing it can have.
 
 mod delivery;
+mod job;
 mod key;
 
 use std::time::Duration;

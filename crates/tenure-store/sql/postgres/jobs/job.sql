@@ -2,13 +2,13 @@
 -- Parameters: $1 now, $2 id.
 -- Returns: per job: id, kind, matrix_id, payload, priority, created_at, available_at, locked_until,
 --   locked_by, claimed_at, fence, the counters, error_message, completed_at, failed_at, result, cursor,
---   chunks_total, retry_of; and now. No token: it is its holder's secret.
+--   chunks_total, retry_of, whether it was cancelled; and now. No token: it is its holder's secret.
 -- Keeps: nothing; it only reads.
 -- Relies on: the key.
 select t.id, t.kind, t.matrix_id, t.payload::text, t.priority, t.created_at, t.available_at,
        t.locked_until, t.locked_by, t.claimed_at, t.fence, t.attempts, t.failures, t.crashes,
        t.generation, t.error_message, t.completed_at, t.failed_at, t.result::text, t.cursor,
-       t.chunks_total, t.retry_of,
+       t.chunks_total, t.retry_of, coalesce(right(t.settled_token, 7) = ' buried', false) as is_cancelled,
        coalesce($1::timestamptz, clock_timestamp()) as now
 from tenure_jobs t
 where t.id = $2::bigint

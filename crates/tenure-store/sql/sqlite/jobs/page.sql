@@ -3,7 +3,7 @@
 --   are below, :limit. Where a filter is not named by a statement's first condition, null is for all.
 -- Returns: per job: id, kind, matrix_id, payload, priority, created_at, available_at, locked_until,
 --   locked_by, claimed_at, fence, the counters, error_message, completed_at, failed_at, result, cursor,
---   chunks_total, retry_of. No token: it is its holder's secret.
+--   chunks_total, retry_of, whether it was cancelled. No token: it is its holder's secret.
 -- Keeps: nothing; it only reads.
 -- Relies on: the indexes on matrix and on kind, the partial ones on open and on failed jobs, the key:
 --   each read backwards from the last number on.
@@ -11,7 +11,7 @@
 select t.id, t.kind, t.matrix_id, t.payload, t.priority, t.created_at, t.available_at,
        t.locked_until, t.locked_by, t.claimed_at, t.fence, t.attempts, t.failures, t.crashes,
        t.generation, t.error_message, t.completed_at, t.failed_at, t.result, t.cursor,
-       t.chunks_total, t.retry_of
+       t.chunks_total, t.retry_of, ifnull(substr(t.settled_token, -7) = ' buried', false) as is_cancelled
 from tenure_jobs t
 where t.matrix_id = :matrix
   and t.id < :below
@@ -28,7 +28,7 @@ limit :limit
 select t.id, t.kind, t.matrix_id, t.payload, t.priority, t.created_at, t.available_at,
        t.locked_until, t.locked_by, t.claimed_at, t.fence, t.attempts, t.failures, t.crashes,
        t.generation, t.error_message, t.completed_at, t.failed_at, t.result, t.cursor,
-       t.chunks_total, t.retry_of
+       t.chunks_total, t.retry_of, ifnull(substr(t.settled_token, -7) = ' buried', false) as is_cancelled
 from tenure_jobs t indexed by tenure_jobs_open
 where t.completed_at is null
   and t.failed_at is null
@@ -44,7 +44,7 @@ limit :limit
 select t.id, t.kind, t.matrix_id, t.payload, t.priority, t.created_at, t.available_at,
        t.locked_until, t.locked_by, t.claimed_at, t.fence, t.attempts, t.failures, t.crashes,
        t.generation, t.error_message, t.completed_at, t.failed_at, t.result, t.cursor,
-       t.chunks_total, t.retry_of
+       t.chunks_total, t.retry_of, ifnull(substr(t.settled_token, -7) = ' buried', false) as is_cancelled
 from tenure_jobs t indexed by tenure_jobs_failed
 where t.failed_at is not null
   and t.id < :below
@@ -55,7 +55,7 @@ limit :limit
 select t.id, t.kind, t.matrix_id, t.payload, t.priority, t.created_at, t.available_at,
        t.locked_until, t.locked_by, t.claimed_at, t.fence, t.attempts, t.failures, t.crashes,
        t.generation, t.error_message, t.completed_at, t.failed_at, t.result, t.cursor,
-       t.chunks_total, t.retry_of
+       t.chunks_total, t.retry_of, ifnull(substr(t.settled_token, -7) = ' buried', false) as is_cancelled
 from tenure_jobs t
 where t.kind = :kind
   and t.id < :below
@@ -66,7 +66,7 @@ limit :limit
 select t.id, t.kind, t.matrix_id, t.payload, t.priority, t.created_at, t.available_at,
        t.locked_until, t.locked_by, t.claimed_at, t.fence, t.attempts, t.failures, t.crashes,
        t.generation, t.error_message, t.completed_at, t.failed_at, t.result, t.cursor,
-       t.chunks_total, t.retry_of
+       t.chunks_total, t.retry_of, ifnull(substr(t.settled_token, -7) = ' buried', false) as is_cancelled
 from tenure_jobs t
 where t.id < :below
   and (:state is null or t.completed_at is not null)

@@ -6,13 +6,16 @@
 mod chunk;
 mod read;
 
+use std::time::Duration;
+
 use sqlx::{PgConnection, PgPool};
 use tenure_core::job::{
-    ChunkClaim, ChunkName, ChunkRecord, Job, JobKind, MatrixName, NewJob, Note, Noted, Progress,
+    ChunkClaim, ChunkName, ChunkRecord, Job, JobKind, KindStanding, MatrixName, NewJob, Note,
+    Noted, Progress,
 };
 use tenure_core::store::{
-    Answer, CheckpointError, ClaimChunk, EndChunk, JobFilter, JobHold, Jobs, KeepsJobs, LeaseStore,
-    Operate, Renew, Renewed, StoreError,
+    Answer, CheckpointError, ClaimChunk, EndChunk, HeldChunks, JobFilter, JobHold, Jobs, KeepsJobs,
+    LeaseStore, Operate, Renew, Renewed, StoreError,
 };
 use tenure_core::{Guarded, Identifier, Timestamp, Token};
 
@@ -166,6 +169,30 @@ impl Jobs for PostgresStore {
                 .bind(after.map(ChunkName::as_str))
                 .bind(i64::from(limit));
             read::chunks(matrix, query.all_from(&self.pool).await)
+        })
+    }
+
+    fn held_chunks<'a>(
+        &'a self,
+        which: &'a HeldChunks,
+        now: Option<Timestamp>,
+    ) -> Answer<'a, Vec<ChunkRecord>> {
+        Box::pin(async move {
+            let query = self.jobs.statements.held_chunks.query();
+            let query = query
+                .bind(moment(now))
+                .bind(which.matrix.as_ref().map(MatrixName::as_str))
+                .bind(which.lapsed_for.map(micros))
+                .bind(i64::from(which.limit));
+            read::held_chunks(query.all_from(&self.pool).await)
+        })
+    }
+
+    fn kinds(&self, lately: Duration, now: Option<Timestamp>) -> Answer<'_, Vec<KindStanding>> {
+        Box::pin(async move {
+            let query = self.jobs.statements.kinds.query();
+            let query = query.bind(moment(now)).bind(micros(lately));
+            read::kinds(query.all_from(&self.pool).await)
         })
     }
 

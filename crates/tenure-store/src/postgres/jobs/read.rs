@@ -1,13 +1,15 @@
 //! Rows of the two tables as the words of the core.
 
 use sqlx::postgres::PgRow;
-use tenure_core::job::{ChunkRecord, Job, MatrixName, Noted, Progress};
+use tenure_core::job::{ChunkRecord, Job, KindStanding, MatrixName, Noted, Progress};
 use tenure_core::store::StoreError;
 use tenure_core::{Counters, Guarded};
 
 use super::super::error::store_error;
 use super::super::row::{get, get_count, get_moment, get_timestamp, get_total};
-use crate::jobs::{SeenJob, StoredChunk, StoredJob, StoredLease, note_refusal, unsigned};
+use crate::jobs::{
+    SeenJob, StoredChunk, StoredJob, StoredKind, StoredLease, matrix_of, note_refusal, unsigned,
+};
 
 type Rows = Result<Vec<PgRow>, sqlx::Error>;
 type Found = Result<Option<PgRow>, sqlx::Error>;
@@ -18,7 +20,7 @@ pub(super) fn jobs(verb: &'static str, rows: Rows) -> Result<Vec<Job>, StoreErro
     let mut jobs = Vec::new();
     for row in rows.map_err(failed)? {
         let stored = stored_job(&row).map_err(failed)?;
-        let now = get_timestamp(&row, 22).map_err(failed)?;
+        let now = get_timestamp(&row, 23).map_err(failed)?;
         jobs.push(stored.read(verb, now)?);
     }
     Ok(jobs)
@@ -52,6 +54,7 @@ fn stored_job(row: &PgRow) -> Result<StoredJob, sqlx::Error> {
         cursor: get(row, 19)?,
         chunks_total: get(row, 20)?,
         retry_of: get(row, 21)?,
+        is_cancelled: get(row, 22)?,
     })
 }
 
@@ -86,6 +89,48 @@ pub(super) fn chunks(matrix: &MatrixName, rows: Rows) -> Result<Vec<ChunkRecord>
         chunks.push(stored.read("chunks", matrix, now)?);
     }
     Ok(chunks)
+}
+
+/// The chunks of `held_chunks.sql`.
+pub(super) fn held_chunks(rows: Rows) -> Result<Vec<ChunkRecord>, StoreError> {
+    let verb = "held chunks";
+    let failed = |e| store_error(verb, e);
+    let mut chunks = Vec::new();
+    for row in rows.map_err(failed)? {
+        let stored = stored_chunk(&row).map_err(failed)?;
+        let now = get_timestamp(&row, 11).map_err(failed)?;
+        let matrix: String = get(&row, 12).map_err(failed)?;
+        chunks.push(stored.read(verb, &matrix_of(verb, &matrix)?, now)?);
+    }
+    Ok(chunks)
+}
+
+/// The kinds of `kinds.sql`.
+pub(super) fn kinds(rows: Rows) -> Result<Vec<KindStanding>, StoreError> {
+    let failed = |e| store_error("kinds", e);
+    let mut kinds = Vec::new();
+    for row in rows.map_err(failed)? {
+        let stored = stored_kind(&row).map_err(failed)?;
+        kinds.push(stored.read(get_timestamp(&row, 12).map_err(failed)?)?);
+    }
+    Ok(kinds)
+}
+
+fn stored_kind(row: &PgRow) -> Result<StoredKind, sqlx::Error> {
+    Ok(StoredKind {
+        kind: get(row, 0)?,
+        due: get_total(row, 1)?,
+        oldest_due: get_moment(row, 2)?,
+        delayed: get_total(row, 3)?,
+        running: get_total(row, 4)?,
+        lapsed: get_total(row, 5)?,
+        lapsed_at: get_moment(row, 6)?,
+        lapsed_job: get(row, 7)?,
+        crashing: get_total(row, 8)?,
+        crashing_job: get(row, 9)?,
+        failed: get_total(row, 10)?,
+        failed_job: get(row, 11)?,
+    })
 }
 
 fn stored_chunk(row: &PgRow) -> Result<StoredChunk, sqlx::Error> {

@@ -63,8 +63,14 @@ impl PostgresRows {
             return Ok(None);
         }
         if let Some(reap) = first_reap(&self.table, claim) {
-            while is_full(&reap, self.reap_rows(&reap).await?.len()) {}
-            return self.claim_rows(claim, limit).await;
+            loop {
+                let reaped = self.reap_rows(&reap).await?;
+                let has_more = is_full(&reap, reaped.len());
+                claim.tell_recovered(reaped);
+                if !has_more {
+                    return self.claim_rows(claim, limit).await;
+                }
+            }
         }
         let held = self.claim_rows(claim, limit).await?;
         let taken = held.as_ref().map_or(0, |held| held.items.len());
@@ -75,14 +81,18 @@ impl PostgresRows {
         let mut reap = Reap::new(INLINE_REAP_LIMIT, policy.clone()).inline();
         reap.now = claim.now;
         let reaped = self.reap_rows(&reap).await;
-        if held.is_some() {
+        let reaped = match reaped {
+            Ok(reaped) => reaped,
             // What was claimed is the answer, whatever became of the reap; the reaper will come.
-            return Ok(held);
-        }
-        if reaped?.iter().any(|row| row.state == State::Pending) {
+            Err(_) if held.is_some() => return Ok(held),
+            Err(error) => return Err(error),
+        };
+        let is_back = reaped.iter().any(|row| row.state == State::Pending);
+        claim.tell_recovered(reaped);
+        if held.is_none() && is_back {
             return self.claim_rows(claim, limit).await;
         }
-        Ok(None)
+        Ok(held)
     }
 
     async fn claim_rows(&self, claim: &Claim, limit: u32) -> Result<Option<Held>, StoreError> {

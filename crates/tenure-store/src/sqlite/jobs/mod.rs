@@ -7,14 +7,16 @@ mod chunk;
 mod read;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, named_params};
 use tenure_core::job::{
-    ChunkClaim, ChunkName, ChunkRecord, Job, JobKind, MatrixName, NewJob, Note, Noted, Progress,
+    ChunkClaim, ChunkName, ChunkRecord, Job, JobKind, KindStanding, MatrixName, NewJob, Note,
+    Noted, Progress,
 };
 use tenure_core::store::{
-    Answer, CheckpointError, ClaimChunk, EndChunk, JobFilter, JobHold, Jobs, KeepsJobs, LeaseStore,
-    Operate, Renew, Renewed, StoreError,
+    Answer, CheckpointError, ClaimChunk, EndChunk, HeldChunks, JobFilter, JobHold, Jobs, KeepsJobs,
+    LeaseStore, Operate, Renew, Renewed, StoreError,
 };
 use tenure_core::{Clock, Guarded, SyncState, Timestamp, Token};
 
@@ -136,6 +138,24 @@ impl Jobs for SqliteStore {
         let (matrix, after, now) = (matrix.clone(), after.cloned(), self.moment(None));
         Box::pin(self.writer.read("chunks", move |connection| {
             read::chunks(connection, (&matrix, after.as_ref()), limit, now)
+        }))
+    }
+
+    fn held_chunks<'a>(
+        &'a self,
+        which: &'a HeldChunks,
+        now: Option<Timestamp>,
+    ) -> Answer<'a, Vec<ChunkRecord>> {
+        let (which, now) = (which.clone(), self.moment(now));
+        Box::pin(self.writer.read("held chunks", move |connection| {
+            read::held_chunks(connection, &which, now)
+        }))
+    }
+
+    fn kinds(&self, lately: Duration, now: Option<Timestamp>) -> Answer<'_, Vec<KindStanding>> {
+        let now = self.moment(now);
+        Box::pin(self.writer.read("kinds", move |connection| {
+            read::kinds(connection, now.before(lately), now)
         }))
     }
 

@@ -1,13 +1,13 @@
 //! Rows of the two tables as the words of the core.
 
 use rusqlite::{Connection, Row, ToSql, named_params};
-use tenure_core::job::{ChunkName, ChunkRecord, Job, MatrixName, Progress};
-use tenure_core::store::StoreError;
+use tenure_core::job::{ChunkName, ChunkRecord, Job, KindStanding, MatrixName, Progress};
+use tenure_core::store::{HeldChunks, StoreError};
 use tenure_core::{Counters, Timestamp};
 
 use super::super::error::failed;
 use super::super::{row, statements as sql};
-use crate::jobs::{StoredChunk, StoredJob, StoredLease, unsigned};
+use crate::jobs::{StoredChunk, StoredJob, StoredKind, StoredLease, matrix_of, unsigned};
 
 /// A statement and its parameters.
 type Ask<'a> = (&'a str, &'a [(&'a str, &'a dyn ToSql)]);
@@ -55,6 +55,7 @@ fn stored_job(found: &Row<'_>) -> rusqlite::Result<StoredJob> {
         cursor: found.get(19)?,
         chunks_total: found.get(20)?,
         retry_of: found.get(21)?,
+        is_cancelled: found.get(22)?,
     })
 }
 
@@ -79,6 +80,62 @@ pub(super) fn chunks(
     chunks
         .map(|chunk| chunk.read("chunks", matrix, now))
         .collect()
+}
+
+/// The chunks of `held_chunks.sql`.
+pub(super) fn held_chunks(
+    connection: &Connection,
+    which: &HeldChunks,
+    now: Timestamp,
+) -> Result<Vec<ChunkRecord>, StoreError> {
+    let verb = "held chunks";
+    let read = || -> rusqlite::Result<Vec<(StoredChunk, String)>> {
+        let ask = named_params! {
+            ":matrix": which.matrix.as_ref().map(MatrixName::as_str),
+            ":before": which.lapsed_for.map(|span| now.before(span).as_micros()),
+            ":limit": which.limit,
+        };
+        let mut statement = connection.prepare_cached(sql::HELD_CHUNKS)?;
+        let both = |found: &Row<'_>| Ok((stored_chunk(found)?, found.get(11)?));
+        statement.query_map(ask, both)?.collect()
+    };
+    let stored = read().map_err(failed(verb))?;
+    let chunks = stored.into_iter();
+    chunks
+        .map(|(chunk, matrix)| chunk.read(verb, &matrix_of(verb, &matrix)?, now))
+        .collect()
+}
+
+/// The kinds of `kinds.sql`.
+pub(super) fn kinds(
+    connection: &Connection,
+    since: Timestamp,
+    now: Timestamp,
+) -> Result<Vec<KindStanding>, StoreError> {
+    let read = || -> rusqlite::Result<Vec<StoredKind>> {
+        let ask = named_params! {":now": now.as_micros(), ":since": since.as_micros()};
+        let mut statement = connection.prepare_cached(sql::KINDS)?;
+        statement.query_map(ask, stored_kind)?.collect()
+    };
+    let stored = read().map_err(failed("kinds"))?;
+    stored.into_iter().map(|kind| kind.read(now)).collect()
+}
+
+fn stored_kind(found: &Row<'_>) -> rusqlite::Result<StoredKind> {
+    Ok(StoredKind {
+        kind: found.get(0)?,
+        due: row::count(found, 1)?,
+        oldest_due: row::past(found, 2)?,
+        delayed: row::count(found, 3)?,
+        running: row::count(found, 4)?,
+        lapsed: row::count(found, 5)?,
+        lapsed_at: row::past(found, 6)?,
+        lapsed_job: found.get(7)?,
+        crashing: row::count(found, 8)?,
+        crashing_job: found.get(9)?,
+        failed: row::count(found, 10)?,
+        failed_job: found.get(11)?,
+    })
 }
 
 fn stored_chunk(found: &Row<'_>) -> rusqlite::Result<StoredChunk> {

@@ -95,8 +95,14 @@ impl Desk {
             return Ok(None);
         }
         if let Some(reap) = first_reap(&self.table, claim) {
-            while is_full(&reap, self.reap(conn, &reap, now)?.len()) {}
-            return self.claim_rows(conn, claim, limit, now);
+            loop {
+                let reaped = self.reap(conn, &reap, now)?;
+                let has_more = is_full(&reap, reaped.len());
+                claim.tell_recovered(reaped);
+                if !has_more {
+                    return self.claim_rows(conn, claim, limit, now);
+                }
+            }
         }
         let held = self.claim_rows(conn, claim, limit, now)?;
         let taken = held.as_ref().map_or(0, |held| held.items.len());
@@ -107,6 +113,7 @@ impl Desk {
         let reap = Reap::new(INLINE_REAP_LIMIT, policy.clone()).inline();
         let reaped = self.reap(conn, &reap, now)?;
         let is_back = reaped.iter().any(|row| row.state == State::Pending);
+        claim.tell_recovered(reaped);
         if held.is_none() && is_back {
             return self.claim_rows(conn, claim, limit, now);
         }

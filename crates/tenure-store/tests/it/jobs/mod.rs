@@ -4,6 +4,7 @@
 mod by_hand;
 mod chunks;
 mod fences;
+mod looks;
 pub(crate) mod plans;
 mod rows;
 mod transaction;

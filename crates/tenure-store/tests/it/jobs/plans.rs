@@ -56,6 +56,8 @@ pub(crate) fn arguments(name: &str) -> String {
         "jobs_look_chunk" => format!("{asker}, {job}"),
         "jobs_end_chunk" => format!("{asker}, {job}, 'synced', 7, null, 'here', true"),
         "jobs_chunks" => "null, 'm7', 'c1', 100".to_owned(),
+        "jobs_held_chunks" => "null, null, null, 100".to_owned(),
+        "jobs_kinds" => "null, 86400000000".to_owned(),
         "jobs_progress" => "null, 'm7'".to_owned(),
         // Nothing is that old: what is deleted is not what costs.
         "jobs_prune" => "null, 604800000000, 2592000000000, 100".to_owned(),
@@ -79,6 +81,9 @@ pub(crate) fn more_calls() -> Vec<(&'static str, String)> {
                 calls.push(("jobs_page", arguments));
             }
         }
+    }
+    for of in ["'m7', null", "null, 600000000", "'m7', 600000000"] {
+        calls.push(("jobs_held_chunks", format!("null, {of}, 100")));
     }
     calls
 }

@@ -235,6 +235,7 @@ async fn a_cancelled_job_is_nobodys() {
             assert!(book.job_desk().bury(&bury).await.unwrap().is_kept());
             let told = book.job(id.number(), Some(NOW)).await.unwrap().unwrap();
             assert_eq!((told.state, told.hold), (SyncState::Failed, None));
+            assert!(told.is_cancelled, "{}", place.name());
             assert_eq!(
                 told.error.as_deref(),
                 Some("not needed"),

@@ -1,0 +1,328 @@
+//! Why a job is not being worked on: who takes its kind, who has it, what it has used up.
+
+use super::{Why, times};
+use crate::item::Hold;
+use crate::job::{ChunkRecord, Job, KindStanding};
+use crate::reason;
+use crate::settings::Settings;
+use crate::store::{Presence, WorkerRecord};
+use crate::table::SyncState;
+use crate::time::{Timestamp, brief_duration};
+
+/// So many chunks are named; the others are counted.
+const NAMED_MAX: usize = 3;
+
+/// What is known around a job.
+#[derive(Clone, Debug, Default)]
+pub struct JobFacts {
+    /// How every kind stands of which something is open.
+    pub kinds: Vec<KindStanding>,
+    /// The workers, and where each one stands by the store's clock.
+    pub workers: Vec<(WorkerRecord, Presence)>,
+    /// How workers behave.
+    pub settings: Settings,
+    /// The chunks of its matrix that somebody has in hand, or left there.
+    pub chunks: Vec<ChunkRecord>,
+}
+
+/// Why a job is not being worked on, or by whom it is.
+///
+/// The words: `completed`, `failed`, `cancelled`; `running`, `silent` (its holder no longer
+/// reports), `lapsed`; `delayed`, `backoff`; `no_worker`, `unserved` (none takes its kind),
+/// `waiting`.
+///
+/// ```
+/// use tenure_core::job::{Job, JobKind, MatrixName};
+/// use tenure_core::{Counters, JobFacts, SyncState, Timestamp, why_job};
+///
+/// let now = Timestamp::from_micros(0);
+/// let job = Job {
+///     id: 7,
+///     kind: JobKind::new("import.orders")?,
+///     matrix: MatrixName::new("job-7")?,
+///     payload: "{}".to_owned(),
+///     priority: 0,
+///     state: SyncState::Available,
+///     hold: None,
+///     counters: Counters::default(),
+///     created_at: now,
+///     available_at: None,
+///     completed_at: None,
+///     failed_at: None,
+///     is_cancelled: false,
+///     error: None,
+///     result: None,
+///     cursor: None,
+///     chunks_total: None,
+///     retry_of: None,
+/// };
+/// let answer = why_job(&job, &JobFacts::default(), now);
+/// assert_eq!(answer.code, "no_worker");
+/// assert_eq!(answer.sentence, "it is due, but no worker on jobs is here");
+/// # Ok::<(), tenure_core::Invalid>(())
+/// ```
+pub fn why_job(job: &Job, facts: &JobFacts, now: Timestamp) -> Why {
+    match (job.state, &job.hold) {
+        (SyncState::Completed, _) => {
+            let when = ago(job.completed_at, now);
+            Why::new("completed", format!("it was completed{when}")).hint(again(job))
+        }
+        (SyncState::Failed, _) => failed(job, facts, now),
+        (SyncState::Running, Some(hold)) => running(job, hold, facts, now),
+        (SyncState::Lapsed, Some(hold)) => lapsed(job, hold, facts, now),
+        // The tables keep a hold with what is held; this is only for rows of strangers.
+        (SyncState::Running | SyncState::Lapsed, None) => {
+            Why::new("running", "it is held; by whom is not written down")
+        }
+        (SyncState::Available, _) => available(job, facts, now),
+    }
+}
+
+fn ago(moment: Option<Timestamp>, now: Timestamp) -> String {
+    moment.map_or_else(String::new, |moment| {
+        format!(" {} ago", brief_duration(now.since(moment)))
+    })
+}
+
+fn again(job: &Job) -> String {
+    let id = job.id;
+    format!(
+        "`tenure jobs retry {id}` writes a new job with its payload; what is done of its chunks is \
+         not done again"
+    )
+}
+
+fn failed(job: &Job, facts: &JobFacts, now: Timestamp) -> Why {
+    let when = ago(job.failed_at, now);
+    let error = job.error.as_deref();
+    let told = error.map_or_else(String::new, |error| format!(": {error}"));
+    if job.is_cancelled {
+        return Why::new("cancelled", format!("it was cancelled{when}{told}")).hint(again(job));
+    }
+    let counters = job.counters;
+    let is_crash = error.is_some_and(|error| error.starts_with(reason::CRASH_LOOP));
+    let cause = if is_crash {
+        let allowed = facts.settings.max_crashes;
+        let lapses = times(counters.crashes);
+        format!(", because its lease lapsed {lapses} ({allowed} are allowed)")
+    } else if counters.failures > facts.settings.max_retries {
+        let allowed = facts.settings.max_retries;
+        format!(
+            ", because it failed {} ({allowed} are allowed)",
+            times(counters.failures)
+        )
+    } else {
+        ", because its holder said that trying again is no use".to_owned()
+    };
+    Why::new("failed", format!("it failed for good{when}{cause}{told}"))
+        .hint(format!("mend the cause, then {}", again(job)))
+}
+
+fn running(job: &Job, hold: &Hold, facts: &JobFacts, now: Timestamp) -> Why {
+    let holder = &hold.holder;
+    let rest = brief_duration(hold.until.since(now));
+    let worker = facts.holder(hold);
+    let heard = worker.map_or_else(String::new, |(worker, _)| {
+        let silence = brief_duration(now.since(worker.seen_at));
+        format!(", its last heartbeat {silence} ago")
+    });
+    let others = others(hold, facts, now);
+    match worker {
+        Some((_, Presence::Silent | Presence::Left)) => {
+            let how = match worker {
+                Some((_, Presence::Left)) => "has left",
+                _ => "no longer reports",
+            };
+            let sentence =
+                format!("{holder} holds it but {how}{heard}; its lease runs for another {rest}");
+            Why::new("silent", sentence + &others).hint(format!(
+                "when the lease lapses, the next claim takes the job up where it was: wait, or \
+                 `tenure jobs cancel {}`",
+                job.id
+            ))
+        }
+        // Programs that claim by hand do not report.
+        Some((_, Presence::Here)) | None => {
+            let length = brief_duration(now.since(hold.claimed_at));
+            let sentence = format!(
+                "{holder} has been at work on it for {length}, under a lease for another \
+                 {rest}{heard}"
+            );
+            Why::new("running", sentence + &others)
+        }
+    }
+}
+
+/// The chunks of its matrix that somebody else has in hand: its holder may be waiting for them.
+fn others(hold: &Hold, facts: &JobFacts, now: Timestamp) -> String {
+    let mut named = Vec::new();
+    for chunk in &facts.chunks {
+        let held = chunk.hold.as_ref();
+        let Some(other) = held.filter(|other| other.holder != hold.holder && other.until > now)
+        else {
+            continue;
+        };
+        let rest = brief_duration(other.until.since(now));
+        named.push(format!(
+            "{} (by {} for another {rest})",
+            chunk.key.chunk, other.holder
+        ));
+    }
+    let count = match named.len() {
+        0 => return String::new(),
+        1 => "1 chunk of its matrix is held by others".to_owned(),
+        number => format!("{number} chunks of its matrix are held by others"),
+    };
+    let more = named.len().saturating_sub(NAMED_MAX);
+    named.truncate(NAMED_MAX);
+    if more > 0 {
+        named.push(format!("{more} more"));
+    }
+    format!("; {count}: {}", named.join(", "))
+}
+
+fn lapsed(job: &Job, hold: &Hold, facts: &JobFacts, now: Timestamp) -> Why {
+    let over = brief_duration(now.since(hold.until));
+    let over = format!("{} held it, but that lease lapsed {over} ago", hold.holder);
+    let allowed = facts.settings.max_crashes;
+    let lapses = job.counters.crashes.saturating_add(1);
+    let next = if lapses > allowed {
+        format!(
+            "the next claim on jobs ends it as failed, for it lapsed {} ({allowed} are allowed)",
+            times(lapses)
+        )
+    } else {
+        "it may be claimed now, and is taken up where it was".to_owned()
+    };
+    let why = |rest: &str| Why::new("lapsed", format!("{over}; {next}{rest}"));
+    if facts.on_jobs().next().is_none() {
+        return why(", but no worker on jobs is here").hint(start(job));
+    }
+    if facts.serving(job).next().is_none() {
+        return why(&format!(", but no worker here takes jobs of {}", job.kind)).hint(start(job));
+    }
+    why("")
+}
+
+fn available(job: &Job, facts: &JobFacts, now: Timestamp) -> Why {
+    if let Some(moment) = job.available_at.filter(|moment| *moment > now) {
+        return not_due(job, facts, &brief_duration(moment.since(now)));
+    }
+    if facts.on_jobs().next().is_none() {
+        return Why::new("no_worker", "it is due, but no worker on jobs is here").hint(start(job));
+    }
+    if facts.serving(job).next().is_none() {
+        let sentence = format!("it is due, but no worker here takes jobs of {}", job.kind);
+        return Why::new("unserved", sentence).hint(start(job));
+    }
+    waiting(job, facts)
+}
+
+fn start(job: &Job) -> String {
+    let kind = &job.kind;
+    format!(
+        "`tenure jobs run --kind {kind} --exec CMD` takes them, or a program of yours with \
+         `jobs().on({:?}, …)`; `tenure workers` shows who takes what",
+        kind.as_str()
+    )
+}
+
+/// It waits and may not be claimed for `wait`.
+fn not_due(job: &Job, facts: &JobFacts, wait: &str) -> Why {
+    let used = used(job, facts);
+    if used.is_empty() {
+        let sentence = match job.counters.attempts {
+            0 => format!("its producer held it back: it is due in {wait}"),
+            number => format!(
+                "it was given back unworked {}: it is due in {wait}",
+                times(number)
+            ),
+        };
+        return Why::new("delayed", sentence);
+    }
+    let sentence = format!("{}; it is tried again in {wait}", used.join(" and "));
+    Why::new("backoff", sentence)
+}
+
+/// What it has used of its two budgets.
+fn used(job: &Job, facts: &JobFacts) -> Vec<String> {
+    let counters = job.counters;
+    let mut used = Vec::new();
+    if counters.failures > 0 {
+        let error = match &job.error {
+            Some(error) => format!(", last with {error:?}"),
+            None => String::new(),
+        };
+        used.push(format!(
+            "it failed {} ({} are allowed){error}",
+            times(counters.failures),
+            facts.settings.max_retries
+        ));
+    }
+    if counters.crashes > 0 {
+        used.push(format!(
+            "its lease lapsed {} ({} are allowed)",
+            times(counters.crashes),
+            facts.settings.max_crashes
+        ));
+    }
+    used
+}
+
+/// It is due, and there are workers for it.
+fn waiting(job: &Job, facts: &JobFacts) -> Why {
+    let places = facts.serving(job).map(|worker| worker.report.concurrency);
+    let places: u64 = places.map(u64::from).sum();
+    // By the store, not by what the workers said: that may be as old as their heartbeat.
+    let shares = |kind: &&KindStanding| {
+        let mut workers = facts.serving(job);
+        workers.any(|worker| worker.report.takes(&kind.kind))
+    };
+    let taken = facts.kinds.iter().filter(shares).map(|kind| kind.running);
+    let taken: u64 = taken.sum();
+    let kind = facts.kinds.iter().find(|kind| kind.kind == job.kind);
+    let age = kind.and_then(|kind| kind.oldest_due).map(brief_duration);
+    let line = match (kind.map_or(0, |kind| kind.due), age) {
+        (0 | 1, None) => "it is the only one of its kind that is due".to_owned(),
+        (0 | 1, Some(age)) => format!("it is the only one of its kind that is due, for {age}"),
+        (due, age) => {
+            let first = age.map_or_else(String::new, |age| format!(", the first for {age}"));
+            format!("it is one of {due} of its kind that are due{first}")
+        }
+    };
+    let verb = if places == 1 { "is" } else { "are" };
+    let mut parts = vec![line];
+    parts.push(format!(
+        "of the places for it {taken} of {places} {verb} taken"
+    ));
+    parts.extend(used(job, facts));
+    let why = Why::new("waiting", parts.join("; "));
+    if taken >= places {
+        return why.hint("all are busy: start another worker, or raise its concurrency");
+    }
+    why
+}
+
+impl JobFacts {
+    /// The workers that report and work on jobs.
+    fn on_jobs(&self) -> impl Iterator<Item = &WorkerRecord> {
+        let here = |(worker, presence): &&(WorkerRecord, Presence)| {
+            *presence == Presence::Here && worker.report.works_on_jobs()
+        };
+        self.workers.iter().filter(here).map(|(worker, _)| worker)
+    }
+
+    /// Those of them that take jobs of this one's kind.
+    fn serving(&self, job: &Job) -> impl Iterator<Item = &WorkerRecord> {
+        self.on_jobs()
+            .filter(|worker| worker.report.takes(&job.kind))
+    }
+
+    /// The worker that a hold names.
+    fn holder(&self, hold: &Hold) -> Option<(&WorkerRecord, Presence)> {
+        let mut workers = self.workers.iter();
+        workers
+            .find(|(worker, _)| worker.report.worker.as_str() == hold.holder)
+            .map(|(worker, presence)| (worker, *presence))
+    }
+}

@@ -1,0 +1,153 @@
+//! What people are shown of jobs beside each one by itself: how every kind stands, and which chunks
+//! are in hand or were left there; and what a claim recovered on its way.
+
+use std::time::Duration;
+
+use tenure_core::job::{ChunkRecord, KindStanding, NewJob};
+use tenure_core::store::{Bury, Claim, HeldChunks, Jobs, Recovered, Settle};
+use tenure_core::testing::token;
+use tenure_core::{ItemId, LapsePolicy, Outcome, State, Term, Timestamp};
+
+use super::{NOW, Place, asks, claim_job, held_job, key, seconds, take};
+
+const DAY: Duration = Duration::from_hours(24);
+
+async fn kinds(book: &dyn Jobs, now: Timestamp) -> Vec<KindStanding> {
+    book.kinds(DAY, Some(now)).await.unwrap()
+}
+
+/// Each standing is counted where it belongs, and what was cancelled has not failed.
+#[tokio::test]
+async fn every_kind_is_told_with_what_keeps_it() {
+    for place in Place::both().await {
+        let book = place.book();
+        assert_eq!(kinds(book, NOW).await, []);
+        let job = |kind| NewJob::new(kind, "{}").unwrap();
+        let mut later = job("import");
+        later.delay = seconds(3600);
+        let jobs = [job("import"), job("import"), later, job("export")];
+        book.enqueue_jobs(&jobs, Some(NOW)).await.unwrap();
+        let then = NOW.after(seconds(60));
+        let told = kinds(book, then).await;
+        let names: Vec<&str> = told.iter().map(|kind| kind.kind.as_str()).collect();
+        assert_eq!(names, ["export", "import"], "{}", place.name());
+        let import = &told[1];
+        assert_eq!((import.due, import.delayed, import.running), (2, 1, 0));
+        assert_eq!(import.oldest_due, Some(seconds(60)));
+
+        // The first is claimed, lapses twice, and is left in hand the third time.
+        let mut now = then;
+        for n in 1..=3 {
+            assert!(claim_job(book, &token("w", n), now).await.is_some());
+            assert_eq!(kinds(book, now).await[1].running, 1);
+            now = now.after(seconds(301));
+        }
+        let told = kinds(book, now).await;
+        let import = &told[1];
+        assert_eq!((import.lapsed, import.lapsed_job), (1, Some(1)));
+        assert_eq!(import.longest_lapsed, Some(seconds(1)));
+        assert_eq!((import.crashing, import.crashing_job), (1, Some(1)));
+        assert_eq!((import.running, import.failed), (0, 0));
+
+        // It fails for good, and the other is cancelled.
+        let last = token("w", 4);
+        assert!(claim_job(book, &last, now).await.is_some());
+        let dead = Outcome::Dead {
+            reason: "rejected".to_owned(),
+            error: "no such file".to_owned(),
+        };
+        let settle = Settle::new(last).item(ItemId::new(1), dead).at(now);
+        let answer = book.job_leases().settle(&settle).await.unwrap();
+        assert_eq!(answer.refused().count(), 0);
+        let bury = Bury::new(ItemId::new(2), token("op", 1), "not needed").at(now);
+        assert!(book.job_desk().bury(&bury).await.unwrap().is_kept());
+        let told = kinds(book, now).await;
+        let import = &told[1];
+        assert_eq!((import.failed, import.failed_job), (1, Some(1)));
+        assert_eq!((import.crashing, import.lapsed, import.due), (0, 0, 0));
+        let told = book.job(1, Some(now)).await.unwrap().unwrap();
+        assert!(!told.is_cancelled, "{}", place.name());
+        // A day later that is history.
+        assert_eq!(kinds(book, now.after(DAY)).await[1].failed, 0);
+    }
+}
+
+fn names(chunks: &[ChunkRecord]) -> Vec<(&str, &str)> {
+    chunks
+        .iter()
+        .map(|chunk| (chunk.key.matrix.as_str(), chunk.key.chunk.as_str()))
+        .collect()
+}
+
+/// What is in hand is told, the first to end first; and of all matrices together only what somebody
+/// should come by for.
+#[tokio::test]
+async fn chunks_in_hand_or_left_there_are_told() {
+    for place in Place::both().await {
+        let book = place.book();
+        held_job(book, "m", &token("w", 1), NOW).await;
+        let later = NOW.after(seconds(10));
+        take(book, &asks(&key("m", "b"), &token("w", 2), later)).await;
+        take(book, &asks(&key("m", "a"), &token("w", 3), NOW)).await;
+        // Nobody's job, and one whose job has ended.
+        take(book, &asks(&key("free", "c"), &token("w", 4), NOW)).await;
+        let ended = held_job(book, "gone", &token("w", 5), NOW).await;
+        take(book, &asks(&key("gone", "d"), &token("w", 6), NOW)).await;
+        let bury = Bury::new(ItemId::new(ended.id), token("op", 1), "why").at(NOW);
+        assert!(book.job_desk().bury(&bury).await.unwrap().is_kept());
+
+        let mut ask = HeldChunks {
+            matrix: Some(key("m", "a").matrix),
+            lapsed_for: None,
+            limit: 10,
+        };
+        let of_m = book.held_chunks(&ask, Some(NOW)).await.unwrap();
+        assert_eq!(names(&of_m), [("m", "a"), ("m", "b")], "{}", place.name());
+        assert!(of_m[0].hold.is_some());
+        ask.matrix = Some(key("gone", "d").matrix);
+        let of_gone = book.held_chunks(&ask, Some(NOW)).await.unwrap();
+        assert_eq!(names(&of_gone), [("gone", "d")]);
+
+        // The term is two minutes; the second one ends ten seconds later.
+        ask = HeldChunks {
+            matrix: None,
+            lapsed_for: Some(seconds(60)),
+            limit: 10,
+        };
+        let early = book.held_chunks(&ask, Some(NOW.after(seconds(179)))).await;
+        assert_eq!(names(&early.unwrap()), []);
+        let then = book.held_chunks(&ask, Some(NOW.after(seconds(180)))).await;
+        assert_eq!(names(&then.unwrap()), [("m", "a"), ("free", "c")]);
+        ask.limit = 1;
+        let cut = book.held_chunks(&ask, Some(NOW.after(seconds(180)))).await;
+        assert_eq!(names(&cut.unwrap()), [("m", "a")]);
+    }
+}
+
+/// A claim tells what it took back, also what became failed by it.
+#[tokio::test]
+async fn a_claim_tells_what_it_recovered() {
+    for place in Place::both().await {
+        let book = place.book();
+        held_job(book, "m", &token("w", 1), NOW).await;
+        let mut now = NOW;
+        let term = Term::new(seconds(300)).unwrap();
+        let policy = LapsePolicy::default();
+        let mut states = Vec::new();
+        for n in 2..=7 {
+            now = now.after(seconds(310));
+            let recovered = Recovered::default();
+            let claim = Claim::new(token("w", n), 1)
+                .term(term)
+                .recovery(Some(policy.clone()))
+                .recovered(recovered.clone());
+            let held = book.job_leases().claim(&claim.at(now)).await.unwrap();
+            let reaped = recovered.take();
+            assert_eq!(reaped.len(), 1, "{}", place.name());
+            assert_eq!(reaped[0].stale, seconds(10));
+            assert_eq!(held.is_some(), reaped[0].state == State::Pending);
+            states.push(reaped[0].state);
+        }
+        assert_eq!(states.last(), Some(&State::Dead), "it lapsed too often");
+    }
+}
