@@ -62,6 +62,7 @@ const COMMANDS: [&[&str]; 68] = [
     &["jobs", "enqueue"],
     &["jobs", "list"],
     &["jobs", "show"],
+    &["jobs", "why"],
     &["jobs", "cancel"],
     &["jobs", "retry"],
     &["jobs", "run"],
