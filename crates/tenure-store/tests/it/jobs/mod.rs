@@ -5,6 +5,7 @@ mod by_hand;
 mod chunks;
 mod fences;
 pub(crate) mod plans;
+mod planted;
 mod rows;
 mod transaction;
 
