@@ -195,7 +195,7 @@ impl Place {
     /// Ends a chunk in the caller's transaction, or not.
     async fn end(&self, end: &EndChunk, is_strict: bool) -> Result<Guarded<()>, String> {
         if !is_strict {
-            return self.book().end_chunk(end).await.map_err(told);
+            return self.book().end_chunk(end).await.map_err(|e| e.to_string());
         }
         strictly(match self {
             Self::Postgres { store, pool, .. } => {
@@ -216,7 +216,11 @@ impl Place {
             ..Note::default()
         };
         if !is_strict {
-            return self.book().note_job(hold, &note).await.map_err(told);
+            return self
+                .book()
+                .note_job(hold, &note)
+                .await
+                .map_err(|e| e.to_string());
         }
         strictly(match self {
             Self::Postgres { store, pool, .. } => {
@@ -251,22 +255,18 @@ impl Place {
     }
 }
 
-fn told(error: impl ToString) -> String {
-    error.to_string()
-}
-
 fn strictly(answer: Result<(), CheckpointError>) -> Result<Guarded<()>, String> {
     match answer {
         Ok(()) => Ok(Guarded::Kept(())),
         Err(CheckpointError::Refused(why)) => Ok(Guarded::Refused(why)),
-        Err(other) => Err(told(other)),
+        Err(other) => Err(other.to_string()),
     }
 }
 
 /// Says what went wrong, so that planted faults can be told from sound statements.
 fn ensure<T: PartialEq + std::fmt::Debug>(
-    found: T,
-    expected: T,
+    found: &T,
+    expected: &T,
     case: &Case,
 ) -> Result<(), String> {
     if found == expected {
@@ -318,7 +318,7 @@ async fn end_keeps_its_guard(place: &Place, is_strict: bool) -> Result<(), Strin
         if answer.is_kept() {
             ended.push(format!("m/{}", case.id));
         }
-        ensure(answer, case.judged(is_strict, NOW), case)?;
+        ensure(&answer, &case.judged(is_strict, NOW), case)?;
     }
     only(&ended, &before, &place.chunk_lines().await)
 }
@@ -341,11 +341,11 @@ async fn claim_keeps_its_guard(place: &Place, look: Look) -> Result<(), String> 
         let answer = place.book().claim_chunk(&ask).await;
         let is_free = matches!(case.state(NOW), SyncState::Available | SyncState::Lapsed);
         let is_given = matches!(answer, Ok(ChunkClaim::Claimed(_)));
-        ensure(is_given, is_free, case)?;
+        ensure(&is_given, &is_free, case)?;
         if is_free {
             claimed.push(format!("m/{}", case.id));
         } else if look == Look::Sound {
-            ensure(answer.map_err(told)?, held(case), case)?;
+            ensure(&answer.map_err(|e| e.to_string())?, &held(case), case)?;
         }
     }
     only(&claimed, &before, &place.chunk_lines().await)
@@ -411,7 +411,11 @@ async fn job_fence_stands(place: &Place, is_strict: bool) -> Result<(), String> 
             job: job.clone(),
             ..asks(&key("m", &format!("new {nth}")), &token("new", nth), NOW)
         };
-        let answer = place.book().claim_chunk(&claim).await.map_err(told)?;
+        let answer = place
+            .book()
+            .claim_chunk(&claim)
+            .await
+            .map_err(|e| e.to_string())?;
         match (is_live, answer) {
             (true, ChunkClaim::Claimed(_)) | (false, ChunkClaim::JobLost) => {}
             (_, answer) => return Err(format!("{answer:?}: {case:?}")),
@@ -425,7 +429,7 @@ async fn job_fence_stands(place: &Place, is_strict: bool) -> Result<(), String> 
             Some(_) if case.is_mine() => Guarded::Refused(Refusal::Lapsed),
             _ => Guarded::Refused(Refusal::Lost),
         };
-        ensure(place.end(&end, is_strict).await?, expected, case)?;
+        ensure(&place.end(&end, is_strict).await?, &expected, case)?;
     }
     Ok(())
 }
@@ -447,13 +451,11 @@ async fn note_keeps_its_guard(place: &Place, is_strict: bool) -> Result<(), Stri
         if answer.is_kept() {
             noted.push(case.id.to_string());
         }
-        let expected = match case.judged(is_strict, now) {
-            Guarded::Refused(Refusal::Lapsed) if case.until.is_none() => {
-                Guarded::Refused(Refusal::NotClaimed)
-            }
-            answer => answer,
-        };
-        ensure(answer, expected, case)?;
+        let mut expected = case.judged(is_strict, now);
+        if expected == Guarded::Refused(Refusal::Lapsed) && case.until.is_none() {
+            expected = Guarded::Refused(Refusal::NotClaimed);
+        }
+        ensure(&answer, &expected, case)?;
     }
     only(&noted, &before, &look().await)
 }
