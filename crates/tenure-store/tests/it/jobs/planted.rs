@@ -144,10 +144,9 @@ impl Place {
                     "drop index tenure_checkpoints_claimed;
                      pragma writable_schema = on;
                      update sqlite_schema
-                     set sql = replace(sql, 'check ((completed_at is null', 'check (true or (completed_at is null')
-                     where name in ('tenure_jobs', 'tenure_checkpoints');
-                     update sqlite_schema
-                     set sql = replace(sql, 'check (completed_at is null', 'check (true or completed_at is null')
+                     set sql = replace(replace(sql,
+                         'check ((completed_at is null', 'check (true or (completed_at is null'),
+                         'check (completed_at is null', 'check (true or completed_at is null')
                      where name in ('tenure_jobs', 'tenure_checkpoints')",
                 )
                 .unwrap();

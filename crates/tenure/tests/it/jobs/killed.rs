@@ -449,8 +449,8 @@ async fn a_kill_during_the_commit_of_postgres_undoes_all_or_nothing() {
                  deferrable initially deferred for each row when (new.nth = {row})
                  execute function slow();
              do $$ begin
-                 execute format('alter database %I set client_connection_check_interval = {patience}',
-                                current_database());
+                 execute format('alter database %I
+                     set client_connection_check_interval = {patience}', current_database());
              end $$;
              select pg_advisory_lock(1)"
         );
