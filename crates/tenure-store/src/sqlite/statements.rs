@@ -52,14 +52,6 @@ statements! {
     JOBS_FAILED = "page", "failed";
     JOBS_OF_KIND = "page", "kind";
     JOBS_ALL = "page", "all";
-    NOTE_JOB = "note", "note";
-    NOTE_LOOK = "note", "look";
-    CLAIM_CHUNK_FENCE = "claim_chunk", "fence";
-    CLAIM_CHUNK = "claim_chunk", "claimed";
-    CLAIM_CHUNK_MADE = "claim_chunk", "made";
-    LOOK_CHUNK_JOB = "look_chunk", "job";
-    LOOK_CHUNK = "look_chunk", "chunk";
-    END_CHUNK = "end_chunk", "end_chunk";
     CHUNKS = "chunks", "chunks";
     HELD_CHUNKS = "held_chunks", "held_chunks";
     KINDS = "kinds", "kinds";
@@ -68,6 +60,63 @@ statements! {
     PRUNE_JOBS_FAILED = "prune", "failed";
     PRUNE_JOBS_GONE = "prune", "gone";
     PRUNE_JOBS_FORGOTTEN = "prune", "forgotten";
+}
+
+/// The statements of a folder as a value, so that faults can be planted in them: field, file,
+/// statement; and the same list of all.
+macro_rules! guarded {
+    ($(#[$doc:meta])* $set:ident, $folder:literal, $all:ident:
+     $($name:ident = $file:literal, $statement:literal;)*) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub(super) struct $set {
+            $(pub(super) $name: &'static str,)*
+        }
+
+        impl $set {
+            /// As the files say.
+            pub(super) const WRITTEN: Self = Self {
+                $($name: cut(
+                    include_str!(concat!("../../sql/sqlite/", $folder, "/", $file, ".sql")),
+                    $statement,
+                ),)*
+            };
+
+            /// The same with faults planted in the files. What a test plants stays for its process.
+            #[cfg(feature = "testing")]
+            pub(super) fn planted(faults: &[crate::Planted]) -> &'static Self {
+                let plant = |file, text| -> &'static str {
+                    crate::planted::plant(faults, file, text).into_owned().leak()
+                };
+                Box::leak(Box::new(Self {
+                    $($name: cut(
+                        plant(
+                            concat!($folder, "_", $file),
+                            include_str!(concat!("../../sql/sqlite/", $folder, "/", $file, ".sql")),
+                        ),
+                        $statement,
+                    ),)*
+                }))
+            }
+        }
+
+        #[cfg(test)]
+        pub(super) const $all: &[(&str, &str, &str)] =
+            &[$(($file, $statement, $set::WRITTEN.$name),)*];
+    };
+}
+
+guarded! {
+    /// The statements that judge the holds on jobs and on chunks.
+    HoldStatements, "jobs", HOLDS:
+    note = "note", "note";
+    note_look = "note", "look";
+    fence = "claim_chunk", "fence";
+    claim_chunk = "claim_chunk", "claimed";
+    make_chunk = "claim_chunk", "made";
+    look_job = "look_chunk", "job";
+    look_chunk = "look_chunk", "chunk";
+    end_chunk = "end_chunk", "end_chunk";
 }
 
 statements! {

@@ -1,13 +1,13 @@
 //! Chunks: claimed and ended by their whole key, each in one transaction.
 
-use rusqlite::{Connection, OptionalExtension, named_params};
+use rusqlite::{OptionalExtension, named_params};
 use tenure_core::job::{Chunk, ChunkClaim, ChunkKey};
 use tenure_core::store::{ClaimChunk, EndChunk, JobHold, StoreError, StoreErrorKind};
 use tenure_core::{Fence, Guarded, Lease, Timestamp, Token};
 
 use super::super::error::failed;
-use super::super::{row, statements as sql};
-use super::Late;
+use super::super::row;
+use super::{Desk, Late};
 use crate::complaint::used_before;
 use crate::jobs::{ChunkLook, Found, JobStands, SeenChunk, said};
 
@@ -19,7 +19,7 @@ struct Asker<'a> {
 }
 
 pub(super) fn claim(
-    connection: &Connection,
+    desk: Desk<'_>,
     claim: &ClaimChunk,
     now: Timestamp,
 ) -> Result<ChunkClaim, StoreError> {
@@ -28,13 +28,13 @@ pub(super) fn claim(
         token: &claim.token,
         job: claim.job.as_ref(),
     };
-    let seen = look(connection, &asker, now).map_err(failed("claim chunk"))?;
+    let seen = look(desk, &asker, now).map_err(failed("claim chunk"))?;
     let statement = match seen.found(claim.fresh_for) {
         Found::Answer(answer) => return Ok(answer),
-        Found::Free => sql::CLAIM_CHUNK,
-        Found::Absent => sql::CLAIM_CHUNK_MADE,
+        Found::Free => desk.sql.claim_chunk,
+        Found::Absent => desk.sql.make_chunk,
     };
-    let chunk = take(connection, claim, statement, now).map_err(|error| {
+    let chunk = take(desk, claim, statement, now).map_err(|error| {
         let told = failed("claim chunk")(error);
         // Nothing else of a new lease can be there already.
         if told.kind() == StoreErrorKind::Conflict {
@@ -46,12 +46,12 @@ pub(super) fn claim(
 }
 
 fn take(
-    connection: &Connection,
+    desk: Desk<'_>,
     claim: &ClaimChunk,
     statement: &str,
     now: Timestamp,
 ) -> rusqlite::Result<Chunk> {
-    let mut drawn = connection.prepare_cached(sql::CLAIM_CHUNK_FENCE)?;
+    let mut drawn = desk.connection.prepare_cached(desk.sql.fence)?;
     let fence = drawn.query_row([], |found| found.get(0))?;
     let until = now.after(claim.term.length());
     let ask = named_params! {
@@ -63,7 +63,7 @@ fn take(
         ":until": until.as_micros(),
         ":fence": fence,
     };
-    let mut taken = connection.prepare_cached(statement)?;
+    let mut taken = desk.connection.prepare_cached(statement)?;
     taken.query_row(ask, |found| {
         Ok(Chunk {
             key: claim.key.clone(),
@@ -80,32 +80,29 @@ fn take(
 }
 
 /// Ends the hold; a repeat is answered as the first one was.
-pub(super) fn end(
-    connection: &Connection,
-    end: &EndChunk,
-    now: Timestamp,
-) -> rusqlite::Result<Guarded<()>> {
-    if try_end(connection, end, Late::Accepted, now)? {
+pub(super) fn end(desk: Desk<'_>, end: &EndChunk, now: Timestamp) -> rusqlite::Result<Guarded<()>> {
+    if try_end(desk, end, Late::Accepted, now)? {
         return Ok(Guarded::Kept(()));
     }
     let (word, _, _) = said(end.end.as_ref());
-    Ok(look_at(connection, end, now)?.answer(word))
+    Ok(look_at(desk, end, now)?.answer(word))
 }
 
 /// Whether the hold was ended, or what was said of it written down.
 pub(super) fn try_end(
-    connection: &Connection,
+    desk: Desk<'_>,
     end: &EndChunk,
     late: Late,
     now: Timestamp,
 ) -> rusqlite::Result<bool> {
-    match (job_stands(connection, end.job.as_ref(), now)?, late) {
+    match (job_stands(desk, end.job.as_ref(), now)?, late) {
         (JobStands::Live, _) | (JobStands::Lapsed, Late::Accepted) => {}
         (JobStands::Gone, _) | (JobStands::Lapsed, Late::Refused) => return Ok(false),
     }
     let (word, rows, error) = said(end.end.as_ref());
-    let ended = connection
-        .prepare_cached(sql::END_CHUNK)?
+    let ended = desk
+        .connection
+        .prepare_cached(desk.sql.end_chunk)?
         .query_row(
             named_params! {
                 ":now": now.as_micros(),
@@ -127,7 +124,7 @@ pub(super) fn try_end(
 
 /// How the chunk stands that could not be ended.
 pub(super) fn look_at(
-    connection: &Connection,
+    desk: Desk<'_>,
     end: &EndChunk,
     now: Timestamp,
 ) -> rusqlite::Result<ChunkLook> {
@@ -136,18 +133,19 @@ pub(super) fn look_at(
         token: &end.token,
         job: end.job.as_ref(),
     };
-    look(connection, &asker, now)
+    look(desk, &asker, now)
 }
 
-fn look(connection: &Connection, asker: &Asker<'_>, now: Timestamp) -> rusqlite::Result<ChunkLook> {
+fn look(desk: Desk<'_>, asker: &Asker<'_>, now: Timestamp) -> rusqlite::Result<ChunkLook> {
     let ask = named_params! {
         ":matrix": asker.key.matrix.as_str(),
         ":chunk": asker.key.chunk.as_str(),
         ":token": asker.token.expose(),
         ":holder": asker.token.holder(),
     };
-    let chunk = connection
-        .prepare_cached(sql::LOOK_CHUNK)?
+    let chunk = desk
+        .connection
+        .prepare_cached(desk.sql.look_chunk)?
         .query_row(ask, |found| {
             Ok(SeenChunk {
                 until: row::past(found, 0)?,
@@ -162,13 +160,13 @@ fn look(connection: &Connection, asker: &Asker<'_>, now: Timestamp) -> rusqlite:
         .optional()?;
     Ok(ChunkLook {
         now,
-        job: job_stands(connection, asker.job, now)?,
+        job: job_stands(desk, asker.job, now)?,
         chunk,
     })
 }
 
 fn job_stands(
-    connection: &Connection,
+    desk: Desk<'_>,
     job: Option<&JobHold>,
     now: Timestamp,
 ) -> rusqlite::Result<JobStands> {
@@ -180,8 +178,9 @@ fn job_stands(
         ":token": job.token.expose(),
         ":holder": job.token.holder(),
     };
-    let until = connection
-        .prepare_cached(sql::LOOK_CHUNK_JOB)?
+    let until = desk
+        .connection
+        .prepare_cached(desk.sql.look_job)?
         .query_row(ask, |found| row::moment(found, 0))
         .optional()?;
     Ok(match until {

@@ -4,6 +4,8 @@
 //! ended by its whole key, with statements of its own.
 
 mod chunk;
+#[cfg(feature = "testing")]
+mod planted;
 mod read;
 
 use std::sync::Arc;
@@ -22,14 +24,17 @@ use tenure_core::{Clock, Guarded, SyncState, Timestamp, Token};
 
 use super::error::failed;
 use super::rows::SqliteRows;
+use super::statements::HoldStatements;
 use super::writer::Writer;
 use super::{SqliteStore, moment_of, row, statements as sql};
 use crate::jobs::{JobDesk, SeenJob, chunks_table, jobs_table, note_refusal, signed, state_word};
 use crate::memory::SystemClock;
 
-/// The two tables as lease tables.
+/// What a store needs for jobs: the statements that judge holds, and the two tables as lease
+/// tables.
 #[derive(Clone, Debug)]
 pub(super) struct JobBook {
+    holds: &'static HoldStatements,
     jobs: JobDesk<SqliteRows>,
     chunks: SqliteRows,
 }
@@ -39,6 +44,7 @@ impl JobBook {
     pub(super) async fn open(writer: &Writer, clock: &Arc<dyn Clock>) -> Result<Self, StoreError> {
         let rows = |table| SqliteRows::open(writer.clone(), Arc::clone(clock), table);
         Ok(Self {
+            holds: &HoldStatements::WRITTEN,
             jobs: JobDesk(rows(jobs_table()).await?),
             chunks: rows(chunks_table()).await?,
         })
@@ -48,9 +54,24 @@ impl JobBook {
     #[cfg(feature = "testing")]
     pub(super) fn with_clock(self, clock: &Arc<dyn Clock>) -> Self {
         Self {
+            holds: self.holds,
             jobs: JobDesk(self.jobs.0.with_clock(Arc::clone(clock))),
             chunks: self.chunks.with_clock(Arc::clone(clock)),
         }
+    }
+}
+
+/// A connection, and the statements that judge holds on it.
+#[derive(Clone, Copy)]
+struct Desk<'a> {
+    connection: &'a Connection,
+    sql: &'a HoldStatements,
+}
+
+impl HoldStatements {
+    fn at<'a>(&'a self, connection: &'a Connection) -> Desk<'a> {
+        let sql = self;
+        Desk { connection, sql }
     }
 }
 
@@ -95,9 +116,10 @@ impl Jobs for SqliteStore {
     }
 
     fn note_job<'a>(&'a self, hold: &'a JobHold, note: &'a Note) -> Answer<'a, Noted> {
-        let (hold, note) = (hold.clone(), note.clone());
+        let (hold, note, sql) = (hold.clone(), note.clone(), self.jobs.holds);
         Box::pin(self.write("note job", None, move |connection, now| {
-            write_note(connection, (&hold, &note), Late::Accepted, now).map_err(failed("note job"))
+            let noted = write_note(sql.at(connection), (&hold, &note), Late::Accepted, now);
+            noted.map_err(failed("note job"))
         }))
     }
 
@@ -110,10 +132,10 @@ impl Jobs for SqliteStore {
     }
 
     fn claim_chunk<'a>(&'a self, claim: &'a ClaimChunk) -> Answer<'a, ChunkClaim> {
-        let claim = claim.clone();
+        let (claim, sql) = (claim.clone(), self.jobs.holds);
         Box::pin(
             self.write("claim chunk", claim.now, move |connection, now| {
-                chunk::claim(connection, &claim, now)
+                chunk::claim(sql.at(connection), &claim, now)
             }),
         )
     }
@@ -123,9 +145,9 @@ impl Jobs for SqliteStore {
     }
 
     fn end_chunk<'a>(&'a self, end: &'a EndChunk) -> Answer<'a, Guarded<()>> {
-        let end = end.clone();
+        let (end, sql) = (end.clone(), self.jobs.holds);
         Box::pin(self.write("end chunk", end.now, move |connection, now| {
-            chunk::end(connection, &end, now).map_err(failed("end chunk"))
+            chunk::end(sql.at(connection), &end, now).map_err(failed("end chunk"))
         }))
     }
 
@@ -197,13 +219,7 @@ impl SqliteStore {
     /// # Errors
     /// The hold is gone or its term is over; or the file is busy.
     pub fn end_chunk_in(connection: &Connection, end: &EndChunk) -> Result<(), CheckpointError> {
-        let now = moment_of(&SystemClock, end.now);
-        let ended = chunk::try_end(connection, end, Late::Refused, now);
-        if ended.map_err(failed("end chunk"))? {
-            return Ok(());
-        }
-        let look = chunk::look_at(connection, end, now).map_err(failed("end chunk"))?;
-        Err(CheckpointError::Refused(look.refusal()))
+        end_strictly(HoldStatements::WRITTEN.at(connection), end)
     }
 
     /// Writes down something of a job in the caller's own transaction, as its last statement: as
@@ -216,12 +232,7 @@ impl SqliteStore {
         hold: &JobHold,
         note: &Note,
     ) -> Result<(), CheckpointError> {
-        let now = moment_of(&SystemClock, None);
-        let noted = write_note(connection, (hold, note), Late::Refused, now);
-        match noted.map_err(failed("note job"))? {
-            Guarded::Kept(()) => Ok(()),
-            Guarded::Refused(why) => Err(CheckpointError::Refused(why)),
-        }
+        note_strictly(HoldStatements::WRITTEN.at(connection), (hold, note))
     }
 
     /// Writes jobs in the transaction that the caller has begun on a connection of its own: they
@@ -235,6 +246,25 @@ impl SqliteStore {
     ) -> Result<Vec<i64>, StoreError> {
         let now = moment_of(&SystemClock, None);
         enqueue(connection, jobs, now).map_err(failed("enqueue jobs"))
+    }
+}
+
+fn end_strictly(desk: Desk<'_>, end: &EndChunk) -> Result<(), CheckpointError> {
+    let now = moment_of(&SystemClock, end.now);
+    let ended = chunk::try_end(desk, end, Late::Refused, now);
+    if ended.map_err(failed("end chunk"))? {
+        return Ok(());
+    }
+    let look = chunk::look_at(desk, end, now).map_err(failed("end chunk"))?;
+    Err(CheckpointError::Refused(look.refusal()))
+}
+
+fn note_strictly(desk: Desk<'_>, what: (&JobHold, &Note)) -> Result<(), CheckpointError> {
+    let now = moment_of(&SystemClock, None);
+    let noted = write_note(desk, what, Late::Refused, now);
+    match noted.map_err(failed("note job"))? {
+        Guarded::Kept(()) => Ok(()),
+        Guarded::Refused(why) => Err(CheckpointError::Refused(why)),
     }
 }
 
@@ -304,14 +334,15 @@ fn page(
 }
 
 fn write_note(
-    connection: &Connection,
+    desk: Desk<'_>,
     (hold, note): (&JobHold, &Note),
     late: Late,
     now: Timestamp,
 ) -> rusqlite::Result<Noted> {
     let (token, holder) = (hold.token.expose(), hold.token.holder());
-    let noted = connection
-        .prepare_cached(sql::NOTE_JOB)?
+    let noted = desk
+        .connection
+        .prepare_cached(desk.sql.note)?
         .query_row(
             named_params! {
                 ":now": now.as_micros(),
@@ -330,8 +361,9 @@ fn write_note(
         return Ok(Guarded::Kept(()));
     }
     let ask = named_params! {":id": hold.id, ":token": token, ":holder": holder};
-    let seen = connection
-        .prepare_cached(sql::NOTE_LOOK)?
+    let seen = desk
+        .connection
+        .prepare_cached(desk.sql.note_look)?
         .query_row(ask, |found| {
             Ok(SeenJob {
                 until: row::past(found, 0)?,

@@ -8,7 +8,7 @@ use tenure_core::testing::token;
 use tenure_core::{Event, Outcome, Token};
 
 use super::super::error::failed;
-use super::super::statements::{ALL, JOBS, WEBHOOK, WORK_LEASE};
+use super::super::statements::{ALL, HOLDS, JOBS, WEBHOOK, WORK_LEASE};
 use super::*;
 
 /// Statements that read all of a table, and why they may.
@@ -95,7 +95,8 @@ fn walked(connection: &Connection, sql: &str) -> BTreeSet<String> {
 }
 
 fn check_plans(connection: &Connection, when: &str) {
-    for (file, name, sql) in ALL.iter().chain(WORK_LEASE).chain(WEBHOOK).chain(JOBS) {
+    let jobs = JOBS.iter().chain(HOLDS);
+    for (file, name, sql) in ALL.iter().chain(WORK_LEASE).chain(WEBHOOK).chain(jobs) {
         let allowed: BTreeSet<String> = WALKS
             .iter()
             .filter(|(of, _, _)| of == file)
@@ -221,7 +222,7 @@ fn every_file_is_used_and_says_what_it_is() {
     check_files("sql/sqlite/queue", ALL);
     check_files("sql/sqlite/work_lease", WORK_LEASE);
     check_files("sql/sqlite/webhook", WEBHOOK);
-    check_files("sql/sqlite/jobs", JOBS);
+    check_files("sql/sqlite/jobs", &[JOBS, HOLDS].concat());
 }
 
 fn check_files(folder: &str, all: &[(&str, &str, &str)]) {

@@ -351,13 +351,22 @@ async fn progress_tells_where_every_chunk_stands() {
             let end = ends(&key, &mine, end, NOW);
             assert!(book.end_chunk(&end).await.unwrap().is_kept());
         }
+        another_matrix(&place).await;
+        // Failed for good, though it was done once.
+        let dead = format!(
+            "insert into tenure_checkpoints
+                 (matrix_id, chunk_hash, created_at, last_synced_at, row_count, failed_at)
+             values ('m', 'dead', {now}, {now}, 5, {now})",
+            now = place.moment(NOW)
+        );
+        place.change(&dead).await.unwrap();
         // Done once, and in hand again.
         let then = NOW.after(seconds(60));
         take(book, &asks(&key("m", "c1"), &token("w", 91), then)).await;
         let told = book.progress(&matrix, Some(then)).await.unwrap();
         assert_eq!(
             (told.total, told.done, told.running, told.failed),
-            (Some(40), 2, 5, 0)
+            (Some(40), 2, 5, 1)
         );
         assert_eq!((told.rows, told.began_at, told.now), (107, Some(NOW), then));
         // c4 to c7 have lapsed, c1 has not.
@@ -375,7 +384,23 @@ async fn progress_tells_where_every_chunk_stands() {
                 names.insert(name);
             }
         }
-        assert_eq!(names.len(), 8);
+        assert_eq!(names.len(), 9);
+    }
+}
+
+/// A younger job, a chunk that is done and one that is held, all of no concern to others.
+async fn another_matrix(place: &Place) {
+    let book = place.book();
+    held_job(book, "n", &token("w", 92), NOW).await;
+    let total = "update tenure_jobs set chunks_total = 7 where matrix_id = 'n'";
+    place.change(total).await.unwrap();
+    for n in 93..95 {
+        let (key, mine) = (key("n", &format!("c{n}")), token("w", n));
+        take(book, &asks(&key, &mine, NOW)).await;
+        if n == 93 {
+            let end = ends(&key, &mine, synced(), NOW);
+            assert!(book.end_chunk(&end).await.unwrap().is_kept());
+        }
     }
 }
 

@@ -6,6 +6,7 @@ mod chunks;
 mod fences;
 mod looks;
 pub(crate) mod plans;
+mod planted;
 mod rows;
 mod transaction;
 

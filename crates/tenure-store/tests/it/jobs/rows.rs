@@ -339,14 +339,15 @@ async fn ended_jobs_are_pruned_with_the_chunks_that_were_theirs_alone() {
             job("a"),
             job("a"),
             job("a").matrix(orders),
+            job("a").matrix(MatrixName::new("job-7x").unwrap()),
             job("a"),
             job("a").matrix(retried),
         ];
         book.enqueue_jobs(&jobs, Some(NOW)).await.unwrap();
-        for (nth, matrix) in (1..).zip(["job-1", "job-2", "orders", "job-4"]) {
+        for (nth, matrix) in (1..).zip(["job-1", "job-2", "orders", "job-7x", "job-5"]) {
             take(book, &asks(&key(matrix, "one"), &token("chunks", nth), NOW)).await;
         }
-        for id in 1..=3_i64 {
+        for id in 1..=4_i64 {
             let token = token("jobs", id.unsigned_abs());
             claim_job(book, &token, NOW).await.unwrap();
             let mut settle = Settle::new(token);
@@ -355,7 +356,7 @@ async fn ended_jobs_are_pruned_with_the_chunks_that_were_theirs_alone() {
             let settled = book.job_leases().settle(&settle).await.unwrap();
             assert_eq!(settled.refused().count(), 0);
         }
-        let mut bury = Bury::new(ItemId::new(4), token("people", 1), "wrong file");
+        let mut bury = Bury::new(ItemId::new(5), token("people", 1), "wrong file");
         bury.now = Some(NOW);
         assert!(book.job_desk().bury(&bury).await.unwrap().is_kept());
 
@@ -371,14 +372,19 @@ async fn ended_jobs_are_pruned_with_the_chunks_that_were_theirs_alone() {
             .pruner()
             .prune(&prune.clone().at(NOW.after(seconds(11))))
             .await;
-        assert_eq!(first.unwrap().done, 3);
-        assert_eq!(place.ask(matrices).await, "job-2 job-4 orders");
+        assert_eq!(first.unwrap().done, 4);
+        assert_eq!(place.ask(matrices).await, "job-2 job-5 job-7x orders");
+        let early = place
+            .pruner()
+            .prune(&prune.clone().at(NOW.after(seconds(20))))
+            .await;
+        assert_eq!(early.unwrap(), Pruned::default(), "{}", place.name());
         let second = place
             .pruner()
             .prune(&prune.at(NOW.after(seconds(21))))
             .await;
         assert_eq!(second.unwrap().dead, 1);
-        assert_eq!(place.ask(matrices).await, "job-2 orders");
-        assert_eq!(place.ask("select id from tenure_jobs").await, "5");
+        assert_eq!(place.ask(matrices).await, "job-2 job-7x orders");
+        assert_eq!(place.ask("select id from tenure_jobs").await, "6");
     }
 }

@@ -192,40 +192,41 @@ async fn claim_keeps_its_promises(
     }
 }
 
+pub(super) const CLAIM_FAULTS: [Fault; 3] = [
+    Fault {
+        name: "claim beyond the limit",
+        file: "claim",
+        postgres: ["limit $5::bigint", "limit $5::bigint + 1"],
+        sqlite: ["limit :limit", "limit :limit + 1"],
+    },
+    Fault {
+        name: "token used again",
+        file: "claim",
+        postgres: [
+            "select exists (\n        select 1 from",
+            "select not exists (\n        select 1 from {table} union all select 1 from",
+        ],
+        sqlite: [
+            "select exists (\n    select 1 from",
+            "select not exists (\n    select 1 from {table} union all select 1 from",
+        ],
+    },
+    Fault {
+        name: "claim of what is held",
+        file: "claim",
+        postgres: ["{is_pending}", "({is_pending} or {is_claimed})"],
+        sqlite: ["{is_pending}", "({is_pending} or {is_claimed})"],
+    },
+];
+
 #[tokio::test]
 async fn every_fault_in_a_claim_is_noticed() {
-    let faults = [
-        Fault {
-            name: "claim beyond the limit",
-            file: "claim",
-            postgres: ["limit $5::bigint", "limit $5::bigint + 1"],
-            sqlite: ["limit :limit", "limit :limit + 1"],
-        },
-        Fault {
-            name: "token used again",
-            file: "claim",
-            postgres: [
-                "select exists (\n        select 1 from",
-                "select not exists (\n        select 1 from {table} union all select 1 from",
-            ],
-            sqlite: [
-                "select exists (\n    select 1 from",
-                "select not exists (\n    select 1 from {table} union all select 1 from",
-            ],
-        },
-        Fault {
-            name: "claim of what is held",
-            file: "claim",
-            postgres: ["{is_pending}", "({is_pending} or {is_claimed})"],
-            sqlite: ["{is_pending}", "({is_pending} or {is_claimed})"],
-        },
-    ];
     for table in kinds() {
         for bench in Bench::both(&table, Checks::Kept).await {
             let sound = bench.rows(&table).await;
             let kept = claim_keeps_its_promises(&bench, &table, &*sound).await;
             assert_eq!(kept, Ok(()), "{} on {}", table.name, bench.name());
-            for fault in &faults {
+            for fault in CLAIM_FAULTS {
                 let rows = bench.planted(&table, &[fault.planted(&bench)]).await;
                 let noticed = claim_keeps_its_promises(&bench, &table, &*rows).await;
                 let place = format!("{} on {}", table.name, bench.name());

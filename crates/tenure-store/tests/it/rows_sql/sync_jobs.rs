@@ -8,7 +8,7 @@ use tenure_core::{
     Timestamp, Token,
 };
 
-use super::planted::Fault;
+use super::planted::{CLAIM_FAULTS, FAULTS, Fault};
 use super::sync::{FIVE_MINUTES, Hand, benches, claim, renew, settle, state, term};
 use super::{Bench, Checks, NOW, Rows, seconds};
 
@@ -480,37 +480,7 @@ async fn the_statements_of_rows_need_no_session() {
 /// workers by hand.
 #[tokio::test]
 async fn faults_that_sync_workers_by_hand_show_are_noticed() {
-    let faults = [
-        Fault {
-            name: "settle without the holder",
-            file: "settle",
-            postgres: [
-                "      and t.{holder} = $3\n      and {is_claimed}",
-                "      and {is_claimed}",
-            ],
-            sqlite: [
-                "  and t.{holder} = :holder\n  and {is_claimed}\n  and (not",
-                "  and :holder is not null\n  and {is_claimed}\n  and (not",
-            ],
-        },
-        Fault {
-            name: "renew without the holder",
-            file: "renew",
-            postgres: [
-                "      and t.{holder} = ($3::text[])[array_position($2::text[], t.{token})]\n",
-                "      and $3::text[] is not null\n",
-            ],
-            sqlite: [
-                "  and +t.{token} = :token\n  and t.{holder} = :holder\n",
-                "  and +t.{token} = :token\n  and :holder is not null\n",
-            ],
-        },
-        Fault {
-            name: "claim of what is held",
-            file: "claim",
-            postgres: ["{is_pending}", "({is_pending} or {is_claimed})"],
-            sqlite: ["{is_pending}", "({is_pending} or {is_claimed})"],
-        },
+    let own = [
         Fault {
             name: "rows that lapsed twice are left out",
             file: "claim",
@@ -527,6 +497,17 @@ async fn faults_that_sync_workers_by_hand_show_are_noticed() {
             sqlite: ["else :now + (", "else 1000000 + :now + ("],
         },
     ];
+    let shared = [
+        "settle without the holder",
+        "renew without the holder",
+        "claim of what is held",
+    ];
+    let faults = FAULTS.into_iter().chain(CLAIM_FAULTS);
+    let faults: Vec<Fault> = faults
+        .filter(|fault| shared.contains(&fault.name))
+        .chain(own)
+        .collect();
+    assert_eq!(faults.len(), 5);
     let table = LeaseTable::sync_jobs();
     for fault in faults {
         for bench in benches(&[0, 7, 0]).await.into_iter().take(2) {

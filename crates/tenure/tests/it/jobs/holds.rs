@@ -177,7 +177,7 @@ async fn many_jobs_and_their_chunks_are_kept_at_once() {
                     return Err(tenure::Failure::new("it is this job's alone"));
                 };
                 all.wait().await;
-                sleep(TERM * 4 / 3).await;
+                chunk.during(sleep(TERM * 4 / 3)).await?;
                 chunk.complete(1).await?;
                 Ok(Outcome::Done)
             }

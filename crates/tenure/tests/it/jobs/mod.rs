@@ -10,6 +10,7 @@
 
 mod chunks;
 mod holds;
+mod killed;
 mod people;
 mod resume;
 mod transaction;
