@@ -380,7 +380,7 @@ fn jobs(place: &Place, cases: &[Case]) -> String {
     rows.collect()
 }
 
-/// The job as a second fence, of a chunk that is claimed and of one that is held.
+/// The job as a second fence, of a chunk that is made, of one that is free and of one that is held.
 async fn job_fence_stands(place: &Place, is_strict: bool) -> Result<(), String> {
     let cases = Case::all(NOW);
     let mut sql = jobs(place, &cases);
@@ -392,9 +392,10 @@ async fn job_fence_stands(place: &Place, is_strict: bool) -> Result<(), String> 
         write!(
             sql,
             "insert into tenure_checkpoints (matrix_id, chunk_hash, {COLUMNS})
-             values ('m', '{}', {});",
-            case.id,
+             values ('m', '{id}', {});
+             insert into tenure_checkpoints (matrix_id, chunk_hash) values ('m', 'free {id}');",
             held.columns(place),
+            id = case.id,
         )
         .unwrap();
     }
@@ -406,18 +407,16 @@ async fn job_fence_stands(place: &Place, is_strict: bool) -> Result<(), String> 
         });
         let is_live = case.is_mine() && case.until.is_some_and(|until| NOW < until);
         let nth = u64::try_from(case.id).unwrap();
-        let claim = ClaimChunk {
-            job: job.clone(),
-            ..asks(&key("m", &format!("new {nth}")), &token("new", nth), NOW)
-        };
-        let answer = place
-            .book()
-            .claim_chunk(&claim)
-            .await
-            .map_err(|e| e.to_string())?;
-        match (is_live, answer) {
-            (true, ChunkClaim::Claimed(_)) | (false, ChunkClaim::JobLost) => {}
-            (_, answer) => return Err(format!("{answer:?}: {case:?}")),
+        for what in ["new", "free"] {
+            let claim = ClaimChunk {
+                job: job.clone(),
+                ..asks(&key("m", &format!("{what} {nth}")), &token(what, nth), NOW)
+            };
+            let answer = place.book().claim_chunk(&claim).await;
+            match (is_live, answer.map_err(|e| e.to_string())?) {
+                (true, ChunkClaim::Claimed(_)) | (false, ChunkClaim::JobLost) => {}
+                (_, answer) => return Err(format!("{answer:?}: {case:?}")),
+            }
         }
         let end = EndChunk {
             job,
