@@ -4,6 +4,7 @@
 mod by_hand;
 mod chunks;
 mod fences;
+mod held_up;
 pub(crate) mod plans;
 mod rows;
 mod transaction;
