@@ -6,10 +6,12 @@
 //!
 //! [`SyncState`]: crate::SyncState
 
+mod bounds;
 mod chunk;
 mod name;
 mod progress;
 
+pub use bounds::{COUNT_MAX, CURSOR_BYTES_MAX};
 pub use chunk::{Chunk, ChunkClaim, ChunkKey, ChunkRecord};
 pub use name::{ChunkName, JobKind, MatrixName};
 pub use progress::Progress;

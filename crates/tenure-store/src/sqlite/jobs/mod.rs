@@ -22,7 +22,10 @@ use super::error::failed;
 use super::rows::SqliteRows;
 use super::writer::Writer;
 use super::{SqliteStore, moment_of, row, statements as sql};
-use crate::jobs::{JobDesk, SeenJob, chunks_table, jobs_table, note_refusal, signed, state_word};
+use crate::jobs::{
+    JobDesk, SeenJob, check_end, check_jobs, check_note, chunks_table, jobs_table, note_refusal,
+    signed, state_word,
+};
 use crate::memory::SystemClock;
 
 /// The two tables as lease tables.
@@ -73,6 +76,7 @@ impl Jobs for SqliteStore {
     ) -> Answer<'a, Vec<i64>> {
         let jobs = jobs.to_vec();
         Box::pin(self.write("enqueue jobs", now, move |connection, now| {
+            check_jobs(&jobs)?;
             enqueue(connection, &jobs, now).map_err(failed("enqueue jobs"))
         }))
     }
@@ -95,6 +99,7 @@ impl Jobs for SqliteStore {
     fn note_job<'a>(&'a self, hold: &'a JobHold, note: &'a Note) -> Answer<'a, Noted> {
         let (hold, note) = (hold.clone(), note.clone());
         Box::pin(self.write("note job", None, move |connection, now| {
+            check_note(&note)?;
             write_note(connection, (&hold, &note), Late::Accepted, now).map_err(failed("note job"))
         }))
     }
@@ -123,6 +128,7 @@ impl Jobs for SqliteStore {
     fn end_chunk<'a>(&'a self, end: &'a EndChunk) -> Answer<'a, Guarded<()>> {
         let end = end.clone();
         Box::pin(self.write("end chunk", end.now, move |connection, now| {
+            check_end(&end)?;
             chunk::end(connection, &end, now).map_err(failed("end chunk"))
         }))
     }
@@ -175,8 +181,9 @@ impl SqliteStore {
     /// ```
     ///
     /// # Errors
-    /// The hold is gone or its term is over; or the file is busy.
+    /// The hold is gone or its term is over; [`EndChunk::check`] refuses it; or the file is busy.
     pub fn end_chunk_in(connection: &Connection, end: &EndChunk) -> Result<(), CheckpointError> {
+        check_end(end)?;
         let now = moment_of(&SystemClock, end.now);
         let ended = chunk::try_end(connection, end, Late::Refused, now);
         if ended.map_err(failed("end chunk"))? {
@@ -196,6 +203,7 @@ impl SqliteStore {
         hold: &JobHold,
         note: &Note,
     ) -> Result<(), CheckpointError> {
+        check_note(note)?;
         let now = moment_of(&SystemClock, None);
         let noted = write_note(connection, (hold, note), Late::Refused, now);
         match noted.map_err(failed("note job"))? {
@@ -213,6 +221,7 @@ impl SqliteStore {
         connection: &Connection,
         jobs: &[NewJob],
     ) -> Result<Vec<i64>, StoreError> {
+        check_jobs(jobs)?;
         let now = moment_of(&SystemClock, None);
         enqueue(connection, jobs, now).map_err(failed("enqueue jobs"))
     }

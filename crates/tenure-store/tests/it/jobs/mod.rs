@@ -1,6 +1,7 @@
 //! Jobs and checkpoints on both databases: what their specification says, and what happens when
 //! holders die, come late or race.
 
+mod bounds;
 mod by_hand;
 mod chunks;
 mod fences;
