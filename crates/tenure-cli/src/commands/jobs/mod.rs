@@ -9,6 +9,7 @@ mod run;
 mod script;
 mod show;
 mod shown;
+mod sweep;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
