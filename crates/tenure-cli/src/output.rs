@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 
 use anstyle::{AnsiColor, Style};
 use comfy_table::{
@@ -76,6 +76,19 @@ impl Output {
     )]
     pub(crate) fn line(&self, text: impl Display) -> Result<(), Stop> {
         Ok(writeln!(anstream::stdout(), "{text}")?)
+    }
+
+    /// Writes a line of somebody's data: as it is, but for a terminal, which it must not steer.
+    #[expect(
+        clippy::unused_self,
+        reason = "output goes through the one that was given"
+    )]
+    pub(crate) fn data(&self, text: &str) -> Result<(), Stop> {
+        let mut output = io::stdout().lock();
+        if output.is_terminal() {
+            return Ok(writeln!(output, "{}", plain(text))?);
+        }
+        Ok(writeln!(output, "{text}")?)
     }
 
     /// Writes one line of JSON.

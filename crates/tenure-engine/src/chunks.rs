@@ -2,7 +2,7 @@
 //! statement per tick, whatever jobs they are worked on for; one whose renewal is refused or that
 //! is overdue by our own clock is cancelled for whoever works on it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -52,8 +52,8 @@ struct Kept {
     deadline: Instant,
     /// When it is to be renewed next.
     beat_at: Instant,
-    /// Until then its end is on its way to the store. It is not renewed, for a renewal would wait
-    /// for the transaction that ends it, and all other chunks with it.
+    /// Until then its end is on its way to the store. It is not renewed: the row is in the
+    /// transaction that ends it.
     ending_until: Option<Instant>,
     cancel: CancellationToken,
 }
@@ -203,8 +203,12 @@ impl ChunkKeeper {
         let tokens = due.iter().map(|(_, token)| token.clone()).collect();
         match ask_until(book, &Renew::new(tokens, self.term), bound).await {
             Ok((sent_at, answers)) => {
-                for ((no, _), (_, answer)) in due.iter().zip(answers) {
-                    self.take(*no, sent_at, &answer);
+                let answers: HashMap<_, _> = answers.into_iter().collect();
+                for (no, token) in &due {
+                    match answers.get(token) {
+                        Some(answer) => self.take(*no, sent_at, answer),
+                        None => self.ask_again(*no, token),
+                    }
                 }
             }
             Err(reason) => {
@@ -214,6 +218,18 @@ impl ChunkKeeper {
                 let worker = due.first().map_or("", |(_, token)| token.holder());
                 warn!(worker, reason, chunks, "a renewal of chunks failed");
             }
+        }
+    }
+
+    /// Its row is in somebody's transaction: it is asked for again soon, until its own deadline.
+    fn ask_again(&self, no: u64, token: &Token) {
+        if let Some(kept) = self.state().chunks.get_mut(&no) {
+            kept.beat_at = Instant::now() + self.heartbeat / 4;
+            let worker = token.holder();
+            debug!(
+                worker,
+                "a chunk was not renewed: its row is in a transaction"
+            );
         }
     }
 

@@ -1,10 +1,12 @@
 //! Heartbeat: renews all that is held, one statement per tick and term, on connections and a thread
 //! of its own. *Refused* cancels the work of that lease only; *failed* (no answer within the bound)
-//! cancels the work of every lease that was to be renewed, and nothing of it is settled.
+//! cancels the work of every lease that was to be renewed, and nothing of it is settled. *Busy*
+//! (its row is in somebody's transaction) is asked for again at the next look, until its own
+//! deadline.
 //!
 //! A lease is renewed until its last settle has been answered.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,7 +72,13 @@ async fn renew(shared: &Shared, beat: Beat) {
     match ask_until(shared, &ask, bound).await {
         Ok((sent_at, answers)) => {
             shared.vitals.beat(Instant::now());
-            for ((no, _), (_, answer)) in beat.leases.iter().zip(answers) {
+            let mut answers: HashMap<_, _> = answers.into_iter().collect();
+            for (no, token) in &beat.leases {
+                let Some(answer) = answers.remove(token) else {
+                    shared.metrics.heartbeats("busy", 1);
+                    debug!("a lease was not renewed: its row is in a transaction");
+                    continue;
+                };
                 take(shared, *no, sent_at, answer);
             }
         }

@@ -31,7 +31,7 @@ pub const PICKUP_SECONDS: &str = "tenure_pickup_seconds";
 pub const RUNNING: &str = "tenure_items_running";
 /// Items in hand, worked on or not.
 pub const HELD: &str = "tenure_items_held";
-/// Renewals, by `answer`: kept, refused, failed.
+/// Renewals, by `answer`: kept, refused, failed, busy.
 pub const HEARTBEATS: &str = "tenure_heartbeats_total";
 /// 1 while claiming is held back because what items are handed to takes none.
 pub const HELD_BACK: &str = "tenure_claiming_held_back";
@@ -105,7 +105,7 @@ pub(crate) struct Metrics {
     pub(crate) reaper_runs: Counter,
     settled: [(Word, Counter); 4],
     calls: [(&'static str, Counter); VERBS.len()],
-    heartbeats: [(&'static str, Counter); 3],
+    heartbeats: [(&'static str, Counter); 4],
 }
 
 impl Metrics {
@@ -144,7 +144,7 @@ impl Metrics {
             reaper_stale: measure(REAPER_STALE),
             reaper_runs: count(REAPER_RUNS),
             settled: [Word::Done, Word::Retry, Word::Dead, Word::Release].map(settled),
-            heartbeats: ["kept", "refused", "failed"].map(heartbeat),
+            heartbeats: ["kept", "refused", "failed", "busy"].map(heartbeat),
             worker,
         }
     }

@@ -440,10 +440,14 @@ async fn listen(output: Option<impl AsyncRead + Unpin>, said: &mut Vec<u8>, most
 
 /// The last line that is not blank. One that was cut off at its front is none.
 fn last_line(printed: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(printed.trim_ascii()).ok()?;
-    let line = text.rsplit('\n').next()?.trim();
-    let is_whole = line.len() <= PAYLOAD_BYTES_MAX;
-    (is_whole && !line.is_empty()).then(|| line.to_owned())
+    // Cut out first: what stands before it may have lost half a character.
+    let line = printed.trim_ascii().rsplit(|byte| *byte == b'\n').next()?;
+    if line.len() > PAYLOAD_BYTES_MAX {
+        tracing::warn!("the last line that a command printed is over 1 MiB: it is left out");
+        return None;
+    }
+    let line = std::str::from_utf8(line).ok()?.trim();
+    (!line.is_empty()).then(|| line.to_owned())
 }
 
 fn judge(ended: ExitStatus, said: &[u8]) -> Result<(), PublishError> {

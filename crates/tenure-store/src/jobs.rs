@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use tenure_core::job::{
-    ChunkClaim, ChunkKey, ChunkName, ChunkRecord, Job, JobKind, KindStanding, MatrixName,
+    ChunkClaim, ChunkKey, ChunkName, ChunkRecord, Job, JobKind, KindStanding, MatrixName, NewJob,
+    Note,
 };
 use tenure_core::store::{
-    Answer, Bury, ChunkEnd, Counts, Filter, Operate, Page, Replay, Replayed, StoreError,
+    Answer, Bury, ChunkEnd, Counts, EndChunk, Filter, Operate, Page, Replay, Replayed, StoreError,
     StoreErrorKind,
 };
 use tenure_core::{
@@ -219,9 +220,27 @@ pub(crate) fn unsigned(count: i64) -> u64 {
     u64::try_from(count).unwrap_or(0)
 }
 
-/// A count to be stored.
+/// A count to be stored. What is too large was refused before.
 pub(crate) fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+/// Refuses jobs that must not be written.
+pub(crate) fn check_jobs(jobs: &[NewJob]) -> Result<(), StoreError> {
+    let checked = jobs.iter().try_for_each(NewJob::check);
+    checked.map_err(|problem| StoreError::invalid("enqueue jobs", &problem))
+}
+
+/// Refuses a note of which a part must not be written.
+pub(crate) fn check_note(note: &Note) -> Result<(), StoreError> {
+    let checked = note.check();
+    checked.map_err(|problem| StoreError::invalid("note job", &problem))
+}
+
+/// Refuses an end that must not be written.
+pub(crate) fn check_end(end: &EndChunk) -> Result<(), StoreError> {
+    let checked = end.check();
+    checked.map_err(|problem| StoreError::invalid("end chunk", &problem))
 }
 
 /// How the hold on the job stands that a chunk is asked for.

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use tenure_core::job::{Job, Note};
 use tenure_core::store::{CheckpointError, JobHold, StoreError};
-use tenure_core::{Event, Fence, Guarded, Refusal};
+use tenure_core::{Fence, Guarded, Refusal};
 use tenure_engine::Context;
+use tokio::time::Instant;
 
 use crate::chunk::{ChunkAsk, Workplace};
 use crate::jobs::book;
@@ -91,11 +92,18 @@ struct Inner {
     cx: Context,
     hold: JobHold,
     place: Arc<Workplace>,
+    /// When it is to end, if that is before the engine ends it.
+    ends_at: Option<Instant>,
 }
 
 impl HeldJob {
     /// This job under this hold; its chunks are asked for at this place.
-    pub(crate) fn new(job: Job, cx: Context, mut place: Workplace) -> Self {
+    pub(crate) fn new(
+        job: Job,
+        cx: Context,
+        mut place: Workplace,
+        ends_at: Option<Instant>,
+    ) -> Self {
         let hold = JobHold {
             id: job.id,
             token: cx.token().clone(),
@@ -107,6 +115,7 @@ impl HeldJob {
                 cx,
                 hold,
                 place: Arc::new(place),
+                ends_at,
             }),
         }
     }
@@ -144,7 +153,9 @@ impl HeldJob {
 
     /// How long the handler may go on; then it is stopped, and the job is tried again.
     pub fn time_left(&self) -> Duration {
-        self.inner.cx.time_left()
+        let left = self.inner.cx.time_left();
+        let ends_at = self.inner.ends_at;
+        ends_at.map_or(left, |at| at.duration_since(Instant::now()).min(left))
     }
 
     /// Whether the hold is over: the job was cancelled, or somebody else may have it.
@@ -165,10 +176,11 @@ impl HeldJob {
         ChunkAsk::new(Arc::clone(&self.inner.place), name)
     }
 
-    /// Writes down where it is: whoever takes the job up next begins there.
+    /// Writes down where it is: whoever takes the job up next begins there. A cursor has at most
+    /// 64 KiB and no NUL character.
     ///
     /// # Errors
-    /// The hold is over, or the store could not answer.
+    /// The hold is over, the cursor is none, or the store could not answer.
     pub async fn checkpoint(&self, cursor: &str) -> Result<(), HoldError> {
         self.note(&at(cursor)).await
     }
@@ -190,17 +202,32 @@ impl HeldJob {
     /// # Errors
     /// As [`HeldJob::checkpoint`], and when it is no JSON or over 1 MiB.
     pub async fn result(&self, json: &str) -> Result<(), HoldError> {
-        // What an event's payload may be, a result may be.
-        let event = Event::from_json("job", json.to_owned());
-        let event = event.map_err(|problem| StoreError::invalid("result", &problem))?;
         let note = Note {
-            result: Some(event.payload().to_owned()),
+            result: Some(json.to_owned()),
             ..Note::default()
         };
         self.note(&note).await
     }
 
-    async fn note(&self, note: &Note) -> Result<(), HoldError> {
+    /// Writes down several things at once: all of them or none.
+    ///
+    /// ```
+    /// use tenure::job::Note;
+    /// use tenure::{HeldJob, HoldError};
+    ///
+    /// async fn begin(job: &HeldJob) -> Result<(), HoldError> {
+    ///     let note = Note {
+    ///         cursor: Some("2026-01".to_owned()),
+    ///         chunks_total: Some(12),
+    ///         ..Note::default()
+    ///     };
+    ///     job.note(&note).await
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`HeldJob::checkpoint`], and when [`Note::check`] refuses it.
+    pub async fn note(&self, note: &Note) -> Result<(), HoldError> {
         let place = &self.inner.place;
         kept(book(&place.tenure)?.note_job(self.hold(), note).await?)
     }

@@ -8,11 +8,14 @@ use std::time::Duration;
 
 use tenure_core::job::JobKind;
 use tenure_core::store::Store;
-use tenure_core::{Content, Failure, Invalid, Item, Outcome, Rhythm, Settings, Term, WorkerId};
+use tenure_core::{
+    Content, Failure, Invalid, Item, Outcome, Rhythm, Settings, Term, WorkerId, duration_text,
+};
 use tenure_engine::{
     ChunkKeeper, Context, Duties, Duty, Ended, EngineConfig, Handler, Handling, Parts, Recovery,
     RowClaims, RowStore,
 };
+use tokio::time::{Instant, timeout_at};
 
 use crate::chunk::{ChunkHome, Workplace};
 use crate::held_job::HeldJob;
@@ -127,8 +130,8 @@ impl JobWorkerBuilder {
         self
     }
 
-    /// A job of this kind may be worked on for so long at once; 24 hours unless set, and never less
-    /// than the term of its lease. Then it fails, and is tried again from where it was.
+    /// A job of this kind may be worked on for so long at once; 24 hours unless set.
+    /// Then it fails, and is tried again from where it was.
     pub fn max_hold(mut self, kind: &str, longest: Duration) -> Self {
         if let Some(route) = self.route(kind) {
             route.max_hold = longest;
@@ -215,6 +218,10 @@ impl JobWorkerBuilder {
             worker: worker.clone(),
             home: Arc::clone(&home),
             kinds: self.kinds,
+            term: self
+                .config
+                .rhythm
+                .map_or(TERM, |rhythm| rhythm.term.length()),
         };
         let parts = Parts {
             store,
@@ -288,6 +295,8 @@ struct JobHandlers {
     worker: WorkerId,
     home: Arc<ChunkHome>,
     kinds: BTreeMap<JobKind, Route>,
+    /// How long the lease on a job runs.
+    term: Duration,
 }
 
 impl JobHandlers {
@@ -315,7 +324,18 @@ impl JobHandlers {
             matrix: job.matrix.clone(),
             job: None,
         };
-        function(HeldJob::new(job, cx, place)).await
+        // The engine lets nothing be held for less than its term: what is to end sooner ends here.
+        let longest = route.map(|route| route.max_hold);
+        let Some(longest) = longest.filter(|longest| *longest < self.term) else {
+            return function(HeldJob::new(job, cx, place, None)).await;
+        };
+        let ends_at = Instant::now() + longest;
+        let work = function(HeldJob::new(job, cx, place, Some(ends_at)));
+        timeout_at(ends_at, work).await.unwrap_or_else(|_| {
+            let longest = duration_text(longest);
+            let error = format!("processing time exceeded: longer than {longest}");
+            Err(Failure::new(error))
+        })
     }
 }
 

@@ -188,7 +188,8 @@ impl Table {
         self.rows.claim(claim).await
     }
 
-    /// Prolongs leases; answers for each token in order. May be repeated.
+    /// Prolongs leases; answers for each token in order. One whose row is in somebody's
+    /// transaction just now is left out: ask for it again. May be repeated.
     ///
     /// # Errors
     /// The database is away. A lease that is lost or over is no error but an answer.

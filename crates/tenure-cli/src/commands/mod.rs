@@ -30,6 +30,7 @@ mod work;
 mod workers;
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use comfy_table::{Cell, Color};
 use serde::Serialize;
@@ -156,6 +157,9 @@ fn stopped(stop: Stop, hide: impl Fn(&str) -> String) -> Exit {
         .map_or(Exit::Failed, |problem| problem.exit)
 }
 
+/// How long a worker that ends at once may take to put away what it runs.
+const PUT_AWAY: Duration = Duration::from_secs(1);
+
 fn start(cx: &Context, command: Command) -> Result<Exit, Stop> {
     let runs_jobs = matches!(&command, Command::Jobs(args) if args.is_working());
     let is_working = runs_jobs
@@ -170,8 +174,13 @@ fn start(cx: &Context, command: Command) -> Result<Exit, Stop> {
     };
     let runtime = builder.enable_all().build()?;
     let exit = runtime.block_on(dispatch(cx, command));
-    // What could not be stopped is not waited for: the process ends.
-    runtime.shutdown_background();
+    // What could not be stopped is not waited for: the process ends. Workers have a moment to put
+    // away what they run: commands are killed by that, and their folders removed.
+    if is_working {
+        runtime.shutdown_timeout(PUT_AWAY);
+    } else {
+        runtime.shutdown_background();
+    }
     exit
 }
 

@@ -3,7 +3,7 @@
 use crate::program::sqlite;
 
 /// Every command, by its words.
-const COMMANDS: [&[&str]; 68] = [
+const COMMANDS: [&[&str]; 69] = [
     &[],
     &["serve"],
     &["work"],

@@ -6,11 +6,13 @@
 //!
 //! [`SyncState`]: crate::SyncState
 
+mod bounds;
 mod chunk;
 mod kinds;
 mod name;
 mod progress;
 
+pub use bounds::{COUNT_MAX, CURSOR_BYTES_MAX};
 pub use chunk::{Chunk, ChunkClaim, ChunkKey, ChunkRecord};
 pub use kinds::KindStanding;
 pub use name::{ChunkName, JobKind, MatrixName};

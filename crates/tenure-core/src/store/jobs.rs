@@ -130,7 +130,7 @@ pub trait Jobs: Send + Sync + fmt::Debug {
     /// Asks for a chunk; one that is not there yet is made. Never waits for another's transaction.
     fn claim_chunk<'a>(&'a self, claim: &'a ClaimChunk) -> Answer<'a, ChunkClaim>;
 
-    /// Prolongs leases on chunks; answers for each token in order.
+    /// Prolongs leases on chunks; answers for each token in order, as [`LeaseStore::renew`] does.
     fn renew_chunks<'a>(&'a self, renew: &'a Renew) -> Answer<'a, Vec<(Token, Guarded<Renewed>)>>;
 
     /// Ends the hold on a chunk by its whole key and its token.

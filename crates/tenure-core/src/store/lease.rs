@@ -453,7 +453,8 @@ pub trait LeaseStore: Send + Sync + fmt::Debug {
     fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Option<Held>>;
 
     /// Moves `until` forward for the leases that stand and have not lapsed; answers for each token
-    /// in order.
+    /// in order. One whose row is in somebody's transaction just now is left out: it is neither
+    /// renewed nor lost, and is to be asked for again soon.
     ///
     /// Laws: 3. `until` never moves back; nothing else changes. May be repeated.
     fn renew<'a>(&'a self, renew: &'a Renew) -> Answer<'a, Vec<(Token, Guarded<Renewed>)>>;

@@ -66,7 +66,7 @@ impl Jobs for Faulty {
                 ids: Vec::new(),
             })
         };
-        let tokens = renew.tokens.iter();
+        let tokens = renew.tokens.iter().filter(|token| !self.is_busy(token));
         let answers: Vec<_> = tokens.map(|token| (token.clone(), answer(token))).collect();
         self.through(Ask::RenewChunks(renew.clone()), || {
             Box::pin(std::future::ready(Ok(answers)))

@@ -106,6 +106,33 @@ async fn a_chunk_whose_renewal_is_refused_is_cancelled_and_no_other() {
     running.abort();
 }
 
+/// Goal: a row that is in somebody's transaction costs its own holder alone, and that one only when
+/// its own time is over. Method: of three chunks one is held up for less than its term, one for
+/// good, one not at all.
+#[tokio::test(start_paused = true)]
+async fn a_chunk_in_a_transaction_is_asked_for_again_until_its_own_deadline() {
+    let world = World::new();
+    let keeper = Arc::new(ChunkKeeper::default());
+    let began = Instant::now();
+    let [for_a_while, for_good, free] =
+        [1, 2, 3].map(|no| keeper.keep(token("a", no), began).unwrap());
+    world.faulty.hold_up(&token("a", 1));
+    world.faulty.hold_up(&token("a", 2));
+    let (run, store) = (Arc::clone(&keeper), world.store());
+    let running = tokio::spawn(async move { run.run(store.as_ref()).await });
+    sleep(MINUTE + MINUTE / 2).await;
+    assert!(!for_a_while.is_cancelled() && !for_good.is_cancelled());
+    world.faulty.let_go(&token("a", 1));
+    timeout(MINUTE, for_good.cancelled()).await.unwrap();
+    assert!(
+        began.elapsed() < keeper.term().length(),
+        "before another can have it"
+    );
+    sleep(10 * MINUTE).await;
+    assert!(!for_a_while.is_cancelled() && !free.is_cancelled());
+    running.abort();
+}
+
 /// Proves: S5-007
 #[tokio::test(start_paused = true)]
 async fn a_chunk_that_cannot_be_renewed_is_cancelled_before_another_can_have_it() {

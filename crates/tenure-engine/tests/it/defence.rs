@@ -93,6 +93,39 @@ async fn a_refused_renewal_stops_its_own_work_and_no_other() {
     engine.stop().await;
 }
 
+/// A row in somebody's transaction is neither renewed nor lost: its holder has it until its own
+/// deadline, and all others go on.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_is_held_up_stops_its_own_work_at_its_deadline_and_no_other() {
+    let world = World::new();
+    let ids = world.enqueue(2).await;
+    let probe = Probe::default();
+    let engine = world.start(
+        probe.working(|_| MINUTE),
+        World::config_with(&[(Setting::Batch, "1")]),
+    );
+    probe.begun(2).await;
+    let began = Instant::now();
+    let token = world.token_of(ids[0]).await;
+    world.faulty.hold_up(&token);
+    // It is asked for again and again, and a transaction that ends in time costs nothing.
+    sleep(Term::STANDARD.length() / 2).await;
+    world.faulty.let_go(&token);
+    sleep(Term::STANDARD.length() / 2).await;
+    assert_eq!(probe.of(ids[0])[0].end, None);
+    world.faulty.hold_up(&token);
+
+    let call = probe.ended(ids[0]).await;
+    assert_eq!(call.end, Some(End::Dropped));
+    assert!(call.ended.unwrap() < began + Term::STANDARD.length() * 2);
+    world.until(|counts| counts.done == 1).await;
+    assert_eq!(probe.of(ids[1]).len(), 1, "the neighbour was left alone");
+    assert_only_loss(&engine, "late");
+    let busy = meter().count(engine.worker(), HEARTBEATS, &[("answer", "busy")]);
+    assert!(busy >= 2, "{busy}");
+    engine.stop().await;
+}
+
 /// Proves: S1-021, S1-022, S1-023
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_fails_stops_the_work_before_the_lease_can_be_given_away() {

@@ -97,6 +97,8 @@ pub(crate) struct Faulty {
     calls: Mutex<Vec<(Instant, Ask)>>,
     /// Chunks that are somebody else's now.
     taken: Mutex<BTreeSet<Token>>,
+    /// Leases whose row is in somebody's transaction.
+    busy: Mutex<BTreeSet<Token>>,
     /// Calls that are not answered yet.
     open: AtomicUsize,
 }
@@ -114,6 +116,7 @@ impl Faulty {
             rules: Mutex::new(Vec::new()),
             calls: Mutex::new(Vec::new()),
             taken: Mutex::default(),
+            busy: Mutex::default(),
             open: AtomicUsize::new(0),
         }
     }
@@ -147,6 +150,20 @@ impl Faulty {
 
     pub(crate) fn is_taken(&self, token: &Token) -> bool {
         self.taken.lock().unwrap().contains(token)
+    }
+
+    /// From now on a renewal leaves this lease out, as one does whose row is in a transaction.
+    pub(crate) fn hold_up(&self, token: &Token) {
+        self.busy.lock().unwrap().insert(token.clone());
+    }
+
+    /// The transaction is over.
+    pub(crate) fn let_go(&self, token: &Token) {
+        self.busy.lock().unwrap().remove(token);
+    }
+
+    pub(crate) fn is_busy(&self, token: &Token) -> bool {
+        self.busy.lock().unwrap().contains(token)
     }
 
     /// From now on all goes well.
@@ -247,7 +264,12 @@ impl LeaseStore for Faulty {
     }
 
     fn renew<'a>(&'a self, renew: &'a Renew) -> Answer<'a, Vec<(Token, Guarded<Renewed>)>> {
-        self.through(Ask::Renew(renew.clone()), || self.inner.renew(renew))
+        let answers = self.through(Ask::Renew(renew.clone()), || self.inner.renew(renew));
+        Box::pin(async move {
+            let mut answers = answers.await?;
+            answers.retain(|(token, _)| !self.is_busy(token));
+            Ok(answers)
+        })
     }
 
     fn settle<'a>(&'a self, settle: &'a Settle) -> Answer<'a, Settlement> {

@@ -62,6 +62,8 @@ pub(super) enum Reply {
     Failed,
     /// The hold on the job or on the chunk is over.
     Over { why: String },
+    /// The command has the chunk already, or waits for it.
+    InHand,
     /// The command did not claim this chunk.
     NotClaimed,
     /// The worker could not do it.

@@ -9,6 +9,7 @@ mod run;
 mod script;
 mod show;
 mod shown;
+mod sweep;
 mod why;
 
 use clap::{Args, Subcommand, ValueEnum};

@@ -7,11 +7,12 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use tenure::job::JobKind;
 use tenure::{
-    Exec, ExecCall, Failure, HeldJob, Invalid, JobFilter, Jobs, Outcome, PublishError,
-    PublishErrorKind, StoreError, SyncState, Term, Watch, Worker,
+    Exec, ExecCall, Failure, HeldJob, HoldError, Invalid, JobFilter, Jobs, Outcome, PublishError,
+    PublishErrorKind, StoreError, StoreErrorKind, SyncState, Term, Watch, Worker,
 };
 
 use super::desk::Desk;
+use super::sweep;
 use crate::assemble::{self, Schema};
 use crate::commands::Context;
 use crate::commands::serve::{given, greet, signals};
@@ -24,7 +25,7 @@ use crate::{env, logs, time};
 const LOOK: Duration = Duration::from_millis(100);
 const LOOKS: u32 = 2;
 /// So many jobs are looked at at once.
-const PAGE: u32 = 1000;
+const PAGE: u32 = 100;
 /// A command that cannot take a job now is not asked again before this long has passed.
 const AWAY: Duration = Duration::from_secs(10);
 
@@ -103,6 +104,7 @@ pub(super) async fn run(cx: &Context, args: &RunJobs) -> Result<Exit, Stop> {
         opened = opened => opened?,
         () = signals.next() => return Ok(Exit::Done),
     };
+    sweep::sweep().await;
     let jobs = tenure.jobs();
     let worker = start(cx, args, &jobs).await?;
     greet(
@@ -127,7 +129,10 @@ pub(super) async fn run(cx: &Context, args: &RunJobs) -> Result<Exit, Stop> {
     };
     tokio::select! {
         _ = worker.stop() => Ok(exit),
-        () = signals.next() => Ok(Exit::Failed),
+        () = signals.next() => {
+            tracing::warn!("ended at once by a second signal; what was held lapses");
+            Ok(Exit::Failed)
+        }
     }
 }
 
@@ -167,8 +172,14 @@ async fn work(job: HeldJob, exec: &Exec) -> Result<Outcome, Failure> {
         variables: variables(&job, &desk),
         time_left: job.time_left(),
     };
+    // What the command has said before its end is written before its end is told.
+    let run = async {
+        let ended = exec.call(call).await;
+        desk.written().await;
+        ended
+    };
     let ended = tokio::select! {
-        ended = exec.call(call) => ended,
+        ended = run => ended,
         error = desk.serve() => {
             return Err(Failure::new(format!("the command was not heard any more: {error}")));
         }
@@ -176,11 +187,24 @@ async fn work(job: HeldJob, exec: &Exec) -> Result<Outcome, Failure> {
     match ended {
         Ok(printed) => {
             if let Some(line) = printed.filter(|line| is_json(line)) {
-                job.result(&line).await?;
+                keep_result(&job, &line).await?;
             }
             Ok(Outcome::Done)
         }
         Err(error) => judge(&error),
+    }
+}
+
+/// Keeps what the command printed last. One that can never be kept is told and left out: the work
+/// is done, and to do it again would bring the same result.
+async fn keep_result(job: &HeldJob, line: &str) -> Result<(), HoldError> {
+    match job.result(line).await {
+        Err(HoldError::Store(error)) if error.kind() == StoreErrorKind::Invalid => {
+            let job = job.id();
+            tracing::warn!(job, %error, "completed without its result, which was refused");
+            Ok(())
+        }
+        kept => kept,
     }
 }
 
@@ -222,6 +246,10 @@ async fn drained(jobs: &Jobs, watch: &Watch, kinds: &[JobKind]) {
         // Others enqueue and settle, too: the store alone knows, and it gives no notice.
         tokio::time::sleep(LOOK).await;
         let is_holding = || watch.health().is_none_or(|health| health.held > 0);
+        if is_holding() {
+            quiet = 0;
+            continue;
+        }
         quiet = match is_due(jobs, kinds).await {
             // Looked at last: what was claimed since is in hand, or settled.
             Ok(false) if !is_holding() => quiet + 1,
@@ -236,6 +264,11 @@ async fn drained(jobs: &Jobs, watch: &Watch, kinds: &[JobKind]) {
 
 /// Whether a job of these kinds waits to be claimed, or is past its term.
 async fn is_due(jobs: &Jobs, kinds: &[JobKind]) -> Result<bool, StoreError> {
+    // Counted first: a list brings whole jobs.
+    let counts = jobs.count().await?;
+    if counts.lapsed == 0 && counts.queues.iter().all(|(_, waits)| waits.due == 0) {
+        return Ok(false);
+    }
     for kind in kinds {
         for state in [SyncState::Lapsed, SyncState::Available] {
             let mut filter = JobFilter {

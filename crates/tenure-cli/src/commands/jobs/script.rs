@@ -36,7 +36,8 @@ pub(super) enum ChunkCommand {
     /// Claim a chunk and print its cursor; exits with 3 when it is not to be worked on
     #[command(after_help = "\
 Exits with 0 when the chunk is ours, with 3 when it is done or failed for good, with 4 when the \
-hold on the job is over. It waits while somebody else has the chunk; with --no-wait it exits with 3.
+hold on the job is over, or when this command has the chunk already. It waits while somebody else \
+has the chunk; with --no-wait it exits with 3.
 
 Examples:
   cursor=$(tenure jobs chunk claim 2026-11) || exit
@@ -171,7 +172,7 @@ fn told(cx: &Context, what: &str, ask: &Ask) -> Result<Exit, Stop> {
         Reply::Kept => Ok(Exit::Done),
         Reply::Claimed { cursor, .. } => {
             if !cx.output.is_json() {
-                cx.output.line(cursor.unwrap_or_default())?;
+                cx.output.data(&cursor.unwrap_or_default())?;
             }
             Ok(Exit::Done)
         }
@@ -194,6 +195,12 @@ fn told(cx: &Context, what: &str, ask: &Ask) -> Result<Exit, Stop> {
             let message = format!("{what} is no longer ours: {why}");
             Err(Problem::new(Exit::Refused, message)
                 .hint("stop: whoever has it now goes on")
+                .into())
+        }
+        Reply::InHand => {
+            let message = format!("{what} is in hand already: this job's command claimed it");
+            Err(Problem::new(Exit::Refused, message)
+                .hint("`tenure jobs chunk done NAME` ends it, `release` gives it back")
                 .into())
         }
         Reply::NotClaimed => {

@@ -10,7 +10,7 @@ use super::script::script;
 use crate::program::{Place, Running, everywhere, postgres, sqlite};
 
 /// Waits until a file of the place is as it should be.
-async fn until(what: &str, is_so: impl Fn() -> bool) {
+pub(super) async fn until(what: &str, is_so: impl Fn() -> bool) {
     let wait = async {
         while !is_so() {
             // Another process writes it, and gives no notice.

@@ -1,5 +1,6 @@
 //! `tenure jobs`: what an operator does with jobs, and the command that is run for each.
 
+mod desk;
 mod kills;
 mod script;
 mod sight;

@@ -2,7 +2,7 @@
 -- running, not as done.
 -- Parameters: $1 now, $2 matrix.
 -- Returns: one row: total, as the youngest job that says one has it; done, running, failed; rows of those
---   that are done; began_at, when the first chunk was made; and now.
+--   that are done, at most what a bigint holds; began_at, when the first chunk was made; and now.
 -- Keeps: nothing; it only reads.
 -- Relies on: the unique key: the chunks of the matrix are all looked at; the index on the jobs' matrix.
 select (select j.chunks_total
@@ -13,7 +13,8 @@ select (select j.chunks_total
        count(*) filter (where t.is_done) as done,
        count(*) filter (where t.is_running) as running,
        count(*) filter (where t.failed_at is not null) as failed,
-       coalesce(sum(t.row_count) filter (where t.is_done), 0)::bigint as rows,
+       least(coalesce(sum(t.row_count) filter (where t.is_done), 0),
+             9223372036854775807)::bigint as rows,
        min(t.created_at) as began_at,
        m.now
 from (select coalesce($1::timestamptz, clock_timestamp()) as now) as m

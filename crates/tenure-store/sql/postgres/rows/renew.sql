@@ -1,16 +1,17 @@
 -- renew: moves `until` forward for the rows of leases that stand and are live.
 -- Parameters: $1 now, $2 tokens, $3 the holder of each token, $4 term in microseconds.
 -- Returns: nth, the place of the token in the list; id, until and fence of each row that was renewed.
---   id is null for a token that has rows whose term is over.
+--   until is null for a row whose term is over (is_busy false), and for one that is live and was not
+--   renewed, since it is in a transaction (is_busy true).
 -- Keeps: law 3: key, token, holder and state in one predicate; `until` never moves back and nothing
---   else changes.
--- Relies on: the partial index on the tokens of claimed rows, or the key: by either, the rows of a
---   lease are locked in the order of their keys.
+--   else changes. Waits for nobody: one row in somebody's transaction must not cost the other leases.
+-- Relies on: the partial index on the tokens of claimed rows, or the key.
 with held as materialized (
     select t.{key} as id
     from {table} t
     where t.{token} = any ($2::text[])
       and {is_claimed}
+    for no key update of t skip locked
 ), renewed as (
     update {table} t
     set {until} = greatest(
@@ -21,15 +22,17 @@ with held as materialized (
       and {is_claimed}
       and t.{until} > coalesce($1::timestamptz, now())
     returning t.{token} as token, t.{key} as id, t.{until} as until, t.{fence} as fence
-), lapsed as (
-    select distinct t.{token} as token
+), others as (
+    select t.{token} as token, t.{key} as id, t.{until} > coalesce($1::timestamptz, now()) as is_busy
     from {table} t
     where t.{token} = any ($2::text[])
       and t.{holder} = ($3::text[])[array_position($2::text[], t.{token})]
       and {is_claimed}
-      and t.{until} <= coalesce($1::timestamptz, now())
+      and t.{until} is not null
+      and (t.{until} <= coalesce($1::timestamptz, now())
+           or t.{key} not in (select id from renewed))
 )
-select array_position($2::text[], token) as nth, id, until, fence from renewed
+select array_position($2::text[], token) as nth, id, until, fence, false as is_busy from renewed
 union all
-select array_position($2::text[], token), null, null, null from lapsed
-order by nth, id
+select array_position($2::text[], token), id, null, null, is_busy from others
+order by nth, until, id

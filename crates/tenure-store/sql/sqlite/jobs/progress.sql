@@ -2,7 +2,7 @@
 -- running, not as done.
 -- Parameters: :now, :matrix.
 -- Returns: one row: total, as the youngest job that says one has it; done, running, failed; rows of those
---   that are done; began_at, when the first chunk was made.
+--   that are done, roughly if they are more than 2^53; began_at, when the first chunk was made.
 -- Keeps: nothing; it only reads.
 -- Relies on: the unique key: the chunks of the matrix are all looked at; the index on the jobs' matrix.
 -- statement: progress
@@ -14,7 +14,7 @@ select (select j.chunks_total
        count(*) filter (where t.is_done),
        count(*) filter (where t.is_running),
        count(*) filter (where t.failed_at is not null),
-       ifnull(sum(t.row_count) filter (where t.is_done), 0),
+       cast(min(total(t.row_count) filter (where t.is_done), 9.2e18) as integer),
        min(t.created_at)
 from (
     select c.created_at, c.row_count, c.failed_at,

@@ -26,7 +26,9 @@ use super::queue::Sql;
 use super::row::{get, moment};
 use super::rows::PostgresRows;
 use super::statements::JobStatements;
-use crate::jobs::{JobDesk, chunks_table, jobs_table, signed, state_word};
+use crate::jobs::{
+    JobDesk, check_end, check_jobs, check_note, chunks_table, jobs_table, signed, state_word,
+};
 use crate::limits::micros;
 
 /// What a store needs for jobs: its statements, and the two tables as lease tables.
@@ -92,6 +94,7 @@ impl Jobs for PostgresStore {
         now: Option<Timestamp>,
     ) -> Answer<'a, Vec<i64>> {
         Box::pin(async move {
+            check_jobs(jobs)?;
             let rows = self.enqueue_query(jobs, now).all_from(&self.pool).await;
             let ids = rows.and_then(|rows| rows.iter().map(|row| get(row, 0)).collect());
             let mut ids: Vec<i64> = ids.map_err(|e| store_error("enqueue jobs", e))?;
@@ -124,6 +127,7 @@ impl Jobs for PostgresStore {
 
     fn note_job<'a>(&'a self, hold: &'a JobHold, note: &'a Note) -> Answer<'a, Noted> {
         Box::pin(async move {
+            check_note(note)?;
             let query = self.note_query(hold, note, Late::Accepted);
             read::noted(query.first_from(&self.pool).await)
         })
@@ -147,6 +151,7 @@ impl Jobs for PostgresStore {
 
     fn end_chunk<'a>(&'a self, end: &'a EndChunk) -> Answer<'a, Guarded<()>> {
         Box::pin(async move {
+            check_end(end)?;
             let lent = Lent::from(&self.pool).await;
             let mut lent = lent.map_err(|e| store_error("end chunk", e))?;
             let answer = self.end_one_chunk(lent.connection(), end).await;
@@ -234,12 +239,14 @@ impl PostgresStore {
     /// ```
     ///
     /// # Errors
-    /// The hold is gone or its term is over; or the database is away.
+    /// The hold is gone or its term is over; [`EndChunk::check`] refuses it; or the database is
+    /// away.
     pub async fn end_chunk_in(
         &self,
         conn: &mut PgConnection,
         end: &EndChunk,
     ) -> Result<(), CheckpointError> {
+        check_end(end)?;
         if self.try_end(conn, end, Late::Refused).await? {
             return Ok(());
         }
@@ -258,6 +265,7 @@ impl PostgresStore {
         hold: &JobHold,
         note: &Note,
     ) -> Result<(), CheckpointError> {
+        check_note(note)?;
         let query = self.note_query(hold, note, Late::Refused);
         match read::noted(query.fetch_optional(conn).await)? {
             Guarded::Kept(()) => Ok(()),
@@ -274,6 +282,7 @@ impl PostgresStore {
         conn: &mut PgConnection,
         jobs: &[NewJob],
     ) -> Result<Vec<i64>, StoreError> {
+        check_jobs(jobs)?;
         let rows = self.enqueue_query(jobs, None).fetch_all(conn).await;
         let ids = rows.and_then(|rows| rows.iter().map(|row| get(row, 0)).collect());
         let mut ids: Vec<i64> = ids.map_err(|e| store_error("enqueue jobs", e))?;

@@ -1,6 +1,7 @@
 //! Claim, renew, settle, reap.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+use std::time::Duration;
 
 use sqlx::postgres::PgRow;
 use tenure_core::store::{
@@ -9,17 +10,25 @@ use tenure_core::store::{
 };
 use tenure_core::{
     Boundary, Content, Counters, Fence, Guarded, Held, Item, ItemId, Lateness, Lease, Outcome,
-    Refusal, State, Timestamp, Token,
+    State, Timestamp, Token,
 };
 
 use super::super::lend::Borrow as _;
 use super::PostgresRows;
+use super::renewal::{Renewals, Tally};
 use crate::complaint::used_before;
 use crate::limits::{INLINE_REAP_LIMIT, micros};
 use crate::postgres::error::{lacks_column, store_error};
 use crate::postgres::row::{get, get_count, get_moment, get_timestamp, moment};
 use crate::rows::{Said, first_reap, is_full, rest_word, state_of, takes_lone_rows};
 use crate::second_look::{not_ended, settle_answers};
+
+/// Before each time that a renewal asks. In all it takes far less than the shortest heartbeat.
+const RENEW_PAUSES: [Duration; 3] = [
+    Duration::ZERO,
+    Duration::from_millis(10),
+    Duration::from_millis(30),
+];
 
 impl LeaseStore for PostgresRows {
     fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Option<Held>> {
@@ -28,9 +37,8 @@ impl LeaseStore for PostgresRows {
 
     fn renew<'a>(&'a self, renew: &'a Renew) -> Answer<'a, Vec<(Token, Guarded<Renewed>)>> {
         Box::pin(async move {
-            let rows = self.renew_rows(renew).await;
-            let rows = rows.map_err(|e| store_error("renew", e))?;
-            renewals(renew, &rows).map_err(|e| store_error("renew", e))
+            let answers = self.renew_rows(renew).await;
+            answers.map_err(|e| store_error("renew", e))
         })
     }
 
@@ -137,12 +145,29 @@ impl PostgresRows {
         query.all_from(&self.pool).await
     }
 
-    async fn renew_rows(&self, renew: &Renew) -> Result<Vec<PgRow>, sqlx::Error> {
-        if renew.tokens.is_empty() {
+    /// Renews, and asks again for what is in a transaction just now: most of those are the settles
+    /// of the same worker, and over in a moment.
+    async fn renew_rows(&self, renew: &Renew) -> Result<Renewals, sqlx::Error> {
+        let mut tally = Tally::default();
+        let mut open = renew.tokens.clone();
+        for pause in RENEW_PAUSES {
+            tokio::time::sleep(pause).await;
+            let rows = self.renew_once(renew, &open).await?;
+            tally.add(&open, &rows)?;
+            open.retain(|token| tally.is_busy(token));
+            if open.is_empty() {
+                break;
+            }
+        }
+        Ok(tally.answers(renew))
+    }
+
+    async fn renew_once(&self, renew: &Renew, open: &[Token]) -> Result<Vec<PgRow>, sqlx::Error> {
+        if open.is_empty() {
             return Ok(Vec::new());
         }
-        let tokens: Vec<&str> = renew.tokens.iter().map(Token::expose).collect();
-        let holders: Vec<&str> = renew.tokens.iter().map(Token::holder).collect();
+        let tokens: Vec<&str> = open.iter().map(Token::expose).collect();
+        let holders: Vec<&str> = open.iter().map(Token::holder).collect();
         self.statements
             .renew
             .query()
@@ -291,40 +316,4 @@ fn reaped_of(row: &PgRow, state: State) -> Result<Reaped, sqlx::Error> {
         state,
         available_at: available_at.filter(|_| state == State::Pending),
     })
-}
-
-/// Puts the rows of a renewal together, token by token, in the order asked.
-fn renewals(renew: &Renew, rows: &[PgRow]) -> Result<Vec<(Token, Guarded<Renewed>)>, sqlx::Error> {
-    let mut by_token: HashMap<&Token, Guarded<Renewed>> = HashMap::new();
-    for row in rows {
-        let nth: i32 = get(row, 0)?;
-        let place = usize::try_from(nth - 1).unwrap_or(usize::MAX);
-        let Some(token) = renew.tokens.get(place) else {
-            continue;
-        };
-        let Some(id) = get::<Option<i64>>(row, 1)? else {
-            by_token
-                .entry(token)
-                .or_insert(Guarded::Refused(Refusal::Lapsed));
-            continue;
-        };
-        if let Some(Guarded::Kept(renewed)) = by_token.get_mut(token) {
-            renewed.ids.push(ItemId::new(id));
-            continue;
-        }
-        let renewed = Renewed {
-            until: get_timestamp(row, 2)?,
-            fence: Fence::new(get(row, 3)?),
-            ids: vec![ItemId::new(id)],
-        };
-        by_token.insert(token, Guarded::Kept(renewed));
-    }
-    let answer = |token: &Token| {
-        let answer = by_token.get(token).cloned();
-        (
-            token.clone(),
-            answer.unwrap_or(Guarded::Refused(Refusal::Lost)),
-        )
-    };
-    Ok(renew.tokens.iter().map(answer).collect())
 }

@@ -1,12 +1,14 @@
 //! The row layout on PostgreSQL: leases on the rows of any table that a [`LeaseTable`] describes.
 //!
 //! Each verb is one statement, filled with the table's names when it is opened. A refusal is
-//! followed by a second look in a snapshot of its own; nothing else takes two round trips.
+//! followed by a second look in a snapshot of its own, and a renewal that finds rows in a
+//! transaction asks again; nothing else takes two round trips.
 
 mod lease;
 mod operate;
 #[cfg(feature = "testing")]
 mod planted;
+mod renewal;
 mod statements;
 
 use std::fmt;

@@ -27,7 +27,10 @@ use super::rows::SqliteRows;
 use super::statements::HoldStatements;
 use super::writer::Writer;
 use super::{SqliteStore, moment_of, row, statements as sql};
-use crate::jobs::{JobDesk, SeenJob, chunks_table, jobs_table, note_refusal, signed, state_word};
+use crate::jobs::{
+    JobDesk, SeenJob, check_end, check_jobs, check_note, chunks_table, jobs_table, note_refusal,
+    signed, state_word,
+};
 use crate::memory::SystemClock;
 
 /// What a store needs for jobs: the statements that judge holds, and the two tables as lease
@@ -96,6 +99,7 @@ impl Jobs for SqliteStore {
     ) -> Answer<'a, Vec<i64>> {
         let jobs = jobs.to_vec();
         Box::pin(self.write("enqueue jobs", now, move |connection, now| {
+            check_jobs(&jobs)?;
             enqueue(connection, &jobs, now).map_err(failed("enqueue jobs"))
         }))
     }
@@ -118,6 +122,7 @@ impl Jobs for SqliteStore {
     fn note_job<'a>(&'a self, hold: &'a JobHold, note: &'a Note) -> Answer<'a, Noted> {
         let (hold, note, sql) = (hold.clone(), note.clone(), self.jobs.holds);
         Box::pin(self.write("note job", None, move |connection, now| {
+            check_note(&note)?;
             let noted = write_note(sql.at(connection), (&hold, &note), Late::Accepted, now);
             noted.map_err(failed("note job"))
         }))
@@ -147,6 +152,7 @@ impl Jobs for SqliteStore {
     fn end_chunk<'a>(&'a self, end: &'a EndChunk) -> Answer<'a, Guarded<()>> {
         let (end, sql) = (end.clone(), self.jobs.holds);
         Box::pin(self.write("end chunk", end.now, move |connection, now| {
+            check_end(&end)?;
             chunk::end(sql.at(connection), &end, now).map_err(failed("end chunk"))
         }))
     }
@@ -217,8 +223,9 @@ impl SqliteStore {
     /// ```
     ///
     /// # Errors
-    /// The hold is gone or its term is over; or the file is busy.
+    /// The hold is gone or its term is over; [`EndChunk::check`] refuses it; or the file is busy.
     pub fn end_chunk_in(connection: &Connection, end: &EndChunk) -> Result<(), CheckpointError> {
+        check_end(end)?;
         end_strictly(HoldStatements::WRITTEN.at(connection), end)
     }
 
@@ -232,6 +239,7 @@ impl SqliteStore {
         hold: &JobHold,
         note: &Note,
     ) -> Result<(), CheckpointError> {
+        check_note(note)?;
         note_strictly(HoldStatements::WRITTEN.at(connection), (hold, note))
     }
 
@@ -244,6 +252,7 @@ impl SqliteStore {
         connection: &Connection,
         jobs: &[NewJob],
     ) -> Result<Vec<i64>, StoreError> {
+        check_jobs(jobs)?;
         let now = moment_of(&SystemClock, None);
         enqueue(connection, jobs, now).map_err(failed("enqueue jobs"))
     }

@@ -1,9 +1,11 @@
 //! Jobs and checkpoints on both databases: what their specification says, and what happens when
 //! holders die, come late or race.
 
+mod bounds;
 mod by_hand;
 mod chunks;
 mod fences;
+mod held_up;
 mod looks;
 pub(crate) mod plans;
 mod planted;

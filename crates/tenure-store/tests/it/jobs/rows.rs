@@ -341,7 +341,10 @@ async fn ended_jobs_are_pruned_with_the_chunks_that_were_theirs_alone() {
             job("a").matrix(orders),
             job("a").matrix(MatrixName::new("job-7x").unwrap()),
             job("a"),
-            job("a").matrix(retried),
+            NewJob {
+                retry_of: Some(2),
+                ..job("a").matrix(retried)
+            },
         ];
         book.enqueue_jobs(&jobs, Some(NOW)).await.unwrap();
         for (nth, matrix) in (1..).zip(["job-1", "job-2", "orders", "job-7x", "job-5"]) {

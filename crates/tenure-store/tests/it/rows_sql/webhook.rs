@@ -173,7 +173,8 @@ fn the_renewal_asks_for_id_owner_token_and_pending() {
             .map(|(_, _, text)| text),
     ];
     for text in texts.map(Option::unwrap) {
-        let update = text.split("update ").nth(1).unwrap();
+        // The last one: before it rows are taken `for no key update`.
+        let update = text.rsplit("update ").next().unwrap();
         let update = update.split("returning").next().unwrap();
         let predicate = update.split("\nwhere ").nth(1);
         let predicate = predicate

@@ -9,7 +9,7 @@ use tenure::{
     WorkerError,
 };
 
-use super::{HEARTBEAT, ended, import, on_both, term, worker};
+use super::{HEARTBEAT, ended, import, on_both, term, until, worker};
 
 /// Goal: what has ended stays so, and a retry does only what is left. Method: a job fails behind
 /// its first chunk; its retry tells which chunks it found done.
@@ -110,20 +110,35 @@ async fn a_worker_takes_the_kinds_it_has_handlers_for_the_urgent_first() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_may_be_worked_on_for_as_long_as_its_kind_says() {
     on_both(|house| async move {
-        let tenure = house.open("worker").await;
-        let id = tenure.jobs().enqueue(import()).await.unwrap();
-        let cut = worker(&tenure, |job: HeldJob| async move {
-            if job.attempt() == 1 {
-                std::future::pending::<()>().await;
-            }
-            Ok(Outcome::Done)
-        });
-        let cut = cut.max_hold("import", term().length());
-        let cut = cut.start().await.unwrap();
-        let job = ended(&tenure, id).await;
-        cut.stop().await;
-        assert_eq!(job.state, SyncState::Completed);
-        assert_eq!((job.counters.failures, job.counters.crashes), (1, 0));
+        // Also for less than its lease runs.
+        for longest in [term().length(), term().length() / 10] {
+            let tenure = house.open("worker").await;
+            let id = tenure.jobs().enqueue(import()).await.unwrap();
+            let (said, mut heard) = tokio::sync::mpsc::channel(1);
+            let cut = worker(&tenure, move |job: HeldJob| {
+                let said = said.clone();
+                async move {
+                    if job.attempt() == 1 {
+                        said.send(job.time_left()).await?;
+                        std::future::pending::<()>().await;
+                    }
+                    Ok(Outcome::Done)
+                }
+            });
+            let cut = cut.max_hold("import", longest);
+            let cut = cut.start().await.unwrap();
+            let left = heard.recv().await.unwrap();
+            assert!(left <= longest, "{left:?}");
+            let began = tokio::time::Instant::now();
+            let failed = until(&tenure, id, |job| job.counters.failures == 1).await;
+            assert!(began.elapsed() < longest + term().length() / 2);
+            let error = failed.error.unwrap();
+            assert!(error.contains("processing time exceeded"), "{error}");
+            let job = ended(&tenure, id).await;
+            cut.stop().await;
+            assert_eq!(job.state, SyncState::Completed);
+            assert_eq!((job.counters.failures, job.counters.crashes), (1, 0));
+        }
     })
     .await;
 }

@@ -1,0 +1,124 @@
+//! What is too large or too odd to be kept is refused where it enters, in the same words by both
+//! databases, and never changed in silence.
+
+use tenure_core::job::{COUNT_MAX, CURSOR_BYTES_MAX, MatrixName, NewJob, Note};
+use tenure_core::store::{ChunkEnd, EndChunk, StoreError, StoreErrorKind};
+use tenure_core::testing::token;
+
+use super::{NOW, Place, asks, ends, held_job, key, synced, take};
+
+fn assert_invalid(place: &Place, answer: Result<impl std::fmt::Debug, StoreError>, words: &str) {
+    let error = answer.expect_err(words);
+    assert_eq!(error.kind(), StoreErrorKind::Invalid, "{}", place.name());
+    let text = error.to_string();
+    assert!(text.contains(words), "no {words:?} in {text}");
+}
+
+fn at(cursor: String) -> Note {
+    Note {
+        cursor: Some(cursor),
+        ..Note::default()
+    }
+}
+
+#[tokio::test]
+async fn cursors_counts_and_results_have_bounds_and_a_note_is_written_whole_or_not() {
+    for place in Place::both().await {
+        let book = place.book();
+        let hold = held_job(book, "m", &token("jobs", 1), NOW).await;
+        // The leases of these tests lie ahead of the clock: what is written is not late.
+        for (note, words) in [
+            (at("x".repeat(CURSOR_BYTES_MAX + 1)), "65537 bytes"),
+            (at("a\0b".to_owned()), "NUL"),
+            (
+                Note {
+                    chunks_total: Some(COUNT_MAX + 1),
+                    ..at("new".to_owned())
+                },
+                "9007199254740992",
+            ),
+            (
+                Note {
+                    chunks_total: Some(5),
+                    result: Some("no json".to_owned()),
+                    ..at("new".to_owned())
+                },
+                "JSON",
+            ),
+        ] {
+            assert_invalid(&place, book.note_job(&hold, &note).await, words);
+        }
+        let job = book.job(hold.id, None).await.unwrap().unwrap();
+        assert_eq!(
+            (job.cursor, job.chunks_total),
+            (None, None),
+            "nothing of it"
+        );
+        let longest = Note {
+            chunks_total: Some(COUNT_MAX),
+            ..at("x".repeat(CURSOR_BYTES_MAX))
+        };
+        assert!(book.note_job(&hold, &longest).await.unwrap().is_kept());
+
+        let (key, token) = (key("m", "a"), token("chunks", 1));
+        take(book, &asks(&key, &token, NOW)).await;
+        let row_count = COUNT_MAX + 1;
+        for end in [
+            ChunkEnd::Completed { row_count },
+            ChunkEnd::Synced { row_count },
+        ] {
+            let end = ends(&key, &token, end, NOW);
+            assert_invalid(&place, book.end_chunk(&end).await, "9007199254740992");
+        }
+        let odd = EndChunk {
+            cursor: Some("a\0b".to_owned()),
+            ..ends(&key, &token, synced(), NOW)
+        };
+        assert_invalid(&place, book.end_chunk(&odd).await, "NUL");
+        let end = ends(&key, &token, synced(), NOW);
+        assert!(book.end_chunk(&end).await.unwrap().is_kept());
+    }
+}
+
+#[tokio::test]
+async fn the_own_matrix_of_a_job_is_named_by_no_other() {
+    for place in Place::both().await {
+        let book = place.book();
+        let job = |matrix: &str| {
+            let job = NewJob::new("import", "{}").unwrap();
+            job.matrix(MatrixName::new(matrix).unwrap())
+        };
+        for matrix in ["job-1", "job-0017"] {
+            let jobs = [job("fine"), job(matrix)];
+            assert_invalid(&place, book.enqueue_jobs(&jobs, None).await, matrix);
+        }
+        assert_eq!(place.ask("select count(*) from tenure_jobs").await, "0");
+        let again = NewJob {
+            retry_of: Some(1),
+            ..job("job-1")
+        };
+        let fine = [job("job-"), job("job-1a"), job("jobs-1"), again];
+        book.enqueue_jobs(&fine, None).await.unwrap();
+    }
+}
+
+/// Rows that somebody wrote by hand may be anything: whoever looks is answered all the same.
+#[tokio::test]
+async fn progress_is_told_however_many_rows_there_are() {
+    for place in Place::both().await {
+        let book = place.book();
+        for (no, chunk) in (1..).zip(["a", "b", "c"]) {
+            let (key, token) = (key("m", chunk), token("chunks", no));
+            take(book, &asks(&key, &token, NOW)).await;
+            let end = ends(&key, &token, synced(), NOW);
+            assert!(book.end_chunk(&end).await.unwrap().is_kept());
+        }
+        let matrix = MatrixName::new("m").unwrap();
+        let told = book.progress(&matrix, Some(NOW)).await.unwrap();
+        assert_eq!((told.done, told.rows), (3, 21));
+        let many = "update tenure_checkpoints set row_count = 9223372036854775807";
+        place.change(many).await.unwrap();
+        let told = book.progress(&matrix, Some(NOW)).await.unwrap();
+        assert!(told.rows > 9_000_000_000_000_000_000, "{told:?}");
+    }
+}

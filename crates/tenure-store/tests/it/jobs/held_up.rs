@@ -1,0 +1,90 @@
+//! Rows in somebody's transaction: only whoever holds such a row is held up by that.
+
+use std::future::Future;
+use std::time::Duration;
+
+use sqlx::{Connection as _, PgConnection};
+use tenure_core::store::{Renew, Renewed};
+use tenure_core::testing::token;
+use tenure_core::{Guarded, Refusal, Term, Token};
+use tokio::time::timeout;
+
+use super::{NOW, Place, asks, claim_job, held_job, key, seconds, take, term};
+
+/// The answers, which must come at once: the places of the tokens, and whether each was kept.
+async fn answers(
+    asked: impl Future<Output = Vec<(Token, Guarded<Renewed>)>>,
+) -> Vec<(Token, Option<Refusal>)> {
+    let answers = timeout(Duration::from_secs(20), asked).await;
+    let answers = answers.expect("nobody is waited for");
+    let refusal = |answer: Guarded<Renewed>| match answer {
+        Guarded::Kept(_) => None,
+        Guarded::Refused(why) => Some(why),
+    };
+    let answers = answers.into_iter();
+    answers
+        .map(|(token, answer)| (token, refusal(answer)))
+        .collect()
+}
+
+/// Goal: a transaction that has one job or one chunk in hand costs no other lease its renewal.
+/// Method: of two jobs and of two chunks one each is locked by a transaction that stays open; the
+/// other is renewed at once, and the locked one is neither kept nor lost. One that has lapsed or
+/// was never there is told as ever.
+#[tokio::test]
+async fn a_row_in_a_transaction_costs_no_other_lease_its_renewal() {
+    let place = Place::postgres().await;
+    let Place::Postgres { database, .. } = &place else {
+        panic!("it is PostgreSQL");
+    };
+    let book = place.book();
+    let [locked, free, gone] = [1, 2, 3].map(|no| token("jobs", no));
+    let first = held_job(book, "m", &locked, NOW).await;
+    held_job(book, "m", &free, NOW).await;
+    for (no, chunk) in (1..).zip(["locked", "free"]) {
+        take(book, &asks(&key("m", chunk), &token("chunks", no), NOW)).await;
+    }
+    let mut conn = PgConnection::connect(&database.url).await.unwrap();
+    let mut tx = conn.begin().await.unwrap();
+    for row in [
+        format!(
+            "select 1 from tenure_jobs where id = {} for update",
+            first.id
+        ),
+        "select 1 from tenure_checkpoints where chunk_hash = 'locked' for update".to_owned(),
+    ] {
+        let lock = sqlx::query(sqlx::AssertSqlSafe(row));
+        lock.execute(&mut *tx).await.unwrap();
+    }
+
+    let five_minutes = Term::new(Duration::from_mins(5)).unwrap();
+    let soon = NOW.after(seconds(60));
+    let jobs = Renew::new(
+        vec![gone.clone(), locked.clone(), free.clone()],
+        five_minutes,
+    );
+    let ask = |renew: Renew| async move { book.job_leases().renew(&renew).await.unwrap() };
+    let lost = (gone, Some(Refusal::Lost));
+    assert_eq!(
+        answers(ask(jobs.clone().at(soon))).await,
+        [lost.clone(), (free.clone(), None)]
+    );
+    let chunks = [1, 2].map(|no| token("chunks", no));
+    let renew = Renew::new(chunks.to_vec(), term()).at(soon);
+    let renewed = async { book.renew_chunks(&renew).await.unwrap() };
+    assert_eq!(answers(renewed).await, [(chunks[1].clone(), None)]);
+
+    // By the first claims it is over; the other was renewed.
+    let late = NOW.after(Duration::from_mins(5));
+    let lapsed = (locked.clone(), Some(Refusal::Lapsed));
+    assert_eq!(
+        answers(ask(jobs.clone().at(late))).await,
+        [lost.clone(), lapsed, (free.clone(), None)]
+    );
+    tx.rollback().await.unwrap();
+    assert_eq!(
+        answers(ask(jobs.at(soon))).await,
+        [lost, (locked, None), (free, None)]
+    );
+    assert!(claim_job(book, &token("jobs", 9), soon).await.is_none());
+}
