@@ -11,16 +11,16 @@ use super::{Bench, Checks, NOW, Rows, kinds};
 
 const FAULTS: [[&str; 2]; 4] = [
     [
-        "    where t.{token} = $2\n      and t.{holder} = $3\n      and {is_claimed}\n      and t.{key} + 0",
-        "    where t.{holder} = $3\n      and {is_claimed}\n      and t.{key} + 0",
+        "    where t.{token} = $2\n      and t.{holder} = $3\n      and {is_claimed}\n      and (t.{key} in",
+        "    where t.{holder} = $3\n      and {is_claimed}\n      and (t.{key} in",
     ],
     [
-        "      and t.{holder} = $3\n      and {is_claimed}\n      and t.{key} + 0",
-        "      and {is_claimed}\n      and t.{key} + 0",
+        "      and t.{holder} = $3\n      and {is_claimed}\n      and (t.{key} in",
+        "      and {is_claimed}\n      and (t.{key} in",
     ],
     [
-        "      and {is_claimed}\n      and t.{key} + 0",
-        "      and t.{key} + 0",
+        "      and {is_claimed}\n      and (t.{key} in",
+        "      and (t.{key} in",
     ],
     [
         "(not $5::boolean or t.{until} >",
@@ -67,7 +67,7 @@ async fn the_shorter_settle_ends_what_it_names() {
         assert!(ends_what_it_names(&bench, &table, &*sound).await);
         let fault = Planted {
             file: "settle_done",
-            from: "      and t.{key} + 0 = any ($4::bigint[])\n",
+            from: "      and (t.{key} in (select unnest($4::bigint[]))) is true\n",
             to: "      and $4::bigint[] is not null\n",
         };
         let rows = bench.planted(&table, &[fault]).await;
