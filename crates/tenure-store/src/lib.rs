@@ -22,6 +22,8 @@ mod headers;
 mod jobs;
 mod lane;
 mod limits;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod marks;
 pub mod memory;
 mod open;
 mod page;

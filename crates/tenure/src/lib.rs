@@ -232,8 +232,8 @@ pub use tenure_core::{
     PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX, Plan, PlannedIndex, Priority, Publication, PublishError,
     PublishErrorKind, Publisher, Publishing, QueueName, Record, Refusal, ReplayResult, Reservation,
     RetryPolicy, Said, Setting, Settings, SpaceName, Stage, State, States, SucceedResult,
-    SyncState, Term, Timestamp, Token, TopicPattern, Why, Word, WorkLeaseError, WorkerId,
-    brief_duration, duration_text, parse_duration, reason, why,
+    SyncState, Term, Timestamp, Token, TopicPattern, Whereabouts, Why, Word, WorkLeaseError,
+    WorkerId, brief_duration, duration_text, parse_duration, reason, why,
 };
 pub use tenure_engine::metrics as engine_metrics;
 pub use tenure_engine::{

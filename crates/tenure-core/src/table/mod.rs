@@ -1,5 +1,6 @@
 //! `LeaseTable`: what a table calls our facts. It renames, nothing else.
 
+mod adopted;
 mod describe;
 mod found;
 mod need;
@@ -14,9 +15,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::invalid::Invalid;
+pub use adopted::{AdoptedTable, Whereabouts};
 pub use describe::{MapFault, Said};
 pub use found::{FoundColumn, FoundIndex, FoundKind, FoundTable, Holds};
-pub use plan::{Addition, Adds, AdoptedTable, Indexes, Obstacle, Plan, PlannedIndex, Stage};
+pub use plan::{Addition, Adds, Indexes, Obstacle, Plan, PlannedIndex, Stage};
 pub use states::{Condition, States, StatusColumn, StatusWord, Words};
 pub use sync::SyncState;
 

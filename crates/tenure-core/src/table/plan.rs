@@ -6,14 +6,17 @@ use std::collections::BTreeSet;
 use super::describe::field_of;
 use super::found::{FoundColumn, FoundKind, FoundTable, Holds};
 use super::need::{Need, Null, adds_of, is_key, longest_word, need_of};
-use super::{Identifier, LeaseTable, States, StatusWord, name};
-use crate::time::Timestamp;
+use super::{AdoptedTable, Identifier, LeaseTable, States, StatusWord, Whereabouts, name};
 
 /// Characters that a column must have room for to hold a holder or a token.
 const TEXT_MIN: u32 = 128;
 
 /// The column that a table is given when it has no 64-bit key of its own.
 const KEY: &str = "tenure_id";
+
+/// What the names of a sequence and of a trigger of ours end with.
+const SEQUENCE: &str = "tenure_id_seq";
+const TRIGGER: &str = "adopted";
 
 /// What is to be done to a table so that its rows can be leased.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +33,8 @@ pub struct Plan {
     pub remarks: Vec<String>,
     /// Everything was done before.
     pub is_done: bool,
+    /// The schema that the table is in, where there are several.
+    pub schema: Option<String>,
 }
 
 /// A column that is ours.
@@ -108,21 +113,6 @@ pub struct Obstacle {
     pub hint: String,
 }
 
-/// A table that was adopted, or is half way there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AdoptedTable {
-    /// What it calls our facts.
-    pub table: LeaseTable,
-    /// The columns that were added.
-    pub columns: Vec<String>,
-    /// The indexes that were made.
-    pub indexes: Vec<String>,
-    /// Nothing is left to do.
-    pub is_finished: bool,
-    /// When it began.
-    pub adopted_at: Timestamp,
-}
-
 impl Indexes {
     /// The end of its name; the table's name stands before it.
     pub const fn ending(self) -> &'static str {
@@ -178,9 +168,12 @@ impl LeaseTable {
         found: &FoundTable,
         recorded: Option<&AdoptedTable>,
     ) -> Result<Plan, Vec<Obstacle>> {
-        if let Some(obstacle) = self.kind_obstacle(found.kind) {
+        let elsewhere = recorded.and_then(AdoptedTable::elsewhere);
+        if let Some(obstacle) = elsewhere.or_else(|| self.kind_obstacle(found.kind)) {
             return Err(vec![obstacle]);
         }
+        // What is recorded of a table that is gone says nothing of this one.
+        let recorded = recorded.filter(|adopted| adopted.whereabouts == Whereabouts::Here);
         let mut planning = Planning {
             found,
             recorded,
@@ -192,6 +185,7 @@ impl LeaseTable {
                 indexes: Vec::new(),
                 remarks: Vec::new(),
                 is_done: false,
+                schema: found.schema.clone(),
             },
         };
         planning.key();
@@ -206,7 +200,9 @@ impl LeaseTable {
         let mut plan = planning.plan;
         let is_whole = plan.missing().next().is_none()
             && plan.indexes.iter().all(|index| index.stage == Stage::There);
-        plan.is_done = is_whole && recorded.is_some_and(|adopted| adopted.is_finished);
+        let is_numbered = !(plan.adds_key() && found.has_unnumbered);
+        let is_finished = recorded.is_some_and(|adopted| adopted.is_finished);
+        plan.is_done = is_whole && is_numbered && is_finished;
         Ok(plan)
     }
 
@@ -230,7 +226,15 @@ impl LeaseTable {
             )),
             FoundKind::Partitioned => Some(obstacle(
                 format!("{table} is partitioned: its indexes cannot be made beside writers"),
-                "adopt its partitions one by one",
+                "lease a table that is not partitioned; its partitions cannot be adopted either",
+            )),
+            FoundKind::Partition => Some(obstacle(
+                format!("{table} is a partition: it cannot be given columns of its own"),
+                "detach it, or lease a table that is not partitioned",
+            )),
+            FoundKind::Parent => Some(obstacle(
+                format!("other tables inherit from {table}: their rows have keys of their own"),
+                "adopt the tables that inherit from it, or end the inheritance",
             )),
             FoundKind::Rowless => Some(obstacle(
                 format!("{table} was made without rowid"),
@@ -278,6 +282,9 @@ impl Planning<'_> {
         let key = self.plan.table.key.clone();
         let own = name(KEY);
         let found = self.found.column(key.as_str());
+        if found.is_none() && key != own && !is_usual(&key) {
+            return self.absent("key", &key, &format!("with `key = \"{KEY}\"` one is added"));
+        }
         let fits = |column: &&FoundColumn| is_key(column.holds) && !column.is_nullable;
         if let Some(column) = found.filter(fits).filter(|_| !self.is_ours(&key)) {
             if !column.is_unique {
@@ -312,15 +319,35 @@ impl Planning<'_> {
                     self.check_column(fact, found, &need_of(fact), &table.states);
                     self.plan.uses.push((fact, column.clone()));
                 }
+                None if fact == "status" && self.found.has_rows && !self.is_ours(column) => {
+                    let hint = "its rows would all be pending; in an empty table it is added";
+                    self.absent("status.column", column, hint);
+                }
+                None if fact == "created_at" && !is_usual(column) && !self.is_ours(column) => {
+                    self.absent("created_at", column, "without it, created_at is added");
+                }
                 _ => self.add(column.clone(), adds),
             }
         }
+    }
+
+    /// A column that the description names and that must be there is not.
+    fn absent(&mut self, field: &str, column: &Identifier, more: &str) {
+        self.obstacle(
+            format!("there is no column {column}, which `{field}` names"),
+            format!("name the right one as `{field}` in a map; {more}"),
+        );
     }
 
     fn check_column(&mut self, fact: &str, found: &FoundColumn, need: &Need, states: &States) {
         let (column, table) = (&found.name, &self.plan.table.name);
         let field = field_of(fact);
         let elsewhere = format!("name another column as `{field}` in a map; a new one is added");
+        if found.is_generated && fact != "created_at" {
+            let what =
+                format!("{column}, which is to hold {fact}, is generated: nobody can write it");
+            return self.obstacle(what, elsewhere);
+        }
         if !(need.fits)(found.holds) {
             let what = format!(
                 "{column}, which is to hold {fact}, is {}; expected {}",
@@ -368,7 +395,10 @@ impl Planning<'_> {
             if !seen.insert(column.clone()) {
                 continue;
             }
-            if self.found.column(column.as_str()).is_none() || self.is_ours(&column) {
+            let is_there = self.found.column(column.as_str()).is_some();
+            if !is_there && !is_usual(&column) && !self.is_ours(&column) {
+                self.absent("order", &column, "it is never added");
+            } else if !is_there || self.is_ours(&column) {
                 self.add(column, Adds::Order);
             } else {
                 self.plan.uses.push(("order", column));
@@ -397,7 +427,29 @@ impl Planning<'_> {
                     "rename it or drop it",
                 );
             }
+            self.free(&name, "an index of ours");
             self.plan.indexes.push(PlannedIndex { what, name, stage });
+        }
+        if self
+            .plan
+            .adds
+            .iter()
+            .any(|added| matches!(added.what, Adds::Key | Adds::WrittenAt))
+        {
+            for ending in [SEQUENCE, TRIGGER] {
+                let name = self.plan.table.index_name(ending);
+                self.free(&name, "what fills a column that is added");
+            }
+        }
+    }
+
+    /// What is to be made needs its name for itself.
+    fn free(&mut self, name: &Identifier, what: &str) {
+        if self.found.taken.iter().any(|taken| taken == name.as_str()) {
+            self.obstacle(
+                format!("the name {name} is taken, and {what} needs it"),
+                "rename what has it, or the table",
+            );
         }
     }
 
@@ -412,13 +464,33 @@ impl Planning<'_> {
                  claim: let your own recovery run for as long as they do"
             ));
         }
-        if !self.found.checks.is_empty() && table.states.status().is_some() {
-            remarks.push(format!(
-                "check constraints must allow every word of the status: {}",
-                self.found.checks.join(", ")
-            ));
+        if let Some(status) = table.states.status() {
+            let words = status.words.all();
+            if !self.found.checks.is_empty() {
+                remarks.push(format!(
+                    "check constraints must allow every word of the status ({}): {}",
+                    words.join(", "),
+                    self.found.checks.join(", ")
+                ));
+            }
+            remarks.extend(self.found.words.iter().filter_map(|(word, count)| {
+                let told = match word {
+                    Some(word) if words.contains(&word.as_str()) => return None,
+                    Some(word) => format!("the status {word:?}, which the map does not know"),
+                    None => "no status".to_owned(),
+                };
+                Some(format!(
+                    "{count} rows have {told}: nobody will ever claim them"
+                ))
+            }));
         }
         self.plan.remarks = remarks;
+        for (check, word) in &self.found.refused {
+            self.obstacles.push(obstacle(
+                format!("the check constraint {check} refuses the word {word:?} of the status"),
+                "let it allow the word, or name one that it allows in a map, under [status]",
+            ));
+        }
     }
 
     /// A table is adopted with one description; what it was adopted with stays.
@@ -436,7 +508,13 @@ impl Planning<'_> {
     }
 }
 
-fn obstacle(what: String, hint: impl Into<String>) -> Obstacle {
+/// Whether a preset has this name for the key, the order or the moment of writing: such a column
+/// may be added. Any other was named by a map, and must be there.
+fn is_usual(column: &Identifier) -> bool {
+    ["id", "priority", "created_at"].contains(&column.as_str())
+}
+
+pub(super) fn obstacle(what: String, hint: impl Into<String>) -> Obstacle {
     Obstacle {
         what,
         hint: hint.into(),
@@ -447,6 +525,7 @@ fn obstacle(what: String, hint: impl Into<String>) -> Obstacle {
 mod tests {
     use super::super::found::FoundIndex;
     use super::*;
+    use crate::time::Timestamp;
 
     fn column(name: &str, holds: Holds) -> FoundColumn {
         FoundColumn {
@@ -455,6 +534,7 @@ mod tests {
             holds,
             is_nullable: true,
             is_unique: false,
+            is_generated: false,
         }
     }
 
@@ -492,8 +572,11 @@ mod tests {
             table: plan.table.clone(),
             columns: columns.collect(),
             indexes: indexes.collect(),
+            left: Vec::new(),
             is_finished,
             adopted_at: Timestamp::from_micros(0),
+            schema: None,
+            whereabouts: Whereabouts::Here,
         }
     }
 

@@ -16,6 +16,7 @@ pub(crate) mod door;
 pub(crate) mod error;
 mod examine;
 mod fan_out;
+mod found;
 mod holds;
 mod intake;
 mod jobs;

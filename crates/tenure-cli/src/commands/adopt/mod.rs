@@ -7,7 +7,9 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use tenure::{AdoptedTable, Identifier, LeaseTable, Obstacle, Plan, Tenure, WhileHeld};
+use tenure::{
+    AdoptedTable, Identifier, LeaseTable, Obstacle, Plan, Tenure, Whereabouts, WhileHeld,
+};
 
 use self::shown::{Given, Planned, list, plan_table};
 use super::Context;
@@ -146,6 +148,11 @@ async fn undo(
         cx.output.line(tenure.undo_sql(recorded)?.trim_end())?;
         return Ok(Exit::Done);
     }
+    for column in &recorded.left {
+        cx.output.note(format_args!(
+            "{column} bears no mark of Tenure's: it is left as it is"
+        ));
+    }
     let columns = recorded.columns.len();
     if !args.yes {
         confirm(&Question {
@@ -175,7 +182,16 @@ async fn undo(
         }
     }
     cx.output
-        .either(&Given::new(recorded), || format!("gave back {name}"))?;
+        .either(&Given::new(recorded), || match recorded.whereabouts {
+            Whereabouts::Gone => format!("forgot {name}: there is no such table any more"),
+            Whereabouts::Here | Whereabouts::Elsewhere => format!("gave back {name}"),
+        })?;
+    if recorded.whereabouts == Whereabouts::Gone {
+        cx.output.hint(
+            "a table that was renamed keeps what was added: give it its name back, adopt it again \
+             and then undo",
+        );
+    }
     Ok(Exit::Done)
 }
 

@@ -2,7 +2,7 @@
 
 use comfy_table::Cell;
 use serde::Serialize;
-use tenure::{Addition, Adds, AdoptedTable, Plan, Stage};
+use tenure::{Addition, Adds, AdoptedTable, Plan, Stage, Whereabouts};
 
 use super::super::Context;
 use crate::exit::Exit;
@@ -152,7 +152,12 @@ pub(super) fn list(cx: &Context, tables: &[AdoptedTable]) -> Result<Exit, Stop> 
             Cell::new(&adopted.table.key),
             Cell::new(relative(adopted.adopted_at, now)),
             Cell::new(adopted.columns.len()),
-            Cell::new(if adopted.is_finished { "" } else { "half way" }),
+            Cell::new(match adopted.whereabouts {
+                Whereabouts::Gone => "gone: --undo forgets it",
+                Whereabouts::Elsewhere => "in another schema",
+                Whereabouts::Here if adopted.is_finished => "",
+                Whereabouts::Here => "half way",
+            }),
         ]
     });
     let heading = ["TABLE", "KEY", "ADOPTED", " COLUMNS ADDED", ""];

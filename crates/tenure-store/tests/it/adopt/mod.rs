@@ -1,6 +1,8 @@
 //! Adoption: tables as applications have them become lease tables and go back, on both databases.
 
 mod by_hand;
+mod judged;
+mod marks;
 mod names;
 mod presets;
 mod refusals;
@@ -26,7 +28,7 @@ enum Place {
         store: Box<PostgresStore>,
         pool: PgPool,
         // Dropped last: a field is dropped after those before it.
-        _database: Box<Database>,
+        database: Box<Database>,
     },
     Sqlite {
         store: SqliteStore,
@@ -50,7 +52,7 @@ impl Place {
         Self::Postgres {
             store: Box::new(PostgresStore::open(&database.url, &config).await.unwrap()),
             pool: pool.connect(&database.url).await.unwrap(),
-            _database: Box::new(database),
+            database: Box::new(database),
         }
     }
 
@@ -155,7 +157,7 @@ impl Place {
     }
 
     async fn plan(&self, table: &LeaseTable) -> Result<Plan, Vec<Obstacle>> {
-        let found = self.tables().look(&table.name).await.unwrap();
+        let found = self.tables().look(table).await.unwrap();
         table.plan(&found, self.recorded(&table.name).await.as_ref())
     }
 
