@@ -81,9 +81,10 @@ impl PostgresStore {
         let failed = |e| store_error(VERB, e);
         if let Some(status) = table.states.status() {
             let is_there = found.column(status.column.as_str()).is_some();
-            let word = match is_there {
-                true => format!("t.{}::text", status.column.quoted()),
-                false => "null::text".to_owned(),
+            let word = if is_there {
+                format!("t.{}::text", status.column.quoted())
+            } else {
+                "null::text".to_owned()
             };
             let names = names(table, self.schema.as_ref())?.with("word", word);
             let text = names.render("words", text!("words"))?;

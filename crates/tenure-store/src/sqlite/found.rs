@@ -30,9 +30,10 @@ pub(super) fn found(conn: &Connection, table: &LeaseTable) -> Result<FoundTable,
     }
     if let Some(status) = table.states.status() {
         let is_there = found.column(status.column.as_str()).is_some();
-        let word = match is_there {
-            true => format!("cast(t.{} as text)", status.column.quoted()),
-            false => "null".to_owned(),
+        let word = if is_there {
+            format!("cast(t.{} as text)", status.column.quoted())
+        } else {
+            "null".to_owned()
         };
         let text = names(table, None)?.with("word", word);
         let text = text.render("words", text!("words"))?;

@@ -76,7 +76,13 @@ pub(super) async fn run(cx: &Context, args: &Adopt) -> Result<Exit, Stop> {
         let tenure = cx.database.open(Absent::Report).await?;
         return list(cx, &tenure.adopted_tables().await?);
     };
-    let name = Identifier::new(name)?;
+    let name = Identifier::new(name).map_err(|problem| {
+        Problem::new(Exit::Usage, problem.to_string()).hint(
+            "a table of another schema is reached by the address, with \
+             ?options=-c%20search_path%3DSCHEMA,public behind it; names in mixed case are not \
+             supported: rename the table",
+        )
+    })?;
     // The file first: what is wrong with it is told without a database.
     let described = match (&args.preset, &args.map) {
         (Some(preset), _) => LeaseTable::preset(preset).map(|table| table.named(name.clone())),

@@ -40,6 +40,7 @@ const ONE_SIDED: &[(&str, &str)] = &[
         "queue/lock_domain.sql",
         "PostgreSQL must lock the domain that it pauses, and then look",
     ),
+    ("rows/lapsed.sql", "in SQLite it is a statement of the reap"),
     (
         "adopt/mark.sql",
         "SQLite keeps the mark of a column in the text of its table",

@@ -16,9 +16,9 @@ use super::super::lend::Borrow as _;
 use super::PostgresRows;
 use crate::complaint::used_before;
 use crate::limits::{INLINE_REAP_LIMIT, micros};
-use crate::postgres::error::{lacks_column, store_error};
+use crate::postgres::error::{is_refused, lacks_column, store_error};
 use crate::postgres::row::{get, get_count, get_moment, get_timestamp, moment};
-use crate::rows::{Said, first_reap, is_full, rest_word, state_of, takes_lone_rows};
+use crate::rows::{ReapedRows, Said, first_reap, is_full, rest_word, state_of, takes_lone_rows};
 use crate::second_look::{not_ended, settle_answers};
 
 impl LeaseStore for PostgresRows {
@@ -50,7 +50,7 @@ impl LeaseStore for PostgresRows {
     }
 
     fn reap<'a>(&'a self, reap: &'a Reap) -> Answer<'a, Vec<Reaped>> {
-        Box::pin(self.reap_rows(reap))
+        Box::pin(async move { self.reap_rows(reap).await?.told() })
     }
 }
 
@@ -63,7 +63,7 @@ impl PostgresRows {
             return Ok(None);
         }
         if let Some(reap) = first_reap(&self.table, claim) {
-            while is_full(&reap, self.reap_rows(&reap).await?.len()) {}
+            while is_full(&reap, self.reap_rows(&reap).await?.rows.len()) {}
             return self.claim_rows(claim, limit).await;
         }
         let held = self.claim_rows(claim, limit).await?;
@@ -79,7 +79,7 @@ impl PostgresRows {
             // What was claimed is the answer, whatever became of the reap; the reaper will come.
             return Ok(held);
         }
-        if reaped?.iter().any(|row| row.state == State::Pending) {
+        if reaped?.rows.iter().any(|row| row.state == State::Pending) {
             return self.claim_rows(claim, limit).await;
         }
         Ok(None)
@@ -151,7 +151,15 @@ impl PostgresRows {
         } else {
             self.end(settle).await
         };
-        let (ended, late) = ended.map_err(|e| store_error("settle", e))?;
+        let (ended, late, failed) = match ended {
+            Err(error) if is_refused(&error) && settle.items.len() > 1 => {
+                self.end_each(settle).await?
+            }
+            ended => {
+                let (ended, late) = ended.map_err(|e| store_error("settle", e))?;
+                (ended, late, Vec::new())
+            }
+        };
         let ended: HashSet<ItemId> = ended.into_iter().map(ItemId::new).collect();
         let who = (settle.token.expose(), settle.token.holder());
         let looks = self.look("settle", who, &not_ended(settle, &ended)).await?;
@@ -161,11 +169,12 @@ impl PostgresRows {
             items,
             rest: u32::try_from(ended.len() - named).unwrap_or(u32::MAX),
             late,
+            failed,
         })
     }
 
     /// The ids of the rows that were ended, and whether the term was over.
-    async fn end(&self, settle: &Settle) -> Result<(Vec<i64>, bool), sqlx::Error> {
+    pub(super) async fn end(&self, settle: &Settle) -> Result<(Vec<i64>, bool), sqlx::Error> {
         let items = settle.items.iter();
         let said: Vec<Said> = items.map(|(id, outcome)| Said::of(*id, outcome)).collect();
         let rows = self
@@ -216,11 +225,26 @@ impl PostgresRows {
         Ok((ended, late))
     }
 
-    async fn reap_rows(&self, reap: &Reap) -> Result<Vec<Reaped>, StoreError> {
-        let failed = |e| store_error("reap", e);
+    async fn reap_rows(&self, reap: &Reap) -> Result<ReapedRows, StoreError> {
+        match self.ask_reap(reap, None).await {
+            Err(error) if is_refused(&error) => self.reap_each(reap).await,
+            rows => {
+                let rows = rows.map_err(|e| store_error("reap", e))?;
+                Ok(ReapedRows {
+                    rows: self.reaped(&rows)?,
+                    failed: None,
+                })
+            }
+        }
+    }
+
+    pub(super) async fn ask_reap(
+        &self,
+        reap: &Reap,
+        one: Option<i64>,
+    ) -> Result<Vec<PgRow>, sqlx::Error> {
         let delays: Vec<i64> = reap.policy.delays().iter().map(|d| micros(*d)).collect();
-        let rows = self
-            .statements
+        self.statements
             .reap
             .query()
             .bind(moment(reap.now))
@@ -228,11 +252,15 @@ impl PostgresRows {
             .bind(delays)
             .bind(i32::try_from(reap.policy.max_crashes()).unwrap_or(i32::MAX))
             .bind(reap.boundary == Boundary::Reached)
+            .bind(one)
             .all_from(&self.pool)
             .await
-            .map_err(failed)?;
+    }
+
+    pub(super) fn reaped(&self, rows: &[PgRow]) -> Result<Vec<Reaped>, StoreError> {
+        let failed = |e| store_error("reap", e);
         let mut reaped = Vec::with_capacity(rows.len());
-        for row in &rows {
+        for row in rows {
             let state: Option<&str> = get(row, 4).map_err(failed)?;
             let state = state_of("reap", &self.table, state)?;
             reaped.push(reaped_of(row, state).map_err(failed)?);

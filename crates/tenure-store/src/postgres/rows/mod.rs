@@ -3,6 +3,7 @@
 //! Each verb is one statement, filled with the table's names when it is opened. A refusal is
 //! followed by a second look in a snapshot of its own; nothing else takes two round trips.
 
+mod each;
 mod lease;
 mod operate;
 #[cfg(feature = "testing")]

@@ -1,6 +1,7 @@
 //! Adoption: tables as applications have them become lease tables and go back, on both databases.
 
 mod by_hand;
+mod each;
 mod judged;
 mod marks;
 mod names;
