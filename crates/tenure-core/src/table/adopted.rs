@@ -1,7 +1,7 @@
 //! A table that was adopted, as it is recorded and as it was found again.
 
 use super::LeaseTable;
-use super::plan::{Obstacle, obstacle};
+use super::obstacle::{Obstacle, obstacle};
 use crate::time::Timestamp;
 
 /// A table that was adopted, or is half way there.

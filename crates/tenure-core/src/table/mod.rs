@@ -4,6 +4,7 @@ mod adopted;
 mod describe;
 mod found;
 mod need;
+mod obstacle;
 mod outbox;
 mod plan;
 mod row;
@@ -18,7 +19,8 @@ use crate::invalid::Invalid;
 pub use adopted::{AdoptedTable, Whereabouts};
 pub use describe::{MapFault, Said};
 pub use found::{FoundColumn, FoundIndex, FoundKind, FoundTable, Holds};
-pub use plan::{Addition, Adds, Indexes, Obstacle, Plan, PlannedIndex, Stage};
+pub use obstacle::Obstacle;
+pub use plan::{Addition, Adds, Indexes, Plan, PlannedIndex, Stage};
 pub use states::{Condition, States, StatusColumn, StatusWord, Words};
 pub use sync::SyncState;
 

@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 
 use super::describe::field_of;
-use super::found::{FoundColumn, FoundKind, FoundTable, Holds};
+use super::found::{FoundColumn, FoundTable, Holds};
 use super::need::{Need, Null, adds_of, is_key, longest_word, need_of};
+use super::obstacle::{Obstacle, obstacle};
 use super::{AdoptedTable, Identifier, LeaseTable, States, StatusWord, Whereabouts, name};
 
 /// Characters that a column must have room for to hold a holder or a token.
@@ -104,15 +105,6 @@ pub enum Stage {
     There,
 }
 
-/// Why a table cannot be leased, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Obstacle {
-    /// What is missing or wrong.
-    pub what: String,
-    /// What to do.
-    pub hint: String,
-}
-
 impl Indexes {
     /// The end of its name; the table's name stands before it.
     pub const fn ending(self) -> &'static str {
@@ -205,47 +197,6 @@ impl LeaseTable {
         plan.is_done = is_whole && is_numbered && is_finished;
         Ok(plan)
     }
-
-    fn kind_obstacle(&self, kind: FoundKind) -> Option<Obstacle> {
-        let table = &self.name;
-        if table.as_str().starts_with("tenure_") {
-            return Some(obstacle(
-                format!("{table} has the name of a table of Tenure's own"),
-                "adopt a table of yours; names that begin with tenure_ are ours",
-            ));
-        }
-        match kind {
-            FoundKind::Table => None,
-            FoundKind::Missing => Some(obstacle(
-                format!("there is no table {table}"),
-                "check its name and the database, and on PostgreSQL the search path",
-            )),
-            FoundKind::View => Some(obstacle(
-                format!("{table} is a view: it has no rows of its own"),
-                "adopt the table beneath it",
-            )),
-            FoundKind::Partitioned => Some(obstacle(
-                format!("{table} is partitioned: its indexes cannot be made beside writers"),
-                "lease a table that is not partitioned; its partitions cannot be adopted either",
-            )),
-            FoundKind::Partition => Some(obstacle(
-                format!("{table} is a partition: it cannot be given columns of its own"),
-                "detach it, or lease a table that is not partitioned",
-            )),
-            FoundKind::Parent => Some(obstacle(
-                format!("other tables inherit from {table}: their rows have keys of their own"),
-                "adopt the tables that inherit from it, or end the inheritance",
-            )),
-            FoundKind::Rowless => Some(obstacle(
-                format!("{table} was made without rowid"),
-                "copy it into a table with rowid, and adopt that",
-            )),
-            FoundKind::Other => Some(obstacle(
-                format!("{table} is no table that is kept in this database"),
-                "adopt it where it is kept",
-            )),
-        }
-    }
 }
 
 /// On the way to a plan.
@@ -283,7 +234,7 @@ impl Planning<'_> {
         let own = name(KEY);
         let found = self.found.column(key.as_str());
         if found.is_none() && key != own && !is_usual(&key) {
-            return self.absent("key", &key, &format!("with `key = \"{KEY}\"` one is added"));
+            return self.absent("key", &key, &format!("`key = \"{KEY}\"` has one added"));
         }
         let fits = |column: &&FoundColumn| is_key(column.holds) && !column.is_nullable;
         if let Some(column) = found.filter(fits).filter(|_| !self.is_ours(&key)) {
@@ -514,16 +465,9 @@ fn is_usual(column: &Identifier) -> bool {
     ["id", "priority", "created_at"].contains(&column.as_str())
 }
 
-pub(super) fn obstacle(what: String, hint: impl Into<String>) -> Obstacle {
-    Obstacle {
-        what,
-        hint: hint.into(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::found::FoundIndex;
+    use super::super::found::{FoundIndex, FoundKind};
     use super::*;
     use crate::time::Timestamp;
 

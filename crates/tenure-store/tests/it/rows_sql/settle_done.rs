@@ -104,12 +104,12 @@ async fn a_column_that_is_dropped_does_not_stop_the_claims() {
                     1 => {
                         bench
                             .execute(&format!("alter table {name} drop column note"))
-                            .await
+                            .await;
                     }
                     2 => {
                         bench
                             .execute(&format!("alter table {name} add column more text"))
-                            .await
+                            .await;
                     }
                     _ => {}
                 }
