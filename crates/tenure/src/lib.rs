@@ -249,7 +249,7 @@ pub mod bench {
 }
 pub use tenure_store::config::{Planner, StoreConfig, Synchronous};
 pub use tenure_store::memory::{SystemClock, WorkLease};
-pub use tenure_store::{Migrated, migrate, migration_sql};
+pub use tenure_store::{Migrated, is_migrated, migrate, migration_sql};
 
 pub use crate::chunk::{ChunkAnswer, ChunkAsk, HeldChunk};
 pub use crate::held_job::{HeldJob, HoldError};

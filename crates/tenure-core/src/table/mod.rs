@@ -159,7 +159,8 @@ impl LeaseTable {
     /// ```
     /// let table = tenure_core::LeaseTable::outbox();
     /// let facts = table.lease_facts();
-    /// assert!(facts.iter().any(|(fact, column)| (*fact, column.as_str()) == ("token", "lock_token")));
+    /// let token = ("token", "lock_token");
+    /// assert!(facts.iter().any(|(fact, column)| (*fact, column.as_str()) == token));
     /// ```
     pub fn lease_facts(&self) -> [(&'static str, &Identifier); 13] {
         let columns = &self.columns;

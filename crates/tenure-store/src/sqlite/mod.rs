@@ -22,6 +22,7 @@ mod intake;
 mod jobs;
 mod look;
 mod migrate;
+pub(crate) use migrate::is_current;
 mod operate;
 mod prune;
 mod queue;

@@ -89,6 +89,12 @@ pub(super) async fn run(cx: &Context, args: &Adopt) -> Result<Exit, Stop> {
         (None, Some(file)) => Some(map::read(&name, file)?),
         (None, None) => None,
     };
+    if args.print && !tenure::is_migrated(cx.database.expose())? {
+        let message = "the database has no tables of Tenure's yet, or older ones";
+        return Err(Problem::new(Exit::Usage, message)
+            .hint("`tenure migrate` makes them, `tenure migrate --print` shows them")
+            .into());
+    }
     let tenure = cx.database.open(Absent::Report).await?;
     let recorded = tenure.adopted_tables().await?;
     let recorded = recorded.into_iter().find(|known| known.table.name == name);
