@@ -65,7 +65,7 @@ pub use state::{Cause, State, TRANSITIONS};
 pub use table::{
     Addition, Adds, AdoptedTable, Columns, Condition, Direction, FoundColumn, FoundIndex,
     FoundKind, FoundTable, Holds, Identifier, Indexes, LeaseTable, MapFault, Obstacle, Plan,
-    PlannedIndex, Said, Stage, States, StatusColumn, StatusWord, SyncState, Words,
+    PlannedIndex, Said, Stage, States, StatusColumn, StatusWord, SyncState, Whereabouts, Words,
 };
 pub use time::{Clock, Timestamp, brief_duration, duration_text, parse_duration};
 pub use token::{Fence, Token};

@@ -390,7 +390,11 @@ pub(crate) fn tell_settled(shared: &Shared, settle: &Settle, settlement: &Settle
             shared.metrics.settled(word, count);
         }
     }
-    for (item, why) in settlement.refused() {
+    for (item, cause) in &settlement.failed {
+        warn!(%item, cause, "the table refuses the end of this row; its lease lapses");
+    }
+    let told = |item| settlement.failed.iter().any(|(failed, _)| *failed == item);
+    for (item, why) in settlement.refused().filter(|(item, _)| !told(*item)) {
         shared.metrics.refused(why);
         if why == Refusal::OutOfTurn {
             error!(%item, %why, "a settle was refused, which is a fault of Tenure");

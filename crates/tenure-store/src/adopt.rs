@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use tenure_core::store::{StoreError, StoreErrorKind};
 use tenure_core::{
     Adds, AdoptedTable, Identifier, Indexes, LeaseTable, Plan, PlannedIndex, Said, Timestamp,
+    Whereabouts,
 };
 
 use crate::render::Names;
@@ -22,6 +23,8 @@ pub(crate) struct Kinds {
     pub(crate) written_at: String,
     pub(crate) counter: &'static str,
     pub(crate) fence: &'static str,
+    /// What stands behind the type, where the text of the table keeps it.
+    pub(crate) mark: Option<&'static str>,
 }
 
 impl Kinds {
@@ -37,7 +40,11 @@ impl Kinds {
             Adds::Order => "smallint not null default 0".to_owned(),
             Adds::Status(word) => format!("text not null default {}", word.quoted()),
         };
-        format!("{} {kind}", column.quoted())
+        let Some(mark) = self.mark else {
+            return format!("{} {kind}", column.quoted());
+        };
+        let (kind, rest) = kind.split_once(' ').unwrap_or((&kind, "default null"));
+        format!("{} {kind} {mark} {rest}", column.quoted())
     }
 }
 
@@ -68,7 +75,7 @@ pub(crate) fn noted(names: Names, plan: &Plan) -> Names {
         .iter()
         .map(|index| index.name.as_str())
         .collect();
-    let added = json!({"columns": columns, "indexes": indexes});
+    let added = json!({"columns": columns, "indexes": indexes, "schema": plan.schema});
     let description = json!(plan.table.map());
     names
         .with("description", literal(&description.to_string()))
@@ -103,7 +110,7 @@ pub(crate) fn indexed(names: Names, index: &PlannedIndex) -> Result<Names, Store
 }
 
 /// A text as SQL wants it.
-fn literal(text: &str) -> String {
+pub(crate) fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
@@ -137,8 +144,14 @@ pub(crate) fn adopted_of(
         table,
         columns: list("columns").ok_or_else(unreadable)?,
         indexes: list("indexes").ok_or_else(unreadable)?,
+        left: Vec::new(),
         is_finished,
         adopted_at,
+        schema: added
+            .get("schema")
+            .and_then(Value::as_str)
+            .map(str::to_owned),
+        whereabouts: Whereabouts::Here,
     })
 }
 

@@ -22,6 +22,8 @@ mod headers;
 mod jobs;
 mod lane;
 mod limits;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod marks;
 pub mod memory;
 mod open;
 mod page;
@@ -44,6 +46,6 @@ pub mod sqlite;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-pub use open::{Companion, Migrated, Opened, migrate, migration_sql, open};
+pub use open::{Companion, Migrated, Opened, is_migrated, migrate, migration_sql, open};
 #[cfg(all(feature = "testing", any(feature = "postgres", feature = "sqlite")))]
 pub use planted::Planted;

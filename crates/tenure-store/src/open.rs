@@ -182,6 +182,19 @@ pub async fn migrate(url: &str, config: &StoreConfig) -> Result<Migrated, StoreE
     }
 }
 
+/// Whether [`open`] would leave the tables of this database as they are: it migrates an SQLite file
+/// by itself, which a command that promises to change nothing must not do.
+///
+/// # Errors
+/// The address is not valid, or the file cannot be read.
+pub fn is_migrated(url: &str) -> Result<bool, StoreError> {
+    match Address::parse("migrate", url)? {
+        #[cfg(feature = "sqlite")]
+        Address::Sqlite(path) if path.exists() => crate::sqlite::is_current(path),
+        Address::Memory | Address::Sqlite(_) | Address::Postgres(_) => Ok(true),
+    }
+}
+
 /// The SQL that [`migrate`] would run on an empty database of this kind, for an administrator to
 /// apply.
 ///

@@ -1,7 +1,7 @@
 //! What the row layouts of both databases share: the words of a settle as lists, and the reading of
 //! a row's state and hold.
 
-use tenure_core::store::{Claim, Company, Reap, Rest, StoreError, StoreErrorKind};
+use tenure_core::store::{Claim, Company, Reap, Reaped, Rest, StoreError, StoreErrorKind};
 use tenure_core::{Fence, Hold, ItemId, LeaseTable, Outcome, State, States, Timestamp, Word};
 
 use crate::error_text::error_text;
@@ -115,5 +115,22 @@ pub(crate) fn hold_of(
             until,
         }),
         _ => None,
+    }
+}
+
+/// What a reap ended, and the last row that the table itself kept from being ended.
+#[derive(Debug, Default)]
+pub(crate) struct ReapedRows {
+    pub(crate) rows: Vec<Reaped>,
+    pub(crate) failed: Option<StoreError>,
+}
+
+impl ReapedRows {
+    /// The answer: a row that cannot be ended is told when nothing else is left to end.
+    pub(crate) fn told(self) -> Result<Vec<Reaped>, StoreError> {
+        match self.failed {
+            Some(error) if self.rows.is_empty() => Err(error),
+            _ => Ok(self.rows),
+        }
     }
 }

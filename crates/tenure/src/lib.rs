@@ -232,7 +232,7 @@ pub use tenure_core::{
     Outcome, PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX, Plan, PlannedIndex, Priority, Publication,
     PublishError, PublishErrorKind, Publisher, Publishing, QueueName, Record, Refusal,
     ReplayResult, Reservation, RetryPolicy, Said, Setting, Settings, SpaceName, Stage, State,
-    States, SucceedResult, SyncState, Term, Timestamp, Token, TopicPattern, Why, Word,
+    States, SucceedResult, SyncState, Term, Timestamp, Token, TopicPattern, Whereabouts, Why, Word,
     WorkLeaseError, WorkerId, brief_duration, duration_text, parse_duration, reason, why, why_job,
 };
 pub use tenure_engine::metrics as engine_metrics;
@@ -249,7 +249,7 @@ pub mod bench {
 }
 pub use tenure_store::config::{Planner, StoreConfig, Synchronous};
 pub use tenure_store::memory::{SystemClock, WorkLease};
-pub use tenure_store::{Migrated, migrate, migration_sql};
+pub use tenure_store::{Migrated, is_migrated, migrate, migration_sql};
 
 pub use crate::chunk::{ChunkAnswer, ChunkAsk, HeldChunk};
 pub use crate::held_job::{HeldJob, HoldError};

@@ -9,8 +9,8 @@ use tenure_core::store::{
     Settle, Settlement, StoreError, StoreErrorKind, Tell, WhileHeld, WorkerRecord,
 };
 use tenure_core::{
-    AdoptedTable, Facts, FoundTable, Guarded, Held, Identifier, ItemId, LapsePolicy, LeaseTable,
-    Plan, Record, Settings, States, Token, Why, why,
+    AdoptedTable, Facts, FoundTable, Guarded, Held, ItemId, LapsePolicy, LeaseTable, Plan, Record,
+    Settings, States, Token, Why, why,
 };
 
 use crate::claim;
@@ -73,6 +73,9 @@ impl Tenure {
             let message = format!("the table {name} was not adopted");
             return Err(invalid(message).hint(format!("run `tenure adopt {name}` first")));
         };
+        if let Some(told) = adopted.elsewhere() {
+            return Err(invalid(told.what).hint(told.hint));
+        }
         if !adopted.is_finished {
             let message = format!("the table {name} is adopted only half way");
             let hint = format!("run `tenure adopt {name}` again: it goes on where it stopped");
@@ -102,14 +105,14 @@ impl Tenure {
         &self,
         table: &LeaseTable,
     ) -> Result<Result<Plan, Vec<tenure_core::Obstacle>>, StoreError> {
-        let found = self.look_at(&table.name).await?;
+        let found = self.look_at(table).await?;
         let adopted = self.adopted_tables().await?;
         let recorded = adopted.iter().find(|known| known.table.name == table.name);
         Ok(table.plan(&found, recorded))
     }
 
     /// What the database says of a table.
-    async fn look_at(&self, table: &Identifier) -> Result<FoundTable, StoreError> {
+    async fn look_at(&self, table: &LeaseTable) -> Result<FoundTable, StoreError> {
         self.user_tables()?.look(table).await
     }
 

@@ -213,6 +213,42 @@ fn all_that_is_wrong_with_a_map_is_told_with_its_line() {
     );
 }
 
+#[tokio::test]
+async fn what_only_prints_changes_nothing() {
+    let place = sqlite();
+    apply(&place, MAKE).await;
+    let print = [&ADOPT[..], &["--print"]].concat();
+    place
+        .run(&print)
+        .failed(2, "has no tables", "tenure migrate");
+    let conn = rusqlite::Connection::open(place.file()).unwrap();
+    let made = "select count(*) from sqlite_schema where name like 'tenure_%'";
+    let made: i64 = conn.query_row(made, [], |row| row.get(0)).unwrap();
+    assert_eq!(made, 0);
+    place.run(&["migrate"]).succeeded();
+    place.run(&print).succeeded();
+}
+
+#[tokio::test]
+async fn a_table_that_is_gone_is_forgotten() {
+    for place in everywhere().await {
+        apply(&place, MAKE).await;
+        adopted(&place);
+        apply(&place, "drop table outbox").await;
+        let listed = place.run(&["adopt", "list"]).succeeded();
+        assert!(listed.out.contains("gone"), "{listed:?}");
+        let undo = ["adopt", "outbox", "--undo", "--yes"];
+        let said = place.run(&undo).succeeded();
+        let told = format!("{}{}", said.out, said.err);
+        assert!(told.contains("there is no such table any more"), "{told}");
+        place.run(&["adopt", "list"]).ended(3);
+    }
+    let place = sqlite();
+    place
+        .run(&["adopt", "app.Outbox", "--undo"])
+        .failed(2, "name of a table", "search_path");
+}
+
 /// What the page on adoption says, line by line: its SQL and its commands run as they stand there,
 /// from the first to the last, on PostgreSQL.
 #[tokio::test]

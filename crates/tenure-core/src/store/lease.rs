@@ -360,6 +360,9 @@ pub struct Settlement {
     pub rest: u32,
     /// Whether the term was over when it was accepted.
     pub late: bool,
+    /// Rows of a table of the user's own that the table itself keeps from being ended, and why:
+    /// their answer is a refusal, and their leases lapse. The others are ended.
+    pub failed: Vec<(ItemId, String)>,
 }
 
 impl Settlement {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{Answer, LeaseStore, Operate, StoreError};
-use crate::table::{AdoptedTable, FoundTable, Identifier, LeaseTable, Plan};
+use crate::table::{AdoptedTable, FoundTable, LeaseTable, Plan};
 
 /// The rows of one table, as a worker and an operator see them.
 pub trait Rows: LeaseStore + Operate {
@@ -26,8 +26,8 @@ pub enum WhileHeld {
 
 /// A database that leases tables of the user's own.
 pub trait Tables: fmt::Debug + Send + Sync {
-    /// What is known of a table of this name.
-    fn look<'a>(&'a self, table: &'a Identifier) -> Answer<'a, FoundTable>;
+    /// What is known of a table that has this name, and may have these columns.
+    fn look<'a>(&'a self, table: &'a LeaseTable) -> Answer<'a, FoundTable>;
 
     /// The tables that were adopted or are half way there, by name.
     fn adopted(&self) -> Answer<'_, Vec<AdoptedTable>>;
@@ -49,7 +49,8 @@ pub trait Tables: fmt::Debug + Send + Sync {
     fn undo_sql(&self, adopted: &AdoptedTable) -> Result<String, StoreError>;
 
     /// Gives a table back: takes away what was added and nothing else, all at once. Answers how
-    /// many leases of ours are in the way; then nothing was changed.
+    /// many leases of ours are in the way; then nothing was changed. Of a table that is gone, what
+    /// is recorded is forgotten.
     fn undo<'a>(&'a self, adopted: &'a AdoptedTable, held: WhileHeld) -> Answer<'a, u64>;
 
     /// The rows of a table that has all its columns.

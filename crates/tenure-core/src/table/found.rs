@@ -9,8 +9,21 @@ pub struct FoundTable {
     pub columns: Vec<FoundColumn>,
     /// Its indexes.
     pub indexes: Vec<FoundIndex>,
-    /// The names of its check constraints.
+    /// The names of the check constraints that its status has a part in, and that nobody can judge
+    /// without a row.
     pub checks: Vec<String>,
+    /// Check constraints that refuse a word of the status: the constraint, and the word.
+    pub refused: Vec<(String, String)>,
+    /// The schema that it is in, where there are several.
+    pub schema: Option<String>,
+    /// Names that its indexes and what numbers its rows would have, and that others have.
+    pub taken: Vec<String>,
+    /// The words of its status and how many rows have each, as far as was looked.
+    pub words: Vec<(Option<String>, u64)>,
+    /// It has rows.
+    pub has_rows: bool,
+    /// Rows of it lack the key that was added.
+    pub has_unnumbered: bool,
 }
 
 /// What kind of thing has a table's name.
@@ -24,6 +37,10 @@ pub enum FoundKind {
     View,
     /// A table that is split into partitions.
     Partitioned,
+    /// One of the partitions of another table.
+    Partition,
+    /// A table that other tables inherit from: their rows are seen as its own.
+    Parent,
     /// A table without row numbers, as only SQLite has them.
     Rowless,
     /// Something else: a foreign table, a sequence.
@@ -43,6 +60,8 @@ pub struct FoundColumn {
     pub is_nullable: bool,
     /// No two rows have the same in it.
     pub is_unique: bool,
+    /// The database computes it: nobody can write it.
+    pub is_generated: bool,
 }
 
 /// What a column can hold, as far as leases need to know.
@@ -85,6 +104,12 @@ impl FoundTable {
             columns: Vec::new(),
             indexes: Vec::new(),
             checks: Vec::new(),
+            refused: Vec::new(),
+            schema: None,
+            taken: Vec::new(),
+            words: Vec::new(),
+            has_rows: false,
+            has_unnumbered: false,
         }
     }
 

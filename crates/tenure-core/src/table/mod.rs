@@ -1,5 +1,6 @@
 //! `LeaseTable`: what a table calls our facts. It renames, nothing else.
 
+mod adopted;
 mod describe;
 mod found;
 mod need;
@@ -15,10 +16,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::invalid::Invalid;
+pub use adopted::{AdoptedTable, Whereabouts};
 pub use describe::{MapFault, Said};
 pub use found::{FoundColumn, FoundIndex, FoundKind, FoundTable, Holds};
 pub use obstacle::Obstacle;
-pub use plan::{Addition, Adds, AdoptedTable, Indexes, Plan, PlannedIndex, Stage};
+pub use plan::{Addition, Adds, Indexes, Plan, PlannedIndex, Stage};
 pub use states::{Condition, States, StatusColumn, StatusWord, Words};
 pub use sync::SyncState;
 
@@ -157,7 +159,8 @@ impl LeaseTable {
     /// ```
     /// let table = tenure_core::LeaseTable::outbox();
     /// let facts = table.lease_facts();
-    /// assert!(facts.iter().any(|(fact, column)| (*fact, column.as_str()) == ("token", "lock_token")));
+    /// let token = ("token", "lock_token");
+    /// assert!(facts.iter().any(|(fact, column)| (*fact, column.as_str()) == token));
     /// ```
     pub fn lease_facts(&self) -> [(&'static str, &Identifier); 13] {
         let columns = &self.columns;

@@ -1,10 +1,7 @@
-//! What is said to those who want to adopt a table: why it cannot be leased, and what they should
-//! know before. When it is said is decided by the plan.
+//! What keeps a table from being leased.
 
-use super::Identifier;
-use super::describe::field_of;
-use super::found::{FoundColumn, FoundKind};
-use super::need::Wrong;
+use super::LeaseTable;
+use super::found::FoundKind;
 
 /// Why a table cannot be leased, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,119 +12,53 @@ pub struct Obstacle {
     pub hint: String,
 }
 
-impl Obstacle {
-    fn new(what: String, hint: impl Into<String>) -> Self {
-        let hint = hint.into();
-        Self { what, hint }
+pub(super) fn obstacle(what: String, hint: impl Into<String>) -> Obstacle {
+    Obstacle {
+        what,
+        hint: hint.into(),
     }
+}
 
-    pub(super) fn own_table(table: &Identifier) -> Self {
-        Self::new(
-            format!("{table} has the name of a table of Tenure's own"),
-            "adopt a table of yours; names that begin with tenure_ are ours",
-        )
-    }
-
-    /// What is in the way of anything but a table.
-    pub(super) fn of_kind(table: &Identifier, kind: FoundKind) -> Option<Self> {
-        let (what, hint) = match kind {
-            FoundKind::Table => return None,
-            FoundKind::Missing => (
+impl LeaseTable {
+    /// Why what has the table's name cannot be leased, whatever its columns are.
+    pub(super) fn kind_obstacle(&self, kind: FoundKind) -> Option<Obstacle> {
+        let table = &self.name;
+        if table.as_str().starts_with("tenure_") {
+            return Some(obstacle(
+                format!("{table} has the name of a table of Tenure's own"),
+                "adopt a table of yours; names that begin with tenure_ are ours",
+            ));
+        }
+        match kind {
+            FoundKind::Table => None,
+            FoundKind::Missing => Some(obstacle(
                 format!("there is no table {table}"),
                 "check its name and the database, and on PostgreSQL the search path",
-            ),
-            FoundKind::View => (
+            )),
+            FoundKind::View => Some(obstacle(
                 format!("{table} is a view: it has no rows of its own"),
                 "adopt the table beneath it",
-            ),
-            FoundKind::Partitioned => (
+            )),
+            FoundKind::Partitioned => Some(obstacle(
                 format!("{table} is partitioned: its indexes cannot be made beside writers"),
-                "adopt its partitions one by one",
-            ),
-            FoundKind::Rowless => (
+                "lease a table that is not partitioned; its partitions cannot be adopted either",
+            )),
+            FoundKind::Partition => Some(obstacle(
+                format!("{table} is a partition: it cannot be given columns of its own"),
+                "detach it, or lease a table that is not partitioned",
+            )),
+            FoundKind::Parent => Some(obstacle(
+                format!("other tables inherit from {table}: their rows have keys of their own"),
+                "adopt the tables that inherit from it, or end the inheritance",
+            )),
+            FoundKind::Rowless => Some(obstacle(
                 format!("{table} was made without rowid"),
                 "copy it into a table with rowid, and adopt that",
-            ),
-            FoundKind::Other => (
+            )),
+            FoundKind::Other => Some(obstacle(
                 format!("{table} is no table that is kept in this database"),
                 "adopt it where it is kept",
-            ),
-        };
-        Some(Self::new(what, hint))
+            )),
+        }
     }
-
-    /// `added` is the key that the table would be given instead.
-    pub(super) fn key_not_unique(key: &Identifier, added: &str) -> Self {
-        Self::new(
-            format!("the key {key} is not unique"),
-            format!(
-                "make it the primary key, or name another as `key` in a map: for one that is not \
-                 there, {added} is added"
-            ),
-        )
-    }
-
-    pub(super) fn key_of_others(key: &str) -> Self {
-        Self::new(
-            format!("a column {key} is there, and was not added by Tenure"),
-            "rename it, or make it a unique bigint that is never null and the key of a map",
-        )
-    }
-
-    pub(super) fn index_of_others(index: &Identifier) -> Self {
-        Self::new(
-            format!("an index {index} is there, and was not made by Tenure"),
-            "rename it or drop it",
-        )
-    }
-
-    pub(super) fn column(
-        table: &Identifier,
-        fact: &str,
-        found: &FoundColumn,
-        wrong: Wrong,
-    ) -> Self {
-        let FoundColumn { name, declared, .. } = found;
-        let field = field_of(fact);
-        let elsewhere = format!("name another column as `{field}` in a map; a new one is added");
-        let (is, hint) = match wrong {
-            Wrong::Type { expected } => (
-                format!("is {declared}; expected {expected}"),
-                format!("change its type, or {elsewhere}"),
-            ),
-            Wrong::Room { least } => (
-                format!("is {declared}; expected room for {least}"),
-                format!("alter table {table} alter column {name} type text"),
-            ),
-            Wrong::NotNull => (
-                "is not null: it could not be cleared".to_owned(),
-                format!("alter table {table} alter column {name} drop not null, or {elsewhere}"),
-            ),
-            Wrong::Nullable => (
-                "may be null".to_owned(),
-                format!("fill it and alter it to be not null with a default, or {elsewhere}"),
-            ),
-        };
-        Self::new(format!("{name}, which is to hold {fact}, {is}"), hint)
-    }
-
-    pub(super) fn other_description(table: &Identifier) -> Self {
-        Self::new(
-            format!("{table} was adopted with another preset or map"),
-            format!("give the same again, or run `tenure adopt {table} --undo` first"),
-        )
-    }
-}
-
-/// The table has workers that know nothing of this column.
-pub(super) fn remark_on_until(until: &Identifier) -> String {
-    format!(
-        "what your own workers claim has no {until}, so nobody but they can end such a claim: let \
-         your own recovery run for as long as they do"
-    )
-}
-
-pub(super) fn remark_on_checks(checks: &[String]) -> String {
-    let checks = checks.join(", ");
-    format!("check constraints must allow every word of the status: {checks}")
 }

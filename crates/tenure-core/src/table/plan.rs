@@ -3,14 +3,21 @@
 
 use std::collections::BTreeSet;
 
-use super::found::{FoundColumn, FoundTable};
-use super::need::{adds_of, is_key, wrong_with};
-use super::obstacle::{Obstacle, remark_on_checks, remark_on_until};
-use super::{Identifier, LeaseTable, StatusWord, name};
-use crate::time::Timestamp;
+use super::describe::field_of;
+use super::found::{FoundColumn, FoundTable, Holds};
+use super::need::{Need, Null, adds_of, is_key, longest_word, need_of};
+use super::obstacle::{Obstacle, obstacle};
+use super::{AdoptedTable, Identifier, LeaseTable, States, StatusWord, Whereabouts, name};
+
+/// Characters that a column must have room for to hold a holder or a token.
+const TEXT_MIN: u32 = 128;
 
 /// The column that a table is given when it has no 64-bit key of its own.
 const KEY: &str = "tenure_id";
+
+/// What the names of a sequence and of a trigger of ours end with.
+const SEQUENCE: &str = "tenure_id_seq";
+const TRIGGER: &str = "adopted";
 
 /// What is to be done to a table so that its rows can be leased.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +34,8 @@ pub struct Plan {
     pub remarks: Vec<String>,
     /// Everything was done before.
     pub is_done: bool,
+    /// The schema that the table is in, where there are several.
+    pub schema: Option<String>,
 }
 
 /// A column that is ours.
@@ -96,21 +105,6 @@ pub enum Stage {
     There,
 }
 
-/// A table that was adopted, or is half way there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AdoptedTable {
-    /// What it calls our facts.
-    pub table: LeaseTable,
-    /// The columns that were added.
-    pub columns: Vec<String>,
-    /// The indexes that were made.
-    pub indexes: Vec<String>,
-    /// Nothing is left to do.
-    pub is_finished: bool,
-    /// When it began.
-    pub adopted_at: Timestamp,
-}
-
 impl Indexes {
     /// The end of its name; the table's name stands before it.
     pub const fn ending(self) -> &'static str {
@@ -166,12 +160,12 @@ impl LeaseTable {
         found: &FoundTable,
         recorded: Option<&AdoptedTable>,
     ) -> Result<Plan, Vec<Obstacle>> {
-        if self.name.as_str().starts_with("tenure_") {
-            return Err(vec![Obstacle::own_table(&self.name)]);
-        }
-        if let Some(obstacle) = Obstacle::of_kind(&self.name, found.kind) {
+        let elsewhere = recorded.and_then(AdoptedTable::elsewhere);
+        if let Some(obstacle) = elsewhere.or_else(|| self.kind_obstacle(found.kind)) {
             return Err(vec![obstacle]);
         }
+        // What is recorded of a table that is gone says nothing of this one.
+        let recorded = recorded.filter(|adopted| adopted.whereabouts == Whereabouts::Here);
         let mut planning = Planning {
             found,
             recorded,
@@ -183,6 +177,7 @@ impl LeaseTable {
                 indexes: Vec::new(),
                 remarks: Vec::new(),
                 is_done: false,
+                schema: found.schema.clone(),
             },
         };
         planning.key();
@@ -197,7 +192,9 @@ impl LeaseTable {
         let mut plan = planning.plan;
         let is_whole = plan.missing().next().is_none()
             && plan.indexes.iter().all(|index| index.stage == Stage::There);
-        plan.is_done = is_whole && recorded.is_some_and(|adopted| adopted.is_finished);
+        let is_numbered = !(plan.adds_key() && found.has_unnumbered);
+        let is_finished = recorded.is_some_and(|adopted| adopted.is_finished);
+        plan.is_done = is_whole && is_numbered && is_finished;
         Ok(plan)
     }
 }
@@ -211,6 +208,10 @@ struct Planning<'a> {
 }
 
 impl Planning<'_> {
+    fn obstacle(&mut self, what: String, hint: impl Into<String>) {
+        self.obstacles.push(obstacle(what, hint));
+    }
+
     /// Whether an earlier try has added this column.
     fn is_ours(&self, column: &Identifier) -> bool {
         self.recorded
@@ -232,16 +233,28 @@ impl Planning<'_> {
         let key = self.plan.table.key.clone();
         let own = name(KEY);
         let found = self.found.column(key.as_str());
+        if found.is_none() && key != own && !is_usual(&key) {
+            return self.absent("key", &key, &format!("`key = \"{KEY}\"` has one added"));
+        }
         let fits = |column: &&FoundColumn| is_key(column.holds) && !column.is_nullable;
         if let Some(column) = found.filter(fits).filter(|_| !self.is_ours(&key)) {
             if !column.is_unique {
-                self.obstacles.push(Obstacle::key_not_unique(&key, KEY));
+                self.obstacle(
+                    format!("the key {key} is not unique"),
+                    format!(
+                        "make it the primary key, or name another as `key` in a map: for one that \
+                         is not there, {KEY} is added"
+                    ),
+                );
             }
             self.plan.uses.push(("key", key));
             return;
         }
         if self.found.column(KEY).is_some() && !self.is_ours(&own) {
-            self.obstacles.push(Obstacle::key_of_others(KEY));
+            self.obstacle(
+                format!("a column {KEY} is there, and was not added by Tenure"),
+                "rename it, or make it a unique bigint that is never null and the key of a map",
+            );
             return;
         }
         self.plan.table.key = own.clone();
@@ -251,15 +264,72 @@ impl Planning<'_> {
     fn facts(&mut self) {
         let table = self.plan.table.clone();
         for (fact, column) in table.facts().into_iter().filter(|(fact, _)| *fact != "key") {
+            let adds = adds_of(fact, &table.states);
             match self.found.column(column.as_str()) {
                 Some(found) if !self.is_ours(column) => {
-                    let wrong = wrong_with(found, fact, &table.states);
-                    let obstacle = |wrong| Obstacle::column(&table.name, fact, found, wrong);
-                    self.obstacles.extend(wrong.map(obstacle));
+                    self.check_column(fact, found, &need_of(fact), &table.states);
                     self.plan.uses.push((fact, column.clone()));
                 }
-                _ => self.add(column.clone(), adds_of(fact, &table.states)),
+                None if fact == "status" && self.found.has_rows && !self.is_ours(column) => {
+                    let hint = "its rows would all be pending; in an empty table it is added";
+                    self.absent("status.column", column, hint);
+                }
+                None if fact == "created_at" && !is_usual(column) && !self.is_ours(column) => {
+                    self.absent("created_at", column, "without it, created_at is added");
+                }
+                _ => self.add(column.clone(), adds),
             }
+        }
+    }
+
+    /// A column that the description names and that must be there is not.
+    fn absent(&mut self, field: &str, column: &Identifier, more: &str) {
+        self.obstacle(
+            format!("there is no column {column}, which `{field}` names"),
+            format!("name the right one as `{field}` in a map; {more}"),
+        );
+    }
+
+    fn check_column(&mut self, fact: &str, found: &FoundColumn, need: &Need, states: &States) {
+        let (column, table) = (&found.name, &self.plan.table.name);
+        let field = field_of(fact);
+        let elsewhere = format!("name another column as `{field}` in a map; a new one is added");
+        if found.is_generated && fact != "created_at" {
+            let what =
+                format!("{column}, which is to hold {fact}, is generated: nobody can write it");
+            return self.obstacle(what, elsewhere);
+        }
+        if !(need.fits)(found.holds) {
+            let what = format!(
+                "{column}, which is to hold {fact}, is {}; expected {}",
+                found.declared, need.expected
+            );
+            let hint = format!("change its type, or {elsewhere}");
+            return self.obstacle(what, hint);
+        }
+        let longest = match fact {
+            "status" => longest_word(states),
+            "holder" | "token" | "settled_token" => TEXT_MIN,
+            _ => 0,
+        };
+        if matches!(found.holds, Holds::Text(Some(most)) if most < longest) {
+            let what = format!(
+                "{column}, which is to hold {fact}, is {}; expected room for {longest}",
+                found.declared
+            );
+            let hint = format!("alter table {table} alter column {column} type text");
+            return self.obstacle(what, hint);
+        }
+        match (need.null, found.is_nullable) {
+            (Null::Needed, false) => self.obstacle(
+                format!("{column}, which is to hold {fact}, is not null: it could not be cleared"),
+                format!("alter table {table} alter column {column} drop not null, or {elsewhere}"),
+            ),
+            (Null::Never, true) => self.obstacle(
+                format!("{column}, which is to hold {fact}, may be null"),
+                format!("fill it and alter it to be not null with a default, or {elsewhere}"),
+            ),
+            _ => {}
         }
     }
 
@@ -276,7 +346,10 @@ impl Planning<'_> {
             if !seen.insert(column.clone()) {
                 continue;
             }
-            if self.found.column(column.as_str()).is_none() || self.is_ours(&column) {
+            let is_there = self.found.column(column.as_str()).is_some();
+            if !is_there && !is_usual(&column) && !self.is_ours(&column) {
+                self.absent("order", &column, "it is never added");
+            } else if !is_there || self.is_ours(&column) {
                 self.add(column, Adds::Order);
             } else {
                 self.plan.uses.push(("order", column));
@@ -300,9 +373,34 @@ impl Planning<'_> {
                 Some(_) => Stage::Broken,
             };
             if stage != Stage::Missing && !is_ours {
-                self.obstacles.push(Obstacle::index_of_others(&name));
+                self.obstacle(
+                    format!("an index {name} is there, and was not made by Tenure"),
+                    "rename it or drop it",
+                );
             }
+            self.free(&name, "an index of ours");
             self.plan.indexes.push(PlannedIndex { what, name, stage });
+        }
+        if self
+            .plan
+            .adds
+            .iter()
+            .any(|added| matches!(added.what, Adds::Key | Adds::WrittenAt))
+        {
+            for ending in [SEQUENCE, TRIGGER] {
+                let name = self.plan.table.index_name(ending);
+                self.free(&name, "what fills a column that is added");
+            }
+        }
+    }
+
+    /// What is to be made needs its name for itself.
+    fn free(&mut self, name: &Identifier, what: &str) {
+        if self.found.taken.iter().any(|taken| taken == name.as_str()) {
+            self.obstacle(
+                format!("the name {name} is taken, and {what} needs it"),
+                "rename what has it, or the table",
+            );
         }
     }
 
@@ -312,28 +410,66 @@ impl Planning<'_> {
         let until = &table.columns.until;
         let mut remarks = Vec::new();
         if is_added(until) && table.states.status().is_some() {
-            remarks.push(remark_on_until(until));
+            remarks.push(format!(
+                "what your own workers claim has no {until}, so nobody but they can end such a \
+                 claim: let your own recovery run for as long as they do"
+            ));
         }
-        if !self.found.checks.is_empty() && table.states.status().is_some() {
-            remarks.push(remark_on_checks(&self.found.checks));
+        if let Some(status) = table.states.status() {
+            let words = status.words.all();
+            if !self.found.checks.is_empty() {
+                remarks.push(format!(
+                    "check constraints must allow every word of the status ({}): {}",
+                    words.join(", "),
+                    self.found.checks.join(", ")
+                ));
+            }
+            remarks.extend(self.found.words.iter().filter_map(|(word, count)| {
+                let told = match word {
+                    Some(word) if words.contains(&word.as_str()) => return None,
+                    Some(word) => format!("the status {word:?}, which the map does not know"),
+                    None => "no status".to_owned(),
+                };
+                Some(format!(
+                    "{count} rows have {told}: nobody will ever claim them"
+                ))
+            }));
         }
         self.plan.remarks = remarks;
+        for (check, word) in &self.found.refused {
+            self.obstacles.push(obstacle(
+                format!("the check constraint {check} refuses the word {word:?} of the status"),
+                "let it allow the word, or name one that it allows in a map, under [status]",
+            ));
+        }
     }
 
     /// A table is adopted with one description; what it was adopted with stays.
     fn description(&mut self) {
-        let is_other = |recorded: &AdoptedTable| recorded.table != self.plan.table;
-        if self.recorded.is_some_and(is_other) {
-            let obstacle = Obstacle::other_description(&self.plan.table.name);
-            self.obstacles.push(obstacle);
+        let Some(recorded) = self.recorded else {
+            return;
+        };
+        if recorded.table != self.plan.table {
+            let name = self.plan.table.name.clone();
+            self.obstacle(
+                format!("{name} was adopted with another preset or map"),
+                format!("give the same again, or run `tenure adopt {name} --undo` first"),
+            );
         }
     }
 }
 
+/// Whether a preset has this name for the key, the order or the moment of writing: such a column
+/// may be added. Any other was named by a map, and must be there.
+fn is_usual(column: &Identifier) -> bool {
+    ["id", "priority", "created_at"].contains(&column.as_str())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::found::{FoundIndex, FoundKind, Holds};
+    use super::super::found::{FoundIndex, FoundKind};
     use super::*;
+    use crate::time::Timestamp;
 
     fn column(name: &str, holds: Holds) -> FoundColumn {
         FoundColumn {
@@ -342,6 +478,7 @@ mod tests {
             holds,
             is_nullable: true,
             is_unique: false,
+            is_generated: false,
         }
     }
 
@@ -379,8 +516,11 @@ mod tests {
             table: plan.table.clone(),
             columns: columns.collect(),
             indexes: indexes.collect(),
+            left: Vec::new(),
             is_finished,
             adopted_at: Timestamp::from_micros(0),
+            schema: None,
+            whereabouts: Whereabouts::Here,
         }
     }
 

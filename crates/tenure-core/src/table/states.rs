@@ -237,6 +237,11 @@ impl Words {
             State::Dead => &self.dead,
         }
     }
+
+    /// All of them, in the order of the states.
+    pub fn all(&self) -> [&str; 4] {
+        State::ALL.map(|state| self.word(state).as_str())
+    }
 }
 
 /// A column of a preset with its words for pending, claimed, done and dead.

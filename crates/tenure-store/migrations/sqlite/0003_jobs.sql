@@ -9,7 +9,8 @@ create table tenure_jobs (
     matrix_id     text      not null check (length(cast(matrix_id as blob)) between 1 and 200),
     payload       json text not null check (json_valid(payload)),
     priority      integer   not null default 0,
-    created_at    integer   not null default (cast(unixepoch('subsec') * 1000 as integer) * 1000),
+    created_at    integer   not null
+                  default (cast((julianday('now') - 2440587.5) * 86400000 + 0.5 as integer) * 1000),
     available_at  integer,
     locked_until  integer,
     locked_by     text,
@@ -59,7 +60,8 @@ create table tenure_checkpoints (
     id             integer primary key autoincrement,
     matrix_id      text    not null check (length(cast(matrix_id as blob)) between 1 and 200),
     chunk_hash     text    not null check (length(cast(chunk_hash as blob)) between 1 and 200),
-    created_at     integer not null default (cast(unixepoch('subsec') * 1000 as integer) * 1000),
+    created_at     integer not null
+                   default (cast((julianday('now') - 2440587.5) * 86400000 + 0.5 as integer) * 1000),
     last_synced_at integer,
     row_count      integer check (row_count >= 0),
     cursor         text,

@@ -53,6 +53,7 @@ impl Shelf {
                 .collect(),
             rest: u32::try_from(rest).unwrap_or(u32::MAX),
             late: is_over && said.keys().any(|id| !refused.contains(id)),
+            failed: Vec::new(),
         }
     }
 

@@ -11,8 +11,7 @@ use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{Connection, PgConnection};
 use tenure_core::store::{Answer, Rows, StoreError, StoreErrorKind, Tables, Tell, WhileHeld};
 use tenure_core::{
-    AdoptedTable, FoundColumn, FoundIndex, FoundKind, FoundTable, Holds, Identifier, LeaseTable,
-    Plan, Stage,
+    Adds, AdoptedTable, FoundTable, Identifier, LeaseTable, Plan, Stage, Whereabouts,
 };
 
 use super::error::{is_in_use, store_error};
@@ -21,11 +20,16 @@ use super::row::{get, get_timestamp, get_total};
 use super::rows::PostgresRows;
 use super::statements::Statement;
 use super::{PostgresStore, connect};
-use crate::adopt::{Kinds, VERB, adopted_of, indexed, names, noted, quoted};
+use crate::adopt::{Kinds, VERB, adopted_of, indexed, literal, names, noted, quoted};
+use crate::marks::{Seen, as_seen, check_here, led, placed, unless};
 use crate::render::Names;
 
 /// A writer that comes after us waits no longer than this.
 const WAIT: &str = "set local lock_timeout = '200ms'";
+/// What stands as the comment of a column that is ours.
+const MARKED: &str = "added by Tenure: tenure adopt --undo takes it away";
+/// Lets the next adoption of the table come.
+const LEAVE: &str = "select pg_advisory_unlock_all()";
 /// How often a table that is in use is asked for.
 const TRIES: u32 = 150;
 /// How long its writers have it to themselves in between.
@@ -46,10 +50,10 @@ macro_rules! text {
 
 type Text = (&'static str, &'static str);
 
-const LOOK: Text = text!("look");
-const PARTS: Text = text!("parts");
 const RECORD: Text = text!("record");
 const ADD: Text = text!("add");
+const MARK: Text = text!("mark");
+const TURN: Text = text!("turn");
 const NUMBER: Text = text!("number");
 const FILL: Text = text!("fill");
 const INDEX: Text = text!("index");
@@ -72,7 +76,8 @@ struct Script {
 
 impl Script {
     fn of(plan: &Plan, schema: Option<&Identifier>) -> Result<Self, StoreError> {
-        let names = || names(&plan.table, schema);
+        let place = plan.schema.as_deref();
+        let names = || Ok(led(names(&plan.table, schema)?, &plan.table, place));
         let mut begin = render(&noted(names()?, plan), RECORD)?;
         let kinds = kinds();
         let additions = plan.missing().map(|added| {
@@ -81,29 +86,37 @@ impl Script {
         });
         let additions: Vec<String> = additions.collect();
         if !additions.is_empty() {
+            let mut marks = String::new();
+            for added in plan.missing() {
+                let named = names()?.with("column", added.column.quoted());
+                marks.push_str(&render(&named.with("mark", literal(MARKED)), MARK)?);
+            }
             let named = names()?.with("additions", additions.join(",\n    "));
+            let named = named.with("marks", marks.trim_end().to_owned());
             begin.push_str(&render(&named, ADD)?);
         }
         let fill = plan
             .adds_key()
             .then(|| render(&names()?, FILL))
             .transpose()?;
-        if plan.adds_key() {
+        // The sequence came with the column, in one transaction.
+        if plan.missing().any(|added| added.what == Adds::Key) {
             begin.push_str(&render(&names()?, NUMBER)?);
         }
         let mut indexes = Vec::new();
         for index in plan.indexes.iter().filter(|i| i.stage != Stage::There) {
             let named = indexed(names()?, index)?.with("concurrently", "concurrently".to_owned());
-            if index.stage == Stage::Broken {
-                indexes.push(render(&named, DROP_INDEX)?);
-            }
             indexes.push(render(&named, INDEX)?);
+            if index.stage == Stage::Broken {
+                let named = named.with("index", placed(&index.name.quoted(), place));
+                indexes.insert(indexes.len() - 1, render(&named, DROP_INDEX)?);
+            }
         }
         Ok(Self {
             begin,
             fill,
             indexes,
-            finish: render(&names()?, FINISH)?,
+            finish: render(&unless(names()?, plan.adds_key())?, FINISH)?,
         })
     }
 
@@ -118,13 +131,13 @@ impl Script {
             let all = fill.replace("$1", "0").replace("$2", "4294967295");
             text.push_str(
                 "\n-- 2. Numbers the rows that are there, all at once; `tenure adopt` goes page by \
-                 page.\n",
+                 page.\n--    Rows that others have in hand are left: again, until `seen` is 0.\n",
             );
             text.extend([all.trim_end(), ";\n"]);
         }
         text.push_str("\n-- 3. Each by itself, outside of a transaction; writers go on.\n");
         text.extend(self.indexes.iter().map(String::as_str));
-        text.push_str("\n-- 4. It is done.\n");
+        text.push_str("\n-- 4. It is done, unless rows are without a number: then 2 again.\n");
         text.push_str(&self.finish);
         text
     }
@@ -138,6 +151,7 @@ fn kinds() -> Kinds {
         written_at: "timestamptz not null default now()".to_owned(),
         counter: "integer not null default 0",
         fence: "bigint not null default 0",
+        mark: None,
     }
 }
 
@@ -147,11 +161,13 @@ fn render(names: &Names, (file, text): Text) -> Result<String, StoreError> {
 
 /// What gives a table back: one transaction.
 fn undo_text(adopted: &AdoptedTable, schema: Option<&Identifier>) -> Result<String, StoreError> {
-    let names = || names(&adopted.table, schema);
+    check_here(adopted)?;
+    let place = adopted.schema.as_deref();
+    let names = || Ok(led(names(&adopted.table, schema)?, &adopted.table, place));
     let mut text = String::new();
     for index in quoted(&adopted.indexes) {
         let named = names()?
-            .with("index", index)
+            .with("index", placed(&index, place))
             .with("concurrently", String::new());
         text.push_str(&render(&named, DROP_INDEX)?);
     }
@@ -169,19 +185,8 @@ fn undo_text(adopted: &AdoptedTable, schema: Option<&Identifier>) -> Result<Stri
 }
 
 impl Tables for PostgresStore {
-    fn look<'a>(&'a self, table: &'a Identifier) -> Answer<'a, FoundTable> {
-        Box::pin(async move {
-            let ask = |(_, text): Text| {
-                Statement::new(text, None)
-                    .query()
-                    .bind(table.quoted())
-                    .all_from(&self.pool)
-            };
-            let failed = |e| store_error(VERB, e);
-            let columns = ask(LOOK).await.map_err(failed)?;
-            let parts = ask(PARTS).await.map_err(failed)?;
-            found_of(&columns, &parts).map_err(failed)
-        })
+    fn look<'a>(&'a self, table: &'a LeaseTable) -> Answer<'a, FoundTable> {
+        Box::pin(self.found(table))
     }
 
     fn adopted(&self) -> Answer<'_, Vec<AdoptedTable>> {
@@ -190,6 +195,7 @@ impl Tables for PostgresStore {
             let statement = Statement::new(ADOPTED.1, self.schema.as_ref());
             let rows = statement
                 .query()
+                .bind(MARKED)
                 .all_from(&self.pool)
                 .await
                 .map_err(failed)?;
@@ -199,7 +205,8 @@ impl Tables for PostgresStore {
                 let texts = (get(row, 1).map_err(failed)?, get(row, 2).map_err(failed)?);
                 let is_finished = get(row, 3).map_err(failed)?;
                 let at = get_timestamp(row, 4).map_err(failed)?;
-                tables.push(adopted_of(name, texts, is_finished, at)?);
+                let noted = adopted_of(name, texts, is_finished, at)?;
+                tables.push(as_seen(noted, seen_of(row).map_err(failed)?));
             }
             Ok(tables)
         })
@@ -212,7 +219,7 @@ impl Tables for PostgresStore {
     fn adopt<'a>(&'a self, plan: &'a Plan, tell: Tell<'a>) -> Answer<'a, ()> {
         Box::pin(async move {
             let script = Script::of(plan, self.schema.as_ref())?;
-            let mut conn = self.own_connection().await?;
+            let mut conn = self.own_connection(&plan.table.name).await?;
             let told = plan.missing().count();
             tell(&format!("columns: {told} to add"));
             in_turn(&mut conn, &script.begin, tell).await?;
@@ -233,7 +240,7 @@ impl Tables for PostgresStore {
                 .raw(&mut conn)
                 .await
                 .map_err(|e| store_error(VERB, e))?;
-            conn.close().await.map_err(|e| store_error(VERB, e))
+            leave(conn).await
         })
     }
 
@@ -245,15 +252,17 @@ impl Tables for PostgresStore {
     fn undo<'a>(&'a self, adopted: &'a AdoptedTable, held: WhileHeld) -> Answer<'a, u64> {
         Box::pin(async move {
             let undo = Undo::of(adopted, self.schema.as_ref(), held)?;
-            let mut conn = self.own_connection().await?;
+            let mut conn = self.own_connection(&adopted.table.name).await?;
+            let mut answer = undo.once(&mut conn).await;
             for _ in 1..TRIES {
-                match undo.once(&mut conn).await {
-                    Err(error) if is_in_use(&error) => tokio::time::sleep(PAUSE).await,
-                    answer => return answer.map_err(|e| store_error(VERB, e)),
+                if !answer.as_ref().is_err_and(is_in_use) {
+                    break;
                 }
+                tokio::time::sleep(PAUSE).await;
+                answer = undo.once(&mut conn).await;
             }
-            let last = undo.once(&mut conn).await;
-            last.map_err(|error| in_use(&error).unwrap_or_else(|| store_error(VERB, error)))
+            leave(conn).await?;
+            answer.map_err(|error| in_use(&error).unwrap_or_else(|| store_error(VERB, error)))
         })
     }
 
@@ -272,16 +281,46 @@ impl Rows for PostgresRows {
 }
 
 impl PostgresStore {
-    /// A connection that nobody else uses: what is done on it takes long.
-    async fn own_connection(&self) -> Result<PgConnection, StoreError> {
+    /// A connection that nobody else uses: what is done on it takes long. While it lasts, nobody
+    /// else adopts this table or gives it back.
+    async fn own_connection(&self, table: &Identifier) -> Result<PgConnection, StoreError> {
+        let failed = |e| store_error(VERB, e);
         let options = PgConnectOptions::clone(&self.pool.connect_options());
-        connect(VERB, &options).await
+        let mut conn = connect(VERB, &options).await?;
+        let turn = Statement::new(TURN.1, None).query().bind(table.as_str());
+        let row = turn.fetch_one(&mut conn).await.map_err(failed)?;
+        if get(&row, 0).map_err(failed)? {
+            return Ok(conn);
+        }
+        let message = format!("another adoption of {table} is running");
+        Err(StoreError::new(VERB, StoreErrorKind::Conflict, message)
+            .hint("wait until it is done, and run the same command again"))
     }
+}
+
+/// Ends the turn, also where a pooler keeps the connection.
+async fn leave(mut conn: PgConnection) -> Result<(), StoreError> {
+    let failed = |e| store_error(VERB, e);
+    sqlx::raw_sql(LEAVE)
+        .execute(&mut conn)
+        .await
+        .map_err(failed)?;
+    conn.close().await.map_err(failed)
+}
+
+fn seen_of(row: &PgRow) -> Result<Seen, sqlx::Error> {
+    Ok(Seen {
+        leads_to: get(row, 5)?,
+        is_kept: get(row, 6)?,
+        marked: get(row, 7)?,
+        unmarked: get(row, 8)?,
+        indexes: get(row, 9)?,
+    })
 }
 
 /// A table on its way back.
 struct Undo {
-    take: Statement,
+    take: Option<Statement>,
     held: Option<Statement>,
     text: Statement,
 }
@@ -292,14 +331,17 @@ impl Undo {
         schema: Option<&Identifier>,
         held: WhileHeld,
     ) -> Result<Self, StoreError> {
-        let names = names(&adopted.table, schema)?;
+        let place = adopted.schema.as_deref();
+        let names = led(names(&adopted.table, schema)?, &adopted.table, place);
+        let is_here = adopted.whereabouts == Whereabouts::Here;
         let take = names.render("take", "lock table {table} in access exclusive mode")?;
         // Half way there, the columns that tell may be missing; then nothing can be held.
-        let held = (held == WhileHeld::Refuse && adopted.is_finished)
+        let is_whole = is_here && adopted.is_finished && adopted.has_any();
+        let held = (held == WhileHeld::Refuse && is_whole)
             .then(|| render(&names, HELD))
             .transpose()?;
         Ok(Self {
-            take: Statement::new(&take, None),
+            take: is_here.then(|| Statement::new(&take, None)),
             held: held.map(|text| Statement::new(&text, None)),
             text: Statement::new(&undo_text(adopted, schema)?, None),
         })
@@ -309,7 +351,9 @@ impl Undo {
     async fn once(&self, conn: &mut PgConnection) -> Result<u64, sqlx::Error> {
         let mut tx = conn.begin().await?;
         sqlx::raw_sql(WAIT).execute(&mut *tx).await?;
-        self.take.raw(&mut tx).await?;
+        if let Some(take) = &self.take {
+            take.raw(&mut tx).await?;
+        }
         if let Some(held) = &self.held {
             let row = held.query().fetch_one(&mut *tx).await?;
             let held = get_total(&row, 0)?;
@@ -390,60 +434,4 @@ async fn fill_all(
     let message = "some rows have no number yet: others have had them in hand all the time";
     Err(StoreError::new(VERB, StoreErrorKind::Unavailable, message)
         .hint("run the same command again when the table is less busy: it goes on"))
-}
-
-fn found_of(columns: &[PgRow], parts: &[PgRow]) -> Result<FoundTable, sqlx::Error> {
-    let Some(first) = columns.first() else {
-        return Ok(FoundTable::missing());
-    };
-    let kind = match get(first, 0)? {
-        "r" => FoundKind::Table,
-        "v" | "m" => FoundKind::View,
-        "p" => FoundKind::Partitioned,
-        _ => FoundKind::Other,
-    };
-    let column = |row: &PgRow| {
-        let declared: String = get(row, 2)?;
-        Ok(FoundColumn {
-            name: get(row, 1)?,
-            holds: holds(&declared),
-            declared,
-            is_nullable: get(row, 3)?,
-            is_unique: get(row, 4)?,
-        })
-    };
-    let mut found = FoundTable {
-        kind,
-        columns: columns
-            .iter()
-            .map(column)
-            .collect::<Result<_, sqlx::Error>>()?,
-        ..FoundTable::missing()
-    };
-    for row in parts {
-        let (name, is_valid) = (get(row, 1)?, get(row, 2)?);
-        if get(row, 0)? {
-            found.indexes.push(FoundIndex { name, is_valid });
-        } else {
-            found.checks.push(name);
-        }
-    }
-    Ok(found)
-}
-
-/// What a column of this type can hold.
-fn holds(declared: &str) -> Holds {
-    match declared {
-        "timestamp with time zone" => Holds::Moment,
-        "text" | "character varying" => Holds::Text(None),
-        "integer" => Holds::Integer,
-        "bigint" => Holds::BigInteger,
-        other => {
-            let most = other
-                .strip_prefix("character varying(")
-                .and_then(|rest| rest.strip_suffix(')'))
-                .and_then(|number| number.parse().ok());
-            most.map_or(Holds::Other, |most| Holds::Text(Some(most)))
-        }
-    }
 }

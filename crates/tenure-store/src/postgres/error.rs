@@ -13,6 +13,14 @@ pub(crate) fn store_error(verb: &'static str, error: sqlx::Error) -> StoreError 
     match &error {
         sqlx::Error::Database(database) => {
             let (kind, hint) = judge(database.as_ref());
+            let is_absent = is_missing(&error) || lacks_column(&error);
+            let is_ours = verb != "adopt" || database.message().contains("tenure_");
+            // Of a table of the user's own a migration knows nothing.
+            let hint = if is_absent && !is_ours {
+                Some("was the table changed meanwhile? run the same command again")
+            } else {
+                hint
+            };
             with_hint(StoreError::new(verb, kind, database.message()), hint)
         }
         sqlx::Error::Configuration(_) | sqlx::Error::InvalidArgument(_) => {
@@ -105,6 +113,21 @@ fn judge(error: &dyn DatabaseError) -> (StoreErrorKind, Option<&'static str>) {
             _ => (Corrupt, None),
         },
     }
+}
+
+/// Whether the error says that a row's own contents are in the way: a value out of range, or a
+/// constraint.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "only the server's own words are asked"
+)]
+pub(crate) fn is_refused(error: &sqlx::Error) -> bool {
+    let code = match error {
+        sqlx::Error::Database(database) => database.code(),
+        _ => None,
+    };
+    let code = code.as_deref().unwrap_or_default();
+    code.starts_with("22") || code.starts_with("23")
 }
 
 /// Whether the error says that this constraint was broken.

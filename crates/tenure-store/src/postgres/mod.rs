@@ -14,6 +14,7 @@ pub(crate) mod door;
 pub(crate) mod error;
 mod examine;
 mod fan_out;
+mod found;
 mod intake;
 mod jobs;
 mod lend;

@@ -136,6 +136,7 @@ impl PostgresStore {
             items,
             rest: u32::try_from(ended.rest).unwrap_or(u32::MAX),
             late: ended.is_late,
+            failed: Vec::new(),
         })
     }
 

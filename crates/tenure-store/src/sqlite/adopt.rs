@@ -5,14 +5,16 @@ use std::sync::Arc;
 use rusqlite::{Connection, Row, named_params};
 use tenure_core::store::{Answer, Rows, StoreError, Tables, Tell, WhileHeld};
 use tenure_core::{
-    Adds, AdoptedTable, FoundColumn, FoundIndex, FoundKind, FoundTable, Holds, Identifier, Indexes,
-    LeaseTable, Plan, PlannedIndex, Stage, Timestamp,
+    Adds, AdoptedTable, FoundTable, Indexes, LeaseTable, Plan, PlannedIndex, Stage, Timestamp,
+    Whereabouts,
 };
 
 use super::error::failed;
+use super::found::{MARK, found, seen_of};
 use super::rows::SqliteRows;
 use super::{SqliteStore, moment_of};
 use crate::adopt::{Kinds, VERB, adopted_of, indexed, names, noted, quoted};
+use crate::marks::{Seen, as_seen, check_here, unless};
 use crate::render::{MARKER, Names};
 
 /// Rows that are numbered in one transaction.
@@ -29,8 +31,6 @@ macro_rules! text {
 
 type Text = (&'static str, &'static str);
 
-const LOOK: Text = text!("look");
-const PARTS: Text = text!("parts");
 const RECORD: Text = text!("record");
 const ADD: Text = text!("add");
 const NUMBER: Text = text!("number");
@@ -93,7 +93,8 @@ fn steps(plan: &Plan, now: Timestamp) -> Result<Vec<Step>, StoreError> {
     for index in left().filter(|index| index.what != Indexes::Key) {
         steps.push(make(index)?);
     }
-    steps.push(step("done", render(&names()?, FINISH)?));
+    let finish = unless(names()?, plan.adds_key())?;
+    steps.push(step("done", render(&finish, FINISH)?));
     Ok(steps)
 }
 
@@ -105,6 +106,7 @@ fn kinds(now: Timestamp) -> Kinds {
         written_at: format!("integer not null default {}", now.as_micros()),
         counter: "integer not null default 0",
         fence: "integer not null default 0",
+        mark: Some(MARK),
     }
 }
 
@@ -113,7 +115,11 @@ fn assignments(plan: &Plan) -> Vec<&'static str> {
     let adds = plan.adds.iter().filter_map(|added| match added.what {
         Adds::Key => Some("{key} = (select ifnull(max({key}), 0) + 1 from {table})"),
         Adds::WrittenAt => {
-            Some("{created_at} = cast(unixepoch('subsec') * 1000 as integer) * 1000")
+            // As every SQLite computes it: the user's own may be older than ours.
+            Some(
+                "{created_at} = \
+                 cast((julianday('now') - 2440587.5) * 86400000 + 0.5 as integer) * 1000",
+            )
         }
         Adds::Moment | Adds::Text | Adds::Counter | Adds::Fence | Adds::Order | Adds::Status(_) => {
             None
@@ -124,13 +130,17 @@ fn assignments(plan: &Plan) -> Vec<&'static str> {
 
 /// The statements that give a table back, in one transaction.
 fn undo_text(adopted: &AdoptedTable) -> Result<String, StoreError> {
+    check_here(adopted)?;
     let names = || names(&adopted.table, None);
     let mut text = String::new();
     for index in quoted(&adopted.indexes) {
         text.push_str(&render(&names()?.with("index", index), DROP_INDEX)?);
     }
-    let number = render(&names()?.with("assignments", String::new()), NUMBER)?;
-    text.push_str(&statement(&number, "drop"));
+    // The trigger came with columns that are filled by it.
+    if !adopted.columns.is_empty() {
+        let number = render(&names()?.with("assignments", String::new()), NUMBER)?;
+        text.push_str(&statement(&number, "drop"));
+    }
     for column in quoted(&adopted.columns) {
         text.push_str(&render(&names()?.with("column", column), DROP)?);
     }
@@ -156,30 +166,32 @@ fn statement(text: &str, name: &str) -> String {
 }
 
 impl Tables for SqliteStore {
-    fn look<'a>(&'a self, table: &'a Identifier) -> Answer<'a, FoundTable> {
+    fn look<'a>(&'a self, table: &'a LeaseTable) -> Answer<'a, FoundTable> {
         Box::pin(async move {
-            let name = table.as_str().to_owned();
-            let read = move |conn: &Connection| found(conn, &name).map_err(failed(VERB));
+            let table = table.clone();
+            let read = move |conn: &Connection| found(conn, &table);
             self.writer().read(VERB, read).await
         })
     }
 
     fn adopted(&self) -> Answer<'_, Vec<AdoptedTable>> {
         Box::pin(async move {
-            type Noted = (String, String, String, bool, i64);
+            type Noted = ((String, String, String), bool, i64, Seen);
             let read = |conn: &Connection| -> rusqlite::Result<Vec<Noted>> {
                 let mut statement = conn.prepare_cached(ADOPTED.1)?;
                 let row = |row: &Row<'_>| {
                     let texts = (row.get(0)?, row.get(1)?, row.get(2)?);
-                    Ok((texts.0, texts.1, texts.2, row.get(3)?, row.get(4)?))
+                    Ok((texts, row.get(3)?, row.get(4)?, seen_of(row, 5)?))
                 };
                 statement.query_map([], row)?.collect()
             };
             let read = move |conn: &Connection| read(conn).map_err(failed(VERB));
             let rows = self.writer().read(VERB, read).await?;
-            let tables = rows.iter().map(|(name, description, added, done, at)| {
-                let at = Timestamp::from_micros(*at);
-                adopted_of(name, (description, added), *done, at)
+            let tables = rows.into_iter().map(|(texts, is_done, at, seen)| {
+                let (name, description, added) = texts;
+                let at = Timestamp::from_micros(at);
+                let noted = adopted_of(&name, (&description, &added), is_done, at)?;
+                Ok(as_seen(noted, seen))
             });
             tables.collect()
         })
@@ -240,7 +252,9 @@ impl Tables for SqliteStore {
         Box::pin(async move {
             let text = undo_text(adopted)?;
             // Half way there, the columns that tell may be missing; then nothing can be held.
-            let ask = (held == WhileHeld::Refuse && adopted.is_finished)
+            let is_here = adopted.whereabouts == Whereabouts::Here;
+            let is_whole = is_here && adopted.is_finished && adopted.has_any();
+            let ask = (held == WhileHeld::Refuse && is_whole)
                 .then(|| render(&names(&adopted.table, None)?, HELD))
                 .transpose()?;
             let run = move |conn: &Connection| -> rusqlite::Result<u64> {
@@ -269,51 +283,5 @@ impl Tables for SqliteStore {
 impl Rows for SqliteRows {
     fn table(&self) -> &LeaseTable {
         self.table()
-    }
-}
-
-fn found(conn: &Connection, name: &str) -> rusqlite::Result<FoundTable> {
-    let mut statement = conn.prepare_cached(LOOK.1)?;
-    let mut rows = statement.query(named_params! {":table": name})?;
-    let mut found = FoundTable::missing();
-    while let Some(row) = rows.next()? {
-        let is_rowless: bool = row.get(1)?;
-        found.kind = match row.get_ref(0)?.as_str()? {
-            "table" if is_rowless => FoundKind::Rowless,
-            "table" => FoundKind::Table,
-            "view" => FoundKind::View,
-            _ => FoundKind::Other,
-        };
-        let declared: String = row.get(3)?;
-        found.columns.push(FoundColumn {
-            name: row.get(2)?,
-            holds: holds(&declared),
-            declared,
-            is_nullable: row.get(4)?,
-            is_unique: row.get(5)?,
-        });
-    }
-    let mut statement = conn.prepare_cached(PARTS.1)?;
-    let index = |row: &Row<'_>| {
-        Ok(FoundIndex {
-            name: row.get(0)?,
-            is_valid: true,
-        })
-    };
-    let indexes = statement.query_map(named_params! {":table": name}, index)?;
-    found.indexes = indexes.collect::<rusqlite::Result<_>>()?;
-    Ok(found)
-}
-
-/// What a column of this type can hold, by the rules of the database's own.
-fn holds(declared: &str) -> Holds {
-    let declared = declared.to_ascii_uppercase();
-    let names = |parts: &[&str]| parts.iter().any(|part| declared.contains(part));
-    if names(&["INT"]) {
-        Holds::Number
-    } else if names(&["CHAR", "CLOB", "TEXT"]) {
-        Holds::Text(None)
-    } else {
-        Holds::Other
     }
 }

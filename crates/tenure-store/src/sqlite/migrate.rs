@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OpenFlags, params};
 use tenure_core::store::{Finding, StoreError, StoreErrorKind};
 
 use super::error::failed;
@@ -46,6 +46,13 @@ pub(super) async fn migrate(writer: &Writer) -> Result<Migrated, StoreError> {
         return Ok(Migrated { from, to: from });
     }
     writer.write(VERB, apply).await
+}
+
+/// Whether a file has the tables of this program. It is only read.
+pub(crate) fn is_current(path: &Path) -> Result<bool, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(failed(VERB))?;
+    Ok(missing(version(&connection)?)?.is_empty())
 }
 
 /// Asks for the version again, within the transaction: another process may have been faster.

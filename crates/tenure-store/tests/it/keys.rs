@@ -182,6 +182,10 @@ async fn the_documented_rights_are_enough() {
                 "update tenure_jobs set failed_at = now()",
                 "insert into tenure_checkpoints (matrix_id, chunk_hash) values ('m', 'c')",
                 "update tenure_checkpoints set last_synced_at = now()",
+                "delete from tenure_checkpoints",
+                "delete from tenure_jobs",
+                "select count(*) from tenure_tables",
+                "select count(*) from tenure_migrations",
             ],
         ),
     ] {

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use tenure::{AdoptedTable, Identifier, LeaseTable, Obstacle, Plan, Tenure, WhileHeld};
+use tenure::{
+    AdoptedTable, Identifier, LeaseTable, Obstacle, Plan, Tenure, Whereabouts, WhileHeld,
+};
 
 use self::shown::{Given, Planned, list, plan_table};
 use super::Context;
@@ -74,13 +76,25 @@ pub(super) async fn run(cx: &Context, args: &Adopt) -> Result<Exit, Stop> {
         let tenure = cx.database.open(Absent::Report).await?;
         return list(cx, &tenure.adopted_tables().await?);
     };
-    let name = Identifier::new(name)?;
+    let name = Identifier::new(name).map_err(|problem| {
+        Problem::new(Exit::Usage, problem.to_string()).hint(
+            "a table of another schema is reached by the address, with \
+             ?options=-c%20search_path%3DSCHEMA,public behind it; names in mixed case are not \
+             supported: rename the table",
+        )
+    })?;
     // The file first: what is wrong with it is told without a database.
     let described = match (&args.preset, &args.map) {
         (Some(preset), _) => LeaseTable::preset(preset).map(|table| table.named(name.clone())),
         (None, Some(file)) => Some(map::read(&name, file)?),
         (None, None) => None,
     };
+    if args.print && !tenure::is_migrated(cx.database.expose())? {
+        let message = "the database has no tables of Tenure's yet, or older ones";
+        return Err(Problem::new(Exit::Usage, message)
+            .hint("`tenure migrate` makes them, `tenure migrate --print` shows them")
+            .into());
+    }
     let tenure = cx.database.open(Absent::Report).await?;
     let recorded = tenure.adopted_tables().await?;
     let recorded = recorded.into_iter().find(|known| known.table.name == name);
@@ -146,6 +160,11 @@ async fn undo(
         cx.output.line(tenure.undo_sql(recorded)?.trim_end())?;
         return Ok(Exit::Done);
     }
+    for column in &recorded.left {
+        cx.output.note(format_args!(
+            "{column} bears no mark of Tenure's: it is left as it is"
+        ));
+    }
     let columns = recorded.columns.len();
     if !args.yes {
         confirm(&Question {
@@ -175,7 +194,16 @@ async fn undo(
         }
     }
     cx.output
-        .either(&Given::new(recorded), || format!("gave back {name}"))?;
+        .either(&Given::new(recorded), || match recorded.whereabouts {
+            Whereabouts::Gone => format!("forgot {name}: there is no such table any more"),
+            Whereabouts::Here | Whereabouts::Elsewhere => format!("gave back {name}"),
+        })?;
+    if recorded.whereabouts == Whereabouts::Gone {
+        cx.output.hint(
+            "a table that was renamed keeps what was added: give it its name back, adopt it again \
+             and then undo",
+        );
+    }
     Ok(Exit::Done)
 }
 

@@ -2,7 +2,7 @@
 
 use comfy_table::Cell;
 use serde::Serialize;
-use tenure::{Addition, Adds, AdoptedTable, Plan, Stage};
+use tenure::{Addition, AdoptedTable, Plan, Stage, Whereabouts};
 
 use super::super::Context;
 use crate::exit::Exit;
@@ -87,7 +87,7 @@ pub(super) fn plan_table(cx: &Context, plan: &Plan) -> Result<(), Stop> {
     let added = plan.adds.iter().map(|added| {
         vec![
             Cell::new(&added.column),
-            Cell::new(purpose(added)),
+            Cell::new(purpose(plan, added)),
             Cell::new(standing(added)),
         ]
     });
@@ -113,17 +113,11 @@ fn standing(added: &Addition) -> &'static str {
     }
 }
 
-fn purpose(added: &Addition) -> &'static str {
-    match added.what {
-        Adds::Key => "a key of 64 bits",
-        Adds::Moment => "a moment, or null",
-        Adds::WrittenAt => "when a row was written",
-        Adds::Text => "a text, or null",
-        Adds::Counter => "a counter",
-        Adds::Fence => "the number of the last claim",
-        Adds::Order => "the order of claims",
-        Adds::Status(_) => "the state",
-    }
+/// The fact that a column is for; what holds none is there for the order.
+fn purpose(plan: &Plan, added: &Addition) -> &'static str {
+    let facts = plan.table.facts();
+    let held = facts.iter().find(|(_, column)| **column == added.column);
+    held.map_or("order", |(fact, _)| *fact)
 }
 
 /// `tenure adopt list`.
@@ -152,7 +146,12 @@ pub(super) fn list(cx: &Context, tables: &[AdoptedTable]) -> Result<Exit, Stop> 
             Cell::new(&adopted.table.key),
             Cell::new(relative(adopted.adopted_at, now)),
             Cell::new(adopted.columns.len()),
-            Cell::new(if adopted.is_finished { "" } else { "half way" }),
+            Cell::new(match adopted.whereabouts {
+                Whereabouts::Gone => "gone: --undo forgets it",
+                Whereabouts::Elsewhere => "in another schema",
+                Whereabouts::Here if adopted.is_finished => "",
+                Whereabouts::Here => "half way",
+            }),
         ]
     });
     let heading = ["TABLE", "KEY", "ADOPTED", " COLUMNS ADDED", ""];

@@ -40,6 +40,13 @@ const ONE_SIDED: &[(&str, &str)] = &[
         "queue/lock_domain.sql",
         "PostgreSQL must lock the domain that it pauses, and then look",
     ),
+    ("rows/lapsed.sql", "in SQLite it is a statement of the reap"),
+    (
+        "adopt/mark.sql",
+        "SQLite keeps the mark of a column in the text of its table",
+    ),
+    ("adopt/allows.sql", "SQLite does not list check constraints"),
+    ("adopt/turn.sql", "in SQLite one process writes at a time"),
     (
         "bench/bare_ready.sql",
         "SQLite cannot insert into two tables in one statement",

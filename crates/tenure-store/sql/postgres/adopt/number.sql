@@ -1,8 +1,8 @@
 -- number: numbers the rows that are written from now on. The sequence goes when the column goes.
 -- Parameters: none.
 -- Returns: nothing.
--- Keeps: a number is given once.
+-- Keeps: a number is given once. A sequence of somebody else is never taken over.
 -- Relies on: nothing.
-create sequence if not exists {key_sequence};
+create sequence {key_sequence};
 alter sequence {key_sequence} owned by {table}.{key};
 alter table {table} alter column {key} set default nextval('{key_sequence}');

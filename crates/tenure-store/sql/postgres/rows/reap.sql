@@ -1,7 +1,7 @@
 -- reap: ends lapsed leases, row by row: pending again after a delay, or dead when the crash budget is
 -- used up.
 -- Parameters: $1 now, $2 limit, $3 delays in microseconds by number of lapses, $4 the crash budget,
---   $5 whether a term that ends this very moment is over.
+--   $5 whether a term that ends this very moment is over, $6 the one row to look at (null: all).
 -- Returns: per row: id, the holder and fence it had, the `until` that was, its state now,
 --   available_at; the longest lapsed first.
 -- Keeps: laws 5, 6. One conditional statement: a row that was renewed or settled meanwhile fails the
@@ -14,6 +14,7 @@ with lapsed as materialized (
     where {is_claimed}
       and (t.{until} < coalesce($1::timestamptz, now())
            or $5::boolean and t.{until} = coalesce($1::timestamptz, now()))
+      and ($6::bigint is null or t.{key} = $6::bigint)
     order by t.{until}, t.{key}
     limit $2::bigint
     for update skip locked

@@ -1,7 +1,7 @@
 -- finish: notes that nothing is left to do to an adopted table.
 -- Parameters: none.
 -- Returns: nothing.
--- Keeps: nothing.
+-- Keeps: rows that have no number yet are left to be numbered: then it is not done.
 -- Relies on: the key.
 -- statement: finish
-update {tables} set finished = 1 where name = {name};
+update {tables} set finished = 1 where name = {name}{unless};

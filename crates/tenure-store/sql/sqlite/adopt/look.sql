@@ -1,7 +1,7 @@
 -- look: what a table that is to be adopted is, and its columns.
 -- Parameters: :table its name.
 -- Returns: per column: kind of the relation, rowless, name, type as written, is_nullable, is_unique (by
---   itself); no row: there is no such table.
+--   itself), is_generated; no row: there is no such table.
 -- Keeps: nothing; it only reads.
 -- Relies on: nothing.
 -- statement: look
@@ -15,8 +15,9 @@ select l.type, l.wr, c.name, c.type,
              and not i.partial
              and (select count(*) from pragma_index_info(i.name)) = 1
              and (select n.name from pragma_index_info(i.name) n) = c.name
-       )
-from pragma_table_list l, pragma_table_info(:table) c
+       ),
+       c.hidden in (2, 3)
+from pragma_table_list l, pragma_table_xinfo(:table) c
 where l.schema = 'main'
   and l.name = :table
 order by c.cid

@@ -5,7 +5,8 @@
 -- Relies on: the key.
 -- statement: record
 insert into {tables} (name, description, added, adopted_at)
-values ({name}, {description}, {added}, cast(unixepoch('subsec') * 1000 as integer) * 1000)
+values ({name}, {description}, {added},
+        cast((julianday('now') - 2440587.5) * 86400000 + 0.5 as integer) * 1000)
 on conflict (name) do update set
     description = excluded.description,
     added = excluded.added,

@@ -11,7 +11,8 @@ create table {table} (
     {key} integer primary key autoincrement,
     topic text not null,
     payload json text not null check (json_valid(payload)),
-    {created_at} integer not null default (cast(unixepoch('subsec') * 1000 as integer) * 1000),
+    {created_at} integer not null
+        default (cast((julianday('now') - 2440587.5) * 86400000 + 0.5 as integer) * 1000),
     {kind} text not null,
     {order_columns}
     {status} text not null default {pending},

@@ -18,9 +18,9 @@ use super::PostgresRows;
 use super::renewal::{Renewals, Tally};
 use crate::complaint::used_before;
 use crate::limits::{INLINE_REAP_LIMIT, micros};
-use crate::postgres::error::{lacks_column, store_error};
+use crate::postgres::error::{is_refused, lacks_column, store_error};
 use crate::postgres::row::{get, get_count, get_moment, get_timestamp, moment};
-use crate::rows::{Said, first_reap, is_full, rest_word, state_of, takes_lone_rows};
+use crate::rows::{ReapedRows, Said, first_reap, is_full, rest_word, state_of, takes_lone_rows};
 use crate::second_look::{not_ended, settle_answers};
 
 /// Before each time that a renewal asks. In all it takes far less than the shortest heartbeat.
@@ -58,7 +58,7 @@ impl LeaseStore for PostgresRows {
     }
 
     fn reap<'a>(&'a self, reap: &'a Reap) -> Answer<'a, Vec<Reaped>> {
-        Box::pin(self.reap_rows(reap))
+        Box::pin(async move { self.reap_rows(reap).await?.told() })
     }
 }
 
@@ -73,8 +73,8 @@ impl PostgresRows {
         if let Some(reap) = first_reap(&self.table, claim) {
             loop {
                 let reaped = self.reap_rows(&reap).await?;
-                let has_more = is_full(&reap, reaped.len());
-                claim.tell_recovered(reaped);
+                let has_more = is_full(&reap, reaped.rows.len());
+                claim.tell_recovered(reaped.rows);
                 if !has_more {
                     return self.claim_rows(claim, limit).await;
                 }
@@ -95,8 +95,8 @@ impl PostgresRows {
             Err(_) if held.is_some() => return Ok(held),
             Err(error) => return Err(error),
         };
-        let is_back = reaped.iter().any(|row| row.state == State::Pending);
-        claim.tell_recovered(reaped);
+        let is_back = reaped.rows.iter().any(|row| row.state == State::Pending);
+        claim.tell_recovered(reaped.rows);
         if held.is_none() && is_back {
             return self.claim_rows(claim, limit).await;
         }
@@ -186,7 +186,15 @@ impl PostgresRows {
         } else {
             self.end(settle).await
         };
-        let (ended, late) = ended.map_err(|e| store_error("settle", e))?;
+        let (ended, late, failed) = match ended {
+            Err(error) if is_refused(&error) && settle.items.len() > 1 => {
+                self.end_each(settle).await?
+            }
+            ended => {
+                let (ended, late) = ended.map_err(|e| store_error("settle", e))?;
+                (ended, late, Vec::new())
+            }
+        };
         let ended: HashSet<ItemId> = ended.into_iter().map(ItemId::new).collect();
         let who = (settle.token.expose(), settle.token.holder());
         let looks = self.look("settle", who, &not_ended(settle, &ended)).await?;
@@ -196,11 +204,12 @@ impl PostgresRows {
             items,
             rest: u32::try_from(ended.len() - named).unwrap_or(u32::MAX),
             late,
+            failed,
         })
     }
 
     /// The ids of the rows that were ended, and whether the term was over.
-    async fn end(&self, settle: &Settle) -> Result<(Vec<i64>, bool), sqlx::Error> {
+    pub(super) async fn end(&self, settle: &Settle) -> Result<(Vec<i64>, bool), sqlx::Error> {
         let items = settle.items.iter();
         let said: Vec<Said> = items.map(|(id, outcome)| Said::of(*id, outcome)).collect();
         let rows = self
@@ -251,11 +260,26 @@ impl PostgresRows {
         Ok((ended, late))
     }
 
-    async fn reap_rows(&self, reap: &Reap) -> Result<Vec<Reaped>, StoreError> {
-        let failed = |e| store_error("reap", e);
+    async fn reap_rows(&self, reap: &Reap) -> Result<ReapedRows, StoreError> {
+        match self.ask_reap(reap, None).await {
+            Err(error) if is_refused(&error) => self.reap_each(reap).await,
+            rows => {
+                let rows = rows.map_err(|e| store_error("reap", e))?;
+                Ok(ReapedRows {
+                    rows: self.reaped(&rows)?,
+                    failed: None,
+                })
+            }
+        }
+    }
+
+    pub(super) async fn ask_reap(
+        &self,
+        reap: &Reap,
+        one: Option<i64>,
+    ) -> Result<Vec<PgRow>, sqlx::Error> {
         let delays: Vec<i64> = reap.policy.delays().iter().map(|d| micros(*d)).collect();
-        let rows = self
-            .statements
+        self.statements
             .reap
             .query()
             .bind(moment(reap.now))
@@ -263,11 +287,15 @@ impl PostgresRows {
             .bind(delays)
             .bind(i32::try_from(reap.policy.max_crashes()).unwrap_or(i32::MAX))
             .bind(reap.boundary == Boundary::Reached)
+            .bind(one)
             .all_from(&self.pool)
             .await
-            .map_err(failed)?;
+    }
+
+    pub(super) fn reaped(&self, rows: &[PgRow]) -> Result<Vec<Reaped>, StoreError> {
+        let failed = |e| store_error("reap", e);
         let mut reaped = Vec::with_capacity(rows.len());
-        for row in &rows {
+        for row in rows {
             let state: Option<&str> = get(row, 4).map_err(failed)?;
             let state = state_of("reap", &self.table, state)?;
             reaped.push(reaped_of(row, state).map_err(failed)?);

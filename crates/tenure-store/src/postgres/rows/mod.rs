@@ -4,6 +4,7 @@
 //! followed by a second look in a snapshot of its own, and a renewal that finds rows in a
 //! transaction asks again; nothing else takes two round trips.
 
+mod each;
 mod lease;
 mod operate;
 #[cfg(feature = "testing")]

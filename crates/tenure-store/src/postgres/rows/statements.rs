@@ -95,6 +95,7 @@ row_statements!(
     settle_done,
     look,
     reap,
+    lapsed,
     replay,
     bury,
     find,

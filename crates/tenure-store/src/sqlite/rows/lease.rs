@@ -8,17 +8,14 @@ use tenure_core::store::{
     Answer, Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Settle, Settlement,
     StoreError,
 };
-use tenure_core::{
-    Boundary, Fence, Guarded, Held, ItemId, Lateness, Refusal, State, Timestamp, Token,
-};
+use tenure_core::{Boundary, Fence, Guarded, Held, ItemId, Refusal, State, Timestamp, Token};
 
 use super::row::{Claimed, corrupt};
-use super::{Ask, Desk, SqliteRows, json_ids};
+use super::{Desk, SqliteRows, json_ids};
 use crate::complaint::used_before;
 use crate::limits::{INLINE_REAP_LIMIT, micros};
-use crate::rows::{Said, first_reap, is_full, rest_word, state_of, takes_lone_rows};
+use crate::rows::{ReapedRows, Said, first_reap, is_full, rest_word, state_of, takes_lone_rows};
 use crate::second_look::{not_ended, settle_answers};
-use crate::sqlite::error::failed;
 
 impl LeaseStore for SqliteRows {
     fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Option<Held>> {
@@ -74,7 +71,7 @@ impl LeaseStore for SqliteRows {
         Box::pin(async move {
             let (given, reap) = (reap.now, reap.clone());
             self.write("reap", given, move |desk, conn, now| {
-                desk.reap(conn, &reap, now)
+                desk.reap(conn, &reap, now)?.told()
             })
             .await
         })
@@ -97,8 +94,8 @@ impl Desk {
         if let Some(reap) = first_reap(&self.table, claim) {
             loop {
                 let reaped = self.reap(conn, &reap, now)?;
-                let has_more = is_full(&reap, reaped.len());
-                claim.tell_recovered(reaped);
+                let has_more = is_full(&reap, reaped.rows.len());
+                claim.tell_recovered(reaped.rows);
                 if !has_more {
                     return self.claim_rows(conn, claim, limit, now);
                 }
@@ -112,8 +109,8 @@ impl Desk {
         };
         let reap = Reap::new(INLINE_REAP_LIMIT, policy.clone()).inline();
         let reaped = self.reap(conn, &reap, now)?;
-        let is_back = reaped.iter().any(|row| row.state == State::Pending);
-        claim.tell_recovered(reaped);
+        let is_back = reaped.rows.iter().any(|row| row.state == State::Pending);
+        claim.tell_recovered(reaped.rows);
         if held.is_none() && is_back {
             return self.claim_rows(conn, claim, limit, now);
         }
@@ -232,7 +229,7 @@ impl Desk {
         }
         let params = named_params! {":now": now.as_micros(), ":token": who.0, ":holder": who.1};
         let is_over: Option<bool> = ask.value("settle", "late", params)?;
-        let ended = ask.end(settle, &said, now)?;
+        let (ended, failed) = ask.end(settle, &said, now)?;
         let looks = ask.look(who, &not_ended(settle, &ended))?;
         let items = settle_answers(settle, &ended, &looks);
         let named = items.iter().filter(|(id, _)| ended.contains(id)).count();
@@ -240,6 +237,7 @@ impl Desk {
             items,
             rest: u32::try_from(ended.len() - named).unwrap_or(u32::MAX),
             late: is_over == Some(true) && !ended.is_empty(),
+            failed,
         })
     }
 
@@ -248,9 +246,8 @@ impl Desk {
         conn: &Connection,
         reap: &Reap,
         now: Timestamp,
-    ) -> Result<Vec<Reaped>, StoreError> {
+    ) -> Result<ReapedRows, StoreError> {
         type Lapsed = (i64, Option<String>, i64, i64);
-        type Ended = (i64, Option<String>, Option<i64>);
         let ask = self.ask(conn, "reap");
         let reached = reap.boundary == Boundary::Reached;
         let at = now.as_micros();
@@ -259,20 +256,10 @@ impl Desk {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
         })?;
         if lapsed.is_empty() {
-            return Ok(Vec::new());
+            return Ok(ReapedRows::default());
         }
         let ids: Vec<ItemId> = lapsed.iter().map(|row| ItemId::new(row.0)).collect();
-        let delays: Vec<i64> = reap.policy.delays().iter().map(|d| micros(*d)).collect();
-        let params = named_params! {
-            ":now": at,
-            ":reached": reached,
-            ":ids": json_ids(&ids),
-            ":delays": json!(delays).to_string(),
-            ":budget": reap.policy.max_crashes(),
-        };
-        let ended: Vec<Ended> = ask.rows("reap", "reap", params, |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-        })?;
+        let (ended, failed) = ask.reap_some(reap, &ids, now)?;
         let ended: HashMap<i64, (Option<String>, Option<i64>)> = ended
             .into_iter()
             .map(|(id, state, available_at)| (id, (state, available_at)))
@@ -294,41 +281,10 @@ impl Desk {
                 available_at: available_at.map(Timestamp::from_micros),
             });
         }
-        Ok(reaped)
-    }
-}
-
-impl Ask<'_> {
-    /// Ends rows, each by itself: a join of the table with what is said of it may be carried out
-    /// the wrong way round, every row of the one with every row of the other.
-    fn end(
-        &self,
-        settle: &Settle,
-        said: &[Said],
-        now: Timestamp,
-    ) -> Result<HashSet<ItemId>, StoreError> {
-        let text = self.desk.statements.get("settle", "settle")?;
-        let run = || -> rusqlite::Result<HashSet<ItemId>> {
-            let mut statement = self.conn.prepare_cached(text)?;
-            let mut ended = HashSet::with_capacity(said.len());
-            for said in said {
-                let changed = statement.execute(named_params! {
-                    ":now": now.as_micros(),
-                    ":token": settle.token.expose(),
-                    ":holder": settle.token.holder(),
-                    ":id": said.id,
-                    ":word": said.word,
-                    ":delay": said.delay,
-                    ":error": said.error,
-                    ":strict": settle.lateness == Lateness::Refuse,
-                })?;
-                if changed > 0 {
-                    ended.insert(ItemId::new(said.id));
-                }
-            }
-            Ok(ended)
-        };
-        run().map_err(failed(self.verb))
+        Ok(ReapedRows {
+            rows: reaped,
+            failed,
+        })
     }
 }
 

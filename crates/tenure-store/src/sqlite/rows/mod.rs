@@ -2,6 +2,7 @@
 //!
 //! Each verb is one transaction on the writer's thread; reads have connections of their own.
 
+mod each;
 mod lease;
 mod operate;
 #[cfg(feature = "testing")]

@@ -1,6 +1,9 @@
 //! Adoption: tables as applications have them become lease tables and go back, on both databases.
 
 mod by_hand;
+mod each;
+mod judged;
+mod marks;
 mod names;
 mod presets;
 mod refusals;
@@ -97,7 +100,7 @@ impl Place {
     }
 
     async fn plan(&self, table: &LeaseTable) -> Result<Plan, Vec<Obstacle>> {
-        let found = self.tables().look(&table.name).await.unwrap();
+        let found = self.tables().look(table).await.unwrap();
         table.plan(&found, self.recorded(&table.name).await.as_ref())
     }
 

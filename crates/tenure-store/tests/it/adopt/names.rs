@@ -93,7 +93,7 @@ async fn names_that_are_taken_reach_the_database_unchanged() {
             let mut table = LeaseTable::sync_jobs().named(name.clone());
             table.columns.until = until.clone();
             let table = place.adopt(&table).await;
-            let found = place.tables().look(&name).await.unwrap();
+            let found = place.tables().look(&table).await.unwrap();
             assert!(found.column(until.as_str()).is_some(), "{name} {until}");
             let held = place.claim(&table, &super::mine(tried), 1).await;
             assert_eq!(held.unwrap().items.len(), 1, "{name} {until}");

@@ -112,7 +112,7 @@ async fn an_index_that_was_broken_off_is_made_anew() {
     assert!(!plan.is_done);
     let printed = place.tables().adoption_sql(&plan).unwrap();
     assert!(
-        printed.contains("drop index concurrently if exists \"sync_jobs_claimable\""),
+        printed.contains("drop index concurrently if exists \"public\".\"sync_jobs_claimable\""),
         "{printed}"
     );
     assert_eq!(place.adopt(&table).await, adopted);

@@ -63,7 +63,7 @@ async fn postgres_goes_by_index(table: &LeaseTable) {
 fn postgres_indexes(name: &str) -> &'static [&'static str] {
     match name {
         "claim" => &["claimable", "alone", "claimed", "pkey"],
-        "renew" | "settle" => &["claimed"],
+        "renew" | "settle" | "lapsed" => &["claimed"],
         "reap" => &["claimed", "pkey"],
         "look" | "replay" | "bury" | "find" | "page" => &["pkey"],
         _ => &[],

@@ -11,7 +11,8 @@ use super::{Bench, Checks, NOW, Rows, kinds};
 
 const FAULTS: [[&str; 2]; 4] = [
     [
-        "    where t.{token} = $2\n      and t.{holder} = $3\n      and {is_claimed}\n      and (t.{key} in",
+        "    where t.{token} = $2\n      and t.{holder} = $3\n      and {is_claimed}\n      \
+         and (t.{key} in",
         "    where t.{holder} = $3\n      and {is_claimed}\n      and (t.{key} in",
     ],
     [

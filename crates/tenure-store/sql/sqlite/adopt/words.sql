@@ -1,0 +1,11 @@
+-- words: the words of a status that is to be adopted, and how many rows have each.
+-- Parameters: none.
+-- Returns: per word: word, rows; the most frequent first. No row: the table has none.
+-- Keeps: nothing; it only reads, and looks at the first 100,000 rows only.
+-- Relies on: nothing.
+-- statement: words
+select s.word, count(*)
+from (select {word} as word from {table} t limit 100000) as s
+group by s.word
+order by count(*) desc, s.word
+limit 20

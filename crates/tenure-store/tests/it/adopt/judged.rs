@@ -1,0 +1,208 @@
+//! What is found out before anything is changed: columns that nobody can write, words that are
+//! refused or unknown, names that lead nowhere, and rows that would be left out.
+
+use tenure_core::{LeaseTable, Obstacle, Said};
+
+use super::{Place, identifier};
+
+async fn refused(place: &Place, table: &LeaseTable) -> Vec<Obstacle> {
+    let before = place.catalogue().await;
+    let obstacles = place.plan(table).await.unwrap_err();
+    assert_eq!(place.catalogue().await, before);
+    obstacles
+}
+
+/// A map of the table `mails`.
+fn mails(fields: &[(&str, &str)]) -> LeaseTable {
+    let said: Said = fields
+        .iter()
+        .map(|(field, value)| ((*field).to_owned(), vec![(*value).to_owned()]))
+        .collect();
+    LeaseTable::described(identifier("mails"), &said).unwrap()
+}
+
+#[tokio::test]
+async fn a_generated_column_holds_no_fact() {
+    for place in Place::both().await {
+        place
+            .execute(
+                "create table outbox (
+                     id KEY, created_at MOMENT not null default NOW, twin integer not null,
+                     attempts integer generated always as (twin + 1) stored
+                 )",
+            )
+            .await;
+        let obstacles = refused(&place, &LeaseTable::outbox()).await;
+        assert_eq!(obstacles.len(), 1, "{}: {obstacles:?}", place.name());
+        assert!(obstacles[0].what.contains("is generated"), "{obstacles:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_check_that_refuses_a_word_is_told_and_one_that_cannot_be_judged_is_a_remark() {
+    let place = Place::postgres().await;
+    let make = "create table outbox (
+        id bigint primary key, created_at timestamptz not null default now(), state_of text,
+        status text not null default 'PENDING' CHECK
+    )";
+    let strict = "constraint known check (status in ('PENDING', 'CLAIMED', 'PUBLISHED'))";
+    place.execute(&make.replace("CHECK", strict)).await;
+    let obstacles = refused(&place, &LeaseTable::outbox()).await;
+    assert_eq!(obstacles.len(), 1, "{obstacles:?}");
+    let told = "the check constraint known refuses the word \"DEAD\" of the status";
+    assert_eq!(obstacles[0].what, told);
+    place.execute("drop table outbox").await;
+    let wide = "constraint known check (status in ('PENDING', 'CLAIMED', 'PUBLISHED', 'DEAD')), \
+                constraint pair check (status <> 'DEAD' or state_of is not null)";
+    place.execute(&make.replace("CHECK", wide)).await;
+    let plan = place.plan(&LeaseTable::outbox()).await.unwrap();
+    assert!(
+        plan.remarks
+            .iter()
+            .any(|told| told.ends_with("DEAD): pair")),
+        "{plan:#?}"
+    );
+}
+
+#[tokio::test]
+async fn a_table_with_children_and_a_partition_are_refused() {
+    let place = Place::postgres().await;
+    place
+        .execute(
+            "create table outbox (id bigint primary key, created_at timestamptz not null);
+             create table child () inherits (outbox);
+             create table parts (id bigint, created_at timestamptz) partition by range (id);
+             create table part partition of parts for values from (1) to (10)",
+        )
+        .await;
+    let obstacles = refused(&place, &LeaseTable::outbox()).await;
+    assert!(
+        obstacles[0].what.contains("inherit from outbox"),
+        "{obstacles:?}"
+    );
+    let part = LeaseTable::outbox().named(identifier("part"));
+    let obstacles = refused(&place, &part).await;
+    assert!(
+        obstacles[0].what.contains("is a partition"),
+        "{obstacles:?}"
+    );
+}
+
+/// What a map names is there, or it is told: a column that is silently added for a wrong name makes
+/// every old row pending, or has no order.
+#[tokio::test]
+async fn what_a_map_names_must_be_there() {
+    for place in Place::both().await {
+        let make = "create table mails (mail_no KEY, state text not null, urgency integer)";
+        place.execute(make).await;
+        let right = [
+            ("key", "mail_no"),
+            ("status.column", "state"),
+            ("order", "urgency desc"),
+        ];
+        let with = |field: &'static str, value: &'static str| {
+            let mut fields = right.to_vec();
+            fields.retain(|(known, _)| *known != field);
+            fields.push((field, value));
+            mails(&fields)
+        };
+        place
+            .execute("insert into mails (state) values ('sent'), ('new')")
+            .await;
+        for (field, value) in [
+            ("key", "mail_nr"),
+            ("status.column", "staet"),
+            ("order", "urgancy desc"),
+            ("created_at", "queud"),
+        ] {
+            let obstacles = refused(&place, &with(field, value)).await;
+            let told = format!("{} {field}: {obstacles:?}", place.name());
+            assert_eq!(obstacles.len(), 1, "{told}");
+            assert!(
+                obstacles[0]
+                    .what
+                    .contains(&format!("which `{field}` names")),
+                "{told}"
+            );
+        }
+        let plan = place.plan(&mails(&right)).await.unwrap();
+        let told = plan.remarks.join("\n");
+        assert!(
+            told.contains("1 rows have the status \"sent\""),
+            "{}: {told}",
+            place.name()
+        );
+        // An empty table may be given its status.
+        place.execute("delete from mails").await;
+        assert!(place.plan(&with("status.column", "staet")).await.is_ok());
+    }
+}
+
+/// Rows without a number are noticed after the adoption, and the printed steps leave none behind.
+#[tokio::test]
+async fn rows_without_a_number_are_noticed() {
+    for place in Place::both().await {
+        let make = "create table sync_jobs (
+            id text primary key, created_at MOMENT not null default NOW
+        )";
+        place.execute(make).await;
+        place
+            .execute("insert into sync_jobs (id) values ('a'), ('b')")
+            .await;
+        let table = LeaseTable::sync_jobs();
+        let plan = place.plan(&table).await.unwrap();
+        let printed = place.tables().adoption_sql(&plan).unwrap();
+        assert!(
+            printed.contains("and not exists (select 1 from"),
+            "{printed}"
+        );
+        place.adopt(&table).await;
+        let lost = "update sync_jobs set tenure_id = null where id = 'b'";
+        place.execute(lost).await;
+        let plan = place.plan(&table).await.unwrap();
+        assert!(!plan.is_done, "{}", place.name());
+        // The last step alone does not call it done.
+        let text = place.tables().adoption_sql(&plan).unwrap();
+        let last = &text[text.rfind("update ").unwrap()..];
+        place
+            .execute(
+                "update tenure_tables set finished = FALSE"
+                    .replace(
+                        "FALSE",
+                        match place {
+                            Place::Postgres { .. } => "false",
+                            Place::Sqlite { .. } => "0",
+                        },
+                    )
+                    .as_str(),
+            )
+            .await;
+        place
+            .execute(last.trim_end().trim_end_matches("commit;"))
+            .await;
+        assert!(!place.recorded(&table.name).await.unwrap().is_finished);
+        place.adopt(&table).await;
+        let numbered = "select count(distinct tenure_id) from sync_jobs";
+        assert_eq!(place.number(numbered).await, 2, "{}", place.name());
+    }
+}
+
+/// The application's own SQLite may be older than ours: what it computes is what old ones know.
+#[tokio::test]
+async fn moments_are_written_as_an_old_sqlite_computes_them() {
+    let place = Place::sqlite().await;
+    place
+        .execute("create table sync_jobs (id integer primary key)")
+        .await;
+    let table = LeaseTable::sync_jobs();
+    let plan = place.plan(&table).await.unwrap();
+    let printed = place.tables().adoption_sql(&plan).unwrap();
+    assert!(!printed.contains("subsec"), "{printed}");
+    place.adopt(&table).await;
+    place.execute("insert into sync_jobs (id) values (1)").await;
+    let apart = "select abs(created_at - cast(unixepoch('subsec') * 1000 as integer) * 1000)
+                 from sync_jobs";
+    assert!(place.number(apart).await < 60_000_000);
+    let made = "select count(*) from sqlite_schema where sql like '%subsec%'";
+    assert_eq!(place.number(made).await, 0, "nor does any table of ours");
+}
