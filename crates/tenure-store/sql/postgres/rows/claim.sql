@@ -7,15 +7,16 @@
 --   claimed, one row of nulls; used says whether that is because the token has a lease already.
 -- Keeps: laws 1, 2, 6. The rows are chosen once, so the limit holds whatever the plan; the fence is
 --   drawn once, and only if there is something to claim.
--- Relies on: the partial indexes on the order of pending rows; the key. A join would let a plan for an
---   unknown limit read the whole table, hence the array. The update does not ask for the status again:
---   the rows are locked, and a plan made on an empty table would go by the wrong index.
+-- Relies on: the partial indexes on the order of pending rows. A join would let a plan for an unknown
+--   limit read the whole table, hence the array. The rows are locked, so they are found at their place,
+--   and the update does not ask for the status again; one that was changed since the statement began is
+--   not found there, and is left for the next claim.
 with used as materialized (
     select exists (
         select 1 from {table} t where t.{token} = $2 and {is_claimed}
     ) as used
 ), claimable as materialized (
-    select t.{key} as id
+    select t.ctid as place
     from {table} t
     where {is_pending}
       and (t.{available_at} is null or t.{available_at} <= coalesce($1::timestamptz, now()))
@@ -26,7 +27,7 @@ with used as materialized (
     limit $5::bigint
     for update skip locked
 ), claimable_alone as materialized (
-    select t.{key} as id
+    select t.ctid as place
     from {table} t
     where {is_pending}
       and (t.{available_at} is null or t.{available_at} <= coalesce($1::timestamptz, now()))
@@ -47,8 +48,8 @@ with used as materialized (
         {holder} = $3,
         {claimed_at} = coalesce($1::timestamptz, now()),
         {fence} = (select fence from drawn)
-    where t.{key} = any (array(
-            select id from claimable union all select id from claimable_alone
+    where t.ctid = any (array(
+            select place from claimable union all select place from claimable_alone
         ))
       and not (select used from used)
     returning t.*
