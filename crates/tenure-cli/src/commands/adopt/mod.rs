@@ -200,8 +200,8 @@ async fn undo(
         })?;
     if recorded.whereabouts == Whereabouts::Gone {
         cx.output.hint(
-            "a table that was renamed keeps what was added: give it its name back, adopt it again \
-             and then undo",
+            "a table that was renamed keeps the columns and indexes that were added to it; drop \
+             them by hand",
         );
     }
     Ok(Exit::Done)

@@ -72,10 +72,12 @@ impl<'a> Watched<'a> {
             return Ok(());
         }
         let output = &self.cx.output;
-        output.either(&Shown::new(job).whole(progress), || line(job, progress))
+        output.either(&Shown::new(job).whole(job, progress), || {
+            line(job, progress)
+        })
     }
 }
 
 fn line(job: &Job, progress: &Progress) -> String {
-    format!("{}: {}", word(job.state), headway(progress))
+    format!("{}: {}", word(job.state), headway(job, progress))
 }

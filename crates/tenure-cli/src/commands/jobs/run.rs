@@ -216,7 +216,10 @@ fn is_json(line: &str) -> bool {
 fn judge(error: &PublishError) -> Result<Outcome, Failure> {
     let failure = Failure::new(format!("command: {}", error.reason));
     match error.kind {
-        PublishErrorKind::Away { after } => Ok(Outcome::snooze(after.unwrap_or(AWAY))),
+        PublishErrorKind::Away { after } => {
+            tracing::warn!(reason = error.reason, "the command was away; the job waits");
+            Ok(Outcome::snooze(after.unwrap_or(AWAY)))
+        }
         PublishErrorKind::Reject => Err(failure.never()),
         PublishErrorKind::Retry { .. } | _ => Err(failure),
     }

@@ -33,7 +33,7 @@ pub(super) async fn run(cx: &Context, id: i64, is_followed: bool) -> Result<Exit
 pub(super) async fn whole(cx: &Context, jobs: &Jobs, job: &Job) -> Result<(), Stop> {
     let progress = jobs.progress(&job.matrix).await?;
     if cx.output.is_json() {
-        return cx.output.json(&Shown::new(job).whole(&progress));
+        return cx.output.json(&Shown::new(job).whole(job, &progress));
     }
     // It may have been followed for hours.
     let now = crate::time::now();
@@ -79,7 +79,7 @@ fn facts(job: &Job, progress: &Progress, now: Timestamp) -> Vec<Vec<Cell>> {
         fact("matrix", Some(job.matrix.to_string())),
         fact("priority", Some(job.priority.to_string())),
         fact("retry of", job.retry_of.map(|id| id.to_string())),
-        fact("progress", Some(headway(progress))),
+        fact("progress", Some(headway(job, progress))),
         fact("cursor", job.cursor.clone()),
         fact("attempts", Some(counters.attempts.to_string())),
         fact("failures", Some(counters.failures.to_string())),

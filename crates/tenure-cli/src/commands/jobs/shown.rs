@@ -1,6 +1,8 @@
 //! A job as the program shows it: the JSON that scripts read, and what tables say. The field names
 //! are stable; none of them is a token.
 
+use std::time::Duration;
+
 use comfy_table::{Cell, Color};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -84,22 +86,47 @@ impl<'a> Shown<'a> {
     }
 
     /// With how far it has come.
-    pub(super) fn whole(mut self, progress: &Progress) -> Self {
-        self.progress = Some(ShownProgress::new(progress));
+    pub(super) fn whole(mut self, job: &Job, progress: &Progress) -> Self {
+        self.progress = Some(ShownProgress::new(&Pace::of(job, progress), progress));
         self
     }
 }
 
 impl ShownProgress {
-    fn new(progress: &Progress) -> Self {
+    fn new(pace: &Pace, progress: &Progress) -> Self {
         Self {
             chunks_total: progress.total,
             chunks_done: progress.done,
             chunks_running: progress.running,
             chunks_failed: progress.failed,
             rows: progress.rows,
-            rows_per_second: progress.rows_per_second(),
-            seconds_left: progress.left().map(|left| left.as_secs()),
+            rows_per_second: pace.rows_per_second,
+            seconds_left: pace.left.map(|left| left.as_secs()),
+        }
+    }
+}
+
+/// How fast the work goes; of a job that has ended, how fast it went.
+struct Pace {
+    rows_per_second: Option<f64>,
+    left: Option<Duration>,
+}
+
+impl Pace {
+    fn of(job: &Job, progress: &Progress) -> Self {
+        let Some(ended_at) = job.completed_at.or(job.failed_at) else {
+            return Self {
+                rows_per_second: progress.rows_per_second(),
+                left: progress.left(),
+            };
+        };
+        let at_its_end = Progress {
+            now: ended_at,
+            ..progress.clone()
+        };
+        Self {
+            rows_per_second: at_its_end.rows_per_second(),
+            left: None,
         }
     }
 }
@@ -150,7 +177,8 @@ pub(super) fn note(job: &Job, now: Timestamp) -> String {
 }
 
 /// How far it has come, in a line: chunks, rows, the rate and the time left.
-pub(super) fn headway(progress: &Progress) -> String {
+pub(super) fn headway(job: &Job, progress: &Progress) -> String {
+    let pace = Pace::of(job, progress);
     let done = match progress.total {
         Some(total) => format!("{}/{total} chunks", progress.done),
         None => format!("{} chunks", progress.done),
@@ -164,10 +192,10 @@ pub(super) fn headway(progress: &Progress) -> String {
     add(progress.running, "in hand");
     add(progress.failed, "failed");
     add(progress.rows, "rows");
-    if let Some(rate) = progress.rows_per_second().filter(|rate| *rate > 0.0) {
+    if let Some(rate) = pace.rows_per_second.filter(|rate| *rate > 0.0) {
         parts.push(format!("{rate:.0} rows/s"));
     }
-    let left = progress.left().filter(|left| !left.is_zero());
+    let left = pace.left.filter(|left| !left.is_zero());
     parts.extend(left.map(|left| format!("{} left", brief(left))));
     parts.join(", ")
 }

@@ -133,6 +133,10 @@ async fn a_script_claims_chunks_and_the_next_try_does_only_what_is_left() {
         );
         place.drain("sh job.sh");
         assert_eq!(log(), "cursor: \na: \nb: \nb: half\nc: \n");
+        // What has ended has no time left, and its rate does not fall while one looks on.
+        assert_eq!(place.job_field(&new, "progress.seconds_left"), "null");
+        let rate = || place.job_field(&new, "progress.rows_per_second");
+        assert_eq!(rate(), rate());
         assert_eq!(place.job_field(&new, "state"), r#""completed""#);
         assert_eq!(place.job_field(&new, "result"), r#"{"done":3}"#);
         assert_eq!(place.job_field(&new, "progress.rows"), "30");

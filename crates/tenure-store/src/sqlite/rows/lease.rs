@@ -159,8 +159,13 @@ impl Desk {
         };
         ask.rows("claim", "claim", params, |_| Ok(()))?;
         let params = named_params! {":token": token};
+        let mut layout = None;
         let claimed = ask.rows("claim", "claimed", params, |row| {
-            self.claimed(row, &claim.token)
+            let layout = match &layout {
+                Some(layout) => layout,
+                None => layout.insert(self.layout(row)?),
+            };
+            layout.claimed(row, &claim.token)
         })?;
         Ok(held(claimed, claim.most()))
     }

@@ -21,27 +21,92 @@ pub(super) struct Claimed {
     pub(super) lease: Lease,
 }
 
+/// Where the columns of an answer stand: looked up once for all of its rows.
+pub(super) struct Layout {
+    key: usize,
+    created_at: usize,
+    available_at: usize,
+    fence: usize,
+    claimed_at: usize,
+    until: usize,
+    counters: [usize; 4],
+    shown: Vec<Shown>,
+}
+
+/// A column that is part of a row's content.
+struct Shown {
+    place: usize,
+    /// Its name as JSON, with the colon.
+    label: String,
+    /// It was declared to hold JSON.
+    is_json: bool,
+}
+
 impl Desk {
-    pub(super) fn claimed(&self, row: &Row<'_>, token: &Token) -> rusqlite::Result<Claimed> {
+    /// The layout of the rows of a claim.
+    pub(super) fn layout(&self, row: &Row<'_>) -> rusqlite::Result<Layout> {
+        let place = |column: &Identifier| row.as_ref().column_index(column.as_str());
         let columns = &self.table.columns;
-        let available_at: Option<i64> = get(row, &columns.available_at)?;
-        let created_at: i64 = get(row, &self.table.created_at)?;
-        Ok(Claimed {
-            item: Item {
-                id: ItemId::new(get(row, &self.table.key)?),
-                content: Content::Row(self.content(row, &self.lease_columns())?),
-                available_at: Timestamp::from_micros(available_at.unwrap_or(created_at)),
-                counters: self.counters(row)?,
-            },
-            lease: Lease {
-                token: token.clone(),
-                fence: Fence::new(get(row, &columns.fence)?),
-                claimed_at: Timestamp::from_micros(get(row, &columns.claimed_at)?),
-                until: Timestamp::from_micros(get(row, &columns.until)?),
-            },
+        let lease = self.table.lease_facts().map(|(_, column)| column.as_str());
+        Ok(Layout {
+            key: place(&self.table.key)?,
+            created_at: place(&self.table.created_at)?,
+            available_at: place(&columns.available_at)?,
+            fence: place(&columns.fence)?,
+            claimed_at: place(&columns.claimed_at)?,
+            until: place(&columns.until)?,
+            counters: [
+                place(&columns.attempts)?,
+                place(&columns.failures)?,
+                place(&columns.crashes)?,
+                place(&columns.generation)?,
+            ],
+            shown: self.shown(row, &lease),
         })
     }
 
+    /// The columns of an answer, without these.
+    fn shown(&self, row: &Row<'_>, without: &[&str]) -> Vec<Shown> {
+        let names = row.as_ref().column_names().into_iter().enumerate();
+        names
+            .filter(|(_, name)| !without.contains(name))
+            .map(|(place, name)| Shown {
+                place,
+                label: format!("{}:", serde_json::Value::from(name)),
+                is_json: self.json_columns.contains(name),
+            })
+            .collect()
+    }
+}
+
+impl Layout {
+    pub(super) fn claimed(&self, row: &Row<'_>, token: &Token) -> rusqlite::Result<Claimed> {
+        let available_at: Option<i64> = row.get(self.available_at)?;
+        let created_at: i64 = row.get(self.created_at)?;
+        let [attempts, failures, crashes, generation] = self.counters;
+        Ok(Claimed {
+            item: Item {
+                id: ItemId::new(row.get(self.key)?),
+                content: Content::Row(content(row, &self.shown)?),
+                available_at: Timestamp::from_micros(available_at.unwrap_or(created_at)),
+                counters: Counters {
+                    attempts: row.get(attempts)?,
+                    failures: row.get(failures)?,
+                    crashes: row.get(crashes)?,
+                    generation: row.get(generation)?,
+                },
+            },
+            lease: Lease {
+                token: token.clone(),
+                fence: Fence::new(row.get(self.fence)?),
+                claimed_at: Timestamp::from_micros(row.get(self.claimed_at)?),
+                until: Timestamp::from_micros(row.get(self.until)?),
+            },
+        })
+    }
+}
+
+impl Desk {
     /// Everything that is known of a row; the inner result is about a word that is none.
     pub(super) fn record(
         &self,
@@ -67,7 +132,7 @@ impl Desk {
         Ok(Ok(Record {
             id: ItemId::new(get(row, &self.table.key)?),
             state,
-            content: Content::Row(self.content(row, &secrets)?),
+            content: Content::Row(content(row, &self.shown(row, &secrets))?),
             counters: self.counters(row)?,
             created_at: Timestamp::from_micros(get(row, &self.table.created_at)?),
             available_at: moment(row, &columns.available_at)?,
@@ -79,10 +144,6 @@ impl Desk {
         }))
     }
 
-    fn lease_columns(&self) -> [&str; 13] {
-        self.table.lease_facts().map(|(_, column)| column.as_str())
-    }
-
     fn counters(&self, row: &Row<'_>) -> rusqlite::Result<Counters> {
         let columns = &self.table.columns;
         Ok(Counters {
@@ -92,33 +153,36 @@ impl Desk {
             generation: get(row, &columns.generation)?,
         })
     }
+}
 
-    /// The row as a JSON object, without these columns. What was declared as JSON stands in it as
-    /// such, other text as a string, bytes as a string in base64.
-    fn content(&self, row: &Row<'_>, without: &[&str]) -> rusqlite::Result<String> {
-        let mut parts = Vec::new();
-        for (index, name) in row.as_ref().column_names().into_iter().enumerate() {
-            if without.contains(&name) {
-                continue;
-            }
-            let value = match row.get_ref(index)? {
-                ValueRef::Null => "null".to_owned(),
-                ValueRef::Integer(number) => number.to_string(),
-                ValueRef::Real(number) => serde_json::Value::from(number).to_string(),
-                ValueRef::Text(bytes) => {
-                    let text = String::from_utf8_lossy(bytes);
-                    if self.json_columns.contains(name) && is_json(&text) {
-                        text.into_owned()
-                    } else {
-                        serde_json::Value::from(text).to_string()
-                    }
-                }
-                ValueRef::Blob(bytes) => serde_json::Value::from(BASE64.encode(bytes)).to_string(),
-            };
-            parts.push(format!("{}:{value}", serde_json::Value::from(name)));
+/// These columns of a row as a JSON object. What was declared as JSON stands in it as such, other
+/// text as a string, bytes as a string in base64.
+fn content(row: &Row<'_>, shown: &[Shown]) -> rusqlite::Result<String> {
+    let mut json = String::from("{");
+    for (nth, column) in shown.iter().enumerate() {
+        if nth > 0 {
+            json.push(',');
         }
-        Ok(format!("{{{}}}", parts.join(",")))
+        json.push_str(&column.label);
+        match row.get_ref(column.place)? {
+            ValueRef::Null => json.push_str("null"),
+            ValueRef::Integer(number) => json.push_str(&number.to_string()),
+            ValueRef::Real(number) => json.push_str(&serde_json::Value::from(number).to_string()),
+            ValueRef::Text(bytes) => {
+                let text = String::from_utf8_lossy(bytes);
+                if column.is_json && is_json(&text) {
+                    json.push_str(&text);
+                } else {
+                    json.push_str(&serde_json::Value::from(text).to_string());
+                }
+            }
+            ValueRef::Blob(bytes) => {
+                json.push_str(&serde_json::Value::from(BASE64.encode(bytes)).to_string());
+            }
+        }
     }
+    json.push('}');
+    Ok(json)
 }
 
 fn is_json(text: &str) -> bool {
