@@ -32,9 +32,10 @@ async fn harmed(scene: Scene, place: Place) {
         "{summary:?}"
     );
     assert_eq!(summary.again, summary.broken, "{summary:?}");
-    let least = summary.rows / 20;
-    assert!(summary.by_hand > least, "{summary:?}");
-    assert!(summary.by_us > least, "{summary:?}");
+    // Both took part. How much each gets is the database's affair: SQLite has no line for writers.
+    let least = KILLS / 2;
+    assert!(summary.by_hand >= least, "{summary:?}");
+    assert!(summary.by_us >= least, "{summary:?}");
 }
 
 /// Proves: S5-001, S5-002, S5-003, S5-007, S5-008, S5-030, S5-032, S5-045
