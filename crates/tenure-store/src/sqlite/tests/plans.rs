@@ -12,7 +12,7 @@ use super::super::statements::{ALL, HOLDS, JOBS, WEBHOOK, WORK_LEASE};
 use super::*;
 
 /// Statements that read all of a table, and why they may.
-const WALKS: [(&str, &str, &str); 5] = [
+const WALKS: [(&str, &str, &str); 7] = [
     (
         "page_pending",
         "tenure_ready",
@@ -37,6 +37,16 @@ const WALKS: [(&str, &str, &str); 5] = [
         "count",
         "tenure_dead",
         "an item there is a few bytes, and they are to be counted",
+    ),
+    (
+        "held_chunks",
+        "t",
+        "the partial index of the chunks in hand, which are few",
+    ),
+    (
+        "kinds",
+        "t",
+        "the partial indexes of the jobs that are open or failed, which are to be counted",
     ),
 ];
 
