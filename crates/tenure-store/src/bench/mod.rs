@@ -13,6 +13,7 @@ mod still;
 mod work_lease;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use tenure_core::store::{Claim, Settle, Store, StoreError, StoreErrorKind};
@@ -46,6 +47,9 @@ pub enum Yardstick {
     Sqlite(SqliteYardstick),
 }
 
+/// How many scratch files this process has opened.
+static OPENED: AtomicU32 = AtomicU32::new(0);
+
 impl Yardstick {
     /// Makes fresh scratch tables beside the database that the address names: the schema
     /// `tenure_bench_<name>`, or a file in the same folder.
@@ -57,7 +61,10 @@ impl Yardstick {
             .strip_prefix("sqlite://")
             .or(url.strip_prefix("sqlite:"))
         {
-            let path = PathBuf::from(format!("{path}.bench-{name}"));
+            // A file of its own each time: one that was closed may be taken away a moment later, and
+            // with it what stands beside another of the same name.
+            let nth = OPENED.fetch_add(1, Ordering::Relaxed);
+            let path = PathBuf::from(format!("{path}.bench-{name}-{nth}"));
             return Ok(Self::Sqlite(SqliteYardstick::open(path).await?));
         }
         if url.starts_with("postgres") {
