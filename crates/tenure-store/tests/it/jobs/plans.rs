@@ -118,9 +118,13 @@ pub(crate) fn row_calls() -> Vec<(&'static str, String, String)> {
                      array[0]::bigint[], array[null::text], null, false"
                 ),
             ),
+            "settle_done" => (
+                "rows_settle_done",
+                format!("null, {held}, {holder}, array[101207], false"),
+            ),
             "reap" => (
                 "rows_reap",
-                "null, 100, array[0]::bigint[], 5, true".to_owned(),
+                "null, 100, array[0]::bigint[], 5, true, null".to_owned(),
             ),
             "look" => ("rows_look", format!("{held}, {holder}, array[101207]")),
             "bury" => ("rows_bury", format!("null, {held}, 101100, 'why'")),
