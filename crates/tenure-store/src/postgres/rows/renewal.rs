@@ -65,11 +65,13 @@ impl Tally {
             .is_some_and(|found| !found.busy.is_empty())
     }
 
-    /// The answers in the order asked; a lease that is busy has none.
-    pub(super) fn answers(mut self, renew: &Renew) -> Renewals {
+    /// The answers in the order asked, also for one that is asked twice; a lease that is busy has
+    /// none.
+    pub(super) fn answers(&self, renew: &Renew) -> Renewals {
+        let unknown = Found::default();
         let mut answers = Vec::with_capacity(renew.tokens.len());
         for token in &renew.tokens {
-            let found = self.0.remove(token).unwrap_or_default();
+            let found = self.0.get(token).unwrap_or(&unknown);
             if found.busy.is_empty() {
                 answers.push((token.clone(), found.answer()));
             }
@@ -79,13 +81,13 @@ impl Tally {
 }
 
 impl Found {
-    fn answer(self) -> Guarded<Renewed> {
+    fn answer(&self) -> Guarded<Renewed> {
         let first_end = self.renewed.values().min().copied();
         match (first_end, self.fence) {
             (Some(until), Some(fence)) => Guarded::Kept(Renewed {
                 until,
                 fence,
-                ids: self.renewed.into_keys().collect(),
+                ids: self.renewed.keys().copied().collect(),
             }),
             _ if self.is_lapsed => Guarded::Refused(Refusal::Lapsed),
             _ => Guarded::Refused(Refusal::Lost),
