@@ -78,7 +78,7 @@ impl LeaseTable {
     /// use std::time::Duration;
     /// use tenure_core::{LeaseTable, Term};
     ///
-    /// let minutes = |number| Term::new(Duration::from_secs(60 * number)).unwrap();
+    /// let minutes = |number: u64| Term::new(Duration::from_secs(60 * number)).unwrap();
     /// let (term, heartbeat) = LeaseTable::sync_jobs().usual_rhythm().unwrap();
     /// assert_eq!((term, heartbeat.as_secs()), (minutes(5), 60));
     /// let (term, heartbeat) = LeaseTable::sync_checkpoints().usual_rhythm().unwrap();
