@@ -61,8 +61,8 @@ impl Yardstick {
             .strip_prefix("sqlite://")
             .or(url.strip_prefix("sqlite:"))
         {
-            // A file of its own each time: one that was closed may be taken away a moment later, and
-            // with it what stands beside another of the same name.
+            // A file of its own each time: one that was closed may be taken away a moment later,
+            // and with it what stands beside another of the same name.
             let nth = OPENED.fetch_add(1, Ordering::Relaxed);
             let path = PathBuf::from(format!("{path}.bench-{name}-{nth}"));
             return Ok(Self::Sqlite(SqliteYardstick::open(path).await?));
