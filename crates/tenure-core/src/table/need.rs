@@ -1,23 +1,79 @@
 //! What each fact needs of a column that is there, and what its column is when it is added.
 
-use super::States;
-use super::found::Holds;
+use super::describe::field_of;
+use super::found::{FoundColumn, Holds};
+use super::obstacle::{Obstacle, obstacle};
 use super::plan::Adds;
+use super::{LeaseTable, States};
+
+/// Characters that a column must have room for to hold a holder or a token.
+const TEXT_MIN: u32 = 128;
 
 /// What a fact needs of a column that is there.
 pub(super) struct Need {
     /// Whether it holds the right thing.
-    pub(super) fits: fn(Holds) -> bool,
-    pub(super) expected: &'static str,
+    fits: fn(Holds) -> bool,
+    expected: &'static str,
     /// Whether it has to take null, must never be null, or may be either.
-    pub(super) null: Null,
+    null: Null,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Null {
+enum Null {
     Needed,
     Never,
     Either,
+}
+
+impl Need {
+    /// What keeps a column that is there from holding this fact.
+    pub(super) fn obstacle(
+        &self,
+        of: &LeaseTable,
+        fact: &str,
+        found: &FoundColumn,
+    ) -> Option<Obstacle> {
+        let (column, table) = (&found.name, &of.name);
+        let field = field_of(fact);
+        let elsewhere = format!("name another column as `{field}` in a map; a new one is added");
+        if found.is_generated && fact != "created_at" {
+            let what =
+                format!("{column}, which is to hold {fact}, is generated: nobody can write it");
+            return Some(obstacle(what, elsewhere));
+        }
+        if !(self.fits)(found.holds) {
+            let what = format!(
+                "{column}, which is to hold {fact}, is {}; expected {}",
+                found.declared, self.expected
+            );
+            let hint = format!("change its type, or {elsewhere}");
+            return Some(obstacle(what, hint));
+        }
+        let longest = match fact {
+            "status" => longest_word(&of.states),
+            "holder" | "token" | "settled_token" => TEXT_MIN,
+            _ => 0,
+        };
+        if matches!(found.holds, Holds::Text(Some(most)) if most < longest) {
+            let what = format!(
+                "{column}, which is to hold {fact}, is {}; expected room for {longest}",
+                found.declared
+            );
+            let hint = format!("alter table {table} alter column {column} type text");
+            return Some(obstacle(what, hint));
+        }
+        match (self.null, found.is_nullable) {
+            (Null::Needed, false) => Some(obstacle(
+                format!("{column}, which is to hold {fact}, is not null: it could not be cleared"),
+                format!("alter table {table} alter column {column} drop not null, or {elsewhere}"),
+            )),
+            (Null::Never, true) => Some(obstacle(
+                format!("{column}, which is to hold {fact}, may be null"),
+                format!("fill it and alter it to be not null with a default, or {elsewhere}"),
+            )),
+            _ => None,
+        }
+    }
 }
 
 pub(super) const fn is_key(holds: Holds) -> bool {
@@ -92,7 +148,7 @@ pub(super) fn adds_of(fact: &str, states: &States) -> Adds {
     }
 }
 
-pub(super) fn longest_word(states: &States) -> u32 {
+fn longest_word(states: &States) -> u32 {
     let words = states.status().map(|status| &status.words);
     let words = words.into_iter().flat_map(|words| {
         [&words.pending, &words.claimed, &words.done, &words.dead].map(|word| word.as_str().len())

@@ -3,14 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use super::describe::field_of;
-use super::found::{FoundColumn, FoundTable, Holds};
-use super::need::{Need, Null, adds_of, is_key, longest_word, need_of};
+use super::found::{FoundColumn, FoundTable};
+use super::need::{adds_of, is_key, need_of};
 use super::obstacle::{Obstacle, obstacle};
-use super::{AdoptedTable, Identifier, LeaseTable, States, StatusWord, Whereabouts, name};
-
-/// Characters that a column must have room for to hold a holder or a token.
-const TEXT_MIN: u32 = 128;
+use super::{AdoptedTable, Identifier, LeaseTable, StatusWord, Whereabouts, name};
 
 /// The column that a table is given when it has no 64-bit key of its own.
 const KEY: &str = "tenure_id";
@@ -267,7 +263,8 @@ impl Planning<'_> {
             let adds = adds_of(fact, &table.states);
             match self.found.column(column.as_str()) {
                 Some(found) if !self.is_ours(column) => {
-                    self.check_column(fact, found, &need_of(fact), &table.states);
+                    self.obstacles
+                        .extend(need_of(fact).obstacle(&table, fact, found));
                     self.plan.uses.push((fact, column.clone()));
                 }
                 None if fact == "status" && self.found.has_rows && !self.is_ours(column) => {
@@ -288,49 +285,6 @@ impl Planning<'_> {
             format!("there is no column {column}, which `{field}` names"),
             format!("name the right one as `{field}` in a map; {more}"),
         );
-    }
-
-    fn check_column(&mut self, fact: &str, found: &FoundColumn, need: &Need, states: &States) {
-        let (column, table) = (&found.name, &self.plan.table.name);
-        let field = field_of(fact);
-        let elsewhere = format!("name another column as `{field}` in a map; a new one is added");
-        if found.is_generated && fact != "created_at" {
-            let what =
-                format!("{column}, which is to hold {fact}, is generated: nobody can write it");
-            return self.obstacle(what, elsewhere);
-        }
-        if !(need.fits)(found.holds) {
-            let what = format!(
-                "{column}, which is to hold {fact}, is {}; expected {}",
-                found.declared, need.expected
-            );
-            let hint = format!("change its type, or {elsewhere}");
-            return self.obstacle(what, hint);
-        }
-        let longest = match fact {
-            "status" => longest_word(states),
-            "holder" | "token" | "settled_token" => TEXT_MIN,
-            _ => 0,
-        };
-        if matches!(found.holds, Holds::Text(Some(most)) if most < longest) {
-            let what = format!(
-                "{column}, which is to hold {fact}, is {}; expected room for {longest}",
-                found.declared
-            );
-            let hint = format!("alter table {table} alter column {column} type text");
-            return self.obstacle(what, hint);
-        }
-        match (need.null, found.is_nullable) {
-            (Null::Needed, false) => self.obstacle(
-                format!("{column}, which is to hold {fact}, is not null: it could not be cleared"),
-                format!("alter table {table} alter column {column} drop not null, or {elsewhere}"),
-            ),
-            (Null::Never, true) => self.obstacle(
-                format!("{column}, which is to hold {fact}, may be null"),
-                format!("fill it and alter it to be not null with a default, or {elsewhere}"),
-            ),
-            _ => {}
-        }
     }
 
     /// What only the order needs.
@@ -467,6 +421,7 @@ fn is_usual(column: &Identifier) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::found::Holds;
     use super::super::found::{FoundIndex, FoundKind};
     use super::*;
     use crate::time::Timestamp;
