@@ -86,10 +86,33 @@ impl Writer {
         verb: &'static str,
         op: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
+        self.send(verb, op, |_| true).await
+    }
+
+    /// The same for an `op` that may answer nothing, which is no error: what it did is undone then,
+    /// too.
+    ///
+    /// # Errors
+    /// As [`Writer::write`].
+    pub async fn write_or_undo<T: Send + 'static>(
+        &self,
+        verb: &'static str,
+        op: impl FnOnce(&Connection) -> Result<Option<T>, StoreError> + Send + 'static,
+    ) -> Result<Option<T>, StoreError> {
+        self.send(verb, op, Option::is_some).await
+    }
+
+    async fn send<T: Send + 'static>(
+        &self,
+        verb: &'static str,
+        op: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        is_kept: fn(&T) -> bool,
+    ) -> Result<T, StoreError> {
         let (reply, answer) = oneshot::channel();
         let operation = Box::new(Write {
             verb,
             op: Some(op),
+            is_kept,
             result: None,
             reply,
         });
@@ -147,6 +170,8 @@ trait Operation: Send {
 struct Write<T, F> {
     verb: &'static str,
     op: Option<F>,
+    /// Whether what it did is kept when it answers so.
+    is_kept: fn(&T) -> bool,
     result: Option<Result<T, StoreError>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
@@ -160,15 +185,17 @@ where
             return false;
         };
         let result = caught(self.verb, || op(connection));
-        let is_ok = result.is_ok();
+        let is_kept = result.as_ref().is_ok_and(self.is_kept);
         self.result = Some(result);
-        is_ok
+        is_kept
     }
 
     fn answer(self: Box<Self>, failure: Option<&BatchFailure>) {
         let result = match (self.result, failure) {
             // What an operation complained of itself says more than that its batch failed.
             (Some(Err(error)), _) => Err(error),
+            // What was to be undone is undone either way.
+            (Some(Ok(told)), _) if !(self.is_kept)(&told) => Ok(told),
             (_, Some(failure)) => Err(failure.told(self.verb)),
             (Some(result), None) => result,
             (None, None) => Err(stopped(self.verb)),
@@ -405,6 +432,7 @@ mod tests {
         let write = Write {
             verb: "send",
             op: Some(op),
+            is_kept: |_| true,
             result: None,
             reply,
         };
@@ -467,6 +495,35 @@ mod tests {
         assert!(failed_write.await.is_err());
         write_line(&writer, 2).await;
         assert_eq!(lines(&writer).await, [2]);
+    }
+
+    #[tokio::test]
+    async fn what_answers_nothing_is_undone_alone_and_among_others() {
+        let (writer, _folder) = bench().await;
+        let undone = |n| {
+            let writer = writer.clone();
+            async move {
+                let op = move |connection: &Connection| {
+                    insert(connection, n)?;
+                    Ok(None::<()>)
+                };
+                writer.write_or_undo("undo", op).await
+            }
+        };
+        assert_eq!(undone(1).await.unwrap(), None);
+        let release = hold_up(&writer).await;
+        let good = send(&writer, |connection| insert(connection, 2)).await;
+        let among = tokio::spawn(undone(3));
+        let other = writer.clone();
+        let kept = tokio::spawn(async move {
+            let op = |connection: &Connection| insert(connection, 4).map(Some);
+            other.write_or_undo("keep", op).await
+        });
+        drop(release);
+        good.await.unwrap().unwrap();
+        assert_eq!(among.await.unwrap().unwrap(), None);
+        assert_eq!(kept.await.unwrap().unwrap(), Some(()));
+        assert_eq!(lines(&writer).await, [2, 4]);
     }
 
     #[tokio::test]

@@ -13,10 +13,6 @@ const ONE_SIDED: &[(&str, &str)] = &[
         "settle_and_claim.sql with fewer branches for PostgreSQL to plan",
     ),
     (
-        "rows/settle_done.sql",
-        "settle.sql with nothing to look up; SQLite settles row by row as it is",
-    ),
-    (
         "queue/enqueue_strict.sql",
         "in SQLite one producer writes at a time",
     ),

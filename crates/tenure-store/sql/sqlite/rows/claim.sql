@@ -2,10 +2,12 @@
 -- Parameters: :now, :token, :holder, :until, :limit, :lone whether rows that must be worked alone are
 --   taken in their turn like all others, :fence, :ids as a JSON array; where rows have a kind, :kinds
 --   as a JSON array or null for all.
--- Returns: claimed: the rows; used: whether the token has a lease already; claimable and
---   claimable_alone: ids; fence: the number of this claim.
+-- Returns: claimable and claimable_alone: the rows as they are before the claim; used: whether the
+--   token has a lease already; fence: the number of this claim; claimed: ids.
 -- Keeps: laws 1, 2, 6. The rows are chosen once, so the limit holds; the fence is drawn only if there
---   is something to claim. All of it is one transaction, and there is one writer.
+--   is something to claim. All of it is one transaction, and there is one writer: what was read is
+--   not read again, unless not every row was changed. `or fail` spares a copy of every page: an
+--   error undoes the whole claim anyway.
 -- Relies on: the partial indexes on the order of pending rows and on the tokens of claimed ones; the
 --   key.
 -- statement: used
@@ -13,7 +15,7 @@ select exists (
     select 1 from {table} t where t.{token} = :token and {is_claimed}
 )
 -- statement: claimable
-select t.{key}
+select t.*
 from {table} t
 where {is_pending}
   and (t.{available_at} is null or t.{available_at} <= :now)
@@ -22,7 +24,7 @@ where {is_pending}
 order by {order}
 limit :limit
 -- statement: claimable_alone
-select t.{key}
+select t.*
 from {table} t
 where {is_pending}
   and (t.{available_at} is null or t.{available_at} <= :now)
@@ -33,7 +35,7 @@ limit :limit
 -- statement: fence
 update tenure_fence set fence = fence + 1 returning fence
 -- statement: claim
-update {table} as t
+update or fail {table} as t
 set {until} = :until,
     {status} = {claimed},
     {token} = :token,
@@ -43,7 +45,6 @@ set {until} = :until,
 where t.{key} in (select value from json_each(:ids))
   and {is_pending}
 -- statement: claimed
-select t.*
+select t.{key}
 from {table} t
 where t.{token} = :token and {is_claimed}
-order by {order}

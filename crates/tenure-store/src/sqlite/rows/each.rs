@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use rusqlite::{ErrorCode, named_params};
 use serde_json::json;
 use tenure_core::store::{Reap, Settle, StoreError};
-use tenure_core::{Boundary, ItemId, Lateness, Timestamp};
+use tenure_core::{Boundary, ItemId, Lateness, Timestamp, Word};
 
 use super::{Ask, json_ids};
 use crate::limits::micros;
@@ -18,11 +18,60 @@ pub(super) type EndedRow = (i64, Option<String>, Option<i64>);
 /// What was ended, and what cannot be, and why.
 type Ended = (HashSet<ItemId>, Vec<(ItemId, String)>);
 
+/// How a settle ends its rows. All at once is what most need: all are done, and the lease holds
+/// them all. It does not tell which row was refused.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    AtOnce,
+    OneByOne,
+}
+
 impl Ask<'_> {
+    /// Ends rows; nothing if they were to be ended at once, and that cannot be.
+    pub(super) fn end(
+        &self,
+        settle: &Settle,
+        said: &[Said],
+        now: Timestamp,
+        way: Way,
+    ) -> Result<Option<Ended>, StoreError> {
+        let is_done = said.iter().all(|one| one.word == Word::Done.as_str());
+        if way == Way::OneByOne || said.len() == 1 || !is_done {
+            return self.end_each(settle, said, now).map(Some);
+        }
+        let ids: Vec<ItemId> = said.iter().map(|one| ItemId::new(one.id)).collect();
+        let is_whole = self.end_done(settle, &ids, now)?;
+        Ok(is_whole.then(|| (ids.into_iter().collect(), Vec::new())))
+    }
+
+    /// Ends these rows as done; whether that were all of them.
+    fn end_done(
+        &self,
+        settle: &Settle,
+        ids: &[ItemId],
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let text = self.desk.statements.get("settle_done", "settle_done")?;
+        let run = || {
+            self.conn.prepare_cached(text)?.execute(named_params! {
+                ":now": now.as_micros(),
+                ":token": settle.token.expose(),
+                ":holder": settle.token.holder(),
+                ":ids": json_ids(ids),
+                ":strict": settle.lateness == Lateness::Refuse,
+            })
+        };
+        match run() {
+            Ok(changed) => Ok(changed == ids.len()),
+            Err(error) if is_refused(&error) => Ok(false),
+            Err(error) => Err(failed(self.verb)(error)),
+        }
+    }
+
     /// Ends rows, each by itself: a join of the table with what is said of it may be carried out
     /// the wrong way round, every row of the one with every row of the other. One that the table
     /// refuses is told; if it is the only one, as an error.
-    pub(super) fn end(
+    fn end_each(
         &self,
         settle: &Settle,
         said: &[Said],

@@ -1,6 +1,7 @@
 //! Claim, renew, settle, reap.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use rusqlite::{Connection, ToSql, named_params};
 use serde_json::json;
@@ -8,10 +9,13 @@ use tenure_core::store::{
     Answer, Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Settle, Settlement,
     StoreError,
 };
-use tenure_core::{Boundary, Fence, Guarded, Held, ItemId, Refusal, State, Timestamp, Token};
+use tenure_core::{
+    Boundary, Fence, Guarded, Held, Item, ItemId, Lease, Refusal, State, Timestamp, Token,
+};
 
-use super::row::{Claimed, corrupt};
-use super::{Desk, SqliteRows, json_ids};
+use super::each::Way;
+use super::row::corrupt;
+use super::{Ask, Desk, SqliteRows, json_ids};
 use crate::complaint::used_before;
 use crate::limits::{INLINE_REAP_LIMIT, micros};
 use crate::rows::{ReapedRows, Said, first_reap, is_full, rest_word, state_of, takes_lone_rows};
@@ -41,9 +45,9 @@ impl LeaseStore for SqliteRows {
     fn settle<'a>(&'a self, settle: &'a Settle) -> Answer<'a, Settlement> {
         Box::pin(async move {
             settle.check()?;
-            let (given, settle) = (settle.now, settle.clone());
-            self.write("settle", given, move |desk, conn, now| {
-                desk.settle(conn, &settle, now)
+            let (given, settle) = (settle.now, Arc::new(settle.clone()));
+            self.settle_in_a_way(given, move |desk, conn, now, way| {
+                desk.settle(conn, &settle, now, way)
             })
             .await
         })
@@ -56,12 +60,15 @@ impl LeaseStore for SqliteRows {
     ) -> Answer<'a, (Settlement, Option<Held>)> {
         Box::pin(async move {
             settle.check()?;
-            let (settle, claim) = (settle.clone(), claim.clone());
+            let (given, asked) = (settle.now, Arc::new((settle.clone(), claim.clone())));
             // One transaction: a claim that cannot be carried out leaves the settle undone.
-            self.write("settle", settle.now, move |desk, conn, now| {
-                let settlement = desk.settle(conn, &settle, now)?;
+            self.settle_in_a_way(given, move |desk, conn, now, way| {
+                let (settle, claim) = asked.as_ref();
+                let Some(settlement) = desk.settle(conn, settle, now, way)? else {
+                    return Ok(None);
+                };
                 let claimed_at = claim.now.unwrap_or(now);
-                Ok((settlement, desk.claim(conn, &claim, claimed_at)?))
+                Ok(Some((settlement, desk.claim(conn, claim, claimed_at)?)))
             })
             .await
         })
@@ -75,6 +82,34 @@ impl LeaseStore for SqliteRows {
             })
             .await
         })
+    }
+}
+
+impl SqliteRows {
+    /// Settles all rows at once; where that cannot be, it is undone, and they are settled one by
+    /// one.
+    async fn settle_in_a_way<T: Send + 'static>(
+        &self,
+        given: Option<Timestamp>,
+        op: impl Fn(&Desk, &Connection, Timestamp, Way) -> Result<Option<T>, StoreError>
+        + Clone
+        + Send
+        + 'static,
+    ) -> Result<T, StoreError> {
+        let at_once = op.clone();
+        let told = self
+            .write_or_undo("settle", given, move |desk, conn, now| {
+                at_once(desk, conn, now, Way::AtOnce)
+            })
+            .await?;
+        if let Some(told) = told {
+            return Ok(told);
+        }
+        self.write("settle", given, move |desk, conn, now| {
+            let told = op(desk, conn, now, Way::OneByOne)?;
+            told.ok_or_else(|| corrupt("settle", "rows could not even be settled one by one"))
+        })
+        .await
     }
 }
 
@@ -126,21 +161,8 @@ impl Desk {
     ) -> Result<Option<Held>, StoreError> {
         let ask = self.ask(conn, "claim");
         let (now, token) = (now.as_micros(), claim.token.expose());
-        let read = |row: &rusqlite::Row<'_>| row.get(0).map(ItemId::new);
-        let lone = takes_lone_rows(&self.table, claim);
-        let kinds = (!claim.kinds.is_empty()).then(|| json!(claim.kinds).to_string());
-        let mut params: Vec<(&str, &dyn ToSql)> = vec![(":now", &now), (":limit", &limit)];
-        if self.table.kind.is_some() {
-            params.push((":kinds", &kinds));
-        }
-        let ids = match claim.company {
-            Company::Together => {
-                params.push((":lone", &lone));
-                ask.rows("claim", "claimable", params.as_slice(), read)?
-            }
-            Company::Alone => ask.rows("claim", "claimable_alone", params.as_slice(), read)?,
-        };
-        if ids.is_empty() {
+        let mut items = ask.claimable(claim, limit, now)?;
+        if items.is_empty() {
             return Ok(None);
         }
         let used: Option<bool> = ask.value("claim", "used", named_params! {":token": token})?;
@@ -149,25 +171,35 @@ impl Desk {
         }
         let fence: Option<i64> = ask.value("claim", "fence", [])?;
         let fence = fence.ok_or_else(|| corrupt("claim", "the table tenure_fence is empty"))?;
-        let params = named_params! {
-            ":now": now,
-            ":until": now.saturating_add(micros(claim.term.length())),
-            ":token": token,
-            ":holder": claim.token.holder(),
-            ":fence": fence,
-            ":ids": json_ids(&ids),
+        let until = now.saturating_add(micros(claim.term.length()));
+        let ids: Vec<ItemId> = items.iter().map(|item| item.id).collect();
+        let changed = ask.change(
+            "claim",
+            "claim",
+            named_params! {
+                ":now": now,
+                ":until": until,
+                ":token": token,
+                ":holder": claim.token.holder(),
+                ":fence": fence,
+                ":ids": json_ids(&ids),
+            },
+        )?;
+        if changed != items.len() {
+            // A trigger of the table can keep a row from being changed.
+            let params = named_params! {":token": token};
+            let read = |row: &rusqlite::Row<'_>| row.get(0).map(ItemId::new);
+            let claimed = ask.rows("claim", "claimed", params, read)?;
+            let claimed: HashSet<ItemId> = claimed.into_iter().collect();
+            items.retain(|item| claimed.contains(&item.id));
+        }
+        let lease = Lease {
+            token: claim.token.clone(),
+            fence: Fence::new(fence),
+            claimed_at: Timestamp::from_micros(now),
+            until: Timestamp::from_micros(until),
         };
-        ask.rows("claim", "claim", params, |_| Ok(()))?;
-        let params = named_params! {":token": token};
-        let mut layout = None;
-        let claimed = ask.rows("claim", "claimed", params, |row| {
-            let layout = match &layout {
-                Some(layout) => layout,
-                None => layout.insert(self.layout(row)?),
-            };
-            layout.claimed(row, &claim.token)
-        })?;
-        Ok(held(claimed, claim.most()))
+        Ok((!items.is_empty()).then(|| Held::new(lease, items, claim.most())))
     }
 
     fn renew(
@@ -215,12 +247,14 @@ impl Desk {
         }))
     }
 
+    /// Nothing: what was done is to be undone, and done the other way.
     fn settle(
         &self,
         conn: &Connection,
         settle: &Settle,
         now: Timestamp,
-    ) -> Result<Settlement, StoreError> {
+        way: Way,
+    ) -> Result<Option<Settlement>, StoreError> {
         let ask = self.ask(conn, "settle");
         let who = (settle.token.expose(), settle.token.holder());
         let items = settle.items.iter();
@@ -234,16 +268,18 @@ impl Desk {
         }
         let params = named_params! {":now": now.as_micros(), ":token": who.0, ":holder": who.1};
         let is_over: Option<bool> = ask.value("settle", "late", params)?;
-        let (ended, failed) = ask.end(settle, &said, now)?;
+        let Some((ended, failed)) = ask.end(settle, &said, now, way)? else {
+            return Ok(None);
+        };
         let looks = ask.look(who, &not_ended(settle, &ended))?;
         let items = settle_answers(settle, &ended, &looks);
         let named = items.iter().filter(|(id, _)| ended.contains(id)).count();
-        Ok(Settlement {
+        Ok(Some(Settlement {
             items,
             rest: u32::try_from(ended.len() - named).unwrap_or(u32::MAX),
             late: is_over == Some(true) && !ended.is_empty(),
             failed,
-        })
+        }))
     }
 
     fn reap(
@@ -293,9 +329,30 @@ impl Desk {
     }
 }
 
-/// The rows of a claim under the lease that they share.
-fn held(claimed: Vec<Claimed>, most: u32) -> Option<Held> {
-    let lease = claimed.first()?.lease.clone();
-    let items = claimed.into_iter().map(|claimed| claimed.item).collect();
-    Some(Held::new(lease, items, most))
+impl Ask<'_> {
+    /// The rows that a claim may take, in order, as they are before it.
+    fn claimable(&self, claim: &Claim, limit: u32, now: i64) -> Result<Vec<Item>, StoreError> {
+        let table = &self.desk.table;
+        let lone = takes_lone_rows(table, claim);
+        let kinds = (!claim.kinds.is_empty()).then(|| json!(claim.kinds).to_string());
+        let mut params: Vec<(&str, &dyn ToSql)> = vec![(":now", &now), (":limit", &limit)];
+        if table.kind.is_some() {
+            params.push((":kinds", &kinds));
+        }
+        let statement = match claim.company {
+            Company::Together => {
+                params.push((":lone", &lone));
+                "claimable"
+            }
+            Company::Alone => "claimable_alone",
+        };
+        let mut layout = None;
+        self.rows("claim", statement, params.as_slice(), |row| {
+            let layout = match &layout {
+                Some(layout) => layout,
+                None => layout.insert(self.desk.layout(row)?),
+            };
+            layout.item(row)
+        })
+    }
 }

@@ -15,6 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use rusqlite::{Connection, Params, Row, named_params};
+use serde_json::json;
 use tenure_core::store::StoreError;
 use tenure_core::{Clock, ItemId, LeaseTable, Timestamp, Word};
 
@@ -138,12 +139,27 @@ impl SqliteRows {
         given: Option<Timestamp>,
         op: impl FnOnce(&Desk, &Connection, Timestamp) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
+        self.writer.write(verb, self.at_the_desk(given, op)).await
+    }
+
+    /// The same for what may answer nothing: then what it did is undone.
+    async fn write_or_undo<T: Send + 'static>(
+        &self,
+        verb: &'static str,
+        given: Option<Timestamp>,
+        op: impl FnOnce(&Desk, &Connection, Timestamp) -> Result<Option<T>, StoreError> + Send + 'static,
+    ) -> Result<Option<T>, StoreError> {
+        let op = self.at_the_desk(given, op);
+        self.writer.write_or_undo(verb, op).await
+    }
+
+    fn at_the_desk<T>(
+        &self,
+        given: Option<Timestamp>,
+        op: impl FnOnce(&Desk, &Connection, Timestamp) -> T + Send + 'static,
+    ) -> impl FnOnce(&Connection) -> T + Send + 'static {
         let (desk, clock) = (Arc::clone(&self.desk), Arc::clone(&self.clock));
-        self.writer
-            .write(verb, move |conn| {
-                op(&desk, conn, moment_of(clock.as_ref(), given))
-            })
-            .await
+        move |conn| op(&desk, conn, moment_of(clock.as_ref(), given))
     }
 
     async fn read<T: Send + 'static>(
@@ -211,6 +227,19 @@ impl Ask<'_> {
         run().map_err(failed(self.verb))
     }
 
+    /// Runs a statement without an answer; says how many rows it changed.
+    fn change(
+        &self,
+        file: &'static str,
+        name: &str,
+        params: impl Params,
+    ) -> Result<usize, StoreError> {
+        let text = self.desk.statements.get(file, name)?;
+        let prepared = self.conn.prepare_cached(text);
+        let changed = prepared.and_then(|mut statement| statement.execute(params));
+        changed.map_err(failed(self.verb))
+    }
+
     /// Runs a statement whose answer is one value, if any.
     fn value<T: rusqlite::types::FromSql>(
         &self,
@@ -247,8 +276,8 @@ impl Ask<'_> {
 
 /// Ids as the JSON array that the statements take.
 fn json_ids(ids: &[ItemId]) -> String {
-    let numbers: Vec<String> = ids.iter().map(|id| id.number().to_string()).collect();
-    format!("[{}]", numbers.join(","))
+    let numbers: Vec<i64> = ids.iter().map(|id| id.number()).collect();
+    json!(numbers).to_string()
 }
 
 impl fmt::Debug for SqliteRows {

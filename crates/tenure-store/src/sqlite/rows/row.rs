@@ -1,34 +1,27 @@
 //! Rows of a lease table as the words of the core.
 
+use std::borrow::Cow;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use rusqlite::Row;
-use rusqlite::types::ValueRef;
+use rusqlite::types::{Type, ValueRef};
 use tenure_core::store::{StoreError, StoreErrorKind};
-use tenure_core::{
-    Content, Counters, Fence, Identifier, Item, ItemId, Lease, Record, Timestamp, Token,
-};
+use tenure_core::{Content, Counters, Fence, Identifier, Item, ItemId, Record, State, Timestamp};
 
 use super::Desk;
 use crate::rows::{hold_of, state_of};
 
 /// The column of an answer that says the state; no column of a table can have this name.
 const STATE: &str = ":state";
-
-/// A claimed row, read whole: the item, and the lease that it shares with the others.
-pub(super) struct Claimed {
-    pub(super) item: Item,
-    pub(super) lease: Lease,
-}
+/// Room for a row as JSON, which spares most rows being moved as they grow.
+const CONTENT_USUAL: usize = 512;
 
 /// Where the columns of an answer stand: looked up once for all of its rows.
 pub(super) struct Layout {
     key: usize,
     created_at: usize,
     available_at: usize,
-    fence: usize,
-    claimed_at: usize,
-    until: usize,
     counters: [usize; 4],
     shown: Vec<Shown>,
 }
@@ -40,6 +33,8 @@ struct Shown {
     label: String,
     /// It was declared to hold JSON.
     is_json: bool,
+    /// What it will hold when the row is claimed, as JSON, if that is something else.
+    claimed: Option<String>,
 }
 
 impl Desk {
@@ -52,17 +47,27 @@ impl Desk {
             key: place(&self.table.key)?,
             created_at: place(&self.table.created_at)?,
             available_at: place(&columns.available_at)?,
-            fence: place(&columns.fence)?,
-            claimed_at: place(&columns.claimed_at)?,
-            until: place(&columns.until)?,
             counters: [
                 place(&columns.attempts)?,
                 place(&columns.failures)?,
                 place(&columns.crashes)?,
                 place(&columns.generation)?,
             ],
-            shown: self.shown(row, &lease),
+            shown: self.claimed_as(self.shown(row, &lease)),
         })
+    }
+
+    /// The columns as a claim leaves them: it is read before, and writes a status.
+    fn claimed_as(&self, mut shown: Vec<Shown>) -> Vec<Shown> {
+        let status = self.table.states.status().map(|status| {
+            let word = status.words.word(State::Claimed).as_str();
+            (label(status.column.as_str()), serde_json::Value::from(word))
+        });
+        for column in &mut shown {
+            let word = status.as_ref().filter(|(label, _)| *label == column.label);
+            column.claimed = word.map(|(_, word)| word.to_string());
+        }
+        shown
     }
 
     /// The columns of an answer, without these.
@@ -72,35 +77,29 @@ impl Desk {
             .filter(|(_, name)| !without.contains(name))
             .map(|(place, name)| Shown {
                 place,
-                label: format!("{}:", serde_json::Value::from(name)),
+                label: label(name),
                 is_json: self.json_columns.contains(name),
+                claimed: None,
             })
             .collect()
     }
 }
 
 impl Layout {
-    pub(super) fn claimed(&self, row: &Row<'_>, token: &Token) -> rusqlite::Result<Claimed> {
+    /// A row that is to be claimed.
+    pub(super) fn item(&self, row: &Row<'_>) -> rusqlite::Result<Item> {
         let available_at: Option<i64> = row.get(self.available_at)?;
         let created_at: i64 = row.get(self.created_at)?;
         let [attempts, failures, crashes, generation] = self.counters;
-        Ok(Claimed {
-            item: Item {
-                id: ItemId::new(row.get(self.key)?),
-                content: Content::Row(content(row, &self.shown)?),
-                available_at: Timestamp::from_micros(available_at.unwrap_or(created_at)),
-                counters: Counters {
-                    attempts: row.get(attempts)?,
-                    failures: row.get(failures)?,
-                    crashes: row.get(crashes)?,
-                    generation: row.get(generation)?,
-                },
-            },
-            lease: Lease {
-                token: token.clone(),
-                fence: Fence::new(row.get(self.fence)?),
-                claimed_at: Timestamp::from_micros(row.get(self.claimed_at)?),
-                until: Timestamp::from_micros(row.get(self.until)?),
+        Ok(Item {
+            id: ItemId::new(row.get(self.key)?),
+            content: Content::Row(content(row, &self.shown)?),
+            available_at: Timestamp::from_micros(available_at.unwrap_or(created_at)),
+            counters: Counters {
+                attempts: row.get(attempts)?,
+                failures: row.get(failures)?,
+                crashes: row.get(crashes)?,
+                generation: row.get(generation)?,
             },
         })
     }
@@ -158,31 +157,47 @@ impl Desk {
 /// These columns of a row as a JSON object. What was declared as JSON stands in it as such, other
 /// text as a string, bytes as a string in base64.
 fn content(row: &Row<'_>, shown: &[Shown]) -> rusqlite::Result<String> {
-    let mut json = String::from("{");
+    let mut json = Vec::with_capacity(CONTENT_USUAL);
     for (nth, column) in shown.iter().enumerate() {
-        if nth > 0 {
-            json.push(',');
+        json.push(if nth == 0 { b'{' } else { b',' });
+        json.extend_from_slice(column.label.as_bytes());
+        if let Some(claimed) = &column.claimed {
+            json.extend_from_slice(claimed.as_bytes());
+            continue;
         }
-        json.push_str(&column.label);
-        match row.get_ref(column.place)? {
-            ValueRef::Null => json.push_str("null"),
-            ValueRef::Integer(number) => json.push_str(&number.to_string()),
-            ValueRef::Real(number) => json.push_str(&serde_json::Value::from(number).to_string()),
+        let written = match row.get_ref(column.place)? {
+            ValueRef::Null => serde_json::to_writer(&mut json, &()),
+            ValueRef::Integer(number) => serde_json::to_writer(&mut json, &number),
+            ValueRef::Real(number) => serde_json::to_writer(&mut json, &number),
             ValueRef::Text(bytes) => {
-                let text = String::from_utf8_lossy(bytes);
+                let text = std::str::from_utf8(bytes)
+                    .map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed);
                 if column.is_json && is_json(&text) {
-                    json.push_str(&text);
+                    json.extend_from_slice(text.as_bytes());
+                    Ok(())
                 } else {
-                    json.push_str(&serde_json::Value::from(text).to_string());
+                    serde_json::to_writer(&mut json, &text)
                 }
             }
-            ValueRef::Blob(bytes) => {
-                json.push_str(&serde_json::Value::from(BASE64.encode(bytes)).to_string());
-            }
-        }
+            ValueRef::Blob(bytes) => serde_json::to_writer(&mut json, &BASE64.encode(bytes)),
+        };
+        written.map_err(unreadable)?;
     }
-    json.push('}');
-    Ok(json)
+    if shown.is_empty() {
+        json.push(b'{');
+    }
+    json.push(b'}');
+    String::from_utf8(json).map_err(unreadable)
+}
+
+/// The name of a column in a row that is told as JSON.
+fn label(column: &str) -> String {
+    format!("{}:", serde_json::Value::from(column))
+}
+
+/// A row that cannot be told as JSON.
+fn unreadable(error: impl std::error::Error + Send + Sync + 'static) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(0, Type::Text, Box::new(error))
 }
 
 fn is_json(text: &str) -> bool {

@@ -17,8 +17,20 @@ macro_rules! files {
 }
 
 /// Each file with its text.
-const FILES: [(&str, &str); 12] = files!(
-    create, columns, claim, renew, settle, look, reap, replay, bury, find, page, count
+const FILES: [(&str, &str); 13] = files!(
+    create,
+    columns,
+    claim,
+    renew,
+    settle,
+    settle_done,
+    look,
+    reap,
+    replay,
+    bury,
+    find,
+    page,
+    count
 );
 
 /// The statements of one lease table, by file and name.

@@ -291,6 +291,35 @@ async fn settle_as(
     Ok(())
 }
 
+/// Each case is settled as done together with a row that may be, so that it alone decides.
+pub(super) async fn settle_of_two_keeps_its_guard(
+    bench: &Bench,
+    table: &LeaseTable,
+    rows: &dyn Rows,
+    lateness: Lateness,
+) -> Result<(), String> {
+    let mut cases = cases(table);
+    let live = |case: &&Case| may_settle(case.lease().as_ref(), &mine(), Lateness::Refuse, NOW);
+    let companion = cases.iter().find(|case| live(case).is_kept()).cloned();
+    let companion = companion.ok_or("no case is a live lease of mine")?;
+    let alone = i64::try_from(cases.len()).unwrap();
+    cases.extend((1..=alone).map(|id| Case {
+        id: id + alone,
+        ..companion.clone()
+    }));
+    write_cases(bench, table, &cases).await;
+    let before = bench.table(table).await;
+    for id in 1..=alone {
+        let pair = [id, id + alone].map(ItemId::new);
+        let mut settle = Settle::new(mine()).done(pair).at(NOW);
+        settle.lateness = lateness;
+        rows.settle(&settle).await.map_err(|e| e.to_string())?;
+    }
+    let may = |case: &Case| may_settle(case.lease().as_ref(), &mine(), lateness, NOW).is_kept();
+    let change = |case: &Case| may(case).then(|| settled(table, &Outcome::Done));
+    compare(&cases, &before, &bench.table(table).await, &change)
+}
+
 /// The columns of a row that was settled so.
 fn settled<'a>(table: &'a LeaseTable, outcome: &Outcome) -> Vec<(&'a str, String)> {
     let columns = &table.columns;

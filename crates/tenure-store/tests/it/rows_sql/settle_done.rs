@@ -1,60 +1,101 @@
-//! PostgreSQL's shorter way for what was all done: a fault in each of its guards is noticed, and it
+//! The shorter way for what was all done: a fault in each of its guards is noticed, and it
 //! ends what it names and nothing else. And rows whose table has changed since it was opened.
 
 use tenure_core::store::{Claim, Settle};
 use tenure_core::testing::token;
-use tenure_core::{Content, LeaseTable, State};
+use tenure_core::{Content, Lateness, LeaseTable, State};
 use tenure_store::Planted;
 
-use super::guards::settle_keeps_its_guard;
+use super::guards::settle_of_two_keeps_its_guard;
+use super::planted::Fault;
 use super::{Bench, Checks, NOW, Rows, kinds};
 
-const FAULTS: [[&str; 2]; 4] = [
-    [
-        "    where t.{token} = $2\n      and t.{holder} = $3\n      and {is_claimed}\n      \
-         and (t.{key} in",
-        "    where t.{holder} = $3\n      and {is_claimed}\n      and (t.{key} in",
-    ],
-    [
-        "      and t.{holder} = $3\n      and {is_claimed}\n      and (t.{key} in",
-        "      and {is_claimed}\n      and (t.{key} in",
-    ],
-    [
-        "      and {is_claimed}\n      and (t.{key} in",
-        "      and (t.{key} in",
-    ],
-    [
-        "(not $5::boolean or t.{until} >",
-        "($5::boolean is not null or t.{until} >",
-    ],
+const FAULTS: [Fault; 4] = [
+    Fault {
+        name: "without the token",
+        file: "settle_done",
+        postgres: [
+            "    where t.{token} = $2\n      and t.{holder} = $3\n      and {is_claimed}\n      \
+             and (t.{key} in",
+            "    where t.{holder} = $3\n      and {is_claimed}\n      and (t.{key} in",
+        ],
+        sqlite: ["  and +t.{token} = :token\n", ""],
+    },
+    Fault {
+        name: "without the holder",
+        file: "settle_done",
+        postgres: [
+            "      and t.{holder} = $3\n      and {is_claimed}\n      and (t.{key} in",
+            "      and {is_claimed}\n      and (t.{key} in",
+        ],
+        sqlite: [
+            "  and t.{holder} = :holder\n",
+            "  and :holder is not null\n",
+        ],
+    },
+    Fault {
+        name: "of what is not claimed",
+        file: "settle_done",
+        postgres: [
+            "      and {is_claimed}\n      and (t.{key} in",
+            "      and (t.{key} in",
+        ],
+        sqlite: ["  and {is_claimed}\n", ""],
+    },
+    Fault {
+        name: "late against the order",
+        file: "settle_done",
+        postgres: [
+            "(not $5::boolean or t.{until} >",
+            "($5::boolean is not null or t.{until} >",
+        ],
+        sqlite: ["(not :strict or", "(:strict is not null or"],
+    },
 ];
+
+/// The guards of a settle that is all done, whether a lapsed lease is refused or not.
+async fn keeps_its_guards(
+    bench: &Bench,
+    table: &LeaseTable,
+    rows: &dyn Rows,
+) -> Result<(), String> {
+    for lateness in [Lateness::Accept, Lateness::Refuse] {
+        settle_of_two_keeps_its_guard(bench, table, rows, lateness).await?;
+    }
+    Ok(())
+}
 
 #[tokio::test]
 async fn every_fault_in_the_shorter_settle_is_noticed() {
     for table in kinds() {
-        let bench = Bench::postgres(&table, Checks::Dropped).await;
-        for [from, to] in FAULTS {
-            let file = "settle_done";
-            let rows = bench.planted(&table, &[Planted { file, from, to }]).await;
-            let noticed = settle_keeps_its_guard(&bench, &table, &*rows).await;
-            assert!(noticed.is_err(), "{to:?} in {}", table.name);
+        for bench in Bench::both(&table, Checks::Dropped).await {
+            let place = format!("{} on {}", table.name, bench.name());
+            let sound = bench.rows(&table).await;
+            let kept = keeps_its_guards(&bench, &table, &*sound).await;
+            assert_eq!(kept, Ok(()), "{place}");
+            for fault in FAULTS {
+                let rows = bench.planted(&table, &[fault.planted(&bench)]).await;
+                let noticed = keeps_its_guards(&bench, &table, &*rows).await;
+                assert!(noticed.is_err(), "{} in {place}", fault.name);
+            }
         }
     }
 }
 
-/// Whether the settle of one of two rows leaves the other in hand.
+/// Whether the settle of two of three rows leaves the third in hand.
 async fn ends_what_it_names(bench: &Bench, table: &LeaseTable, rows: &dyn Rows) -> bool {
     let name = table.name.quoted();
     bench.execute(&format!("delete from {name}")).await;
-    let insert = format!("insert into {name} (topic, payload) values ('a', '1'), ('b', '2')");
+    let insert =
+        format!("insert into {name} (topic, payload) values ('a', '1'), ('b', '2'), ('c', '3')");
     bench.execute(&insert).await;
-    let claim = Claim::new(token("mailer", 1), 2).recovery(None).at(NOW);
+    let claim = Claim::new(token("mailer", 1), 3).recovery(None).at(NOW);
     let held = rows.claim(&claim).await.unwrap().unwrap();
     let settle = Settle::new(token("mailer", 1))
-        .done([held.ids()[0]])
+        .done(held.ids().into_iter().take(2))
         .at(NOW);
     let settled = rows.settle(&settle).await.unwrap();
-    assert!(settled.items[0].1.is_kept());
+    assert!(settled.items.iter().all(|(_, answer)| answer.is_kept()));
     let found = rows.find(&held.ids()).await.unwrap();
     let states: Vec<State> = found.iter().map(|record| record.state).collect();
     settled.rest == 0 && states.contains(&State::Done) && states.contains(&State::Claimed)
@@ -63,9 +104,11 @@ async fn ends_what_it_names(bench: &Bench, table: &LeaseTable, rows: &dyn Rows) 
 #[tokio::test]
 async fn the_shorter_settle_ends_what_it_names() {
     for table in kinds() {
+        for bench in Bench::both(&table, Checks::Kept).await {
+            let sound = bench.rows(&table).await;
+            assert!(ends_what_it_names(&bench, &table, &*sound).await);
+        }
         let bench = Bench::postgres(&table, Checks::Kept).await;
-        let sound = bench.rows(&table).await;
-        assert!(ends_what_it_names(&bench, &table, &*sound).await);
         let fault = Planted {
             file: "settle_done",
             from: "      and (t.{key} in (select unnest($4::bigint[]))) is true\n",

@@ -77,6 +77,33 @@ async fn a_claim_takes_the_oldest_up_to_its_limit_and_returns_whole_rows() {
     }
 }
 
+/// A trigger of the user's own keeps the second row as it is.
+const KEEPS: &str = "create trigger keeps before update on outbox when new.id = 2
+     begin select raise(ignore); end";
+const KEEPS_IN_POSTGRES: &str = "create function keeps() returns trigger language plpgsql as
+     'begin return null; end';
+     create trigger keeps before update on outbox for each row when (new.id = 2)
+     execute function keeps()";
+
+#[tokio::test]
+async fn a_row_that_does_not_let_itself_be_claimed_is_not_held() {
+    let table = LeaseTable::outbox();
+    for bench in Bench::both(&table, Checks::Kept).await {
+        insert(&bench, &table, &["a", "b", "c"]).await;
+        let keeps = match bench {
+            Bench::Postgres { .. } => KEEPS_IN_POSTGRES,
+            Bench::Sqlite { .. } => KEEPS,
+        };
+        bench.execute(keeps).await;
+        let rows = bench.rows(&table).await;
+        let ask = claim(token("mailer", 1), 9);
+        let held = rows.claim(&ask).await.unwrap().unwrap();
+        assert_eq!(held.ids(), ids(&[1, 3]), "{}", bench.name());
+        let ask = claim(token("mailer", 2), 9);
+        assert_eq!(rows.claim(&ask).await.unwrap(), None, "{}", bench.name());
+    }
+}
+
 #[tokio::test]
 async fn the_order_of_the_table_goes_before_age() {
     let table = LeaseTable::outbox();

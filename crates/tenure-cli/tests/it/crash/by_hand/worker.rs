@@ -140,10 +140,12 @@ impl Worker {
         self.change(heartbeat, &values).await == 1
     }
 
-    /// Does one of the chunks that nobody has done, without a job.
+    /// Does one of the chunks that nobody has done, without a job: any, for those at the head of
+    /// the line are in the hands of ours.
     async fn part(&self) {
         let ask = "select cast(id as text) from sync_checkpoints
-                   where last_synced_at is null and completed_at is null order by id limit 10";
+                   where last_synced_at is null and completed_at is null
+                   order by random() limit 10";
         for id in self.side.lines(ask).await {
             let (hash, thing) = (part_hash(&id), format!("part-{id}"));
             if self.chunk(PART_MATRIX, &hash, &thing).await.is_some() {
