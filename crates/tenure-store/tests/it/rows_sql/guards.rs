@@ -309,13 +309,17 @@ pub(super) async fn settle_of_two_keeps_its_guard(
     }));
     write_cases(bench, table, &cases).await;
     let before = bench.table(table).await;
-    for id in 1..=alone {
-        let pair = [id, id + alone].map(ItemId::new);
+    let may = |case: &Case| may_settle(case.lease().as_ref(), &mine(), lateness, NOW).is_kept();
+    for case in cases.iter().take_while(|case| case.id <= alone) {
+        let pair = [case.id, case.id + alone].map(ItemId::new);
         let mut settle = Settle::new(mine()).done(pair).at(NOW);
         settle.lateness = lateness;
-        rows.settle(&settle).await.map_err(|e| e.to_string())?;
+        let settled = rows.settle(&settle).await.map_err(|e| e.to_string())?;
+        let kept: Vec<bool> = settled.items.iter().map(|item| item.1.is_kept()).collect();
+        if kept != [may(case), true] {
+            return Err(format!("{case:?} and its companion were kept: {kept:?}"));
+        }
     }
-    let may = |case: &Case| may_settle(case.lease().as_ref(), &mine(), lateness, NOW).is_kept();
     let change = |case: &Case| may(case).then(|| settled(table, &Outcome::Done));
     compare(&cases, &before, &bench.table(table).await, &change)
 }
