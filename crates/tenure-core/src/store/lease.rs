@@ -472,7 +472,8 @@ pub trait LeaseStore: Send + Sync + fmt::Debug {
     /// An item is named twice.
     fn settle<'a>(&'a self, settle: &'a Settle) -> Answer<'a, Settlement>;
 
-    /// Settles, then claims; in one round trip where the store can.
+    /// Settles and claims; in one round trip, or both at once, where the store can. So the claim
+    /// may not see what the settle gives back.
     ///
     /// When the answer is lost, repeat the settle alone and release the claim by its token.
     fn settle_and_claim<'a>(

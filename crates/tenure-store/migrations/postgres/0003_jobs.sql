@@ -80,9 +80,7 @@ create table tenure_checkpoints (
     failed_at      timestamptz,
     settled_token  text,
     unique (matrix_id, chunk_hash),
-    check (num_nonnulls(locked_until, completed_at, failed_at) <= 1
-           and (locked_until is null) = (locked_by is null)
-           and row_count >= 0)
+    check (num_nonnulls(locked_until, completed_at, failed_at) <= 1)
 ) with (fillfactor = 50);
 create unique index tenure_checkpoints_claimed on tenure_checkpoints (lease_token)
 where completed_at is null and failed_at is null and locked_until is not null;

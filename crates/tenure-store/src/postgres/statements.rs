@@ -147,6 +147,7 @@ statements!(
     page,
     note,
     claim_chunk,
+    make_chunk,
     look_chunk,
     end_chunk,
     chunks,

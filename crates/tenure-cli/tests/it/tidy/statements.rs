@@ -36,6 +36,10 @@ const ONE_SIDED: &[(&str, &str)] = &[
         "queue/lock_domain.sql",
         "PostgreSQL must lock the domain that it pauses, and then look",
     ),
+    (
+        "jobs/make_chunk.sql",
+        "in SQLite it is a statement of claim_chunk.sql",
+    ),
     ("rows/lapsed.sql", "in SQLite it is a statement of the reap"),
     (
         "adopt/mark.sql",

@@ -1,5 +1,7 @@
 //! Chunks: claimed and ended by their whole key.
 
+use std::sync::atomic::Ordering;
+
 use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 use tenure_core::job::{Chunk, ChunkClaim, ChunkKey};
@@ -24,7 +26,8 @@ struct Asker<'a> {
 }
 
 impl PostgresStore {
-    /// Claims; what was not given is looked at, and what is free then is asked for again.
+    /// Claims; what was not given is looked at, and what is free or not there then is asked for
+    /// again.
     pub(super) async fn claim_one_chunk(
         &self,
         claim: &ClaimChunk,
@@ -35,9 +38,16 @@ impl PostgresStore {
             job: claim.job.as_ref(),
             now: claim.now,
         };
-        let mut rounds = 0;
+        let (guess, mut rounds) = (&self.jobs.is_making, 0);
+        let mut is_making = guess.load(Ordering::Relaxed);
         loop {
-            if let Some(chunk) = self.try_claim(claim).await? {
+            let claimed = if is_making {
+                self.try_make(claim).await?
+            } else {
+                self.try_claim(claim).await?
+            };
+            if let Some(chunk) = claimed {
+                guess.store(is_making, Ordering::Relaxed);
                 return Ok(ChunkClaim::Claimed(chunk));
             }
             let failed = |e| store_error("claim chunk", e);
@@ -45,16 +55,22 @@ impl PostgresStore {
             let look = self.see_chunk(lent.connection(), &asker).await;
             lent.give_back();
             let look = look.map_err(failed)?;
-            rounds += 1;
-            match look.found(claim.fresh_for) {
-                Found::Answer(answer) => return Ok(answer),
-                // Somebody's transaction has the row in hand, and goes on having it.
-                Found::Free | Found::Absent if rounds >= CLAIM_ROUNDS => return Ok(look.held()),
-                Found::Free | Found::Absent => {}
+            let found = look.found(claim.fresh_for);
+            if let Found::Answer(answer) = found {
+                return Ok(answer);
             }
+            let is_absent = matches!(found, Found::Absent);
+            // A guess that was wrong is no round.
+            rounds += u32::from(is_absent == is_making);
+            if rounds >= CLAIM_ROUNDS {
+                // Somebody's transaction has the row in hand, and goes on having it.
+                return Ok(look.held());
+            }
+            is_making = is_absent;
         }
     }
 
+    /// Takes a chunk that is there.
     async fn try_claim(&self, claim: &ClaimChunk) -> Result<Option<Chunk>, StoreError> {
         let (job, job_token, job_holder) = hold_params(claim.job.as_ref());
         let query = self.jobs.statements.claim_chunk.query();
@@ -70,15 +86,27 @@ impl PostgresStore {
             .bind(job_token)
             .bind(job_holder)
             .first_from(&self.pool)
-            .await
-            .map_err(|error| {
-                if breaks(&error, "tenure_checkpoints_claimed") {
-                    return used_before("claim chunk");
-                }
-                store_error("claim chunk", error)
-            })?;
-        let chunk = row.as_ref().map(|row| claimed(claim, row)).transpose();
-        chunk.map_err(|e| store_error("claim chunk", e))
+            .await;
+        claimed(claim, row)
+    }
+
+    /// Makes a chunk that is not there.
+    async fn try_make(&self, claim: &ClaimChunk) -> Result<Option<Chunk>, StoreError> {
+        let (job, job_token, job_holder) = hold_params(claim.job.as_ref());
+        let query = self.jobs.statements.make_chunk.query();
+        let row = query
+            .bind(moment(claim.now))
+            .bind(claim.key.matrix.as_str())
+            .bind(claim.key.chunk.as_str())
+            .bind(claim.token.expose())
+            .bind(claim.token.holder())
+            .bind(micros(claim.term.length()))
+            .bind(job)
+            .bind(job_token)
+            .bind(job_holder)
+            .first_from(&self.pool)
+            .await;
+        claimed(claim, row)
     }
 
     /// Ends the hold; a repeat is answered as the first one was.
@@ -183,7 +211,21 @@ fn seen(row: &PgRow) -> Result<SeenChunk, sqlx::Error> {
     })
 }
 
-fn claimed(claim: &ClaimChunk, row: &PgRow) -> Result<Chunk, sqlx::Error> {
+fn claimed(
+    claim: &ClaimChunk,
+    row: Result<Option<PgRow>, sqlx::Error>,
+) -> Result<Option<Chunk>, StoreError> {
+    let row = row.map_err(|error| {
+        if breaks(&error, "tenure_checkpoints_claimed") {
+            return used_before("claim chunk");
+        }
+        store_error("claim chunk", error)
+    })?;
+    let chunk = row.as_ref().map(|row| chunk_of(claim, row)).transpose();
+    chunk.map_err(|e| store_error("claim chunk", e))
+}
+
+fn chunk_of(claim: &ClaimChunk, row: &PgRow) -> Result<Chunk, sqlx::Error> {
     Ok(Chunk {
         key: claim.key.clone(),
         lease: Lease {

@@ -6,6 +6,7 @@
 mod chunk;
 mod read;
 
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use sqlx::{PgConnection, PgPool};
@@ -37,6 +38,9 @@ pub(super) struct JobBook {
     statements: JobStatements,
     jobs: JobDesk<PostgresRows>,
     chunks: PostgresRows,
+    /// Whether the last chunk that was claimed was made by its claim: so will the next be, most
+    /// likely, and is asked for in this way first.
+    is_making: AtomicBool,
 }
 
 impl JobBook {
@@ -47,6 +51,7 @@ impl JobBook {
             statements: JobStatements::new(schema),
             jobs: JobDesk(rows(jobs_table())?),
             chunks: rows(chunks_table())?,
+            is_making: AtomicBool::new(false),
         })
     }
 
@@ -56,6 +61,7 @@ impl JobBook {
             statements: self.statements.clone(),
             jobs: JobDesk(self.jobs.0.through(pool.clone())),
             chunks: self.chunks.through(pool.clone()),
+            is_making: AtomicBool::new(false),
         }
     }
 

@@ -53,6 +53,12 @@ pub(crate) fn arguments(name: &str) -> String {
                  null, {job}"
             )
         }
+        "jobs_make_chunk" => {
+            format!(
+                "null, 'm7', 'new', 'new-0000000000000001.1.0', 'new-0000000000000001', 120000000, \
+                 {job}"
+            )
+        }
         "jobs_look_chunk" => format!("{asker}, {job}"),
         "jobs_end_chunk" => format!("{asker}, {job}, 'synced', 7, null, 'here', true"),
         "jobs_chunks" => "null, 'm7', 'c1', 100".to_owned(),
