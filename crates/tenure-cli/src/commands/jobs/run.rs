@@ -299,5 +299,5 @@ async fn is_due(jobs: &Jobs, kinds: &[JobKind]) -> Result<bool, StoreError> {
 }
 
 fn term(text: &str) -> Result<Term, Invalid> {
-    Term::new(time::duration(text)?)
+    Term::kept(time::duration(text)?)
 }
