@@ -1,0 +1,64 @@
+//! The rows of an adopted table on the command line: worked until none is due, listed, and what is
+//! said when the table was changed under our feet.
+
+use crate::adopt::{MAKE, adopted, apply};
+use crate::program::{Place, everywhere};
+
+/// Adds a row with this id and this much in it.
+async fn add(place: &Place, id: &str, bytes: usize) {
+    let payload = "x".repeat(bytes);
+    let sql = "insert into outbox (id, payload, created_at) values";
+    apply(place, &format!("{sql} ('{id}', '{payload}', NOW)")).await;
+}
+
+/// A command that takes `a`, rejects `b` for good and fails on all others.
+const EXEC: &str = "row=$(cat); case $row in \
+    *\\\"a\\\"*) exit 0;; *\\\"b\\\"*) echo bad address >&2; exit 65;; esac; exit 1";
+
+#[tokio::test]
+async fn rows_are_listed_by_state_newest_first_page_by_page() {
+    for place in everywhere().await {
+        apply(&place, MAKE).await;
+        add(&place, "c", 1).await;
+        adopted(&place);
+        let list = |args: &[&str]| place.run(&[&["events", "--table", "outbox"], args].concat());
+        list(&["--state", "dead"]).ended(3);
+        let work = ["work", "--table", "outbox", "--drain", "--exec", EXEC];
+        place.run(&work).succeeded();
+        apply(&place, "update outbox set available_at = NOW + HOUR").await;
+
+        let counted = place.run(&["stats", "--table", "outbox"]).succeeded();
+        let hint = "hint: `tenure events --table outbox --state dead` ";
+        assert!(counted.err.contains(hint), "{counted:?}");
+        let dead = list(&["--state", "dead"]).succeeded();
+        let lines: Vec<&str> = dead.out.lines().collect();
+        assert_eq!(lines.len(), 2, "{dead:?}");
+        assert!(lines[0].starts_with("ID  STATE"), "{dead:?}");
+        assert!(lines[1].starts_with("2   dead"), "{dead:?}");
+        assert!(lines[1].ends_with("exit code 65: bad address"), "{dead:?}");
+
+        let all = list(&["--json"]).succeeded();
+        assert_eq!(all.column("id"), ["3", "2", "1"]);
+        let states = ["\"pending\"", "\"dead\"", "\"done\""];
+        assert_eq!(all.column("state"), states);
+        let row = &all.objects()[1]["payload"];
+        assert_eq!(row["id"], "b", "{row}");
+        assert_eq!(row.get("lock_token"), None, "a token is a secret: {row}");
+        let first = list(&["--limit", "1"]).succeeded();
+        assert_eq!(first.err, "there are more: --before 3\n");
+        let next = list(&["--limit", "1", "--before", "3", "--json"]).succeeded();
+        assert_eq!(next.column("id"), ["2"]);
+        list(&["--since", "2999-01-01"]).ended(3);
+        list(&["--topic", "outbox"]).failed(2, "--state and --since alone", "--topic");
+        place.run(&["show", "--table", "outbox", "9"]).failed(
+            3,
+            "there is no row 9",
+            "`tenure events --table outbox`",
+        );
+
+        // One whose status is none of the words is no item: it does not hide the others.
+        apply(&place, "update outbox set status = 'ODD' where id = 'c'").await;
+        let all = list(&["--json"]).succeeded();
+        assert_eq!(all.column("id"), ["2", "1"]);
+    }
+}
