@@ -16,6 +16,32 @@ const EXEC: &str = "row=$(cat); case $row in \
     *\\\"a\\\"*) exit 0;; *\\\"b\\\"*) echo bad address >&2; exit 65;; esac; exit 1";
 
 #[tokio::test]
+async fn a_drain_says_what_became_of_the_rows_and_ends_with_0() {
+    for place in everywhere().await {
+        apply(&place, MAKE).await;
+        add(&place, "c", 1).await;
+        adopted(&place);
+        let work = ["work", "--table", "outbox", "--drain", "--exec", EXEC];
+        let said = place.run(&work).succeeded();
+        let told = said.err.lines().find(|line| line.starts_with("rows: "));
+        let told = told.unwrap_or_else(|| panic!("{said:?}"));
+        // The third may have been tried more than once: the first pause is short.
+        assert!(told.starts_with("rows: 1 done, "), "{told}");
+        assert!(told.ends_with(" to be tried again, 1 dead"), "{told}");
+        let hint = "hint: `tenure events --table outbox --state dead` ";
+        assert!(said.err.contains(hint), "{said:?}");
+
+        apply(&place, "update outbox set available_at = NOW + HOUR").await;
+        let said = place.run(&work).succeeded();
+        assert!(said.err.contains("rows: 0 done\n"), "{said:?}");
+        assert!(!said.err.contains("hint: "), "{said:?}");
+        let said = place.run(&[&work[..], &["--json"]].concat()).succeeded();
+        let logged = "drained what=\"rows\" done=0 retried=0 released=0 dead=0";
+        assert!(said.err.contains(logged), "{said:?}");
+    }
+}
+
+#[tokio::test]
 async fn rows_are_listed_by_state_newest_first_page_by_page() {
     for place in everywhere().await {
         apply(&place, MAKE).await;

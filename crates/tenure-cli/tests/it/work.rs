@@ -37,6 +37,19 @@ fn a_drain_ends_by_itself_when_nothing_is_due() {
     assert!(said.err.contains("works on"), "{said:?}");
 }
 
+#[test]
+fn a_drain_says_what_became_of_the_events_and_ends_with_0() {
+    let place = sqlite();
+    for topic in ["good", "bad", "good"] {
+        place.enqueue(topic);
+    }
+    let exec = "case $TENURE_TOPIC in bad) exit 65;; esac";
+    let said = place.run(&["work", "--drain", "--exec", exec]).succeeded();
+    assert!(said.err.contains("events: 2 done, 1 dead\n"), "{said:?}");
+    let hint = "hint: `tenure events --state dead` ";
+    assert!(said.err.contains(hint), "{said:?}");
+}
+
 /// A lease that lapses before a heartbeat can come would take every item to its grave.
 #[test]
 fn a_term_that_no_heartbeat_can_keep_is_refused_wherever_it_is_typed() {
