@@ -88,3 +88,21 @@ async fn rows_are_listed_by_state_newest_first_page_by_page() {
         assert_eq!(all.column("id"), ["2", "1"]);
     }
 }
+
+#[tokio::test]
+async fn a_row_larger_than_a_payload_is_worked_like_any_other() {
+    const BYTES: usize = 2 * 1024 * 1024;
+    for place in everywhere().await {
+        apply(&place, MAKE).await;
+        apply(&place, "delete from outbox").await;
+        add(&place, "large", BYTES).await;
+        adopted(&place);
+        let exec = "wc -c > bytes";
+        let work = ["work", "--table", "outbox", "--drain", "--exec", exec];
+        let said = place.run(&work).succeeded();
+        assert!(said.err.contains("rows: 1 done\n"), "{said:?}");
+        let bytes = std::fs::read_to_string(place.path("bytes")).expect("it ran");
+        let bytes: usize = bytes.trim().parse().expect("a number");
+        assert!(bytes > BYTES, "{bytes}");
+    }
+}
