@@ -106,3 +106,51 @@ async fn a_row_larger_than_a_payload_is_worked_like_any_other() {
         assert!(bytes > BYTES, "{bytes}");
     }
 }
+
+/// Somebody drops a column of the lease: the column is named, and how it is put back.
+#[tokio::test]
+async fn a_column_that_is_gone_is_named_with_the_command_that_adds_it() {
+    for place in everywhere().await {
+        apply(&place, MAKE).await;
+        adopted(&place);
+        let tenure = place.tenure().await;
+        let table = tenure.table("outbox").await.expect("it is adopted");
+        apply(&place, "alter table outbox drop column last_error").await;
+
+        let verbs: [&[&str]; 8] = [
+            &["stats"],
+            &["events"],
+            &["show", "1"],
+            &["why", "1"],
+            &["reap"],
+            &["replay", "1"],
+            &["bury", "1", "--reason", "a test"],
+            &["work", "--exec", "true", "--drain"],
+        ];
+        for verb in verbs {
+            let said = place.run(&[verb, &["--table", "outbox"]].concat());
+            let column = "the table outbox lacks the column last_error";
+            let said = said.failed(2, column, "`tenure adopt outbox` again adds");
+            assert!(!said.err.contains("tenure migrate"), "{said:?}");
+        }
+        // Who had it open before is told the same.
+        let id = tenure::ItemId::new(1);
+        let buried = table.bury(id, "a test").await.expect_err("it cannot");
+        let found = table.find(&[id]).await.expect_err("it cannot");
+        for error in [buried, found] {
+            assert_eq!(error.kind(), tenure::StoreErrorKind::Invalid, "{error}");
+            assert!(error.to_string().contains("last_error"), "{error}");
+            let advice = error.advice().unwrap_or_default();
+            assert!(advice.contains("`tenure adopt outbox` again"), "{advice}");
+        }
+
+        place.run(&["adopt", "outbox", "--yes"]).succeeded();
+        place.run(&["stats", "--table", "outbox"]).succeeded();
+        apply(&place, "drop table outbox").await;
+        place.run(&["stats", "--table", "outbox"]).failed(
+            2,
+            "is gone",
+            "`tenure adopt outbox --undo`",
+        );
+    }
+}

@@ -19,7 +19,7 @@ use serde_json::json;
 use tenure_core::store::StoreError;
 use tenure_core::{Clock, ItemId, LeaseTable, Timestamp, Word};
 
-use super::error::failed;
+use super::error::{failed, row_error};
 use super::writer::Writer;
 use super::{SqliteStore, moment_of};
 use crate::render::{as_written, check_columns};
@@ -211,6 +211,11 @@ struct Ask<'a> {
 }
 
 impl Ask<'_> {
+    /// What the verb came upon.
+    fn error(&self, error: rusqlite::Error) -> StoreError {
+        row_error(self.verb, &self.desk.table, error)
+    }
+
     /// Runs a statement and reads every row of its answer.
     fn rows<T>(
         &self,
@@ -224,7 +229,7 @@ impl Ask<'_> {
             let mut statement = self.conn.prepare_cached(text)?;
             statement.query_map(params, read)?.collect()
         };
-        run().map_err(failed(self.verb))
+        run().map_err(|error| self.error(error))
     }
 
     /// Runs a statement without an answer; says how many rows it changed.
@@ -237,7 +242,7 @@ impl Ask<'_> {
         let text = self.desk.statements.get(file, name)?;
         let prepared = self.conn.prepare_cached(text);
         let changed = prepared.and_then(|mut statement| statement.execute(params));
-        changed.map_err(failed(self.verb))
+        changed.map_err(|error| self.error(error))
     }
 
     /// Runs a statement whose answer is one value, if any.
