@@ -139,6 +139,7 @@ Examples:
   tenure events
   tenure events --state dead --topic order.paid --since 1h
   tenure events --key customer-7
+  tenure events --table outbox --state dead
   tenure events --limit 1000 --json | jq .topic")]
     Events(Events),
     /// Show all that is known of an event or a delivery: its facts, its payload, its timeline
@@ -380,7 +381,12 @@ impl Choice {
     }
 
     pub(crate) fn is_given(&self) -> bool {
-        self.topic.is_some() || self.queue.is_some() || self.key.is_some() || self.since.is_some()
+        self.is_of_events() || self.since.is_some()
+    }
+
+    /// Whether it asks for what rows of an adopted table do not have.
+    pub(crate) fn is_of_events(&self) -> bool {
+        self.topic.is_some() || self.queue.is_some() || self.key.is_some()
     }
 }
 
@@ -400,6 +406,9 @@ pub(crate) struct Events {
     /// Only those before this id: the next page
     #[arg(long, value_name = "ID", value_parser = item_id)]
     pub(crate) before: Option<ItemId>,
+
+    #[command(flatten)]
+    pub(crate) of: OfTable,
 }
 
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tenure::server::HealthCheck;
 use tenure::webhook::{Caller, Endpoint};
-use tenure::{Health, Watch, Worker};
+use tenure::{Health, Tallied, Watch, Worker};
 
 /// The workers of one process.
 #[derive(Debug)]
@@ -39,14 +39,19 @@ impl Team {
         }
     }
 
-    /// Stops both at the same time.
-    pub(crate) async fn stop(self) {
+    /// Stops both at the same time; answers what became of what they worked on.
+    pub(crate) async fn stop(self) -> Worked {
         let sender = async {
-            if let Some(sender) = self.sender {
-                sender.worker.stop().await;
+            match self.sender {
+                Some(sender) => Some(sender.worker.stop().await.tallied),
+                None => None,
             }
         };
-        tokio::join!(self.relay.stop(), sender);
+        let (relay, sent) = tokio::join!(self.relay.stop(), sender);
+        Worked {
+            items: relay.tallied,
+            deliveries: sent,
+        }
     }
 
     pub(crate) fn watch(&self) -> TeamWatch {
@@ -59,6 +64,15 @@ impl Team {
                 .map(|sender| Arc::clone(&sender.caller)),
         }
     }
+}
+
+/// What became of what a team worked on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Worked {
+    /// Events, or rows of a table.
+    pub(crate) items: Tallied,
+    /// What was owed to endpoints, if it sends.
+    pub(crate) deliveries: Option<Tallied>,
 }
 
 /// Looks at a team and keeps nothing of it alive.

@@ -76,8 +76,21 @@ impl Event {
     pub fn from_json(topic: &str, payload: impl Into<String>) -> Result<Self, Invalid> {
         let payload = payload.into();
         let topic = name("topic", topic, "order.paid")?;
-        check_payload(&payload)?;
-        Ok(Self {
+        check_bounds(&payload)?;
+        check_json(&payload)?;
+        Ok(Self::about(topic, payload))
+    }
+
+    /// A row of a table as an event. It is stored where its user put it: the bounds of a payload
+    /// of ours, how long it may be and how deep it may nest, are not for it.
+    pub(crate) fn of_row(topic: &str, row: String) -> Result<Self, Invalid> {
+        let topic = name("topic", topic, "order.paid")?;
+        check_json(&row)?;
+        Ok(Self::about(topic, row))
+    }
+
+    fn about(topic: String, payload: String) -> Self {
+        Self {
             topic,
             payload,
             encoding: None,
@@ -89,7 +102,7 @@ impl Event {
             is_strict: false,
             dedupe: None,
             headers: BTreeMap::new(),
-        })
+        }
     }
 
     /// An event whose payload is bytes; they are kept as a JSON string in base64.
@@ -396,7 +409,7 @@ fn check_header(header: &str, value: &str) -> Result<(), Invalid> {
     Ok(())
 }
 
-fn check_payload(payload: &str) -> Result<(), Invalid> {
+fn check_bounds(payload: &str) -> Result<(), Invalid> {
     if payload.len() > PAYLOAD_BYTES_MAX {
         return Err(Invalid::new(
             "payload",
@@ -411,6 +424,10 @@ fn check_payload(payload: &str) -> Result<(), Invalid> {
         let expected = format!("at most {PAYLOAD_DEPTH_MAX} levels");
         return Err(Invalid::new("payload", "nested too deeply", expected));
     }
+    Ok(())
+}
+
+fn check_json(payload: &str) -> Result<(), Invalid> {
     let parsed: Result<serde::de::IgnoredAny, _> = serde_json::from_str(payload);
     parsed.map_err(|cause| {
         Invalid::new(

@@ -4,7 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::invalid::Invalid;
-use crate::time::Timestamp;
+use crate::retry::DELAY_MIN;
+use crate::time::{Timestamp, duration_text};
 use crate::token::{Fence, Token};
 
 /// The id of a worker: `<name>-<boot nonce>`. A new one is made at every start, so a restarted
@@ -80,6 +81,10 @@ impl Term {
     /// 90 s: calls to an outside service.
     pub const EXTERNAL: Self = Self(Duration::from_secs(90));
 
+    /// The shortest term that a worker keeps: no lapsed item comes back sooner either, and in less
+    /// time a heartbeat cannot be relied on to reach a database and return.
+    pub const KEPT_MIN: Duration = DELAY_MIN;
+
     const SHORTEST: Duration = Duration::from_millis(1);
     const LONGEST: Duration = Duration::from_hours(24);
 
@@ -92,6 +97,34 @@ impl Term {
             return Ok(Self(length));
         }
         Err(Invalid::new("term", format!("{length:?}"), "1 ms to 24 h"))
+    }
+
+    /// A term that a worker is to keep by its heartbeat, as it is configured. Shorter ones are for
+    /// those who claim by hand and do not renew.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tenure_core::Term;
+    ///
+    /// assert!(Term::kept(Duration::from_secs(30)).is_ok());
+    /// let told = Term::kept(Duration::from_millis(1)).unwrap_err();
+    /// assert_eq!(told.to_string(), "term is 1ms; expected 100ms to 24h");
+    /// ```
+    ///
+    /// # Errors
+    /// It is shorter than 100 milliseconds or longer than a day.
+    pub fn kept(length: Duration) -> Result<Self, Invalid> {
+        if (Self::KEPT_MIN..=Self::LONGEST).contains(&length) {
+            return Ok(Self(length));
+        }
+        let found = duration_text(length);
+        Err(Invalid::new("term", found, Self::kept_lengths()))
+    }
+
+    /// What is expected of a term that a worker is to keep, for people: `100ms to 24h`.
+    pub fn kept_lengths() -> String {
+        let hours = Self::LONGEST.as_secs() / 3_600;
+        format!("{} to {hours}h", duration_text(Self::KEPT_MIN))
     }
 
     /// Its length.
@@ -141,6 +174,22 @@ mod tests {
         assert_eq!(Term::default().length().as_secs(), 30);
         assert_eq!(Term::HEAVY.length().as_secs(), 60);
         assert!((60..=120).contains(&Term::EXTERNAL.length().as_secs()));
+    }
+
+    #[test]
+    fn a_term_that_a_worker_keeps_is_no_shorter_than_a_heartbeat_can_be_relied_on() {
+        for (millis, is_legal) in [
+            (0, false),
+            (1, false),
+            (99, false),
+            (100, true),
+            (30_000, true),
+            (86_400_000, true),
+            (86_400_001, false),
+        ] {
+            let answer = Term::kept(Duration::from_millis(millis));
+            assert_eq!(answer.is_ok(), is_legal, "{millis} ms");
+        }
     }
 
     #[test]

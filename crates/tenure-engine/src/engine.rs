@@ -14,6 +14,7 @@ use crate::handler::Handler;
 use crate::health::Health;
 use crate::keeper::KeeperThread;
 use crate::shared::Shared;
+use crate::tally::Tallied;
 use crate::tasks::{Tasks, Wrap};
 use crate::{
     heartbeat, keeper, live, pruner, reaper, record, registry, replayer, watchdog, worker,
@@ -116,6 +117,8 @@ pub struct Ended {
     /// Items whose handler could not be stopped, or that could not be given back: their leases
     /// lapse.
     pub left: u32,
+    /// What became of the items that it worked on and settled, from its start on.
+    pub tallied: Tallied,
 }
 
 impl Engine {
@@ -278,7 +281,10 @@ impl Engine {
         }
         worker::tell_load(&shared);
         info!(left, "stopped");
-        Ended { left }
+        Ended {
+            left,
+            tallied: shared.tally.read(),
+        }
     }
 }
 

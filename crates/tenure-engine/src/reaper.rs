@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::State;
 use tenure_core::store::{Reap, Reaped};
+use tenure_core::{State, Word};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
@@ -109,5 +109,8 @@ pub(crate) fn tell(shared: &Shared, reaped: &[Reaped]) {
         .iter()
         .filter(|item| item.state == State::Dead)
         .count();
+    shared
+        .tally
+        .add(Word::Dead, u64::try_from(dead).unwrap_or(u64::MAX));
     info!(items = count, dead, "reaped lapsed leases");
 }

@@ -16,6 +16,7 @@ use crate::health::Vitals;
 use crate::hold::Loss;
 use crate::live::Live;
 use crate::metrics::Metrics;
+use crate::tally::Tally;
 
 /// What every task of an engine sees.
 pub(crate) struct Shared {
@@ -27,6 +28,7 @@ pub(crate) struct Shared {
     pub(crate) desk: Desk,
     pub(crate) live: watch::Sender<Arc<Live>>,
     pub(crate) metrics: Metrics,
+    pub(crate) tally: Tally,
     pub(crate) vitals: Vitals,
     pub(crate) dice: Dice,
     /// Wakes slots: there is something to work on.
@@ -54,6 +56,7 @@ impl Shared {
         let live = Arc::new(live);
         Self {
             metrics: Metrics::new(&parts.worker),
+            tally: Tally::default(),
             vitals: Vitals::new(now),
             dice: Dice::new(parts.config.seed),
             desk: Desk::new(Arc::clone(&live), now),

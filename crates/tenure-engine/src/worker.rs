@@ -388,6 +388,7 @@ pub(crate) fn tell_settled(shared: &Shared, settle: &Settle, settlement: &Settle
         let count = u64::try_from(kept.count()).unwrap_or(u64::MAX);
         if count > 0 {
             shared.metrics.settled(word, count);
+            shared.tally.add(word, count);
         }
     }
     for (item, cause) in &settlement.failed {

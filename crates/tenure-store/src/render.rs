@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::store::{StoreError, StoreErrorKind};
 use tenure_core::{Condition, Direction, Identifier, LeaseTable, State, States};
 
+use crate::rows::changed_hint;
+
 /// The line that begins a named statement of a file that has several.
 pub(crate) const MARKER: &str = "-- statement: ";
 
@@ -195,13 +197,20 @@ pub(crate) fn check_columns(
     if missing.is_empty() {
         return Ok(());
     }
+    let columns = if missing.len() == 1 {
+        "column"
+    } else {
+        "columns"
+    };
     let missing: Vec<&str> = missing.into_iter().collect();
+    let hint = changed_hint(table)
+        .unwrap_or_else(|| "its migration is not done: run `tenure migrate`".to_owned());
     Err(invalid(format!(
-        "the table {} lacks the columns {}",
+        "the table {} lacks the {columns} {}",
         table.name,
         missing.join(", ")
     ))
-    .hint("add them, or describe the table with the names that it has"))
+    .hint(hint))
 }
 
 /// The table's name; the schema stands before the names of our own tables only.

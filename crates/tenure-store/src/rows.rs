@@ -77,6 +77,18 @@ pub(crate) fn rest_word(rest: Rest) -> Option<&'static str> {
     }
 }
 
+/// What to do about a table that was adopted and has lost a column since; `None` for a table of our
+/// own, which a migration makes.
+pub(crate) fn changed_hint(table: &LeaseTable) -> Option<String> {
+    let name = &table.name;
+    (!name.as_str().starts_with("tenure_")).then(|| {
+        format!(
+            "`tenure adopt {name}` again adds what an adopted table has lost, `tenure adopt \
+             {name} --undo` gives it back"
+        )
+    })
+}
+
 /// The state of a row, as a statement found it.
 ///
 /// # Errors

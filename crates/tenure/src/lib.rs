@@ -237,7 +237,8 @@ pub use tenure_core::{
 };
 pub use tenure_engine::metrics as engine_metrics;
 pub use tenure_engine::{
-    Check, Context, Duties, Duty, Ended, Handler, Handling, Health, Readiness, Relay, Topics,
+    Check, Context, Duties, Duty, Ended, Handler, Handling, Health, Readiness, Relay, Tallied,
+    Topics,
 };
 pub use tenure_publish::{Exec, ExecCall, Lines};
 #[cfg(feature = "server")]

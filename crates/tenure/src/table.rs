@@ -10,7 +10,7 @@ use tenure_core::store::{
 };
 use tenure_core::{
     AdoptedTable, Facts, FoundTable, Guarded, Held, ItemId, LapsePolicy, LeaseTable, Plan, Record,
-    Settings, States, Token, Why, why,
+    Settings, States, Token, Whereabouts, Why, why,
 };
 
 use crate::claim;
@@ -75,6 +75,14 @@ impl Tenure {
         };
         if let Some(told) = adopted.elsewhere() {
             return Err(invalid(told.what).hint(told.hint));
+        }
+        if adopted.whereabouts == Whereabouts::Gone {
+            let message = format!("the table {name} was adopted and is gone: dropped or renamed");
+            let hint = format!(
+                "`tenure adopt {name} --undo` forgets it; one that was renamed should get its \
+                 name back first"
+            );
+            return Err(invalid(message).hint(hint));
         }
         if !adopted.is_finished {
             let message = format!("the table {name} is adopted only half way");

@@ -69,7 +69,8 @@ impl TableWorkerBuilder {
     }
 
     /// Calls `function` with each row: an event whose topic is the table's name and whose payload
-    /// is the row as JSON, without the columns that hold tokens.
+    /// is the row as JSON, without the columns that hold tokens. It may be longer and nest deeper
+    /// than the payload of an event that is enqueued.
     ///
     /// An error is a failure, to be tried again as the settings say; so is a panic. The same row
     /// may come again: after a crash, a lapse, a replay.
@@ -207,14 +208,18 @@ struct RowEvents {
 impl Handler for RowEvents {
     fn handle(&self, mut item: Item, cx: Context) -> Handling<'_> {
         let Content::Row(row) = &item.content else {
-            return Box::pin(async { Err(Failure::new("the item is no row")) });
+            return Box::pin(async { Err(Failure::new("the item is no row").never()) });
         };
         match self.table.event(row) {
             Ok(event) => {
                 item.content = Content::Event(event);
                 self.handler.handle(item, cx)
             }
-            Err(problem) => Box::pin(async { Err::<Outcome, _>(problem.into()) }),
+            // The same row is read the same way again: trying cannot help.
+            Err(problem) => {
+                let failure = Failure::new(problem.to_string()).never();
+                Box::pin(async { Err::<Outcome, _>(failure) })
+            }
         }
     }
 

@@ -1,15 +1,24 @@
-//! `tenure events`: lists events, newest first.
+//! `tenure events`: lists events, or the rows of an adopted table, newest first.
 
-use super::Context;
+use super::{Context, rows};
 use crate::args::Events;
 use crate::database::Absent;
 use crate::exit::Exit;
-use crate::problem::Stop;
+use crate::problem::{Problem, Stop};
 use crate::record::{Shown, table};
 
 pub(super) async fn run(cx: &Context, args: &Events) -> Result<Exit, Stop> {
     let mut filter = args.choice.filter(args.state.map(Into::into))?;
     filter.before = args.before;
+    if let Some(table) = &args.of.table {
+        if args.choice.is_of_events() {
+            let message = "rows of a table are listed by --state and --since alone";
+            return Err(Problem::new(Exit::Usage, message)
+                .hint("leave --topic, --queue and --key out")
+                .into());
+        }
+        return rows::list(cx, table, &filter, args.limit).await;
+    }
     let tenure = cx.database.open(Absent::Report).await?;
     let page = tenure.list(&filter, args.limit).await?;
     if page.records.is_empty() {

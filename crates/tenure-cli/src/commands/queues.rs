@@ -155,5 +155,5 @@ fn shown(queue: &Queue) -> Shown<'_> {
 }
 
 fn term(text: &str) -> Result<Term, Invalid> {
-    Term::new(time::duration(text)?)
+    Term::kept(time::duration(text)?)
 }

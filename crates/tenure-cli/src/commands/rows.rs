@@ -10,9 +10,9 @@ use super::{Context, answers, once_each};
 use crate::confirm::{Question, confirm};
 use crate::database::Absent;
 use crate::exit::Exit;
-use crate::output::plain;
+use crate::output::{plain, state};
 use crate::problem::{Problem, Stop};
-use crate::record::{Shown, ShownId, payload};
+use crate::record::{Shown, ShownId, note, payload};
 use crate::time::brief;
 
 /// Rows per page of a replay.
@@ -88,6 +88,48 @@ pub(super) async fn stats(cx: &Context, name: &str) -> Result<Exit, Stop> {
     row.extend(numbers.map(Cell::new));
     row.push(Cell::new(waits.oldest_due.map_or_else(String::new, brief)));
     cx.output.table(&heading, vec![row])?;
+    if counts.dead > 0 {
+        cx.output.hint(format_args!(
+            "`tenure events --table {name} --state dead` lists what is dead, and why"
+        ));
+    }
+    Ok(Exit::Done)
+}
+
+pub(super) async fn list(
+    cx: &Context,
+    name: &str,
+    filter: &Filter,
+    limit: u32,
+) -> Result<Exit, Stop> {
+    let (_, table) = open(cx, name).await?;
+    let page = table.list(filter, limit).await?;
+    if page.records.is_empty() {
+        cx.output.note("no rows match");
+        return Ok(Exit::Nothing);
+    }
+    if cx.output.is_json() {
+        for record in &page.records {
+            cx.output.json(&Shown::new(record))?;
+        }
+        return Ok(Exit::Done);
+    }
+    let now = cx.output.now;
+    let rows = page.records.iter().map(|record| {
+        vec![
+            Cell::new(record.id),
+            state(record.state),
+            Cell::new(brief(now.since(record.created_at))),
+            Cell::new(record.counters.attempts),
+            Cell::new(note(record, now)),
+        ]
+    });
+    let heading = ["ID", "STATE", "AGE", " ATTEMPTS", "NOTE"];
+    cx.output.table(&heading, rows.collect())?;
+    if let Some(next) = page.next {
+        cx.output
+            .note(format_args!("there are more: --before {next}"));
+    }
     Ok(Exit::Done)
 }
 
@@ -224,7 +266,6 @@ pub(super) fn rows(number: usize) -> String {
 }
 
 fn no_such_row(table: &str, id: ItemId) -> Problem {
-    Problem::new(Exit::Nothing, format!("there is no row {id} in {table}")).hint(format!(
-        "`tenure stats --table {table}` counts what is there"
-    ))
+    Problem::new(Exit::Nothing, format!("there is no row {id} in {table}"))
+        .hint(format!("`tenure events --table {table}` lists the newest"))
 }

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
-use tenure::{Signals, server};
+use tenure::{Signals, Tallied, server};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
@@ -17,7 +17,7 @@ use crate::assemble::{self, Schema};
 use crate::config::{LogFormat, Override};
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
-use crate::team::Team;
+use crate::team::{Team, Worked};
 use crate::{logs, time};
 
 #[derive(Debug, Args)]
@@ -116,7 +116,9 @@ pub(super) async fn run(cx: &Context, args: &Serve) -> Result<Exit, Stop> {
             tracing::error!(%error, "the server ended early");
         }
     };
-    Ok(until_the_end(running, &mut signals, std::future::pending(), end_http).await)
+    let enough = std::future::pending();
+    let (exit, _worked) = until_the_end(running, &mut signals, enough, end_http).await;
+    Ok(exit)
 }
 
 /// Says to people that it runs now; programs read the logs, which stay whole.
@@ -128,14 +130,44 @@ pub(super) fn greet(cx: &Context, what: fmt::Arguments<'_>) {
     }
 }
 
+/// Says what became of what was worked on until nothing was due any more. That it is dead or waits
+/// for another try is kept with each item, and is no failure of the worker's: a drain ends with 0.
+pub(super) fn sum_up(cx: &Context, what: &str, tallied: Tallied, look: &str) {
+    let Tallied {
+        done,
+        retried,
+        dead,
+        released,
+        ..
+    } = tallied;
+    if cx.output.is_json() || cx.config.log.format == LogFormat::Json {
+        return tracing::info!(what, done, retried, released, dead, "drained");
+    }
+    let mut parts = vec![format!("{done} done")];
+    if retried > 0 {
+        parts.push(format!("{retried} to be tried again"));
+    }
+    if released > 0 {
+        parts.push(format!("{released} given back"));
+    }
+    if dead > 0 {
+        parts.push(format!("{dead} dead"));
+    }
+    cx.output.note(format_args!("{what}: {}", parts.join(", ")));
+    if dead > 0 {
+        cx.output
+            .hint(format_args!("`tenure {look}` lists what is dead, and why"));
+    }
+}
+
 /// Runs the workers until a signal comes or `enough` does, stops them, then does `after`. A second
-/// signal ends everything at once.
+/// signal ends everything at once, and leaves nothing to tell of what was worked on.
 pub(super) async fn until_the_end(
     team: Team,
     signals: &mut Signals,
     enough: impl Future<Output = ()>,
     after: impl Future<Output = ()>,
-) -> Exit {
+) -> (Exit, Option<Worked>) {
     let exit = tokio::select! {
         () = signals.next() => Exit::Done,
         () = enough => Exit::Done,
@@ -146,14 +178,15 @@ pub(super) async fn until_the_end(
     };
     // The worker tells in the log that it stops, and what it left.
     let stopped = async {
-        team.stop().await;
+        let worked = team.stop().await;
         after.await;
+        worked
     };
     tokio::select! {
-        () = stopped => exit,
+        worked = stopped => (exit, Some(worked)),
         () = signals.next() => {
             tracing::warn!("ended at once by a second signal; what was held lapses");
-            Exit::Failed
+            (Exit::Failed, None)
         }
     }
 }

@@ -5,15 +5,15 @@ use std::time::Duration;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use tenure::webhook::EndpointState;
-use tenure::{Counts, QueueName, Setting, StoreError, Table, Tenure, TopicPattern};
+use tenure::{Counts, QueueName, Setting, StoreError, Table, Tallied, Tenure, TopicPattern};
 
 use super::Context;
-use super::serve::{Working, given, greet, signals, until_the_end};
+use super::serve::{Working, given, greet, signals, sum_up, until_the_end};
 use crate::assemble::{self, Schema};
 use crate::config::{Config, Override, PublisherConfig, Route};
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
-use crate::team::TeamWatch;
+use crate::team::{TeamWatch, Worked};
 use crate::{logs, time};
 
 /// The name of the publisher that `--exec` makes.
@@ -37,7 +37,7 @@ pub(crate) struct Work {
     #[arg(long, value_name = "NAME", conflicts_with = "queues")]
     table: Option<String>,
 
-    /// Stop when nothing is due any more
+    /// Stop when nothing is due any more, and say what became of it; ends with 0
     #[arg(long)]
     drain: bool,
 
@@ -120,7 +120,25 @@ pub(super) async fn run(cx: &Context, args: &Work) -> Result<Exit, Stop> {
             std::future::pending::<()>().await;
         }
     };
-    Ok(until_the_end(running, &mut signals, enough, std::future::ready(())).await)
+    let over = std::future::ready(());
+    let (exit, worked) = until_the_end(running, &mut signals, enough, over).await;
+    if let Some(worked) = worked.filter(|_| args.drain) {
+        tell(cx, args, &worked);
+    }
+    Ok(exit)
+}
+
+/// Says what became of what a drain worked on.
+fn tell(cx: &Context, args: &Work, worked: &Worked) {
+    if let Some(name) = &args.table {
+        let look = format!("events --table {name} --state dead");
+        return sum_up(cx, "rows", worked.items, &look);
+    }
+    sum_up(cx, "events", worked.items, "events --state dead");
+    let sent = worked.deliveries;
+    if let Some(sent) = sent.filter(|sent| *sent != Tallied::default()) {
+        sum_up(cx, "deliveries", sent, "deliveries list --state dead");
+    }
 }
 
 /// Waits until nothing is due and nothing is in hand.

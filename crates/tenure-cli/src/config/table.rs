@@ -61,7 +61,8 @@ impl Tables {
         };
         let term = fields.parsed("term", Form::Duration, |text| {
             let length = length(text)?;
-            Term::new(length).map_err(|_cause| expected(&duration_text(length), "1ms to 24h"))
+            Term::kept(length)
+                .map_err(|_cause| expected(&duration_text(length), &Term::kept_lengths()))
         });
         let name = fields.required("name", Form::Text, |text| {
             QueueName::new(text).map_err(|_cause| expected(&quoted(text), "a name such as mail"))

@@ -13,7 +13,7 @@ use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
 use crate::program::{Place, everywhere, postgres, said, sqlite};
 
-const MAKE: &str = "create table outbox (
+pub(crate) const MAKE: &str = "create table outbox (
     id text primary key, payload text not null, status text not null default 'PENDING',
     locked_until MOMENT, lock_token text, created_at MOMENT not null
 );
@@ -38,7 +38,8 @@ pub(crate) async fn apply(place: &Place, sql: &str) {
 
 const ADOPT: [&str; 4] = ["adopt", "outbox", "--preset", "outbox_processing"];
 
-fn adopted(place: &Place) {
+/// Adopts the outbox that was made.
+pub(crate) fn adopted(place: &Place) {
     place.run(&[&ADOPT[..], &["--yes"]].concat()).succeeded();
 }
 

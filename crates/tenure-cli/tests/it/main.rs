@@ -26,6 +26,7 @@ mod queues;
 mod reap;
 mod receiver;
 mod replay;
+mod rows;
 mod serve;
 mod settings;
 mod show;

@@ -34,7 +34,7 @@ use crate::turn::OnDead;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How long a lease runs without being renewed. Default 30 s.
+    /// How long a lease runs without being renewed: 100 ms to 24 h. Default 30 s.
     pub term: Term,
     /// How often leases are renewed; `None`: a quarter of the term.
     pub heartbeat: Option<Duration>,
@@ -188,8 +188,8 @@ impl Settings {
         match setting {
             Setting::Term => {
                 let length = duration()?;
-                self.term = Term::new(length).map_err(|_out_of_range| {
-                    Invalid::new(field, duration_text(length), "1ms to 24h")
+                self.term = Term::kept(length).map_err(|_out_of_range| {
+                    Invalid::new(field, duration_text(length), Term::kept_lengths())
                 })?;
             }
             Setting::Heartbeat => self.heartbeat = Some(duration()?),
@@ -282,6 +282,11 @@ impl Settings {
             }
         };
         let text = duration_text(term);
+        demand(
+            Term::kept(term).is_ok(),
+            Setting::Term,
+            Term::kept_lengths(),
+        );
         demand(
             is_within_a_third(self.heartbeat(), term),
             Setting::Heartbeat,
@@ -412,10 +417,27 @@ mod tests {
         assert_eq!(settings.reaper_interval(), Duration::from_secs(40));
         assert_eq!(settings.shutdown_timeout(), Duration::from_secs(100));
         assert_eq!(settings.max_hold(), Duration::from_mins(6));
-        for millis in [1, 2, 3, 4, 5, 7, 86_400_000] {
+        for millis in [100, 101, 103, 107, 86_400_000] {
             let text = format!("{millis}ms");
             assert!(with(&[(Setting::Term, &text)]).is_ok(), "a term of {text}");
         }
+    }
+
+    #[test]
+    fn a_term_too_short_for_a_heartbeat_is_refused_as_a_text_and_as_a_value() {
+        let problems = with(&[(Setting::Term, "1ms"), (Setting::Batch, "many")]).unwrap_err();
+        let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(told[0], "lease.term is 1ms; expected 100ms to 24h");
+        assert_eq!(told.len(), 2, "{told:?}");
+        let settings = Settings {
+            term: Term::new(Duration::from_millis(99)).unwrap(),
+            concurrency: 0,
+            ..Settings::default()
+        };
+        let problems = settings.check().unwrap_err();
+        let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(told[0], "lease.term is 99ms; expected 100ms to 24h");
+        assert_eq!(told.len(), 2, "{told:?}");
     }
 
     #[test]

@@ -21,14 +21,17 @@ impl LeaseTable {
     /// # Ok::<(), tenure_core::Invalid>(())
     /// ```
     ///
+    /// A row may be larger and nest deeper than the payload of an event that is enqueued: it is the
+    /// user's, and where it is already.
+    ///
     /// # Errors
-    /// The row is no JSON object, or larger than a payload may be.
+    /// The row is no JSON object.
     pub fn event(&self, row: &str) -> Result<Event, Invalid> {
         let secrets = [&self.columns.token, &self.columns.settled_token];
         let is_told = |secret: &&Identifier| row.contains(secret.as_str());
         // A claim leaves the lease out: most rows can be taken as they are.
         if row.starts_with('{') && !secrets.iter().any(is_told) {
-            return Event::from_json(self.name.as_str(), row);
+            return Event::of_row(self.name.as_str(), row.to_owned());
         }
         let unreadable = |_cause| Invalid::new("the row", "no JSON object", "one");
         let mut parts: BTreeMap<String, Box<RawValue>> =
@@ -37,6 +40,34 @@ impl LeaseTable {
             parts.remove(secret.as_str());
         }
         let payload = serde_json::to_string(&parts).map_err(unreadable)?;
-        Event::from_json(self.name.as_str(), &payload)
+        Event::of_row(self.name.as_str(), payload)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX};
+
+    #[test]
+    fn a_row_may_be_larger_and_deeper_than_a_payload() {
+        let long = "x".repeat(2 * PAYLOAD_BYTES_MAX);
+        let deep = 100 * PAYLOAD_DEPTH_MAX;
+        let deep = format!("{}{}", "[".repeat(deep), "]".repeat(deep));
+        for part in [format!("\"{long}\""), deep] {
+            for token in ["", ",\"lock_token\":\"w.1.x\""] {
+                let row = format!("{{\"part\":{part}{token}}}");
+                assert!(Event::from_json("outbox", row.as_str()).is_err());
+                let event = LeaseTable::outbox().event(&row).unwrap();
+                assert_eq!(event.payload(), format!("{{\"part\":{part}}}"));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_json_object_is_no_row() {
+        for row in ["7", "{\"a\":", "{\"a\":\"lock_token\"", ""] {
+            assert!(LeaseTable::outbox().event(row).is_err(), "{row}");
+        }
     }
 }

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure_core::store::{Company, Pause, Queues as _};
-use tenure_core::{Event, ItemId, LapsePolicy, Outcome, Priority, QueueName, Setting, State, Term};
+use tenure_core::{
+    Event, Failure, ItemId, LapsePolicy, Outcome, Priority, QueueName, Setting, State, Term,
+};
 use tenure_engine::{Context, EngineConfig, EventFn};
 use tokio::time::sleep;
 
@@ -158,6 +160,33 @@ async fn what_lapsed_twice_is_claimed_alone_and_one_at_a_time() {
     let lone = asked.iter().filter(|claim| claim.company == Company::Alone);
     assert!(lone.into_iter().all(|claim| claim.limit == 1));
     engine.stop().await;
+}
+
+/// What was settled by its handlers, and what its reaper had to give up.
+#[tokio::test(start_paused = true)]
+async fn an_engine_that_ends_tells_what_became_of_what_it_settled() {
+    let world = World::new();
+    world.enqueue(1).await;
+    for _ in 0..=LapsePolicy::default().max_crashes() {
+        vanish(&world, 1).await;
+    }
+    enqueue_in(&world, "default", 4).await;
+    let handler = EventFn::new(|event: Event, _: Context| async move {
+        let hour = Duration::from_hours(1);
+        match event.payload() {
+            "0" => Ok(Outcome::Done),
+            "1" => Err(Failure::new("no such address").never()),
+            "2" => Ok(Outcome::snooze(hour)),
+            _ => Err(Failure::new("busy").after(hour)),
+        }
+    });
+    let engine = world.start(handler, World::config());
+    world
+        .until(|counts| counts.done == 1 && counts.dead == 2 && counts.claimed == 0)
+        .await;
+    let tallied = engine.stop().await.tallied;
+    assert_eq!((tallied.done, tallied.retried), (1, 1));
+    assert_eq!((tallied.dead, tallied.released), (2, 1));
 }
 
 /// One payload ends the engine of whoever touches it. It alone ends up dead.

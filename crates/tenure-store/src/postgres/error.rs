@@ -1,7 +1,10 @@
 //! What PostgreSQL's errors mean to us. The only place that matches them.
 
 use sqlx::error::DatabaseError;
+use tenure_core::LeaseTable;
 use tenure_core::store::{StoreError, StoreErrorKind};
+
+use crate::rows::changed_hint;
 
 /// Turns a driver's error under `verb` into ours. Of what the server said only the message is kept:
 /// its details quote the row, and a row holds tokens and payloads.
@@ -60,6 +63,17 @@ pub(crate) fn store_error(verb: &'static str, error: sqlx::Error) -> StoreError 
             "the database's answer makes no sense",
         )
         .cause(error),
+    }
+}
+
+/// The same for a verb on the rows of `table`: what an adopted one lacks, no migration adds.
+pub(crate) fn row_error(verb: &'static str, table: &LeaseTable, error: sqlx::Error) -> StoreError {
+    let is_gone = is_missing(&error) && !error.to_string().contains("tenure_");
+    let is_changed = is_gone || lacks_column(&error);
+    let told = store_error(verb, error);
+    match changed_hint(table) {
+        Some(hint) if is_changed => told.hint(hint),
+        _ => told,
     }
 }
 

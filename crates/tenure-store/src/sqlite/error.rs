@@ -1,7 +1,10 @@
 //! What SQLite's errors mean to us: the only file that matches them.
 
 use rusqlite::ffi::{self, ErrorCode};
+use tenure_core::LeaseTable;
 use tenure_core::store::{StoreError, StoreErrorKind};
+
+use crate::rows::changed_hint;
 
 use StoreErrorKind::{Conflict, Corrupt, Invalid, Unavailable};
 
@@ -20,6 +23,25 @@ pub(crate) fn store_error(verb: &'static str, error: rusqlite::Error) -> StoreEr
     match hint {
         Some(hint) => told.hint(hint),
         None => told,
+    }
+}
+
+/// The same for a verb on the rows of `table`: what an adopted one lacks, no migration adds.
+pub(crate) fn row_error(
+    verb: &'static str,
+    table: &LeaseTable,
+    error: rusqlite::Error,
+) -> StoreError {
+    let message = if let rusqlite::Error::InvalidColumnName(column) = &error {
+        format!("no such column: {column}")
+    } else {
+        sqlite_code(&error).map_or_else(String::new, |(_, message)| message.to_owned())
+    };
+    let is_gone = message.contains("no such table") && !message.contains("tenure_");
+    let is_changed = is_gone || message.contains("no such column");
+    match changed_hint(table) {
+        Some(hint) if is_changed => StoreError::new(verb, Invalid, message).hint(hint),
+        _ => store_error(verb, error),
     }
 }
 

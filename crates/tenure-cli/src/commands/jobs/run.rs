@@ -15,7 +15,7 @@ use super::desk::Desk;
 use super::sweep;
 use crate::assemble::{self, Schema};
 use crate::commands::Context;
-use crate::commands::serve::{given, greet, signals};
+use crate::commands::serve::{given, greet, signals, sum_up};
 use crate::config::Override;
 use crate::exit::Exit;
 use crate::problem::Stop;
@@ -55,7 +55,7 @@ pub(super) struct RunJobs {
     #[arg(long, value_name = "N")]
     concurrency: Option<u32>,
 
-    /// Stop when nothing of these kinds is due any more
+    /// Stop when nothing of these kinds is due any more, and say what became of it; ends with 0
     #[arg(long)]
     drain: bool,
 
@@ -128,7 +128,12 @@ pub(super) async fn run(cx: &Context, args: &RunJobs) -> Result<Exit, Stop> {
         }
     };
     tokio::select! {
-        _ = worker.stop() => Ok(exit),
+        ended = worker.stop() => {
+            if args.drain {
+                sum_up(cx, "jobs", ended.tallied, "jobs list --state failed");
+            }
+            Ok(exit)
+        }
         () = signals.next() => {
             tracing::warn!("ended at once by a second signal; what was held lapses");
             Ok(Exit::Failed)
@@ -299,5 +304,5 @@ async fn is_due(jobs: &Jobs, kinds: &[JobKind]) -> Result<bool, StoreError> {
 }
 
 fn term(text: &str) -> Result<Term, Invalid> {
-    Term::new(time::duration(text)?)
+    Term::kept(time::duration(text)?)
 }

@@ -160,12 +160,8 @@ async fn replay_some(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
 
 /// Replays rows of a table: by id, or those in a state.
 async fn replay_rows(cx: &Context, table: &str, args: &Replay) -> Result<Exit, Stop> {
-    let is_foreign = args.choice.topic.is_some()
-        || args.choice.queue.is_some()
-        || args.choice.key.is_some()
-        || args.until.is_some()
-        || args.rate.is_some()
-        || args.detach;
+    let is_foreign =
+        args.choice.is_of_events() || args.until.is_some() || args.rate.is_some() || args.detach;
     if is_foreign {
         let message = "rows of a table are chosen by id, --state and --since alone";
         return Err(Problem::new(Exit::Usage, message)

@@ -69,7 +69,16 @@ async fn an_exit_code_is_the_outcome() {
             (1, r#""available""#, true),
         ] {
             let id = place.job("import");
-            place.drain(&format!("echo oops >&2; exit {code}"));
+            let said = place.drain(&format!("echo oops >&2; exit {code}"));
+            let (told, listed) = match code {
+                0 => ("jobs: 1 done\n", false),
+                65 => ("jobs: 0 done, 1 dead\n", true),
+                75 => ("jobs: 0 done, 1 given back\n", false),
+                _ => (" to be tried again\n", false),
+            };
+            assert!(said.err.contains(told), "{said:?}");
+            let hint = "`tenure jobs list --state failed`";
+            assert_eq!(said.err.contains(hint), listed, "{said:?}");
             assert_eq!(place.job_field(&id, "state"), state, "exit code {code}");
             // It may have been tried more than once: the first pause is short.
             let has_failed = place.job_field(&id, "failures") != "0";

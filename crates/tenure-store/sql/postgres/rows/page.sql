@@ -2,12 +2,12 @@
 -- Parameters: $1 a state or null for all, $2 written at or after this moment or null, $3 the largest
 --   id, $4 limit.
 -- Returns: id.
--- Keeps: nothing; it only reads.
+-- Keeps: nothing; it only reads. A row in no state is no item, and hides none.
 -- Relies on: the key, read backwards.
 select t.{key} as id
 from {table} t
 where t.{key} <= $3::bigint
-  and ($1::text is null or {state} = $1)
+  and {state} = coalesce($1::text, {state})
   and ($2::timestamptz is null or t.{created_at} >= $2)
 order by t.{key} desc
 limit $4::bigint

@@ -32,7 +32,7 @@ impl PostgresRows {
                 Err(error) if is_refused(&error) => {
                     failed.push((*id, store_error("settle", error).to_string()));
                 }
-                Err(error) => return Err(store_error("settle", error)),
+                Err(error) => return Err(self.error("settle", error)),
             }
         }
         if settle.rest != Rest::Keep && failed.is_empty() {
@@ -41,7 +41,7 @@ impl PostgresRows {
                 ..settle.clone()
             };
             let ended = self.end(&rest).await;
-            let (ended, late) = ended.map_err(|e| store_error("settle", e))?;
+            let (ended, late) = ended.map_err(|e| self.error("settle", e))?;
             all.extend(ended);
             is_late |= late;
         }
@@ -50,7 +50,7 @@ impl PostgresRows {
 
     /// Reaps one by one what has lapsed.
     pub(super) async fn reap_each(&self, reap: &Reap) -> Result<ReapedRows, StoreError> {
-        let failed = |e| store_error("reap", e);
+        let failed = |e| self.error("reap", e);
         let lapsed = self
             .statements
             .lapsed

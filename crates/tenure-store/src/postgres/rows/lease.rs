@@ -18,7 +18,7 @@ use super::PostgresRows;
 use super::renewal::{Renewals, Tally};
 use crate::complaint::used_before;
 use crate::limits::{INLINE_REAP_LIMIT, micros};
-use crate::postgres::error::{is_refused, lacks_column, store_error};
+use crate::postgres::error::{is_refused, lacks_column};
 use crate::postgres::row::{get, get_count, get_moment, get_timestamp, moment};
 use crate::rows::{ReapedRows, Said, first_reap, is_full, rest_word, state_of, takes_lone_rows};
 use crate::second_look::{not_ended, settle_answers};
@@ -38,7 +38,7 @@ impl LeaseStore for PostgresRows {
     fn renew<'a>(&'a self, renew: &'a Renew) -> Answer<'a, Vec<(Token, Guarded<Renewed>)>> {
         Box::pin(async move {
             let answers = self.renew_rows(renew).await;
-            answers.map_err(|e| store_error("renew", e))
+            answers.map_err(|e| self.error("renew", e))
         })
     }
 
@@ -107,7 +107,7 @@ impl PostgresRows {
     }
 
     async fn claim_rows(&self, claim: &Claim, limit: u32) -> Result<Option<Held>, StoreError> {
-        let failed = |e| store_error("claim", e);
+        let failed = |e| self.error("claim", e);
         let rows = match self.ask_claim(claim, limit).await {
             Err(error) if lacks_column(&error) && self.statements.take_whole_rows() => {
                 self.ask_claim(claim, limit).await
@@ -194,7 +194,7 @@ impl PostgresRows {
                 self.end_each(settle).await?
             }
             ended => {
-                let (ended, late) = ended.map_err(|e| store_error("settle", e))?;
+                let (ended, late) = ended.map_err(|e| self.error("settle", e))?;
                 (ended, late, Vec::new())
             }
         };
@@ -267,7 +267,7 @@ impl PostgresRows {
         match self.ask_reap(reap, None).await {
             Err(error) if is_refused(&error) => self.reap_each(reap).await,
             rows => {
-                let rows = rows.map_err(|e| store_error("reap", e))?;
+                let rows = rows.map_err(|e| self.error("reap", e))?;
                 Ok(ReapedRows {
                     rows: self.reaped(&rows)?,
                     failed: None,
@@ -296,7 +296,7 @@ impl PostgresRows {
     }
 
     pub(super) fn reaped(&self, rows: &[PgRow]) -> Result<Vec<Reaped>, StoreError> {
-        let failed = |e| store_error("reap", e);
+        let failed = |e| self.error("reap", e);
         let mut reaped = Vec::with_capacity(rows.len());
         for row in rows {
             let state: Option<&str> = get(row, 4).map_err(failed)?;

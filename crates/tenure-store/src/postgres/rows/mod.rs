@@ -20,7 +20,7 @@ use tenure_core::store::StoreError;
 use tenure_core::{Identifier, ItemId, LeaseTable, Word};
 
 use super::PostgresStore;
-use super::error::store_error;
+use super::error::{row_error, store_error};
 use super::lend::Borrow as _;
 use super::row::get;
 use crate::render::{Edit, as_written, check_columns};
@@ -145,6 +145,11 @@ impl PostgresRows {
         })
     }
 
+    /// What a verb on this table came upon.
+    fn error(&self, verb: &'static str, error: sqlx::Error) -> StoreError {
+        row_error(verb, &self.table, error)
+    }
+
     /// Where rows are now, and what a token has said of them.
     async fn look(
         &self,
@@ -155,7 +160,7 @@ impl PostgresRows {
         if ids.is_empty() {
             return Ok(Looks::new());
         }
-        let failed = |e| store_error(verb, e);
+        let failed = |e| self.error(verb, e);
         let found = self
             .statements
             .look

@@ -14,7 +14,6 @@ use super::super::lend::Borrow as _;
 use super::{PostgresRows, numbers};
 use crate::error_text::error_text;
 use crate::page::{cut, in_order, page_limit};
-use crate::postgres::error::store_error;
 use crate::postgres::row::{get, get_count, get_moment, get_timestamp, get_total, moment};
 use crate::rows::{hold_of, state_of};
 use crate::second_look::{bury_refusal, replay_answers};
@@ -33,7 +32,7 @@ impl Operate for PostgresRows {
             let limit = page_limit(limit);
             // One more than asked tells whether there is a next page.
             let ids = self.page_ids(filter, limit + 1).await;
-            let (ids, next) = cut(ids.map_err(|e| store_error("list", e))?, limit);
+            let (ids, next) = cut(ids.map_err(|e| self.error("list", e))?, limit);
             Ok(Page {
                 records: self.find_rows("list", &ids).await?,
                 next,
@@ -46,14 +45,14 @@ impl Operate for PostgresRows {
             let row = self.statements.count.query().bind(moment(now));
             let row = row.first_from(&self.pool).await;
             let row = row.and_then(|row| row.ok_or(sqlx::Error::RowNotFound));
-            let row = row.map_err(|e| store_error("count", e))?;
-            counts_of(&row).map_err(|e| store_error("count", e))
+            let row = row.map_err(|e| self.error("count", e))?;
+            counts_of(&row).map_err(|e| self.error("count", e))
         })
     }
 
     fn replay<'a>(&'a self, replay: &'a Replay) -> Answer<'a, Replayed> {
         Box::pin(async move {
-            let failed = |e| store_error("replay", e);
+            let failed = |e| self.error("replay", e);
             let rows = self
                 .statements
                 .replay
@@ -88,7 +87,7 @@ impl Operate for PostgresRows {
                 .bind(error_text(&bury.reason))
                 .first_from(&self.pool)
                 .await
-                .map_err(|e| store_error("bury", e))?;
+                .map_err(|e| self.error("bury", e))?;
             if buried.is_some() {
                 return Ok(Guarded::Kept(()));
             }
@@ -126,7 +125,7 @@ impl PostgresRows {
         if ids.is_empty() {
             return Ok(Vec::new());
         }
-        let failed = |e| store_error(verb, e);
+        let failed = |e| self.error(verb, e);
         let query = self.statements.find.query().bind(numbers(ids));
         let rows = query.all_from(&self.pool).await.map_err(failed)?;
         let mut found = Vec::with_capacity(rows.len());

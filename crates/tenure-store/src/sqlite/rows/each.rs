@@ -64,7 +64,7 @@ impl Ask<'_> {
         match run() {
             Ok(changed) => Ok(changed == ids.len()),
             Err(error) if is_refused(&error) => Ok(false),
-            Err(error) => Err(failed(self.verb)(error)),
+            Err(error) => Err(self.error(error)),
         }
     }
 
@@ -79,7 +79,7 @@ impl Ask<'_> {
     ) -> Result<Ended, StoreError> {
         let text = self.desk.statements.get("settle", "settle")?;
         let prepared = self.conn.prepare_cached(text);
-        let mut statement = prepared.map_err(failed(self.verb))?;
+        let mut statement = prepared.map_err(|error| self.error(error))?;
         let (mut ended, mut refused) = (HashSet::with_capacity(said.len()), Vec::new());
         for one in said {
             let id = ItemId::new(one.id);
@@ -99,7 +99,7 @@ impl Ask<'_> {
                 Err(error) if is_refused(&error) && said.len() > 1 => {
                     refused.push((id, failed(self.verb)(error).to_string()));
                 }
-                Err(error) => return Err(failed(self.verb)(error)),
+                Err(error) => return Err(self.error(error)),
             }
         }
         Ok((ended, refused))
@@ -153,7 +153,7 @@ impl Ask<'_> {
         };
         match run() {
             Err(error) if is_refused(&error) => Ok(Err(failed(self.verb)(error))),
-            answer => answer.map(Ok).map_err(failed(self.verb)),
+            answer => answer.map(Ok).map_err(|error| self.error(error)),
         }
     }
 }

@@ -19,7 +19,7 @@ use serde_json::json;
 use tenure_core::store::StoreError;
 use tenure_core::{Clock, ItemId, LeaseTable, Timestamp, Word};
 
-use super::error::failed;
+use super::error::{failed, row_error};
 use super::writer::Writer;
 use super::{SqliteStore, moment_of};
 use crate::render::{as_written, check_columns};
@@ -143,12 +143,16 @@ impl SqliteRows {
     }
 
     /// The same for what may answer nothing: then what it did is undone.
-    async fn write_or_undo<T: Send + 'static>(
+    async fn write_or_undo<T, Op>(
         &self,
         verb: &'static str,
         given: Option<Timestamp>,
-        op: impl FnOnce(&Desk, &Connection, Timestamp) -> Result<Option<T>, StoreError> + Send + 'static,
-    ) -> Result<Option<T>, StoreError> {
+        op: Op,
+    ) -> Result<Option<T>, StoreError>
+    where
+        T: Send + 'static,
+        Op: FnOnce(&Desk, &Connection, Timestamp) -> Result<Option<T>, StoreError> + Send + 'static,
+    {
         let op = self.at_the_desk(given, op);
         self.writer.write_or_undo(verb, op).await
     }
@@ -211,6 +215,11 @@ struct Ask<'a> {
 }
 
 impl Ask<'_> {
+    /// What the verb came upon.
+    fn error(&self, error: rusqlite::Error) -> StoreError {
+        row_error(self.verb, &self.desk.table, error)
+    }
+
     /// Runs a statement and reads every row of its answer.
     fn rows<T>(
         &self,
@@ -224,7 +233,7 @@ impl Ask<'_> {
             let mut statement = self.conn.prepare_cached(text)?;
             statement.query_map(params, read)?.collect()
         };
-        run().map_err(failed(self.verb))
+        run().map_err(|error| self.error(error))
     }
 
     /// Runs a statement without an answer; says how many rows it changed.
@@ -237,7 +246,7 @@ impl Ask<'_> {
         let text = self.desk.statements.get(file, name)?;
         let prepared = self.conn.prepare_cached(text);
         let changed = prepared.and_then(|mut statement| statement.execute(params));
-        changed.map_err(failed(self.verb))
+        changed.map_err(|error| self.error(error))
     }
 
     /// Runs a statement whose answer is one value, if any.
