@@ -152,6 +152,7 @@ statements!(
     chunks,
     held_chunks,
     kinds,
+    count,
     progress,
     prune,
 );
