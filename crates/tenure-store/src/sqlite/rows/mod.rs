@@ -152,12 +152,16 @@ impl SqliteRows {
     }
 
     /// The same for what may answer nothing: then what it did is undone.
-    async fn write_or_undo<T: Send + 'static>(
+    async fn write_or_undo<T, Op>(
         &self,
         verb: &'static str,
         given: Option<Timestamp>,
-        op: impl FnOnce(&Desk, &Connection, Timestamp) -> Result<Option<T>, StoreError> + Send + 'static,
-    ) -> Result<Option<T>, StoreError> {
+        op: Op,
+    ) -> Result<Option<T>, StoreError>
+    where
+        T: Send + 'static,
+        Op: FnOnce(&Desk, &Connection, Timestamp) -> Result<Option<T>, StoreError> + Send + 'static,
+    {
         let op = self.at_the_desk(given, op);
         self.writer.write_or_undo(verb, op).await
     }
