@@ -199,7 +199,7 @@ Examples:
   tenure reap --json
   tenure reap --table outbox")]
     Reap(OfTable),
-    /// Delete published and dead events past their retention
+    /// Delete events and jobs that ended, past their retention
     #[command(after_help = "\
 Examples:
   tenure prune

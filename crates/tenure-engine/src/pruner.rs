@@ -38,8 +38,8 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             };
             match answer {
                 Ok(pruned) => {
-                    done += pruned.done;
-                    dead += pruned.dead;
+                    done += pruned.done + pruned.jobs_completed;
+                    dead += pruned.dead + pruned.jobs_failed;
                     if !pruned.more {
                         break;
                     }

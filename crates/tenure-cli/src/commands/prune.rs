@@ -1,10 +1,10 @@
-//! `tenure prune`: deletes published and dead events past their retention.
+//! `tenure prune`: deletes events and jobs that ended, past their retention.
 
 use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
-use tenure::Prune as Ask;
+use tenure::{Prune as Ask, Pruned};
 
 use super::Context;
 use crate::database::Absent;
@@ -18,11 +18,11 @@ const SHORT: Duration = Duration::from_hours(1);
 
 #[derive(Debug, Args)]
 pub(crate) struct Prune {
-    /// Keep published events for this long [default: retention.published]
+    /// Keep published events and completed jobs for this long [default: retention.published]
     #[arg(long, value_name = "DURATION", value_parser = time::duration)]
     published: Option<Duration>,
 
-    /// Keep dead events for this long [default: retention.dead]
+    /// Keep dead events and failed jobs for this long [default: retention.dead]
     #[arg(long, value_name = "DURATION", value_parser = time::duration)]
     dead: Option<Duration>,
 
@@ -36,6 +36,43 @@ pub(crate) struct Prune {
 struct Deleted {
     published: u64,
     dead: u64,
+    jobs: DeletedJobs,
+}
+
+/// The same of jobs, in their own words.
+#[derive(Default, Serialize)]
+struct DeletedJobs {
+    completed: u64,
+    failed: u64,
+}
+
+impl Deleted {
+    fn add(&mut self, round: Pruned) {
+        self.published += round.done;
+        self.dead += round.dead;
+        self.jobs.completed += round.jobs_completed;
+        self.jobs.failed += round.jobs_failed;
+    }
+
+    fn total(&self) -> u64 {
+        self.published + self.dead + self.jobs.completed + self.jobs.failed
+    }
+
+    /// For people: what there was nothing of is not mentioned.
+    fn told(&self) -> String {
+        let Self {
+            published, dead, ..
+        } = self;
+        let DeletedJobs { completed, failed } = self.jobs;
+        let events = format!("{published} published and {dead} dead");
+        let jobs = format!("{completed} completed and {failed} failed jobs");
+        match (published + dead, completed + failed) {
+            (0, 0) => "nothing was past its retention".to_owned(),
+            (_, 0) => format!("deleted {events}"),
+            (0, _) => format!("deleted {jobs}"),
+            _ => format!("deleted {events}, and {jobs}"),
+        }
+    }
 }
 
 pub(super) async fn run(cx: &Context, args: &Prune) -> Result<Exit, Stop> {
@@ -60,20 +97,45 @@ pub(super) async fn run(cx: &Context, args: &Prune) -> Result<Exit, Stop> {
     let mut deleted = Deleted::default();
     loop {
         let round = tenure.prune(&ask).await?;
-        deleted.published += round.done;
-        deleted.dead += round.dead;
-        progress.set_position(deleted.published + deleted.dead);
+        deleted.add(round);
+        progress.set_position(deleted.total());
         if !round.more {
             break;
         }
     }
     progress.finish_and_clear();
-    cx.output.either(&deleted, || match deleted {
-        Deleted {
-            published: 0,
-            dead: 0,
-        } => "nothing was past its retention".to_owned(),
-        Deleted { published, dead } => format!("deleted {published} published and {dead} dead"),
-    })?;
+    cx.output.either(&deleted, || deleted.told())?;
     Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deleted(published: u64, dead: u64, completed: u64, failed: u64) -> Deleted {
+        let mut deleted = Deleted::default();
+        deleted.add(Pruned {
+            done: published,
+            dead,
+            jobs_completed: completed,
+            jobs_failed: failed,
+            more: false,
+        });
+        deleted
+    }
+
+    #[test]
+    fn what_was_deleted_is_told_in_its_own_words() {
+        for (deleted, told) in [
+            (deleted(0, 0, 0, 0), "nothing was past its retention"),
+            (deleted(3, 1, 0, 0), "deleted 3 published and 1 dead"),
+            (deleted(0, 0, 2, 0), "deleted 2 completed and 0 failed jobs"),
+            (
+                deleted(3, 0, 0, 4),
+                "deleted 3 published and 0 dead, and 0 completed and 4 failed jobs",
+            ),
+        ] {
+            assert_eq!(deleted.told(), told);
+        }
+    }
 }

@@ -37,9 +37,10 @@ struct Shown<'a> {
     version: &'a str,
     /// With commas between them; empty: all.
     queues: &'a str,
-    running: u32,
+    /// Null unless it is here: what it said last is no longer so.
+    running: Option<u32>,
     concurrency: u32,
-    held: u32,
+    held: Option<u32>,
     settings_version: u64,
     started_at: String,
     seen_at: String,
@@ -79,6 +80,12 @@ fn is_recent(worker: &WorkerRecord, now: Timestamp) -> bool {
         .is_none_or(|moment| now.since(moment) <= LEFT_SHOWN)
 }
 
+/// Whether what it said last is still so. One that left has given back what it held, and the leases
+/// of one that is silent lapse.
+fn is_here(worker: &WorkerRecord, now: Timestamp) -> bool {
+    worker.presence(now) == Presence::Here
+}
+
 fn shown(worker: &WorkerRecord, now: Timestamp) -> Shown<'_> {
     let report = &worker.report;
     Shown {
@@ -88,9 +95,9 @@ fn shown(worker: &WorkerRecord, now: Timestamp) -> Shown<'_> {
         pid: report.pid,
         version: &report.version,
         queues: &report.queues,
-        running: report.running,
+        running: is_here(worker, now).then_some(report.running),
         concurrency: report.concurrency,
-        held: report.held,
+        held: is_here(worker, now).then_some(report.held),
         settings_version: report.settings_version,
         started_at: worker.started_at.to_string(),
         seen_at: worker.seen_at.to_string(),
@@ -105,14 +112,20 @@ fn row(worker: &WorkerRecord, now: Timestamp) -> Vec<Cell> {
     } else {
         plain(&report.queues)
     };
+    let (running, held) = if is_here(worker, now) {
+        let running = format!("{}/{}", report.running, report.concurrency);
+        (running, report.held.to_string())
+    } else {
+        ("-".to_owned(), "-".to_owned())
+    };
     vec![
         Cell::new(report.worker.as_str()),
         Cell::new(plain(&report.host)),
         Cell::new(report.pid),
         Cell::new(plain(&report.version)),
         Cell::new(queues),
-        Cell::new(format!("{}/{}", report.running, report.concurrency)),
-        Cell::new(report.held),
+        Cell::new(running),
+        Cell::new(held),
         Cell::new(relative(worker.seen_at, now)),
         presence(worker.presence(now)),
     ]
@@ -179,11 +192,11 @@ mod tests {
             ),
             (
                 seen("a", 90, None),
-                "db-1 4242 0.1.0 all 3/10 12 1m 30s ago silent",
+                "db-1 4242 0.1.0 all - - 1m 30s ago silent",
             ),
             (
                 seen("a", 90, Some(80)),
-                "db-1 4242 0.1.0 all 3/10 12 1m 30s ago left",
+                "db-1 4242 0.1.0 all - - 1m 30s ago left",
             ),
         ] {
             let cells = row(&worker, now());
@@ -205,5 +218,11 @@ mod tests {
                 + r#""started_at":"2027-01-15T06:00:00Z","seen_at":"2027-01-15T07:59:58Z","#
                 + r#""left_at":null}"#
         );
+        for (ago, left) in [(90, None), (2, Some(1))] {
+            let worker = seen("a", ago, left);
+            let line = serde_json::to_string(&shown(&worker, now())).unwrap();
+            let gone = r#""running":null,"concurrency":10,"held":null,"#;
+            assert!(line.contains(gone), "{line}");
+        }
     }
 }

@@ -74,6 +74,15 @@ async fn workers_are_listed_as_they_stand() {
             "{said:?}"
         );
         assert!(said.out.contains("3/10    12  "), "{said:?}");
+        // What one that is gone or silent said last is no longer so.
+        let busy = said.out.lines().filter(|line| line.contains("3/10"));
+        assert_eq!(busy.count(), 1, "{said:?}");
+        let said = place.run(&["workers", "--json"]).succeeded();
+        for (field, told) in [("running", "3"), ("held", "12")] {
+            let mut column = said.column(field);
+            column.sort();
+            assert_eq!(column, [told, "null", "null"]);
+        }
 
         let id = place.enqueue("a");
         let why = place.run(&["why", &id, "--json"]).succeeded();

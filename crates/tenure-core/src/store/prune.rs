@@ -41,10 +41,14 @@ impl Prune {
 /// What a round deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// Done items.
+    /// Done items, but for jobs.
     pub done: u64,
-    /// Dead items.
+    /// Dead items, but for jobs.
     pub dead: u64,
+    /// Jobs that were completed.
+    pub jobs_completed: u64,
+    /// Jobs that failed, or were cancelled.
+    pub jobs_failed: u64,
     /// Whether another round may find more.
     pub more: bool,
 }

@@ -72,8 +72,10 @@ impl PostgresStore {
         // A round that could do nothing is not asked to go on: others have it all in hand.
         let is_more = has_moved && (get(&chosen, 2)? || get(&deleted, 3)?);
         Ok(Pruned {
-            done: done + completed,
-            dead: dead + failed,
+            done,
+            dead,
+            jobs_completed: completed,
+            jobs_failed: failed,
             more: is_more || completed.max(failed) >= u64::from(prune.limit.min(JOBS)),
         })
     }

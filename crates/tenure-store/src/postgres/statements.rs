@@ -153,6 +153,7 @@ statements!(
     chunks,
     held_chunks,
     kinds,
+    count,
     progress,
     prune,
 );

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use rusqlite::{Connection, Row, named_params};
-use tenure_core::store::{Answer, Rows, StoreError, Tables, Tell, WhileHeld};
+use rusqlite::{Connection, OptionalExtension, Row, named_params};
+use tenure_core::store::{Answer, Rows, StoreError, StoreErrorKind, Tables, Tell, WhileHeld};
 use tenure_core::{
     Adds, AdoptedTable, FoundTable, Indexes, LeaseTable, Plan, PlannedIndex, Stage, Timestamp,
     Whereabouts,
@@ -42,6 +42,7 @@ const FINISH: Text = text!("finish");
 const FORGET: Text = text!("forget");
 const ADOPTED: Text = text!("adopted");
 const HELD: Text = text!("held");
+const TURN: Text = text!("turn");
 
 /// A step: what it is for people, and its statements, run in one transaction.
 struct Step {
@@ -165,6 +166,80 @@ fn statement(text: &str, name: &str) -> String {
     found.unwrap_or_default().to_owned()
 }
 
+/// The tables that were adopted or are half way there.
+fn adopted(conn: &Connection) -> Result<Vec<AdoptedTable>, StoreError> {
+    type Noted = ((String, String, String), bool, i64, Seen);
+    let read = || -> rusqlite::Result<Vec<Noted>> {
+        let mut statement = conn.prepare_cached(ADOPTED.1)?;
+        let row = |row: &Row<'_>| {
+            let texts = (row.get(0)?, row.get(1)?, row.get(2)?);
+            Ok((texts, row.get(3)?, row.get(4)?, seen_of(row, 5)?))
+        };
+        statement.query_map([], row)?.collect()
+    };
+    let rows = read().map_err(failed(VERB))?;
+    let tables = rows.into_iter().map(|(texts, is_done, at, seen)| {
+        let (name, description, added) = texts;
+        let at = Timestamp::from_micros(at);
+        let noted = adopted_of(&name, (&description, &added), is_done, at)?;
+        Ok(as_seen(noted, seen))
+    });
+    tables.collect()
+}
+
+/// What is noted of this table.
+fn recorded(conn: &Connection, table: &LeaseTable) -> Result<Option<AdoptedTable>, StoreError> {
+    let mut all = adopted(conn)?.into_iter();
+    Ok(all.find(|adopted| adopted.table.name == table.name))
+}
+
+/// Whether the next step is still to be taken. There is no lock that outlasts a transaction and
+/// ends with its process, so each step looks again, in its own transaction. Two that take the same
+/// steps of one plan do no harm: each of them can be done again.
+#[derive(Clone, Copy)]
+enum Turn {
+    /// The plan was made, and nothing is done yet.
+    New,
+    /// The table is noted since then.
+    Noted(i64),
+}
+
+impl Turn {
+    fn of(conn: &Connection, plan: &Plan) -> Result<Self, StoreError> {
+        let name = named_params! {":table": plan.table.name.as_str()};
+        let noted = conn.query_row(TURN.1, name, |row| row.get(0)).optional();
+        let noted = noted.map_err(failed(VERB))?;
+        noted
+            .map(Self::Noted)
+            .ok_or_else(|| in_between(&plan.table))
+    }
+
+    fn check(self, conn: &Connection, plan: &Plan) -> Result<(), StoreError> {
+        let is_so = match self {
+            Self::New => {
+                let noted = recorded(conn, &plan.table)?;
+                let again = plan.table.plan(&found(conn, &plan.table)?, noted.as_ref());
+                again.is_ok_and(|again| {
+                    (&again.table, &again.adds, &again.indexes)
+                        == (&plan.table, &plan.adds, &plan.indexes)
+                })
+            }
+            Self::Noted(since) => matches!(Self::of(conn, plan)?, Self::Noted(at) if at == since),
+        };
+        is_so.then_some(()).ok_or_else(|| in_between(&plan.table))
+    }
+}
+
+/// Somebody else was there between two looks.
+fn in_between(table: &LeaseTable) -> StoreError {
+    let message = format!(
+        "another adoption of {} is running, or the table was changed since it was looked at",
+        table.name
+    );
+    StoreError::new(VERB, StoreErrorKind::Conflict, message)
+        .hint("wait until it is done, and run the same command again")
+}
+
 impl Tables for SqliteStore {
     fn look<'a>(&'a self, table: &'a LeaseTable) -> Answer<'a, FoundTable> {
         Box::pin(async move {
@@ -175,26 +250,7 @@ impl Tables for SqliteStore {
     }
 
     fn adopted(&self) -> Answer<'_, Vec<AdoptedTable>> {
-        Box::pin(async move {
-            type Noted = ((String, String, String), bool, i64, Seen);
-            let read = |conn: &Connection| -> rusqlite::Result<Vec<Noted>> {
-                let mut statement = conn.prepare_cached(ADOPTED.1)?;
-                let row = |row: &Row<'_>| {
-                    let texts = (row.get(0)?, row.get(1)?, row.get(2)?);
-                    Ok((texts, row.get(3)?, row.get(4)?, seen_of(row, 5)?))
-                };
-                statement.query_map([], row)?.collect()
-            };
-            let read = move |conn: &Connection| read(conn).map_err(failed(VERB));
-            let rows = self.writer().read(VERB, read).await?;
-            let tables = rows.into_iter().map(|(texts, is_done, at, seen)| {
-                let (name, description, added) = texts;
-                let at = Timestamp::from_micros(at);
-                let noted = adopted_of(&name, (&description, &added), is_done, at)?;
-                Ok(as_seen(noted, seen))
-            });
-            tables.collect()
-        })
+        Box::pin(self.writer().read(VERB, adopted))
     }
 
     fn adoption_sql(&self, plan: &Plan) -> Result<String, StoreError> {
@@ -217,22 +273,25 @@ impl Tables for SqliteStore {
 
     fn adopt<'a>(&'a self, plan: &'a Plan, tell: Tell<'a>) -> Answer<'a, ()> {
         Box::pin(async move {
+            let shared = Arc::new(plan.clone());
+            let mut turn = Turn::New;
             for step in steps(plan, moment_of(self.clock.as_ref(), None))? {
                 tell(&step.told);
                 let text: Arc<str> = step.text.into();
-                if !step.is_repeated {
-                    let run =
-                        move |conn: &Connection| conn.execute_batch(&text).map_err(failed(VERB));
-                    self.writer().write(VERB, run).await?;
-                    continue;
-                }
                 loop {
-                    let text = Arc::clone(&text);
+                    let (plan, text) = (Arc::clone(&shared), Arc::clone(&text));
                     let run = move |conn: &Connection| {
-                        conn.execute(&text, named_params! {":limit": ROWS})
-                            .map_err(failed(VERB))
+                        turn.check(conn, &plan)?;
+                        let rows = if step.is_repeated {
+                            conn.execute(&text, named_params! {":limit": ROWS})
+                        } else {
+                            conn.execute_batch(&text).map(|()| 0)
+                        };
+                        Ok((rows.map_err(failed(VERB))?, Turn::of(conn, &plan)?))
                     };
-                    if self.writer().write(VERB, run).await? == 0 {
+                    let (rows, taken) = self.writer().write(VERB, run).await?;
+                    turn = taken;
+                    if rows == 0 {
                         break;
                     }
                 }
@@ -257,7 +316,7 @@ impl Tables for SqliteStore {
             let ask = (held == WhileHeld::Refuse && is_whole)
                 .then(|| render(&names(&adopted.table, None)?, HELD))
                 .transpose()?;
-            let run = move |conn: &Connection| -> rusqlite::Result<u64> {
+            let give_back = move |conn: &Connection| -> rusqlite::Result<u64> {
                 if let Some(ask) = &ask {
                     let held: i64 = conn.query_row(ask, [], |row| row.get(0))?;
                     if held > 0 {
@@ -267,7 +326,14 @@ impl Tables for SqliteStore {
                 conn.execute_batch(&text)?;
                 Ok(0)
             };
-            let run = move |conn: &Connection| run(conn).map_err(failed(VERB));
+            let looked = adopted.clone();
+            let run = move |conn: &Connection| {
+                // What was added since it was looked at would be left behind.
+                if recorded(conn, &looked.table)?.as_ref() != Some(&looked) {
+                    return Err(in_between(&looked.table));
+                }
+                give_back(conn).map_err(failed(VERB))
+            };
             self.writer().write(VERB, run).await
         })
     }

@@ -3,8 +3,9 @@
 use rusqlite::{Connection, Row, named_params};
 use serde_json::json;
 use tenure_core::store::StoreError;
-use tenure_core::{FoundColumn, FoundIndex, FoundKind, FoundTable, Holds, LeaseTable};
+use tenure_core::{FoundColumn, FoundIndex, FoundKind, FoundTable, Holds, Identifier, LeaseTable};
 
+use super::checks::{checks, names_collation};
 use super::error::failed;
 use crate::adopt::{VERB, names};
 use crate::marks::{Seen, needed};
@@ -39,7 +40,10 @@ pub(super) fn found(conn: &Connection, table: &LeaseTable) -> Result<FoundTable,
         let text = text.render("words", text!("words"))?;
         let words = words(conn, &text).map_err(failed(VERB))?;
         found.has_rows = !words.is_empty();
-        found.words.extend(words.into_iter().filter(|_| is_there));
+        if is_there {
+            found.words = words;
+            judge(conn, table, &status.column, &mut found)?;
+        }
     }
     if found.column("tenure_id").is_some() {
         let text = names(table, None)?.render("unnumbered", text!("unnumbered"))?;
@@ -47,6 +51,52 @@ pub(super) fn found(conn: &Connection, table: &LeaseTable) -> Result<FoundTable,
         found.has_unnumbered = ask.map_err(failed(VERB))?;
     }
     Ok(found)
+}
+
+/// Whether the check constraints on the status allow every word. One that knows other columns, too,
+/// or that cannot be asked without a row, is left for a person to judge.
+fn judge(
+    conn: &Connection,
+    table: &LeaseTable,
+    status: &Identifier,
+    found: &mut FoundTable,
+) -> Result<(), StoreError> {
+    let name = named_params! {":table": table.name.as_str()};
+    let made = conn.query_row(text!("made"), name, |row| row.get(0));
+    let made: String = made.map_err(failed(VERB))?;
+    let words = table.states.status().map(|status| status.words.all());
+    let words = json!(words.unwrap_or_default()).to_string();
+    let others = found.columns.iter().map(|column| column.name.as_str());
+    let others: Vec<String> = others
+        .filter(|name| !name.eq_ignore_ascii_case(status.as_str()))
+        .chain(["tenure other"])
+        .map(|name| format!("null as \"{}\"", name.replace('"', "\"\"")))
+        .collect();
+    for check in checks(&made) {
+        if !check.mentions(status.as_str()) {
+            continue;
+        }
+        let text = names(table, None)?
+            .with("others", others.join(", "))
+            .with("check", check.asks)
+            .render("allows", text!("allows"))?;
+        let refused = refused(conn, &text, &words).ok();
+        match refused.filter(|_| !names_collation(&made)) {
+            Some(words) => {
+                let words = words.into_iter();
+                let told = words.map(|word| (check.name.clone(), word));
+                found.refused.extend(told);
+            }
+            None => found.checks.push(check.name),
+        }
+    }
+    Ok(())
+}
+
+fn refused(conn: &Connection, text: &str, words: &str) -> rusqlite::Result<Vec<String>> {
+    let mut statement = conn.prepare(text)?;
+    let refused = statement.query_map(named_params! {":words": words}, |row| row.get(0))?;
+    refused.collect()
 }
 
 fn shape(conn: &Connection, table: &LeaseTable) -> rusqlite::Result<FoundTable> {

@@ -8,6 +8,7 @@
 mod adopt;
 mod bury;
 mod calls;
+mod checks;
 mod claim;
 mod cluster;
 mod connect;

@@ -34,9 +34,10 @@ impl Pruner for SqliteStore {
             };
             let items = round.run().map_err(failed("prune"))?;
             Ok(Pruned {
-                done: items.done + jobs.done,
-                dead: items.dead + jobs.dead,
+                jobs_completed: jobs.jobs_completed,
+                jobs_failed: jobs.jobs_failed,
                 more: items.more || jobs.more,
+                ..items
             })
         }))
     }
@@ -62,11 +63,12 @@ fn prune_jobs(connection: &Connection, ask: &Prune, now: Timestamp) -> rusqlite:
     for matrix in all().map(|(_, matrix)| matrix).collect::<BTreeSet<_>>() {
         forgotten.execute(named_params! {":matrix": matrix})?;
     }
-    let (done, dead) = (count(completed.len()), count(failed.len()));
+    let (jobs_completed, jobs_failed) = (count(completed.len()), count(failed.len()));
     Ok(Pruned {
-        done,
-        dead,
-        more: done.max(dead) >= u64::from(limit),
+        jobs_completed,
+        jobs_failed,
+        more: jobs_completed.max(jobs_failed) >= u64::from(limit),
+        ..Pruned::default()
     })
 }
 
@@ -114,6 +116,7 @@ impl Round<'_> {
             done: count(all - dead),
             dead: count(dead),
             more: more || others >= self.limit,
+            ..Pruned::default()
         })
     }
 

@@ -55,6 +55,7 @@ statements! {
     CHUNKS = "chunks", "chunks";
     HELD_CHUNKS = "held_chunks", "held_chunks";
     KINDS = "kinds", "kinds";
+    COUNT_JOBS = "count", "count";
     PROGRESS = "progress", "progress";
     PRUNE_JOBS_COMPLETED = "prune", "completed";
     PRUNE_JOBS_FAILED = "prune", "failed";

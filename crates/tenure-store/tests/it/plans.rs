@@ -25,7 +25,13 @@ const SMALL: [&str; 6] = [
 
 /// Statements that read a whole narrow table or walk past what they do not want, and say so in
 /// their header.
-const FAR: [&str; 4] = ["count", "page_pending", "page_done", "domains"];
+const FAR: [&str; 5] = [
+    "count",
+    "jobs_count",
+    "page_pending",
+    "page_done",
+    "domains",
+];
 
 /// Who reads which narrow table whole, from one end to the other, and says so in its header.
 const WHOLE: [(&str, &str); 6] = [

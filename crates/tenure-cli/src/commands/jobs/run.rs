@@ -7,8 +7,8 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use tenure::job::JobKind;
 use tenure::{
-    Exec, ExecCall, Failure, HeldJob, HoldError, Invalid, JobFilter, Jobs, Outcome, PublishError,
-    PublishErrorKind, StoreError, StoreErrorKind, SyncState, Term, Watch, Worker,
+    Exec, ExecCall, Failure, HeldJob, HoldError, Invalid, Jobs, Outcome, PublishError,
+    PublishErrorKind, StoreError, StoreErrorKind, Term, Watch, Worker,
 };
 
 use super::desk::Desk;
@@ -24,8 +24,6 @@ use crate::{env, logs, time};
 /// How often `--drain` looks whether anything is left, and how often in a row it must see nothing.
 const LOOK: Duration = Duration::from_millis(100);
 const LOOKS: u32 = 2;
-/// So many jobs are looked at at once.
-const PAGE: u32 = 100;
 /// A command that cannot take a job now is not asked again before this long has passed.
 const AWAY: Duration = Duration::from_secs(10);
 
@@ -272,35 +270,10 @@ async fn drained(jobs: &Jobs, watch: &Watch, kinds: &[JobKind]) {
 
 /// Whether a job of these kinds waits to be claimed, or is past its term.
 async fn is_due(jobs: &Jobs, kinds: &[JobKind]) -> Result<bool, StoreError> {
-    // Counted first: a list brings whole jobs.
-    let counts = jobs.count().await?;
-    if counts.lapsed == 0 && counts.queues.iter().all(|(_, waits)| waits.due == 0) {
-        return Ok(false);
-    }
-    for kind in kinds {
-        for state in [SyncState::Lapsed, SyncState::Available] {
-            let mut filter = JobFilter {
-                kind: Some(kind.clone()),
-                state: Some(state),
-                ..JobFilter::default()
-            };
-            loop {
-                let page = jobs.list(&filter, PAGE).await?;
-                let now = time::now();
-                if page
-                    .iter()
-                    .any(|job| job.available_at.is_none_or(|at| at <= now))
-                {
-                    return Ok(true);
-                }
-                match page.last() {
-                    Some(last) => filter.before = Some(last.id),
-                    None => break,
-                }
-            }
-        }
-    }
-    Ok(false)
+    // It is asked again and again, and reads only what is open: not the jobs that have ended.
+    let standings = jobs.kinds(Duration::ZERO).await?;
+    let mut taken = standings.iter().filter(|told| kinds.contains(&told.kind));
+    Ok(taken.any(|told| told.due > 0 || told.lapsed > 0))
 }
 
 fn term(text: &str) -> Result<Term, Invalid> {

@@ -126,6 +126,33 @@ async fn a_cancel_stops_the_command() {
     }
 }
 
+#[tokio::test]
+async fn a_command_that_runs_too_long_is_stopped_and_the_job_tried_again() {
+    for place in everywhere().await {
+        let id = place.job("import");
+        script(
+            &place,
+            "if [ $TENURE_ATTEMPT = 1 ]; then
+               echo $$ > pid; mv pid began; exec sleep 600
+             fi",
+        );
+        let args = ["jobs", "run", "--kind", "import", "--exec", "sh job.sh"];
+        let running = place.start(&[&args[..], &["--max-hold", "1s"]].concat());
+        until("the command runs", || place.path("began").exists()).await;
+        let pid = fs::read_to_string(place.path("began")).unwrap();
+        let process = format!("/proc/{}", pid.trim());
+        until("the command is gone", || !fs::exists(&process).unwrap()).await;
+        until("the second try is done", || {
+            place.job_field(&id, "state") == r#""completed""#
+        })
+        .await;
+        assert_eq!(place.job_field(&id, "failures"), "1");
+        assert_eq!(place.job_field(&id, "crashes"), "0");
+        running.terminate();
+        running.wait().succeeded();
+    }
+}
+
 /// Goal: who stood still past the term is refused. Method: SIGSTOP, and the command of the stopped
 /// worker ends well while another worker has the job and has ended it.
 /// Proves: S5-028

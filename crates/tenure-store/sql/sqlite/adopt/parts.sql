@@ -1,5 +1,4 @@
--- parts: the indexes of a table that is to be adopted, and names that we need and others have. (SQLite
--- does not list check constraints.)
+-- parts: the indexes of a table that is to be adopted, and names that we need and others have.
 -- Parameters: :table its name, :names the names that we need, a list in JSON.
 -- Returns: what it is, name.
 -- Keeps: nothing; it only reads.

@@ -47,9 +47,11 @@ impl JobBook {
     /// The tables of a database that was migrated.
     pub(super) fn new(pool: &PgPool, schema: Option<&Identifier>) -> Result<Self, StoreError> {
         let rows = |table| PostgresRows::migrated(pool.clone(), table, schema);
+        let statements = JobStatements::new(schema);
+        let jobs = rows(jobs_table())?.counted_by(statements.count.clone());
         Ok(Self {
-            statements: JobStatements::new(schema),
-            jobs: JobDesk(rows(jobs_table())?),
+            statements,
+            jobs: JobDesk(jobs),
             chunks: rows(chunks_table())?,
             is_making: AtomicBool::new(false),
         })

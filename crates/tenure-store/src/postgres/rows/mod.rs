@@ -23,6 +23,7 @@ use super::PostgresStore;
 use super::error::{row_error, store_error};
 use super::lend::Borrow as _;
 use super::row::get;
+use super::statements::Statement;
 use crate::render::{Edit, as_written, check_columns};
 use crate::rows::state_of;
 use crate::second_look::{Look, Looks};
@@ -112,6 +113,15 @@ impl PostgresRows {
             pool,
             ..self.clone()
         }
+    }
+
+    /// The same rows, counted by a statement that knows more of them.
+    pub(super) fn counted_by(mut self, count: Statement) -> Self {
+        // Nobody shares them yet.
+        if let Some(statements) = Arc::get_mut(&mut self.statements) {
+            statements.count = count;
+        }
+        self
     }
 
     /// What is described.

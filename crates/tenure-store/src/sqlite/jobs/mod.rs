@@ -48,7 +48,7 @@ impl JobBook {
         let rows = |table| SqliteRows::open(writer.clone(), Arc::clone(clock), table);
         Ok(Self {
             holds: &HoldStatements::WRITTEN,
-            jobs: JobDesk(rows(jobs_table()).await?),
+            jobs: JobDesk(rows(jobs_table()).await?.counted_by(sql::COUNT_JOBS)),
             chunks: rows(chunks_table()).await?,
         })
     }

@@ -12,7 +12,7 @@ use super::super::statements::{ALL, HOLDS, JOBS, WEBHOOK, WORK_LEASE};
 use super::*;
 
 /// Statements that read all of a table, and why they may.
-const WALKS: [(&str, &str, &str); 7] = [
+const WALKS: [(&str, &str, &str); 9] = [
     (
         "page_pending",
         "tenure_ready",
@@ -47,6 +47,16 @@ const WALKS: [(&str, &str, &str); 7] = [
         "kinds",
         "t",
         "the partial indexes of the jobs that are open or failed, which are to be counted",
+    ),
+    (
+        "count",
+        "t",
+        "the partial index of the jobs that are open, which are to be counted",
+    ),
+    (
+        "count",
+        "c",
+        "the narrow indexes on when jobs ended, which are to be counted",
     ),
 ];
 

@@ -1,7 +1,7 @@
 //! What is found out before anything is changed: columns that nobody can write, words that are
 //! refused or unknown, names that lead nowhere, and rows that would be left out.
 
-use tenure_core::{LeaseTable, Obstacle, Said};
+use tenure_core::{LeaseTable, Obstacle, Plan, Said};
 
 use super::{Place, identifier};
 
@@ -40,28 +40,108 @@ async fn a_generated_column_holds_no_fact() {
 
 #[tokio::test]
 async fn a_check_that_refuses_a_word_is_told_and_one_that_cannot_be_judged_is_a_remark() {
-    let place = Place::postgres().await;
-    let make = "create table outbox (
-        id bigint primary key, created_at timestamptz not null default now(), state_of text,
-        status text not null default 'PENDING' CHECK
-    )";
-    let strict = "constraint known check (status in ('PENDING', 'CLAIMED', 'PUBLISHED'))";
-    place.execute(&make.replace("CHECK", strict)).await;
-    let obstacles = refused(&place, &LeaseTable::outbox()).await;
-    assert_eq!(obstacles.len(), 1, "{obstacles:?}");
-    let told = "the check constraint known refuses the word \"DEAD\" of the status";
-    assert_eq!(obstacles[0].what, told);
-    place.execute("drop table outbox").await;
-    let wide = "constraint known check (status in ('PENDING', 'CLAIMED', 'PUBLISHED', 'DEAD')), \
-                constraint pair check (status <> 'DEAD' or state_of is not null)";
-    place.execute(&make.replace("CHECK", wide)).await;
-    let plan = place.plan(&LeaseTable::outbox()).await.unwrap();
-    assert!(
-        plan.remarks
-            .iter()
-            .any(|told| told.ends_with("DEAD): pair")),
-        "{plan:#?}"
-    );
+    for place in Place::both().await {
+        let make = "create table outbox (
+            id KEY, created_at MOMENT not null default NOW, state_of text,
+            status text not null default 'PENDING' CHECK
+        )";
+        let strict = "constraint known check (status in ('PENDING', 'CLAIMED', 'PUBLISHED'))";
+        // An empty table is judged like one with rows.
+        for rows in ["", "insert into outbox (state_of) values ('a')"] {
+            place.execute(&make.replace("CHECK", strict)).await;
+            place.execute(rows).await;
+            let obstacles = refused(&place, &LeaseTable::outbox()).await;
+            assert_eq!(obstacles.len(), 1, "{}: {obstacles:?}", place.name());
+            let told = "the check constraint known refuses the word \"DEAD\" of the status";
+            assert_eq!(obstacles[0].what, told);
+            place.execute("drop table outbox").await;
+        }
+        let wide = "constraint known check (status in ('PENDING', 'CLAIMED', 'PUBLISHED', \
+                    'DEAD')), constraint pair check (status <> 'DEAD' or state_of is not null)";
+        place.execute(&make.replace("CHECK", wide)).await;
+        let plan = place.plan(&LeaseTable::outbox()).await.unwrap();
+        assert!(
+            plan.remarks
+                .iter()
+                .any(|told| told.ends_with("DEAD): pair")),
+            "{}: {plan:#?}",
+            place.name()
+        );
+    }
+}
+
+/// SQLite tells no check constraints: they are cut from the text of the table, however that is
+/// written, and nothing is written to judge them.
+#[tokio::test]
+async fn a_check_is_judged_in_sqlite_however_it_is_written() {
+    const WORDS: &str = "('PENDING', 'CLAIMED', 'PUBLISHED')";
+    enum Verdict {
+        Refused,
+        Told,
+        Nothing,
+    }
+    let place = Place::sqlite().await;
+    for (check, note, verdict) in [
+        (
+            format!("\"outbox\".[Status] in {WORDS}"),
+            "",
+            Verdict::Refused,
+        ),
+        (
+            format!("(/* ) */ status in {WORDS} -- )\n)"),
+            "",
+            Verdict::Refused,
+        ),
+        ("length(status) <= 8".to_owned(), "", Verdict::Refused),
+        ("status <> 'NOTE'".to_owned(), "", Verdict::Nothing),
+        ("note in ('status', 'x')".to_owned(), "", Verdict::Nothing),
+        // A name in quotes that is no column's is a text; of a column it is none.
+        (
+            "status in (\"PENDING\", \"CLAIMED\")".to_owned(),
+            "",
+            Verdict::Refused,
+        ),
+        (
+            "status <> 'DEAD' or \"note\" = 'note'".to_owned(),
+            "",
+            Verdict::Told,
+        ),
+        (
+            "status <> 'DEAD' or rowid > 7".to_owned(),
+            "",
+            Verdict::Told,
+        ),
+        // What is equal under a collation is not known.
+        (
+            "status <> 'dead'".to_owned(),
+            "collate nocase",
+            Verdict::Told,
+        ),
+    ] {
+        let make = format!(
+            "create table outbox (
+                 id KEY, created_at MOMENT not null default NOW, note text not null default 'x',
+                 status text {note} not null default 'PENDING', check ({check})
+             );
+             insert into outbox (note) values ('x');
+             create trigger no_writes before update on outbox
+             begin select raise(abort, 'nobody writes'); end"
+        );
+        place.execute(&make).await;
+        let before = place.catalogue().await;
+        let plan = place.plan(&LeaseTable::outbox()).await;
+        let is_told = |plan: &Plan| plan.remarks.iter().any(|told| told.contains("must allow"));
+        match (verdict, &plan) {
+            (Verdict::Refused, Err(obstacles)) => {
+                assert!(obstacles[0].what.contains("refuses the word"), "{check}");
+            }
+            (Verdict::Told, Ok(plan)) if is_told(plan) => {}
+            (Verdict::Nothing, Ok(plan)) if !is_told(plan) => {}
+            _ => panic!("{check}: {plan:#?}"),
+        }
+        assert_eq!(place.catalogue().await, before);
+        place.execute("drop table outbox").await;
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Adoption: tables as applications have them become lease tables and go back, on both databases.
 
+mod at_once;
 mod by_hand;
 mod each;
 mod judged;

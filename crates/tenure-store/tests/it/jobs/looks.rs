@@ -4,10 +4,11 @@
 use std::time::Duration;
 
 use tenure_core::job::{ChunkRecord, KindStanding, NewJob};
-use tenure_core::store::{Bury, Claim, HeldChunks, Jobs, Recovered, Settle};
+use tenure_core::store::{Bury, Claim, HeldChunks, Jobs, Recovered, Settle, Tables};
 use tenure_core::testing::token;
 use tenure_core::{ItemId, LapsePolicy, Outcome, State, Term, Timestamp};
 
+use super::plans::table;
 use super::{NOW, Place, asks, claim_job, held_job, key, seconds, take};
 
 const DAY: Duration = Duration::from_hours(24);
@@ -69,6 +70,61 @@ async fn every_kind_is_told_with_what_keeps_it() {
         assert!(!told.is_cancelled, "{}", place.name());
         // A day later that is history.
         assert_eq!(kinds(book, now.after(DAY)).await[1].failed, 0);
+    }
+}
+
+/// Goal: jobs are counted by their indexes, and that is no other count than that of the rows.
+#[tokio::test]
+async fn jobs_are_counted_as_their_rows_are() {
+    for place in Place::both().await {
+        let book = place.book();
+        let rows = match &place {
+            Place::Postgres { store, .. } => Tables::rows(store.as_ref(), table()).await,
+            Place::Sqlite { store, .. } => Tables::rows(store, table()).await,
+        };
+        let rows = rows.unwrap();
+        let both = async |now| {
+            let counts = book.job_desk().count(Some(now)).await.unwrap();
+            assert_eq!(counts, rows.count(Some(now)).await.unwrap());
+            let waits = &counts.queues[0].1;
+            let open = (waits.due, waits.delayed, waits.oldest_due);
+            (
+                open,
+                counts.claimed,
+                counts.lapsed,
+                counts.done,
+                counts.dead,
+            )
+        };
+        assert_eq!(both(NOW).await, ((0, 0, None), 0, 0, 0, 0));
+        let job = |delay| {
+            let mut job = NewJob::new("import", "{}").unwrap();
+            job.delay = seconds(delay);
+            job
+        };
+        let jobs = [job(0), job(0), job(0), job(0), job(0), job(3600)];
+        book.enqueue_jobs(&jobs, Some(NOW)).await.unwrap();
+        let mut now = NOW;
+        for n in 1..=4 {
+            let mine = token("w", n);
+            let held = claim_job(book, &mine, now).await.unwrap();
+            let outcome = match n {
+                1 => Outcome::dead("no such file"),
+                2 | 3 => Outcome::Done,
+                _ => break,
+            };
+            let settle = Settle::new(mine).item(held.items[0].id, outcome).at(now);
+            let answer = book.job_leases().settle(&settle).await.unwrap();
+            assert_eq!(answer.refused().count(), 0);
+            now = now.after(seconds(1));
+        }
+        let waited = |n| Some(seconds(n));
+        let told = place.name();
+        let is = both(now).await;
+        assert_eq!(is, ((1, 1, waited(3)), 1, 0, 2, 1), "{told}");
+        // The lease lapses, and the last one is due.
+        let is = both(now.after(seconds(7200))).await;
+        assert_eq!(is, ((2, 0, waited(7203)), 1, 1, 2, 1), "{told}");
     }
 }
 

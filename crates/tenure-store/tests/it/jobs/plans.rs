@@ -63,6 +63,7 @@ pub(crate) fn arguments(name: &str) -> String {
         "jobs_end_chunk" => format!("{asker}, {job}, 'synced', 7, null, 'here', true"),
         "jobs_chunks" => "null, 'm7', 'c1', 100".to_owned(),
         "jobs_held_chunks" => "null, null, null, 100".to_owned(),
+        "jobs_count" => "null".to_owned(),
         "jobs_kinds" => "null, 86400000000".to_owned(),
         "jobs_progress" => "null, 'm7'".to_owned(),
         // Nothing is that old: what is deleted is not what costs.
@@ -95,7 +96,7 @@ pub(crate) fn more_calls() -> Vec<(&'static str, String)> {
 }
 
 /// The table of the jobs, as the store describes it.
-fn table() -> LeaseTable {
+pub(super) fn table() -> LeaseTable {
     let name = |text| Identifier::new(text).unwrap();
     let mut table = LeaseTable::sync_jobs().named(name("tenure_jobs"));
     table.kind = Some(name("kind"));

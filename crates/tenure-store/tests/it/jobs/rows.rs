@@ -375,7 +375,11 @@ async fn ended_jobs_are_pruned_with_the_chunks_that_were_theirs_alone() {
             .pruner()
             .prune(&prune.clone().at(NOW.after(seconds(11))))
             .await;
-        assert_eq!(first.unwrap().done, 4);
+        let expected = Pruned {
+            jobs_completed: 4,
+            ..Pruned::default()
+        };
+        assert_eq!(first.unwrap(), expected, "{}", place.name());
         assert_eq!(place.ask(matrices).await, "job-2 job-5 job-7x orders");
         let early = place
             .pruner()
@@ -386,7 +390,11 @@ async fn ended_jobs_are_pruned_with_the_chunks_that_were_theirs_alone() {
             .pruner()
             .prune(&prune.at(NOW.after(seconds(21))))
             .await;
-        assert_eq!(second.unwrap().dead, 1);
+        let expected = Pruned {
+            jobs_failed: 1,
+            ..Pruned::default()
+        };
+        assert_eq!(second.unwrap(), expected, "{}", place.name());
         assert_eq!(place.ask(matrices).await, "job-2 job-7x orders");
         assert_eq!(place.ask("select id from tenure_jobs").await, "6");
     }
