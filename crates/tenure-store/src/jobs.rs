@@ -381,6 +381,7 @@ pub(crate) fn said(end: Option<&ChunkEnd>) -> Said {
             (Some("completed"), Some(signed(*row_count)), None)
         }
         Some(ChunkEnd::Failed { error }) => (Some("failed"), None, Some(error_text(error))),
+        Some(ChunkEnd::Dead { error }) => (Some("dead"), None, Some(error_text(error))),
         Some(ChunkEnd::Released) => (Some("released"), None, None),
     }
 }

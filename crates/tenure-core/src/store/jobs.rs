@@ -82,6 +82,11 @@ pub enum ChunkEnd {
         /// How.
         error: String,
     },
+    /// It went wrong and is given up; final.
+    Dead {
+        /// How.
+        error: String,
+    },
     /// Given back as it is.
     Released,
 }

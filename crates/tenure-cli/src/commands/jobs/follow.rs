@@ -42,7 +42,7 @@ struct Watched<'a> {
     cx: &'a Context,
     progress: ProgressBar,
     /// Of the job and its progress, but for what changes with every look.
-    last: Option<(SyncState, u32, u64, u64)>,
+    last: Option<(SyncState, u32, u64, u64, u64)>,
 }
 
 impl<'a> Watched<'a> {
@@ -58,7 +58,7 @@ impl<'a> Watched<'a> {
     fn tell(&mut self, job: &Job, progress: &Progress) -> Result<(), Stop> {
         if !self.progress.is_hidden() {
             self.progress.set_length(progress.total.unwrap_or(UNSAID));
-            self.progress.set_position(progress.done);
+            self.progress.set_position(progress.ended());
             self.progress.set_message(line(job, progress));
             return Ok(());
         }
@@ -66,6 +66,7 @@ impl<'a> Watched<'a> {
             job.state,
             job.counters.attempts,
             progress.done,
+            progress.failed,
             progress.rows,
         );
         if self.last.replace(now) == Some(now) {

@@ -5,6 +5,7 @@ mod bounds;
 mod by_hand;
 mod chunks;
 mod fences;
+mod for_good;
 mod held_up;
 mod looks;
 pub(crate) mod plans;
@@ -149,6 +150,11 @@ fn synced() -> ChunkEnd {
 fn failed() -> ChunkEnd {
     let error = "no such column".into();
     ChunkEnd::Failed { error }
+}
+
+fn dead() -> ChunkEnd {
+    let error = "no such month".into();
+    ChunkEnd::Dead { error }
 }
 
 fn refused(why: Refusal) -> Guarded<()> {
