@@ -231,6 +231,13 @@ pub(crate) fn check_jobs(jobs: &[NewJob]) -> Result<(), StoreError> {
     checked.map_err(|problem| StoreError::invalid("enqueue jobs", &problem))
 }
 
+/// The complaint about a second job that repeats the same one.
+pub(crate) fn repeated() -> StoreError {
+    let message = "another job repeats the same one already";
+    StoreError::new("enqueue jobs", StoreErrorKind::Invalid, message)
+        .hint("a job has one retry at most: retry that one")
+}
+
 /// Refuses a note of which a part must not be written.
 pub(crate) fn check_note(note: &Note) -> Result<(), StoreError> {
     let checked = note.check();

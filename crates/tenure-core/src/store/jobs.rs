@@ -7,7 +7,7 @@ use super::{Answer, LeaseStore, Operate, Renew, Renewed, StoreError};
 use crate::guard::{Guarded, Refusal};
 use crate::job::{
     ChunkClaim, ChunkKey, ChunkName, ChunkRecord, Job, JobKind, KindStanding, MatrixName, NewJob,
-    Note, Noted, Progress,
+    Note, Noted, Progress, Retried,
 };
 use crate::lease::Term;
 use crate::table::SyncState;
@@ -116,6 +116,10 @@ pub trait Jobs: Send + Sync + fmt::Debug {
         jobs: &'a [NewJob],
         now: Option<Timestamp>,
     ) -> Answer<'a, Vec<i64>>;
+
+    /// Writes a job that repeats one which has ended, unless another does so already: however many
+    /// ask at once, one job is written.
+    fn retry_job(&self, id: i64, now: Option<Timestamp>) -> Answer<'_, Retried>;
 
     /// One job.
     fn job(&self, id: i64, now: Option<Timestamp>) -> Answer<'_, Option<Job>>;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_core::job::{
     ChunkClaim, ChunkName, ChunkRecord, Job, KindStanding, MatrixName, NewJob, Note, Noted,
-    Progress,
+    Progress, Retried,
 };
 use tenure_core::store::{
     Answer, ClaimChunk, EndChunk, HeldChunks, JobFilter, JobHold, Jobs, KeepsJobs, LeaseStore,
@@ -28,6 +28,10 @@ impl KeepsJobs for Faulty {
 
 impl Jobs for Faulty {
     fn enqueue_jobs<'a>(&'a self, _: &'a [NewJob], _: Option<Timestamp>) -> Answer<'a, Vec<i64>> {
+        unasked()
+    }
+
+    fn retry_job(&self, _: i64, _: Option<Timestamp>) -> Answer<'_, Retried> {
         unasked()
     }
 

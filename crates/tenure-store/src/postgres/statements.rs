@@ -143,6 +143,7 @@ statements!(
     /// The statements of jobs and checkpoints.
     JobStatements, "jobs", "jobs_":
     enqueue,
+    retry,
     job,
     page,
     note,

@@ -46,6 +46,7 @@ statements! {
     "jobs", JOBS:
     ENQUEUE_JOBS_NEXT = "enqueue", "next";
     ENQUEUE_JOBS_JOB = "enqueue", "job";
+    RETRIED = "retry", "retried";
     JOB = "job", "job";
     JOBS_OF_MATRIX = "page", "matrix";
     JOBS_OPEN = "page", "open";

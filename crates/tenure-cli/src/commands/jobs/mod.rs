@@ -14,8 +14,8 @@ mod why;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
-use tenure::job::{JobKind, MatrixName};
-use tenure::{Guarded, Invalid, Refusal, SyncState};
+use tenure::job::{JobKind, MatrixName, Retried};
+use tenure::{Invalid, Refusal, SyncState};
 
 use self::enqueue::EnqueueJob;
 use self::run::RunJobs;
@@ -96,7 +96,9 @@ Examples:
     },
     /// Write a new job with the payload and the matrix of one that has ended
     #[command(after_help = "\
-What has ended stays as it is. The chunks that are done are not done again.
+What has ended stays as it is. The chunks that are done are not done again, nor those that failed \
+for good. A job has one retry: for a second one it says which that is, writes nothing and exits \
+with 4.
 
 Examples:
   tenure jobs retry 17")]
@@ -271,7 +273,7 @@ struct Again {
 async fn retry(cx: &Context, id: i64) -> Result<Exit, Stop> {
     let jobs = cx.database.open(Absent::Report).await?.jobs();
     match jobs.retry(id).await? {
-        Guarded::Kept(again) => {
+        Retried::Written(again) => {
             let object = Again {
                 id: again,
                 retry_of: id,
@@ -281,8 +283,16 @@ async fn retry(cx: &Context, id: i64) -> Result<Exit, Stop> {
             })?;
             Ok(Exit::Done)
         }
-        Guarded::Refused(Refusal::NotFound) => Err(no_such_job(id).into()),
-        Guarded::Refused(_) => {
+        Retried::Before(again) => {
+            let message = format!("job {id} has a retry already: job {again}; nothing was written");
+            let hint = format!(
+                "`tenure jobs show {again}` tells how it stands, `tenure jobs retry {again}` \
+                 repeats it when it has ended"
+            );
+            Err(Problem::new(Exit::Refused, message).hint(hint).into())
+        }
+        Retried::Refused(Refusal::NotFound) => Err(no_such_job(id).into()),
+        Retried::Refused(_) => {
             let message = format!("job {id} has not ended; expected one that completed or failed");
             let hint = format!("`tenure jobs cancel {id}` ends it, `tenure jobs show {id}` tells");
             Err(Problem::new(Exit::Refused, message).hint(hint).into())

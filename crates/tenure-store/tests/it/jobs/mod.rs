@@ -10,6 +10,7 @@ mod held_up;
 mod looks;
 pub(crate) mod plans;
 mod planted;
+mod retries;
 mod rows;
 mod transaction;
 

@@ -42,7 +42,7 @@ pub(crate) fn arguments(name: &str) -> String {
                            array_fill(0::smallint, array[100]), array_fill(0::bigint, array[100]), \
                            array_fill(null::bigint, array[100])"
             .to_owned(),
-        "jobs_job" => "null, 7".to_owned(),
+        "jobs_retry" | "jobs_job" => "null, 7".to_owned(),
         "jobs_page" => "null, null, null, null, null, 100".to_owned(),
         "jobs_note" => "null, 101207, 'now-0000000000000001.101207.0', 'now-0000000000000001', \
                         'here', 7, '{}', true"
