@@ -241,6 +241,20 @@ impl Jobs {
         self.book()?.chunks(matrix, after, limit).await
     }
 
+    /// At most `limit` chunks of a matrix that people should see: first those that somebody has in
+    /// hand or left there, then those that failed for good, then those that were given back with an
+    /// error.
+    ///
+    /// # Errors
+    /// As [`Jobs::enqueue`].
+    pub async fn notable_chunks(
+        &self,
+        matrix: &MatrixName,
+        limit: u32,
+    ) -> Result<Vec<ChunkRecord>, StoreError> {
+        self.book()?.notable_chunks(matrix, limit).await
+    }
+
     /// Begins a worker that calls `function` with each job of this kind; see
     /// [`JobWorkerBuilder::on`].
     pub fn on<F, Fut>(&self, kind: &str, function: F) -> JobWorkerBuilder

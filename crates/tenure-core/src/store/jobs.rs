@@ -153,6 +153,15 @@ pub trait Jobs: Send + Sync + fmt::Debug {
         limit: u32,
     ) -> Answer<'a, Vec<ChunkRecord>>;
 
+    /// At most `limit` chunks of a matrix that people should see: first those that somebody has in
+    /// hand or left there, then those that failed for good, then those that were given back with an
+    /// error.
+    fn notable_chunks<'a>(
+        &'a self,
+        matrix: &'a MatrixName,
+        limit: u32,
+    ) -> Answer<'a, Vec<ChunkRecord>>;
+
     /// Chunks that somebody has in hand or left there, those first whose term ends or ended first.
     fn held_chunks<'a>(
         &'a self,

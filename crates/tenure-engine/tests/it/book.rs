@@ -90,6 +90,10 @@ impl Jobs for Faulty {
         unasked()
     }
 
+    fn notable_chunks<'a>(&'a self, _: &'a MatrixName, _: u32) -> Answer<'a, Vec<ChunkRecord>> {
+        unasked()
+    }
+
     fn held_chunks<'a>(
         &'a self,
         _: &'a HeldChunks,

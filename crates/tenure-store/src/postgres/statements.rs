@@ -151,6 +151,7 @@ statements!(
     look_chunk,
     end_chunk,
     chunks,
+    notable_chunks,
     held_chunks,
     kinds,
     progress,

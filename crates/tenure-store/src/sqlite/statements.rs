@@ -54,6 +54,7 @@ statements! {
     JOBS_OF_KIND = "page", "kind";
     JOBS_ALL = "page", "all";
     CHUNKS = "chunks", "chunks";
+    NOTABLE_CHUNKS = "notable_chunks", "notable_chunks";
     HELD_CHUNKS = "held_chunks", "held_chunks";
     KINDS = "kinds", "kinds";
     PROGRESS = "progress", "progress";

@@ -57,6 +57,9 @@ Examples:
 With --follow it goes on until the job has ended, and exits with 1 if it failed. `tenure jobs why \
 ID` says in one sentence why a job is not running.
 
+The chunks that it shows are those in hand or left there, then those that failed for good, then \
+those that were given back with an error; the line of progress counts all.
+
 Examples:
   tenure jobs show 17
   tenure jobs show 17 --follow
@@ -68,6 +71,14 @@ Examples:
         /// Watch its progress until it has ended
         #[arg(long)]
         follow: bool,
+        /// Show at most this many of its chunks, 1 to 1000
+        #[arg(
+            long,
+            value_name = "N",
+            default_value_t = show::CHUNKS_SHOWN,
+            value_parser = clap::value_parser!(u32).range(1..=i64::from(show::CHUNKS_SHOWN_MAX))
+        )]
+        chunks: u32,
     },
     /// Say in one sentence why a job is not running, or who has it, and what to do
     #[command(after_help = "\
@@ -207,7 +218,7 @@ pub(super) async fn run(cx: &Context, args: Jobs) -> Result<Exit, Stop> {
         None => list::run(cx, &ListJobs::default()).await,
         Some(JobCommand::List(args)) => list::run(cx, &args).await,
         Some(JobCommand::Enqueue(args)) => enqueue::run(cx, args).await,
-        Some(JobCommand::Show { id, follow }) => show::run(cx, id, follow).await,
+        Some(JobCommand::Show { id, follow, chunks }) => show::run(cx, id, follow, chunks).await,
         Some(JobCommand::Why { id }) => why::run(cx, id).await,
         Some(JobCommand::Cancel { ids, reason }) => cancel(cx, &ids, &reason).await,
         Some(JobCommand::Retry { id }) => retry(cx, id).await,

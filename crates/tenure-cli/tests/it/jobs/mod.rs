@@ -161,6 +161,7 @@ fn bad_input_is_told_with_what_was_expected() {
     for (args, message) in [
         (&["jobs", "show", "seven"][..], "such as 17"),
         (&["jobs", "show", "-1"], "unexpected argument"),
+        (&["jobs", "show", "1", "--chunks", "0"], "1..=1000"),
         (&["jobs", "enqueue", "", "1"], "kind of a job is \"\""),
         (&["jobs", "enqueue", "import", "no json"], "payload"),
         (

@@ -229,3 +229,40 @@ async fn a_chunk_is_in_one_hand_at_a_time_and_given_back_with_the_command() {
         assert_eq!(said.succeeded().objects().len(), 2);
     }
 }
+
+#[tokio::test]
+async fn of_many_chunks_a_few_are_shown_and_more_if_asked_for() {
+    for place in everywhere().await {
+        let id = place.job("import");
+        let jobs = place.tenure().await;
+        let matrix = jobs.matrix(&format!("job-{id}")).unwrap();
+        for nth in 10..23 {
+            let claimed = matrix.chunk(&format!("c{nth}")).claim().await.unwrap();
+            let tenure::ChunkAnswer::Claimed(chunk) = claimed else {
+                panic!("nobody has it");
+            };
+            match nth {
+                10 => chunk.complete(1).await.unwrap(),
+                22 => chunk.fail_for_good("no such month").await.unwrap(),
+                _ => chunk.fail("cut off").await.unwrap(),
+            }
+        }
+        let shown = |args: &[&str]| {
+            let said = place.run(&[&["jobs", "show", &id], args].concat());
+            let said = said.succeeded();
+            let lines = |word: &str| said.out.matches(word).count();
+            let counts = (lines("no such month"), lines("cut off"));
+            assert!(said.out.contains("1 chunks, 1 failed"), "{said:?}");
+            (counts, said.err)
+        };
+        let (counts, more) = shown(&[]);
+        assert_eq!(counts, (1, 9), "what failed for good comes first");
+        assert!(more.contains("there are more: --chunks 100"), "{more}");
+        let (counts, more) = shown(&["--chunks", "1"]);
+        assert_eq!(counts, (1, 0));
+        assert!(more.contains("there are more: --chunks 10\n"), "{more}");
+        let (counts, more) = shown(&["--chunks", "12"]);
+        assert_eq!(counts, (1, 11));
+        assert!(!more.contains("there are more"), "{more}");
+    }
+}

@@ -195,6 +195,21 @@ impl Jobs for PostgresStore {
         })
     }
 
+    fn notable_chunks<'a>(
+        &'a self,
+        matrix: &'a MatrixName,
+        limit: u32,
+    ) -> Answer<'a, Vec<ChunkRecord>> {
+        Box::pin(async move {
+            let query = self.jobs.statements.notable_chunks.query();
+            let query = query
+                .bind(moment(None))
+                .bind(matrix.as_str())
+                .bind(i64::from(limit));
+            read::chunks(matrix, query.all_from(&self.pool).await)
+        })
+    }
+
     fn held_chunks<'a>(
         &'a self,
         which: &'a HeldChunks,

@@ -109,7 +109,7 @@ pub(super) fn noted(row: Found) -> Result<Noted, StoreError> {
     noted.map_err(|e| store_error("note job", e))
 }
 
-/// The chunks of `chunks.sql`.
+/// The chunks of `chunks.sql` and `notable_chunks.sql`.
 pub(super) fn chunks(matrix: &MatrixName, rows: Rows) -> Result<Vec<ChunkRecord>, StoreError> {
     let failed = |e| store_error("chunks", e);
     let mut chunks = Vec::new();

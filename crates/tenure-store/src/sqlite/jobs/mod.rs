@@ -171,7 +171,24 @@ impl Jobs for SqliteStore {
     ) -> Answer<'a, Vec<ChunkRecord>> {
         let (matrix, after, now) = (matrix.clone(), after.cloned(), self.moment(None));
         Box::pin(self.writer.read("chunks", move |connection| {
-            read::chunks(connection, (&matrix, after.as_ref()), limit, now)
+            let ask = named_params! {
+                ":matrix": matrix.as_str(),
+                ":after": after.as_ref().map(ChunkName::as_str),
+                ":limit": limit,
+            };
+            read::chunks(connection, &matrix, (sql::CHUNKS, ask), now)
+        }))
+    }
+
+    fn notable_chunks<'a>(
+        &'a self,
+        matrix: &'a MatrixName,
+        limit: u32,
+    ) -> Answer<'a, Vec<ChunkRecord>> {
+        let (matrix, now) = (matrix.clone(), self.moment(None));
+        Box::pin(self.writer.read("chunks", move |connection| {
+            let ask = named_params! {":matrix": matrix.as_str(), ":limit": limit};
+            read::chunks(connection, &matrix, (sql::NOTABLE_CHUNKS, ask), now)
         }))
     }
 

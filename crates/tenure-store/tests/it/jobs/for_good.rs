@@ -145,3 +145,46 @@ async fn what_failed_for_good_is_told_by_itself_and_not_waited_for() {
         assert_eq!(settled.refused().count(), 0, "{}", place.name());
     }
 }
+
+/// Goal: whoever looks at a matrix sees what is in hand and what went wrong, and no more rows than
+/// asked for, however many chunks there are.
+#[tokio::test]
+async fn of_many_chunks_only_those_that_people_should_see_are_told() {
+    for place in Place::both().await {
+        let book = place.book();
+        let end = |name: &'static str, nth: u64, end: Option<ChunkEnd>| async move {
+            let (key, mine) = (key("m", name), token("w", nth));
+            take(book, &asks(&key, &mine, NOW)).await;
+            if let Some(end) = end {
+                let end = ends(&key, &mine, end, NOW);
+                assert!(book.end_chunk(&end).await.unwrap().is_kept());
+            }
+        };
+        end("a", 1, Some(failed())).await;
+        end("b", 2, Some(dead())).await;
+        end("c", 3, None).await;
+        end("d", 4, Some(synced())).await;
+        end("e", 5, Some(ChunkEnd::Released)).await;
+        end("f", 6, Some(failed())).await;
+        end("f", 7, Some(ChunkEnd::Completed { row_count: 1 })).await;
+        end("g", 8, Some(dead())).await;
+        end("h", 9, None).await;
+        // Written by hand, without a word about the cause.
+        let mute = format!(
+            "insert into tenure_checkpoints (matrix_id, chunk_hash, failed_at)
+             values ('m', 'i', {now}), ('n', 'b', {now})",
+            now = place.moment(NOW)
+        );
+        place.change(&mute).await.unwrap();
+        let matrix = MatrixName::new("m").unwrap();
+        for (limit, expected) in [(9, "chbgia"), (3, "chb"), (1, "c")] {
+            let told = book.notable_chunks(&matrix, limit).await.unwrap();
+            let names: String = told.iter().map(|told| told.key.chunk.as_str()).collect();
+            assert_eq!(names, expected, "{}", place.name());
+        }
+        let told = book.notable_chunks(&matrix, 9).await.unwrap();
+        assert!(told[0].hold.is_some(), "{}", place.name());
+        assert_eq!(told[2].state, SyncState::Failed);
+        assert_eq!(told[2].error.as_deref(), Some("no such month"));
+    }
+}

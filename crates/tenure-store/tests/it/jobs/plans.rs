@@ -56,6 +56,7 @@ pub(crate) fn arguments(name: &str) -> String {
         "jobs_look_chunk" => format!("{asker}, {job}"),
         "jobs_end_chunk" => format!("{asker}, {job}, 'synced', 7, null, 'here', true"),
         "jobs_chunks" => "null, 'm7', 'c1', 100".to_owned(),
+        "jobs_notable_chunks" => "null, 'm7', 11".to_owned(),
         "jobs_held_chunks" => "null, null, null, 100".to_owned(),
         "jobs_kinds" => "null, 86400000000".to_owned(),
         "jobs_progress" => "null, 'm7'".to_owned(),
