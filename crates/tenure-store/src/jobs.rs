@@ -231,6 +231,13 @@ pub(crate) fn check_jobs(jobs: &[NewJob]) -> Result<(), StoreError> {
     checked.map_err(|problem| StoreError::invalid("enqueue jobs", &problem))
 }
 
+/// The complaint about a second job that repeats the same one.
+pub(crate) fn repeated() -> StoreError {
+    let message = "another job repeats the same one already";
+    StoreError::new("enqueue jobs", StoreErrorKind::Invalid, message)
+        .hint("a job has one retry at most: retry that one")
+}
+
 /// Refuses a note of which a part must not be written.
 pub(crate) fn check_note(note: &Note) -> Result<(), StoreError> {
     let checked = note.check();
@@ -381,6 +388,7 @@ pub(crate) fn said(end: Option<&ChunkEnd>) -> Said {
             (Some("completed"), Some(signed(*row_count)), None)
         }
         Some(ChunkEnd::Failed { error }) => (Some("failed"), None, Some(error_text(error))),
+        Some(ChunkEnd::Dead { error }) => (Some("dead"), None, Some(error_text(error))),
         Some(ChunkEnd::Released) => (Some("released"), None, None),
     }
 }

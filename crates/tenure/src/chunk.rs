@@ -378,6 +378,35 @@ impl HeldChunk {
         self.end(ChunkEnd::Failed { error }).await
     }
 
+    /// It went wrong in this way, and nobody is to try it again: whoever asks for it is answered
+    /// [`ChunkAnswer::Failed`] from then on, also the retry of a job.
+    ///
+    /// ```
+    /// use tenure::{ChunkAnswer, Tenure};
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let url = format!("sqlite://{}", folder.path().join("shop.db").display());
+    /// let orders = Tenure::open(&url).await?.matrix("orders")?;
+    /// let ChunkAnswer::Claimed(chunk) = orders.chunk("2026-11").claim().await? else {
+    ///     panic!("nobody has it");
+    /// };
+    /// chunk.fail_for_good("there is no such month").await?;
+    /// let again = orders.chunk("2026-11").claim().await?;
+    /// assert!(matches!(again, ChunkAnswer::Failed));
+    /// assert_eq!(orders.progress().await?.failed, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`HeldChunk::complete`].
+    pub async fn fail_for_good(self, error: impl fmt::Display) -> Result<(), HoldError> {
+        let error = error.to_string();
+        self.end(ChunkEnd::Dead { error }).await
+    }
+
     /// Gives it back as it is, and waits until that is done; dropping it does not wait.
     ///
     /// # Errors

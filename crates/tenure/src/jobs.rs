@@ -3,13 +3,13 @@
 use std::future::Future;
 use std::time::Duration;
 
-use tenure_core::job::{ChunkName, ChunkRecord, Job, KindStanding, MatrixName, NewJob, Progress};
+use tenure_core::job::{
+    ChunkName, ChunkRecord, Job, KindStanding, MatrixName, NewJob, Progress, Retried,
+};
 use tenure_core::store::{
     Bury, Counts, HeldChunks, JobFilter, Jobs as Book, StoreError, StoreErrorKind,
 };
-use tenure_core::{
-    Failure, Guarded, ItemId, JobFacts, Outcome, Refusal, Settings, SyncState, Why, why_job,
-};
+use tenure_core::{Failure, Guarded, ItemId, JobFacts, Outcome, Settings, Why, why_job};
 
 use crate::held_job::HeldJob;
 use crate::job_worker::JobWorkerBuilder;
@@ -128,12 +128,13 @@ impl Jobs {
     }
 
     /// Writes a new job with the same payload, on the same matrix: what is done of its chunks is
-    /// not done again. Answers the new number. Refused when the job has not ended: what has ended
-    /// stays as it is.
+    /// not done again, nor what failed for good. A job has one retry at most, however many ask for
+    /// one at once: what fails again is repeated by a retry of its retry. Refused when the job has
+    /// not ended: what has ended stays as it is.
     ///
     /// ```
-    /// use tenure::job::NewJob;
-    /// use tenure::{Guarded, Refusal, Tenure};
+    /// use tenure::job::{NewJob, Retried};
+    /// use tenure::{Refusal, Tenure};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -141,36 +142,24 @@ impl Jobs {
     /// # let url = format!("sqlite://{}", folder.path().join("shop.db").display());
     /// let jobs = Tenure::open(&url).await?.jobs();
     /// let id = jobs.enqueue(NewJob::new("import.orders", "{}")?).await?;
-    /// assert_eq!(jobs.retry(id).await?, Guarded::Refused(Refusal::NotSettled));
+    /// assert_eq!(jobs.retry(id).await?, Retried::Refused(Refusal::NotSettled));
     ///
     /// assert!(jobs.cancel(id, "the wrong file").await?.is_kept());
-    /// let Guarded::Kept(again) = jobs.retry(id).await? else { panic!("it has ended") };
+    /// let Retried::Written(again) = jobs.retry(id).await? else { panic!("it has ended") };
     /// assert_eq!(jobs.find(again).await?.expect("it is there").retry_of, Some(id));
+    /// assert_eq!(jobs.retry(id).await?, Retried::Before(again));
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
     /// As [`Jobs::enqueue`].
-    pub async fn retry(&self, id: i64) -> Result<Guarded<i64>, StoreError> {
-        let Some(job) = self.find(id).await? else {
-            return Ok(Guarded::Refused(Refusal::NotFound));
-        };
-        match job.state {
-            SyncState::Completed | SyncState::Failed => {}
-            SyncState::Available | SyncState::Running | SyncState::Lapsed => {
-                return Ok(Guarded::Refused(Refusal::NotSettled));
-            }
+    pub async fn retry(&self, id: i64) -> Result<Retried, StoreError> {
+        let retried = self.book()?.retry_job(id, None).await?;
+        if matches!(retried, Retried::Written(_)) {
+            self.tenure.wake();
         }
-        let again = NewJob {
-            kind: job.kind,
-            payload: job.payload,
-            priority: job.priority,
-            matrix: Some(job.matrix),
-            delay: Duration::ZERO,
-            retry_of: Some(id),
-        };
-        Ok(Guarded::Kept(self.enqueue(again).await?))
+        Ok(retried)
     }
 
     /// Why a job is not being worked on, or by whom it is, in one sentence; `None` when there is no
@@ -250,6 +239,20 @@ impl Jobs {
         limit: u32,
     ) -> Result<Vec<ChunkRecord>, StoreError> {
         self.book()?.chunks(matrix, after, limit).await
+    }
+
+    /// At most `limit` chunks of a matrix that people should see: first those that somebody has in
+    /// hand or left there, then those that failed for good, then those that were given back with an
+    /// error.
+    ///
+    /// # Errors
+    /// As [`Jobs::enqueue`].
+    pub async fn notable_chunks(
+        &self,
+        matrix: &MatrixName,
+        limit: u32,
+    ) -> Result<Vec<ChunkRecord>, StoreError> {
+        self.book()?.notable_chunks(matrix, limit).await
     }
 
     /// Begins a worker that calls `function` with each job of this kind; see

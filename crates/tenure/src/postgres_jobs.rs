@@ -1,5 +1,7 @@
 //! Jobs and checkpoints in the caller's own transaction on PostgreSQL.
 
+use std::fmt;
+
 use sqlx::PgConnection;
 use tenure_core::job::NewJob;
 use tenure_core::store::{ChunkEnd, StoreError};
@@ -106,6 +108,20 @@ impl HeldChunk {
         row_count: u64,
     ) -> Result<(), HoldError> {
         self.end_in(conn, ChunkEnd::Synced { row_count }).await
+    }
+
+    /// It failed for good, if and only if the caller's transaction commits; as
+    /// [`HeldChunk::complete_in`].
+    ///
+    /// # Errors
+    /// As [`HeldChunk::complete_in`].
+    pub async fn fail_for_good_in(
+        &self,
+        conn: &mut PgConnection,
+        error: impl fmt::Display,
+    ) -> Result<(), HoldError> {
+        let error = error.to_string();
+        self.end_in(conn, ChunkEnd::Dead { error }).await
     }
 
     async fn end_in(&self, conn: &mut PgConnection, how: ChunkEnd) -> Result<(), HoldError> {

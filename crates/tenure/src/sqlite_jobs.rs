@@ -1,5 +1,7 @@
 //! Jobs and checkpoints in the caller's own transaction on SQLite.
 
+use std::fmt;
+
 use rusqlite::Connection;
 use tenure_core::job::NewJob;
 use tenure_core::store::{ChunkEnd, StoreError};
@@ -95,6 +97,20 @@ impl HeldChunk {
     /// As [`HeldChunk::complete_on`].
     pub fn synced_on(&self, conn: &Connection, row_count: u64) -> Result<(), HoldError> {
         self.end_on(conn, ChunkEnd::Synced { row_count })
+    }
+
+    /// It failed for good, if and only if the caller's transaction commits; as
+    /// [`HeldChunk::complete_on`].
+    ///
+    /// # Errors
+    /// As [`HeldChunk::complete_on`].
+    pub fn fail_for_good_on(
+        &self,
+        conn: &Connection,
+        error: impl fmt::Display,
+    ) -> Result<(), HoldError> {
+        let error = error.to_string();
+        self.end_on(conn, ChunkEnd::Dead { error })
     }
 
     fn end_on(&self, conn: &Connection, how: ChunkEnd) -> Result<(), HoldError> {

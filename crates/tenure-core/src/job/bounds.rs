@@ -82,7 +82,9 @@ impl EndChunk {
             Some(ChunkEnd::Synced { row_count } | ChunkEnd::Completed { row_count }) => {
                 Some(*row_count)
             }
-            Some(ChunkEnd::Failed { .. } | ChunkEnd::Released) | None => None,
+            Some(ChunkEnd::Failed { .. } | ChunkEnd::Dead { .. } | ChunkEnd::Released) | None => {
+                None
+            }
         };
         check_count("number of rows", rows)
     }

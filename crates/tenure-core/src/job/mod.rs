@@ -18,7 +18,7 @@ pub use kinds::KindStanding;
 pub use name::{ChunkName, JobKind, MatrixName};
 pub use progress::Progress;
 
-use crate::guard::Guarded;
+use crate::guard::{Guarded, Refusal};
 use crate::invalid::Invalid;
 use crate::item::{Counters, Hold};
 use crate::table::SyncState;
@@ -122,6 +122,37 @@ pub struct Job {
     pub chunks_total: Option<u64>,
     /// The job that this one repeats.
     pub retry_of: Option<i64>,
+}
+
+/// What came of the order to repeat a job. A job is repeated once at most: what fails again is
+/// repeated by a retry of the retry.
+///
+/// ```
+/// use tenure_core::Refusal;
+/// use tenure_core::job::Retried;
+///
+/// assert_eq!(Retried::Before(18).id(), Some(18));
+/// assert_eq!(Retried::Refused(Refusal::NotSettled).id(), None);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "nothing may have been written"]
+pub enum Retried {
+    /// The job with this number was written.
+    Written(i64),
+    /// The job with this number repeats it already, and nothing was written.
+    Before(i64),
+    /// It has not ended, or there is no such job.
+    Refused(Refusal),
+}
+
+impl Retried {
+    /// The job that repeats it, whoever wrote that.
+    pub const fn id(self) -> Option<i64> {
+        match self {
+            Self::Written(id) | Self::Before(id) => Some(id),
+            Self::Refused(_) => None,
+        }
+    }
 }
 
 /// What a holder writes down of its job; `None` leaves what is there.

@@ -13,9 +13,9 @@ use crate::time::Timestamp;
 ///
 /// let progress = Progress {
 ///     total: Some(100),
-///     done: 25,
+///     done: 20,
 ///     running: 2,
-///     failed: 0,
+///     failed: 5,
 ///     rows: 50_000,
 ///     began_at: Some(Timestamp::from_micros(0)),
 ///     now: Timestamp::from_micros(10_000_000),
@@ -55,12 +55,20 @@ impl Progress {
         (seconds > 0.0).then(|| rows / seconds)
     }
 
-    /// How long it will take at the pace so far.
+    /// How many need nobody any more: those that are done, and those that failed for good.
+    pub fn ended(&self) -> u64 {
+        self.done.saturating_add(self.failed)
+    }
+
+    /// How long it will take at the pace so far. What failed for good took its time, and is not
+    /// waited for.
     pub fn left(&self) -> Option<Duration> {
         let total = self.total?;
-        let done = u32::try_from(self.done).ok().filter(|done| *done > 0)?;
-        let left = u32::try_from(total.saturating_sub(self.done)).ok()?;
-        let each = self.now.since(self.began_at?) / done;
+        let ended = u32::try_from(self.ended())
+            .ok()
+            .filter(|ended| *ended > 0)?;
+        let left = u32::try_from(total.saturating_sub(self.ended())).ok()?;
+        let each = self.now.since(self.began_at?) / ended;
         Some(each.saturating_mul(left))
     }
 }

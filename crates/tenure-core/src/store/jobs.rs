@@ -7,7 +7,7 @@ use super::{Answer, LeaseStore, Operate, Renew, Renewed, StoreError};
 use crate::guard::{Guarded, Refusal};
 use crate::job::{
     ChunkClaim, ChunkKey, ChunkName, ChunkRecord, Job, JobKind, KindStanding, MatrixName, NewJob,
-    Note, Noted, Progress,
+    Note, Noted, Progress, Retried,
 };
 use crate::lease::Term;
 use crate::table::SyncState;
@@ -82,6 +82,11 @@ pub enum ChunkEnd {
         /// How.
         error: String,
     },
+    /// It went wrong and is given up; final.
+    Dead {
+        /// How.
+        error: String,
+    },
     /// Given back as it is.
     Released,
 }
@@ -112,6 +117,10 @@ pub trait Jobs: Send + Sync + fmt::Debug {
         now: Option<Timestamp>,
     ) -> Answer<'a, Vec<i64>>;
 
+    /// Writes a job that repeats one which has ended, unless another does so already: however many
+    /// ask at once, one job is written.
+    fn retry_job(&self, id: i64, now: Option<Timestamp>) -> Answer<'_, Retried>;
+
     /// One job.
     fn job(&self, id: i64, now: Option<Timestamp>) -> Answer<'_, Option<Job>>;
 
@@ -141,6 +150,15 @@ pub trait Jobs: Send + Sync + fmt::Debug {
         &'a self,
         matrix: &'a MatrixName,
         after: Option<&'a ChunkName>,
+        limit: u32,
+    ) -> Answer<'a, Vec<ChunkRecord>>;
+
+    /// At most `limit` chunks of a matrix that people should see: first those that somebody has in
+    /// hand or left there, then those that failed for good, then those that were given back with an
+    /// error.
+    fn notable_chunks<'a>(
+        &'a self,
+        matrix: &'a MatrixName,
         limit: u32,
     ) -> Answer<'a, Vec<ChunkRecord>>;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_core::job::{
     ChunkClaim, ChunkName, ChunkRecord, Job, KindStanding, MatrixName, NewJob, Note, Noted,
-    Progress,
+    Progress, Retried,
 };
 use tenure_core::store::{
     Answer, ClaimChunk, EndChunk, HeldChunks, JobFilter, JobHold, Jobs, KeepsJobs, LeaseStore,
@@ -28,6 +28,10 @@ impl KeepsJobs for Faulty {
 
 impl Jobs for Faulty {
     fn enqueue_jobs<'a>(&'a self, _: &'a [NewJob], _: Option<Timestamp>) -> Answer<'a, Vec<i64>> {
+        unasked()
+    }
+
+    fn retry_job(&self, _: i64, _: Option<Timestamp>) -> Answer<'_, Retried> {
         unasked()
     }
 
@@ -83,6 +87,10 @@ impl Jobs for Faulty {
         _: Option<&'a ChunkName>,
         _: u32,
     ) -> Answer<'a, Vec<ChunkRecord>> {
+        unasked()
+    }
+
+    fn notable_chunks<'a>(&'a self, _: &'a MatrixName, _: u32) -> Answer<'a, Vec<ChunkRecord>> {
         unasked()
     }
 

@@ -9,15 +9,16 @@ use super::statements::Statement;
 use crate::open::Migrated;
 
 /// Every migration, oldest first. Never edited once released.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("../../migrations/postgres/0001_queue.sql"),
     include_str!("../../migrations/postgres/0002_webhooks.sql"),
     include_str!("../../migrations/postgres/0003_jobs.sql"),
     include_str!("../../migrations/postgres/0004_tables.sql"),
+    include_str!("../../migrations/postgres/0005_retries.sql"),
 ];
 
 /// The version that this program knows.
-pub(crate) const VERSION: i32 = 4;
+pub(crate) const VERSION: i32 = 5;
 
 /// Two programs that migrate at once take turns; the number is only ours.
 const TURN: &str = "select pg_advisory_xact_lock(7407170001)";

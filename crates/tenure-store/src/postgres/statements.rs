@@ -143,6 +143,7 @@ statements!(
     /// The statements of jobs and checkpoints.
     JobStatements, "jobs", "jobs_":
     enqueue,
+    retry,
     job,
     page,
     note,
@@ -151,6 +152,7 @@ statements!(
     look_chunk,
     end_chunk,
     chunks,
+    notable_chunks,
     held_chunks,
     kinds,
     count,

@@ -14,11 +14,12 @@ use crate::memory::SystemClock;
 use crate::open::Migrated;
 
 /// Every migration, oldest first; the n-th makes version n. Never edited once released.
-const MIGRATIONS: [&str; 4] = [
+const MIGRATIONS: [&str; 5] = [
     include_str!("../../migrations/sqlite/0001_queue.sql"),
     include_str!("../../migrations/sqlite/0002_webhooks.sql"),
     include_str!("../../migrations/sqlite/0003_jobs.sql"),
     include_str!("../../migrations/sqlite/0004_tables.sql"),
+    include_str!("../../migrations/sqlite/0005_retries.sql"),
 ];
 const VERB: &str = "migrate";
 

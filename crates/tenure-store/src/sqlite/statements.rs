@@ -46,6 +46,7 @@ statements! {
     "jobs", JOBS:
     ENQUEUE_JOBS_NEXT = "enqueue", "next";
     ENQUEUE_JOBS_JOB = "enqueue", "job";
+    RETRIED = "retry", "retried";
     JOB = "job", "job";
     JOBS_OF_MATRIX = "page", "matrix";
     JOBS_OPEN = "page", "open";
@@ -53,6 +54,7 @@ statements! {
     JOBS_OF_KIND = "page", "kind";
     JOBS_ALL = "page", "all";
     CHUNKS = "chunks", "chunks";
+    NOTABLE_CHUNKS = "notable_chunks", "notable_chunks";
     HELD_CHUNKS = "held_chunks", "held_chunks";
     KINDS = "kinds", "kinds";
     COUNT_JOBS = "count", "count";

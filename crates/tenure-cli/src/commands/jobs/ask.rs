@@ -36,8 +36,10 @@ pub(super) enum How {
     Completed { rows: u64 },
     /// Done, and may be done again.
     Synced { rows: u64 },
-    /// It went wrong.
+    /// It went wrong, and may be tried again.
     Failed { error: String },
+    /// It went wrong, for good.
+    Dead { error: String },
     /// Given back.
     Released,
 }

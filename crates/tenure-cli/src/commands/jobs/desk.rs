@@ -300,6 +300,7 @@ async fn end(held: HeldChunk, how: How) -> Result<(), HoldError> {
         How::Completed { rows } => held.complete(rows).await,
         How::Synced { rows } => held.synced(rows).await,
         How::Failed { error } => held.fail(error).await,
+        How::Dead { error } => held.fail_for_good(error).await,
         How::Released => held.release().await,
     }
 }

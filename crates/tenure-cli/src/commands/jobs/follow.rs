@@ -17,7 +17,7 @@ use crate::progress::{UNSAID, Whole, begin};
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Follows it until it has ended, then shows it; what failed is a failure.
-pub(super) async fn run(cx: &Context, jobs: &Jobs, id: i64) -> Result<Exit, Stop> {
+pub(super) async fn run(cx: &Context, jobs: &Jobs, id: i64, chunks: u32) -> Result<Exit, Stop> {
     let mut watched = Watched::new(cx);
     let job = loop {
         let job = jobs.find(id).await?.ok_or_else(|| no_such_job(id))?;
@@ -30,7 +30,7 @@ pub(super) async fn run(cx: &Context, jobs: &Jobs, id: i64) -> Result<Exit, Stop
         tokio::time::sleep(LOOK).await;
     };
     watched.progress.finish_and_clear();
-    show::whole(cx, jobs, &job).await?;
+    show::whole(cx, jobs, &job, chunks).await?;
     if job.state == SyncState::Completed {
         return Ok(Exit::Done);
     }
@@ -42,7 +42,7 @@ struct Watched<'a> {
     cx: &'a Context,
     progress: ProgressBar,
     /// Of the job and its progress, but for what changes with every look.
-    last: Option<(SyncState, u32, u64, u64)>,
+    last: Option<(SyncState, u32, u64, u64, u64)>,
 }
 
 impl<'a> Watched<'a> {
@@ -58,7 +58,7 @@ impl<'a> Watched<'a> {
     fn tell(&mut self, job: &Job, progress: &Progress) -> Result<(), Stop> {
         if !self.progress.is_hidden() {
             self.progress.set_length(progress.total.unwrap_or(UNSAID));
-            self.progress.set_position(progress.done);
+            self.progress.set_position(progress.ended());
             self.progress.set_message(line(job, progress));
             return Ok(());
         }
@@ -66,6 +66,7 @@ impl<'a> Watched<'a> {
             job.state,
             job.counters.attempts,
             progress.done,
+            progress.failed,
             progress.rows,
         );
         if self.last.replace(now) == Some(now) {

@@ -14,8 +14,8 @@ mod why;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
-use tenure::job::{JobKind, MatrixName};
-use tenure::{Guarded, Invalid, Refusal, SyncState};
+use tenure::job::{JobKind, MatrixName, Retried};
+use tenure::{Invalid, Refusal, SyncState};
 
 use self::enqueue::EnqueueJob;
 use self::run::RunJobs;
@@ -57,6 +57,9 @@ Examples:
 With --follow it goes on until the job has ended, and exits with 1 if it failed. `tenure jobs why \
 ID` says in one sentence why a job is not running.
 
+The chunks that it shows are those in hand or left there, then those that failed for good, then \
+those that were given back with an error; the line of progress counts all.
+
 Examples:
   tenure jobs show 17
   tenure jobs show 17 --follow
@@ -68,6 +71,14 @@ Examples:
         /// Watch its progress until it has ended
         #[arg(long)]
         follow: bool,
+        /// Show at most this many of its chunks, 1 to 1000
+        #[arg(
+            long,
+            value_name = "N",
+            default_value_t = show::CHUNKS_SHOWN,
+            value_parser = clap::value_parser!(u32).range(1..=i64::from(show::CHUNKS_SHOWN_MAX))
+        )]
+        chunks: u32,
     },
     /// Say in one sentence why a job is not running, or who has it, and what to do
     #[command(after_help = "\
@@ -96,7 +107,9 @@ Examples:
     },
     /// Write a new job with the payload and the matrix of one that has ended
     #[command(after_help = "\
-What has ended stays as it is. The chunks that are done are not done again.
+What has ended stays as it is. The chunks that are done are not done again, nor those that failed \
+for good. A job has one retry: for a second one it says which that is, writes nothing and exits \
+with 4.
 
 Examples:
   tenure jobs retry 17")]
@@ -205,7 +218,7 @@ pub(super) async fn run(cx: &Context, args: Jobs) -> Result<Exit, Stop> {
         None => list::run(cx, &ListJobs::default()).await,
         Some(JobCommand::List(args)) => list::run(cx, &args).await,
         Some(JobCommand::Enqueue(args)) => enqueue::run(cx, args).await,
-        Some(JobCommand::Show { id, follow }) => show::run(cx, id, follow).await,
+        Some(JobCommand::Show { id, follow, chunks }) => show::run(cx, id, follow, chunks).await,
         Some(JobCommand::Why { id }) => why::run(cx, id).await,
         Some(JobCommand::Cancel { ids, reason }) => cancel(cx, &ids, &reason).await,
         Some(JobCommand::Retry { id }) => retry(cx, id).await,
@@ -271,7 +284,7 @@ struct Again {
 async fn retry(cx: &Context, id: i64) -> Result<Exit, Stop> {
     let jobs = cx.database.open(Absent::Report).await?.jobs();
     match jobs.retry(id).await? {
-        Guarded::Kept(again) => {
+        Retried::Written(again) => {
             let object = Again {
                 id: again,
                 retry_of: id,
@@ -281,8 +294,16 @@ async fn retry(cx: &Context, id: i64) -> Result<Exit, Stop> {
             })?;
             Ok(Exit::Done)
         }
-        Guarded::Refused(Refusal::NotFound) => Err(no_such_job(id).into()),
-        Guarded::Refused(_) => {
+        Retried::Before(again) => {
+            let message = format!("job {id} has a retry already: job {again}; nothing was written");
+            let hint = format!(
+                "`tenure jobs show {again}` tells how it stands, `tenure jobs retry {again}` \
+                 repeats it when it has ended"
+            );
+            Err(Problem::new(Exit::Refused, message).hint(hint).into())
+        }
+        Retried::Refused(Refusal::NotFound) => Err(no_such_job(id).into()),
+        Retried::Refused(_) => {
             let message = format!("job {id} has not ended; expected one that completed or failed");
             let hint = format!("`tenure jobs cancel {id}` ends it, `tenure jobs show {id}` tells");
             Err(Problem::new(Exit::Refused, message).hint(hint).into())

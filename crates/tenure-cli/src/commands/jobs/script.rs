@@ -69,10 +69,14 @@ Examples:
         #[arg(long)]
         again: bool,
     },
-    /// The chunk went wrong; it may be tried again
+    /// The chunk went wrong; it may be tried again, unless it is for good
     #[command(after_help = "\
+Without --for-good it is given back, and whoever claims it next tries it again. With it nobody \
+does, not even a retry of the job: a later claim exits with 3.
+
 Examples:
-  tenure jobs chunk fail 2026-11 --error 'the file was cut off'")]
+  tenure jobs chunk fail 2026-11 --error 'the file was cut off'
+  tenure jobs chunk fail 2026-13 --error 'there is no such month' --for-good")]
     Fail {
         /// Which
         #[arg(allow_hyphen_values = true)]
@@ -80,6 +84,9 @@ Examples:
         /// What went wrong, for people
         #[arg(long)]
         error: String,
+        /// Nobody is to try it again
+        #[arg(long)]
+        for_good: bool,
     },
     /// Write down where the chunk is: its cursor for whoever has it next
     #[command(after_help = "\
@@ -147,7 +154,16 @@ pub(super) fn chunk(cx: &Context, command: ChunkCommand) -> Result<Exit, Stop> {
             };
             ended(name, how)
         }
-        ChunkCommand::Fail { name, error } => ended(name, How::Failed { error }),
+        ChunkCommand::Fail {
+            name,
+            error,
+            for_good: false,
+        } => ended(name, How::Failed { error }),
+        ChunkCommand::Fail {
+            name,
+            error,
+            for_good: true,
+        } => ended(name, How::Dead { error }),
         ChunkCommand::Release { name } => ended(name, How::Released),
     };
     told(cx, &format!("chunk {}", plain(&chunk)), &ask)

@@ -1,7 +1,7 @@
 //! `tenure jobs show`: all that is known of one job.
 
 use comfy_table::Cell;
-use tenure::job::{ChunkName, ChunkRecord, Job, MatrixName, Progress};
+use tenure::job::{ChunkRecord, Job, MatrixName, Progress};
 use tenure::{Jobs, SyncState, Timestamp};
 
 use super::shown::{Shown, headway, state};
@@ -14,23 +14,27 @@ use crate::problem::Stop;
 use crate::record::{fact, moment};
 use crate::time::relative;
 
-/// So many chunks are looked at, page by page, for those that are worth a line.
-const LOOKED_AT: u32 = 1000;
-/// So many of them are shown.
-const SHOWN: usize = 10;
+/// So many chunks are shown unless said otherwise, and at most.
+pub(super) const CHUNKS_SHOWN: u32 = 10;
+pub(super) const CHUNKS_SHOWN_MAX: u32 = 1000;
 
-pub(super) async fn run(cx: &Context, id: i64, is_followed: bool) -> Result<Exit, Stop> {
+pub(super) async fn run(
+    cx: &Context,
+    id: i64,
+    is_followed: bool,
+    chunks: u32,
+) -> Result<Exit, Stop> {
     let jobs = cx.database.open(Absent::Report).await?.jobs();
     if is_followed {
-        return follow::run(cx, &jobs, id).await;
+        return follow::run(cx, &jobs, id, chunks).await;
     }
     let job = jobs.find(id).await?.ok_or_else(|| no_such_job(id))?;
-    whole(cx, &jobs, &job).await?;
+    whole(cx, &jobs, &job, chunks).await?;
     Ok(Exit::Done)
 }
 
-/// All of it, once.
-pub(super) async fn whole(cx: &Context, jobs: &Jobs, job: &Job) -> Result<(), Stop> {
+/// All of it, once, with at most so many chunks.
+pub(super) async fn whole(cx: &Context, jobs: &Jobs, job: &Job, most: u32) -> Result<(), Stop> {
     let progress = jobs.progress(&job.matrix).await?;
     if cx.output.is_json() {
         return cx.output.json(&Shown::new(job).whole(job, &progress));
@@ -48,17 +52,32 @@ pub(super) async fn whole(cx: &Context, jobs: &Jobs, job: &Job) -> Result<(), St
             "`tenure jobs why {id}` says why it is not running"
         ));
     }
-    let chunks = worth_a_line(jobs, &job.matrix).await?;
-    if chunks.is_empty() {
+    chunks(cx, jobs, &job.matrix, most).await
+}
+
+/// The chunks that are in hand, or were left by someone who died or failed.
+async fn chunks(cx: &Context, jobs: &Jobs, matrix: &MatrixName, most: u32) -> Result<(), Stop> {
+    // One more than asked for tells whether there are more.
+    let mut found = jobs.notable_chunks(matrix, most.saturating_add(1)).await?;
+    if found.is_empty() {
         return Ok(());
     }
+    let shown = usize::try_from(most).unwrap_or(usize::MAX);
+    let has_more = found.len() > shown;
+    found.truncate(shown);
+    let now = crate::time::now();
     cx.output.line("")?;
-    let rows = chunks.iter().take(SHOWN).map(|chunk| row(chunk, now));
+    let rows = found.iter().map(|chunk| row(chunk, now));
     cx.output
         .table(&["CHUNK", "STATE", "CURSOR", "NOTE"], rows.collect())?;
-    match chunks.len().saturating_sub(SHOWN) {
-        0 => {}
-        more => cx.output.note(format_args!("and {more} more")),
+    if has_more {
+        let more = most.saturating_mul(10).min(CHUNKS_SHOWN_MAX);
+        if more > most {
+            cx.output
+                .note(format_args!("there are more: --chunks {more}"));
+        } else {
+            cx.output.note("there are more");
+        }
     }
     Ok(())
 }
@@ -97,24 +116,6 @@ fn facts(job: &Job, progress: &Progress, now: Timestamp) -> Vec<Vec<Cell>> {
     ];
     rows.retain(|row| !row.is_empty());
     rows
-}
-
-/// The chunks that are in hand, or were left by someone who died or failed.
-async fn worth_a_line(jobs: &Jobs, matrix: &MatrixName) -> Result<Vec<ChunkRecord>, Stop> {
-    let mut worthy = Vec::new();
-    let mut after: Option<ChunkName> = None;
-    loop {
-        let page = jobs.chunks(matrix, after.as_ref(), LOOKED_AT).await?;
-        let Some(last) = page.last() else {
-            return Ok(worthy);
-        };
-        after = Some(last.key.chunk.clone());
-        let wanted = page.into_iter().filter(|chunk| {
-            let is_over = chunk.state == SyncState::Completed;
-            !is_over && (chunk.hold.is_some() || chunk.error.is_some())
-        });
-        worthy.extend(wanted);
-    }
 }
 
 fn row(chunk: &ChunkRecord, now: Timestamp) -> Vec<Cell> {

@@ -114,8 +114,18 @@ async fn what_has_ended_stays_and_a_retry_is_a_new_job_on_the_same_chunks() {
             r#""failed""#,
             "it stays as it was"
         );
+        let second = place.run(&["jobs", "retry", &id]);
+        let retry = format!("tenure jobs retry {new}");
+        second.failed(4, &format!("has a retry already: job {new}"), &retry);
+        let listed = place.run(&["jobs", "list", "--json"]).succeeded();
+        assert_eq!(listed.column("id"), [&*new, &*id], "nothing was written");
         place.drain("true");
         assert_eq!(place.job_field(&new, "state"), r#""completed""#);
+        let second = place.run(&["jobs", "retry", &id]);
+        second.failed(4, &format!("has a retry already: job {new}"), &retry);
+        let third = place.run(&["jobs", "retry", &new, "--json"]).succeeded();
+        assert_eq!(third.field("retry_of"), new, "a retry has one, too");
+        place.drain("true");
         let ended = place.run(&["jobs", "cancel", &new]).ended(4);
         assert!(ended.out.contains("already settled"), "{ended:?}");
         assert_eq!(place.job_field(&new, "state"), r#""completed""#);
@@ -151,6 +161,7 @@ fn bad_input_is_told_with_what_was_expected() {
     for (args, message) in [
         (&["jobs", "show", "seven"][..], "such as 17"),
         (&["jobs", "show", "-1"], "unexpected argument"),
+        (&["jobs", "show", "1", "--chunks", "0"], "1..=1000"),
         (&["jobs", "enqueue", "", "1"], "kind of a job is \"\""),
         (&["jobs", "enqueue", "import", "no json"], "payload"),
         (

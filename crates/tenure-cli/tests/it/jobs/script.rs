@@ -152,6 +152,54 @@ async fn a_script_claims_chunks_and_the_next_try_does_only_what_is_left() {
     }
 }
 
+/// Goal: a chunk that can never be done does not keep its job from its end, and nobody is given it
+/// again: neither the same command nor a retry of the job.
+///
+/// Proves: S5-008, S5-033
+#[tokio::test]
+async fn a_script_fails_a_chunk_for_good_and_goes_on() {
+    for place in everywhere().await {
+        let id = place.job("import");
+        script(
+            &place,
+            "tenure jobs note --total 2
+             for chunk in a b; do
+               tenure jobs chunk claim $chunk --json 2>> log > answer
+               code=$?; echo $chunk: $code >> log
+               [ $code = 0 ] || { cat answer >> log; continue; }
+               if [ $chunk = b ]; then
+                 tenure jobs chunk fail b --error 'no such month' --for-good; echo $? >> log
+                 tenure jobs chunk claim b 2>> log; echo $? >> log
+                 tenure jobs chunk fail b --error again --for-good 2> refused; echo $? >> log
+               else
+                 tenure jobs chunk done $chunk --rows 10 || exit 1
+               fi
+             done",
+        );
+        place.drain("sh job.sh");
+        let log = || fs::read_to_string(place.path("log")).unwrap();
+        assert_eq!(log(), "a: 0\nb: 0\n0\nchunk b failed for good\n3\n4\n");
+        let refused = fs::read_to_string(place.path("refused")).unwrap();
+        assert!(refused.contains("chunk b is not in hand"), "{refused}");
+        assert_eq!(place.job_field(&id, "state"), r#""completed""#);
+        for (field, expected) in [("done", "1"), ("failed", "1"), ("running", "0")] {
+            let field = format!("progress.chunks_{field}");
+            assert_eq!(place.job_field(&id, &field), expected, "{field}");
+        }
+        let shown = place.run(&["jobs", "show", &id]).succeeded();
+        for part in ["1/2 chunks, 1 failed, 10 rows", "no such month"] {
+            assert!(shown.out.contains(part), "no {part:?} in {shown:?}");
+        }
+
+        place.run(&["jobs", "retry", &id]).succeeded();
+        fs::remove_file(place.path("log")).unwrap();
+        place.drain("sh job.sh");
+        let log = log();
+        assert!(log.contains("b: 3\n"), "{log}");
+        assert!(log.ends_with("{\"answer\":\"failed\"}\n"), "{log}");
+    }
+}
+
 /// Proves: S5-036
 #[tokio::test]
 async fn a_chunk_is_in_one_hand_at_a_time_and_given_back_with_the_command() {
@@ -188,5 +236,42 @@ async fn a_chunk_is_in_one_hand_at_a_time_and_given_back_with_the_command() {
         assert!(refused.contains("chunk a is not in hand"), "{refused}");
         let said = place.run(&["jobs", "list", "--state", "completed", "--json"]);
         assert_eq!(said.succeeded().objects().len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn of_many_chunks_a_few_are_shown_and_more_if_asked_for() {
+    for place in everywhere().await {
+        let id = place.job("import");
+        let jobs = place.tenure().await;
+        let matrix = jobs.matrix(&format!("job-{id}")).unwrap();
+        for nth in 10..23 {
+            let claimed = matrix.chunk(&format!("c{nth}")).claim().await.unwrap();
+            let tenure::ChunkAnswer::Claimed(chunk) = claimed else {
+                panic!("nobody has it");
+            };
+            match nth {
+                10 => chunk.complete(1).await.unwrap(),
+                22 => chunk.fail_for_good("no such month").await.unwrap(),
+                _ => chunk.fail("cut off").await.unwrap(),
+            }
+        }
+        let shown = |args: &[&str]| {
+            let said = place.run(&[&["jobs", "show", &id], args].concat());
+            let said = said.succeeded();
+            let lines = |word: &str| said.out.matches(word).count();
+            let counts = (lines("no such month"), lines("cut off"));
+            assert!(said.out.contains("1 chunks, 1 failed"), "{said:?}");
+            (counts, said.err)
+        };
+        let (counts, more) = shown(&[]);
+        assert_eq!(counts, (1, 9), "what failed for good comes first");
+        assert!(more.contains("there are more: --chunks 100"), "{more}");
+        let (counts, more) = shown(&["--chunks", "1"]);
+        assert_eq!(counts, (1, 0));
+        assert!(more.contains("there are more: --chunks 10\n"), "{more}");
+        let (counts, more) = shown(&["--chunks", "12"]);
+        assert_eq!(counts, (1, 11));
+        assert!(!more.contains("there are more"), "{more}");
     }
 }

@@ -1,7 +1,7 @@
 -- end_chunk: ends the hold on a chunk with a word, or writes down where it is and keeps it.
 -- Parameters: $1 now, $2 matrix, $3 chunk, $4 token, $5 holder, $6 the job it is for, $7 the token of the
---   hold on that job, $8 its holder, or null; $9 the word (synced, completed, failed, released) or null: it
---   goes on; $10 row_count, $11 error, $12 cursor or null: it stays; $13 whether what has lapsed is refused.
+--   hold on that job, $8 its holder, or null; $9 the word (synced, completed, failed, dead, released) or
+--   null: it goes on; $10 row_count, $11 error, $12 cursor or null: it stays; $13 whether what has lapsed is refused.
 -- Returns: id, if it was done. No row: refused, look_chunk tells why.
 -- Keeps: laws 3, 4, 6: the whole key, token, holder and state in one predicate, and the hold on the job as
 --   a second fence. It locks the row until the commit, so the next claim comes after it or passes it by.
@@ -12,9 +12,10 @@ set cursor = coalesce($12::text, t.cursor),
         then coalesce($1::timestamptz, statement_timestamp()) else t.last_synced_at end,
     row_count = case when $9 in ('synced', 'completed') then $10::bigint else t.row_count end,
     completed_at = case when $9 = 'completed' then coalesce($1::timestamptz, statement_timestamp()) end,
-    attempts = t.attempts + case when $9 in ('failed', 'released') then 1 else 0 end,
-    failures = t.failures + case when $9 = 'failed' then 1 else 0 end,
-    error_message = case when $9 = 'failed' then $11::text else t.error_message end,
+    failed_at = case when $9 = 'dead' then coalesce($1::timestamptz, statement_timestamp()) end,
+    attempts = t.attempts + case when $9 in ('failed', 'dead', 'released') then 1 else 0 end,
+    failures = t.failures + case when $9 in ('failed', 'dead') then 1 else 0 end,
+    error_message = case when $9 in ('failed', 'dead') then $11::text else t.error_message end,
     settled_token = case when $9 is null then t.settled_token else $4::text || ' ' || $9 end,
     locked_until = case when $9 is null then t.locked_until end,
     locked_by = case when $9 is null then t.locked_by end,

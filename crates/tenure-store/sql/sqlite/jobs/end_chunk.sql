@@ -1,7 +1,7 @@
 -- end_chunk: ends the hold on a chunk with a word, or writes down where it is and keeps it. Whether the
 -- hold on the job stands was asked before, in the same transaction.
--- Parameters: :now, :matrix, :chunk, :token, :holder, :word (synced, completed, failed, released) or null: it
---   goes on; :row_count, :error, :cursor or null: it stays; :strict whether what has lapsed is refused.
+-- Parameters: :now, :matrix, :chunk, :token, :holder, :word (synced, completed, failed, dead, released) or
+--   null: it goes on; :row_count, :error, :cursor or null: it stays; :strict whether what has lapsed is refused.
 -- Returns: id, if it was done; no row: refused.
 -- Keeps: laws 3, 4, 6: the whole key, token, holder and state in one predicate.
 -- Relies on: the unique key (the `+` keeps the other index away).
@@ -11,9 +11,10 @@ set cursor = ifnull(:cursor, t.cursor),
     last_synced_at = case when :word in ('synced', 'completed') then :now else t.last_synced_at end,
     row_count = case when :word in ('synced', 'completed') then :row_count else t.row_count end,
     completed_at = case when :word = 'completed' then :now end,
-    attempts = t.attempts + ifnull(:word in ('failed', 'released'), 0),
-    failures = t.failures + ifnull(:word = 'failed', 0),
-    error_message = case when :word = 'failed' then :error else t.error_message end,
+    failed_at = case when :word = 'dead' then :now end,
+    attempts = t.attempts + ifnull(:word in ('failed', 'dead', 'released'), 0),
+    failures = t.failures + ifnull(:word in ('failed', 'dead'), 0),
+    error_message = case when :word in ('failed', 'dead') then :error else t.error_message end,
     settled_token = case when :word is null then t.settled_token else :token || ' ' || :word end,
     locked_until = case when :word is null then t.locked_until end,
     locked_by = case when :word is null then t.locked_by end,

@@ -12,11 +12,11 @@ use std::time::Duration;
 use sqlx::{PgConnection, PgPool};
 use tenure_core::job::{
     ChunkClaim, ChunkName, ChunkRecord, Job, JobKind, KindStanding, MatrixName, NewJob, Note,
-    Noted, Progress,
+    Noted, Progress, Retried,
 };
 use tenure_core::store::{
     Answer, CheckpointError, ClaimChunk, EndChunk, HeldChunks, JobFilter, JobHold, Jobs, KeepsJobs,
-    LeaseStore, Operate, Renew, Renewed, StoreError,
+    LeaseStore, Operate, Renew, Renewed, StoreError, StoreErrorKind,
 };
 use tenure_core::{Guarded, Identifier, Timestamp, Token};
 
@@ -24,13 +24,16 @@ use super::PostgresStore;
 use super::error::store_error;
 use super::lend::{Borrow as _, Lent};
 use super::queue::Sql;
-use super::row::{get, moment};
+use super::row::moment;
 use super::rows::PostgresRows;
 use super::statements::JobStatements;
 use crate::jobs::{
     JobDesk, check_end, check_jobs, check_note, chunks_table, jobs_table, signed, state_word,
 };
 use crate::limits::micros;
+
+/// How often a retry looks again for the one that was faster.
+const RETRY_ROUNDS: u32 = 3;
 
 /// What a store needs for jobs: its statements, and the two tables as lease tables.
 #[derive(Debug)]
@@ -103,11 +106,26 @@ impl Jobs for PostgresStore {
     ) -> Answer<'a, Vec<i64>> {
         Box::pin(async move {
             check_jobs(jobs)?;
-            let rows = self.enqueue_query(jobs, now).all_from(&self.pool).await;
-            let ids = rows.and_then(|rows| rows.iter().map(|row| get(row, 0)).collect());
-            let mut ids: Vec<i64> = ids.map_err(|e| store_error("enqueue jobs", e))?;
-            ids.sort_unstable();
-            Ok(ids)
+            read::enqueued(self.enqueue_query(jobs, now).all_from(&self.pool).await)
+        })
+    }
+
+    fn retry_job(&self, id: i64, now: Option<Timestamp>) -> Answer<'_, Retried> {
+        Box::pin(async move {
+            let mut rounds = 0;
+            loop {
+                let query = self.jobs.statements.retry.query();
+                let query = query.bind(moment(now)).bind(id);
+                // No answer: somebody else was faster, and is seen by the next look.
+                if let Some(answer) = read::retried(query.first_from(&self.pool).await)? {
+                    return Ok(answer);
+                }
+                rounds += 1;
+                if rounds >= RETRY_ROUNDS {
+                    let message = "others retry the same job, and none has come through";
+                    return Err(StoreError::new("retry", StoreErrorKind::Conflict, message));
+                }
+            }
         })
     }
 
@@ -180,6 +198,21 @@ impl Jobs for PostgresStore {
                 .bind(moment(None))
                 .bind(matrix.as_str())
                 .bind(after.map(ChunkName::as_str))
+                .bind(i64::from(limit));
+            read::chunks(matrix, query.all_from(&self.pool).await)
+        })
+    }
+
+    fn notable_chunks<'a>(
+        &'a self,
+        matrix: &'a MatrixName,
+        limit: u32,
+    ) -> Answer<'a, Vec<ChunkRecord>> {
+        Box::pin(async move {
+            let query = self.jobs.statements.notable_chunks.query();
+            let query = query
+                .bind(moment(None))
+                .bind(matrix.as_str())
                 .bind(i64::from(limit));
             read::chunks(matrix, query.all_from(&self.pool).await)
         })
@@ -291,11 +324,7 @@ impl PostgresStore {
         jobs: &[NewJob],
     ) -> Result<Vec<i64>, StoreError> {
         check_jobs(jobs)?;
-        let rows = self.enqueue_query(jobs, None).fetch_all(conn).await;
-        let ids = rows.and_then(|rows| rows.iter().map(|row| get(row, 0)).collect());
-        let mut ids: Vec<i64> = ids.map_err(|e| store_error("enqueue jobs", e))?;
-        ids.sort_unstable();
-        Ok(ids)
+        read::enqueued(self.enqueue_query(jobs, None).fetch_all(conn).await)
     }
 
     fn enqueue_query(&self, jobs: &[NewJob], now: Option<Timestamp>) -> Sql<'static> {

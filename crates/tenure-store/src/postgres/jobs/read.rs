@@ -1,14 +1,15 @@
 //! Rows of the two tables as the words of the core.
 
 use sqlx::postgres::PgRow;
-use tenure_core::job::{ChunkRecord, Job, KindStanding, MatrixName, Noted, Progress};
+use tenure_core::job::{ChunkRecord, Job, KindStanding, MatrixName, Noted, Progress, Retried};
 use tenure_core::store::StoreError;
-use tenure_core::{Counters, Guarded};
+use tenure_core::{Counters, Guarded, Refusal};
 
-use super::super::error::store_error;
+use super::super::error::{breaks, store_error};
 use super::super::row::{get, get_count, get_moment, get_timestamp, get_total};
 use crate::jobs::{
-    SeenJob, StoredChunk, StoredJob, StoredKind, StoredLease, matrix_of, note_refusal, unsigned,
+    SeenJob, StoredChunk, StoredJob, StoredKind, StoredLease, matrix_of, note_refusal, repeated,
+    unsigned,
 };
 
 type Rows = Result<Vec<PgRow>, sqlx::Error>;
@@ -58,6 +59,35 @@ fn stored_job(row: &PgRow) -> Result<StoredJob, sqlx::Error> {
     })
 }
 
+/// The numbers of `enqueue.sql`, in order.
+pub(super) fn enqueued(rows: Rows) -> Result<Vec<i64>, StoreError> {
+    let ids = rows.and_then(|rows| rows.iter().map(|row| get(row, 0)).collect());
+    let mut ids: Vec<i64> = ids.map_err(|error| {
+        if breaks(&error, "tenure_jobs_retry_of") {
+            return repeated();
+        }
+        store_error("enqueue jobs", error)
+    })?;
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+/// The answer of `retry.sql`; `None`: it is to be asked again.
+pub(super) fn retried(row: Found) -> Result<Option<Retried>, StoreError> {
+    let read = |row: PgRow| -> Result<Option<Retried>, sqlx::Error> {
+        let (written, before): (Option<i64>, Option<i64>) = (get(&row, 0)?, get(&row, 1)?);
+        Ok(match (get(&row, 2)?, get(&row, 3)?) {
+            (false, _) => Some(Retried::Refused(Refusal::NotFound)),
+            (true, false) => Some(Retried::Refused(Refusal::NotSettled)),
+            (true, true) => written
+                .map(Retried::Written)
+                .or(before.map(Retried::Before)),
+        })
+    };
+    let answer = row.and_then(|row| read(row.ok_or(sqlx::Error::RowNotFound)?));
+    answer.map_err(|e| store_error("retry", e))
+}
+
 /// The answer of `note.sql`.
 pub(super) fn noted(row: Found) -> Result<Noted, StoreError> {
     let read = |row: PgRow| -> Result<Noted, sqlx::Error> {
@@ -79,7 +109,7 @@ pub(super) fn noted(row: Found) -> Result<Noted, StoreError> {
     noted.map_err(|e| store_error("note job", e))
 }
 
-/// The chunks of `chunks.sql`.
+/// The chunks of `chunks.sql` and `notable_chunks.sql`.
 pub(super) fn chunks(matrix: &MatrixName, rows: Rows) -> Result<Vec<ChunkRecord>, StoreError> {
     let failed = |e| store_error("chunks", e);
     let mut chunks = Vec::new();

@@ -14,13 +14,13 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, named_params};
 use tenure_core::job::{
     ChunkClaim, ChunkName, ChunkRecord, Job, JobKind, KindStanding, MatrixName, NewJob, Note,
-    Noted, Progress,
+    Noted, Progress, Retried,
 };
 use tenure_core::store::{
     Answer, CheckpointError, ClaimChunk, EndChunk, HeldChunks, JobFilter, JobHold, Jobs, KeepsJobs,
-    LeaseStore, Operate, Renew, Renewed, StoreError,
+    LeaseStore, Operate, Renew, Renewed, StoreError, StoreErrorKind,
 };
-use tenure_core::{Clock, Guarded, SyncState, Timestamp, Token};
+use tenure_core::{Clock, Guarded, Refusal, SyncState, Timestamp, Token};
 
 use super::error::failed;
 use super::rows::SqliteRows;
@@ -29,7 +29,7 @@ use super::writer::Writer;
 use super::{SqliteStore, moment_of, row, statements as sql};
 use crate::jobs::{
     JobDesk, SeenJob, check_end, check_jobs, check_note, chunks_table, jobs_table, note_refusal,
-    signed, state_word,
+    repeated, signed, state_word,
 };
 use crate::memory::SystemClock;
 
@@ -100,7 +100,13 @@ impl Jobs for SqliteStore {
         let jobs = jobs.to_vec();
         Box::pin(self.write("enqueue jobs", now, move |connection, now| {
             check_jobs(&jobs)?;
-            enqueue(connection, &jobs, now).map_err(failed("enqueue jobs"))
+            enqueue(connection, &jobs, now)
+        }))
+    }
+
+    fn retry_job(&self, id: i64, now: Option<Timestamp>) -> Answer<'_, Retried> {
+        Box::pin(self.write("retry", now, move |connection, now| {
+            retry(connection, id, now)
         }))
     }
 
@@ -165,7 +171,24 @@ impl Jobs for SqliteStore {
     ) -> Answer<'a, Vec<ChunkRecord>> {
         let (matrix, after, now) = (matrix.clone(), after.cloned(), self.moment(None));
         Box::pin(self.writer.read("chunks", move |connection| {
-            read::chunks(connection, (&matrix, after.as_ref()), limit, now)
+            let ask = named_params! {
+                ":matrix": matrix.as_str(),
+                ":after": after.as_ref().map(ChunkName::as_str),
+                ":limit": limit,
+            };
+            read::chunks(connection, &matrix, (sql::CHUNKS, ask), now)
+        }))
+    }
+
+    fn notable_chunks<'a>(
+        &'a self,
+        matrix: &'a MatrixName,
+        limit: u32,
+    ) -> Answer<'a, Vec<ChunkRecord>> {
+        let (matrix, now) = (matrix.clone(), self.moment(None));
+        Box::pin(self.writer.read("chunks", move |connection| {
+            let ask = named_params! {":matrix": matrix.as_str(), ":limit": limit};
+            read::chunks(connection, &matrix, (sql::NOTABLE_CHUNKS, ask), now)
         }))
     }
 
@@ -254,7 +277,7 @@ impl SqliteStore {
     ) -> Result<Vec<i64>, StoreError> {
         check_jobs(jobs)?;
         let now = moment_of(&SystemClock, None);
-        enqueue(connection, jobs, now).map_err(failed("enqueue jobs"))
+        enqueue(connection, jobs, now)
     }
 }
 
@@ -277,7 +300,58 @@ fn note_strictly(desk: Desk<'_>, what: (&JobHold, &Note)) -> Result<(), Checkpoi
     }
 }
 
-fn enqueue(connection: &Connection, jobs: &[NewJob], now: Timestamp) -> rusqlite::Result<Vec<i64>> {
+fn enqueue(
+    connection: &Connection,
+    jobs: &[NewJob],
+    now: Timestamp,
+) -> Result<Vec<i64>, StoreError> {
+    write_jobs(connection, jobs, now).map_err(|error| {
+        let told = failed("enqueue jobs")(error);
+        // Nothing else of a new job can be there already.
+        if told.kind() == StoreErrorKind::Conflict {
+            return repeated();
+        }
+        told
+    })
+}
+
+/// Looks, and writes in the same transaction: there is one writer.
+fn retry(connection: &Connection, id: i64, now: Timestamp) -> Result<Retried, StoreError> {
+    let ask = named_params! {":id": id};
+    let Some(job) = read::jobs(connection, "retry", (sql::JOB, ask), now)?.pop() else {
+        return Ok(Retried::Refused(Refusal::NotFound));
+    };
+    if job.completed_at.or(job.failed_at).is_none() {
+        return Ok(Retried::Refused(Refusal::NotSettled));
+    }
+    let before = || -> rusqlite::Result<Option<i64>> {
+        let mut retried = connection.prepare_cached(sql::RETRIED)?;
+        retried.query_row(ask, |found| found.get(0)).optional()
+    };
+    if let Some(before) = before().map_err(failed("retry"))? {
+        return Ok(Retried::Before(before));
+    }
+    let again = NewJob {
+        kind: job.kind,
+        payload: job.payload,
+        priority: job.priority,
+        matrix: Some(job.matrix),
+        delay: Duration::ZERO,
+        retry_of: Some(id),
+    };
+    let ids = enqueue(connection, &[again], now)?;
+    let written = ids.first().copied().ok_or_else(|| {
+        let message = "no number was given to one job; expected one";
+        StoreError::new("retry", StoreErrorKind::Corrupt, message)
+    })?;
+    Ok(Retried::Written(written))
+}
+
+fn write_jobs(
+    connection: &Connection,
+    jobs: &[NewJob],
+    now: Timestamp,
+) -> rusqlite::Result<Vec<i64>> {
     let mut next = connection.prepare_cached(sql::ENQUEUE_JOBS_NEXT)?;
     let first: i64 = next.query_row([], |found| found.get(0))?;
     let mut write = connection.prepare_cached(sql::ENQUEUE_JOBS_JOB)?;

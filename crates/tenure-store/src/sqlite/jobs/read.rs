@@ -1,7 +1,7 @@
 //! Rows of the two tables as the words of the core.
 
 use rusqlite::{Connection, Row, ToSql, named_params};
-use tenure_core::job::{ChunkName, ChunkRecord, Job, KindStanding, MatrixName, Progress};
+use tenure_core::job::{ChunkRecord, Job, KindStanding, MatrixName, Progress};
 use tenure_core::store::{HeldChunks, StoreError};
 use tenure_core::{Counters, Timestamp};
 
@@ -59,21 +59,16 @@ fn stored_job(found: &Row<'_>) -> rusqlite::Result<StoredJob> {
     })
 }
 
-/// The chunks of `chunks.sql`.
+/// The chunks of `chunks.sql` and `notable_chunks.sql`.
 pub(super) fn chunks(
     connection: &Connection,
-    (matrix, after): (&MatrixName, Option<&ChunkName>),
-    limit: u32,
+    matrix: &MatrixName,
+    (text, params): Ask<'_>,
     now: Timestamp,
 ) -> Result<Vec<ChunkRecord>, StoreError> {
     let read = || -> rusqlite::Result<Vec<StoredChunk>> {
-        let ask = named_params! {
-            ":matrix": matrix.as_str(),
-            ":after": after.map(ChunkName::as_str),
-            ":limit": limit,
-        };
-        let mut statement = connection.prepare_cached(sql::CHUNKS)?;
-        statement.query_map(ask, stored_chunk)?.collect()
+        let mut statement = connection.prepare_cached(text)?;
+        statement.query_map(params, stored_chunk)?.collect()
     };
     let stored = read().map_err(failed("chunks"))?;
     let chunks = stored.into_iter();

@@ -69,9 +69,9 @@ async fn the_tables_are_made_once_and_the_application_keeps_its_version() {
         .unwrap();
     let config = StoreConfig::default();
     let made = SqliteStore::migrate(&path, &config).await.unwrap();
-    assert_eq!(made, Migrated { from: 0, to: 4 });
+    assert_eq!(made, Migrated { from: 0, to: 5 });
     let again = SqliteStore::migrate(&path, &config).await.unwrap();
-    assert_eq!(again, Migrated { from: 4, to: 4 });
+    assert_eq!(again, Migrated { from: 5, to: 5 });
     assert_eq!(number(&application, "pragma user_version"), 12);
 }
 
@@ -85,7 +85,7 @@ async fn a_file_that_was_migrated_by_hand_is_taken_as_it_is() {
         .unwrap();
     let config = StoreConfig::default();
     let again = SqliteStore::migrate(&path, &config).await.unwrap();
-    assert_eq!(again, Migrated { from: 4, to: 4 });
+    assert_eq!(again, Migrated { from: 5, to: 5 });
     let store = SqliteStore::open(&path, &config).await.unwrap();
     assert!(store.enqueue(&[event("a")]).await.unwrap()[0].is_fresh());
 }

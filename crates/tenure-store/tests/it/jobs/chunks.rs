@@ -8,8 +8,8 @@ use tenure_core::testing::token;
 use tenure_core::{Guarded, Refusal, Settings, SyncState, Timestamp, Token};
 
 use super::{
-    NOW, Place, TWO_MINUTES, asks, ends, failed, held_job, key, refused, seconds, synced, take,
-    term,
+    NOW, Place, TWO_MINUTES, asks, dead, ends, failed, held_job, key, refused, seconds, synced,
+    take, term,
 };
 
 /// Renews one lease.
@@ -155,21 +155,20 @@ async fn a_chunk_that_was_done_lately_is_not_given_to_who_asks_for_an_older_one(
 #[tokio::test]
 async fn a_chunk_that_has_ended_for_good_is_final() {
     for place in Place::both().await {
-        let (book, done, dead) = (place.book(), key("m", "done"), key("m", "dead"));
+        let (book, done) = (place.book(), key("m", "done"));
+        let given_up = key("m", "dead");
         let mine = token("w", 1);
         take(book, &asks(&done, &mine, NOW)).await;
         let end = ends(&done, &mine, ChunkEnd::Completed { row_count: 3 }, NOW);
         assert!(book.end_chunk(&end).await.unwrap().is_kept());
-        let dead_row = format!(
-            "insert into tenure_checkpoints (matrix_id, chunk_hash, failed_at)
-             values ('m', 'dead', {})",
-            place.moment(NOW)
-        );
-        place.change(&dead_row).await.unwrap();
+        let theirs = token("w", 2);
+        take(book, &asks(&given_up, &theirs, NOW)).await;
+        let end = ends(&given_up, &theirs, dead(), NOW);
+        assert!(book.end_chunk(&end).await.unwrap().is_kept());
         let later = NOW.after(seconds(90_000));
         for (key, expected) in [
             (&done, ChunkClaim::Done { at: NOW }),
-            (&dead, ChunkClaim::Failed),
+            (&given_up, ChunkClaim::Failed),
         ] {
             let answer = book.claim_chunk(&asks(key, &token("x", 1), later)).await;
             assert_eq!(answer.unwrap(), expected, "{}", place.name());
@@ -239,6 +238,7 @@ async fn replaced_by(place: &Place, key: &ChunkKey, new: &Token) {
         Some(synced()),
         Some(ChunkEnd::Completed { row_count: 1 }),
         Some(failed()),
+        Some(dead()),
         Some(ChunkEnd::Released),
         None,
     ];
@@ -353,13 +353,12 @@ async fn progress_tells_where_every_chunk_stands() {
         }
         another_matrix(&place).await;
         // Failed for good, though it was done once.
-        let dead = format!(
-            "insert into tenure_checkpoints
-                 (matrix_id, chunk_hash, created_at, last_synced_at, row_count, failed_at)
-             values ('m', 'dead', {now}, {now}, 5, {now})",
-            now = place.moment(NOW)
-        );
-        place.change(&dead).await.unwrap();
+        for (n, end) in (80..).zip([synced(), dead()]) {
+            let (key, mine) = (key("m", "dead"), token("w", n));
+            take(book, &asks(&key, &mine, NOW)).await;
+            let end = ends(&key, &mine, end, NOW);
+            assert!(book.end_chunk(&end).await.unwrap().is_kept());
+        }
         // Done once, and in hand again.
         let then = NOW.after(seconds(60));
         take(book, &asks(&key("m", "c1"), &token("w", 91), then)).await;
@@ -369,6 +368,8 @@ async fn progress_tells_where_every_chunk_stands() {
             (Some(40), 2, 5, 1)
         );
         assert_eq!((told.rows, told.began_at, told.now), (107, Some(NOW), then));
+        let each = seconds(20); // three ended in a minute
+        assert_eq!(told.left(), Some(each * 37), "{}", place.name());
         // c4 to c7 have lapsed, c1 has not.
         let told = book.progress(&matrix, Some(NOW.after(TWO_MINUTES))).await;
         assert_eq!(told.unwrap().running, 1, "{}", place.name());

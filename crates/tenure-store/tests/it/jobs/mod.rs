@@ -5,10 +5,12 @@ mod bounds;
 mod by_hand;
 mod chunks;
 mod fences;
+mod for_good;
 mod held_up;
 mod looks;
 pub(crate) mod plans;
 mod planted;
+mod retries;
 mod rows;
 mod transaction;
 
@@ -149,6 +151,11 @@ fn synced() -> ChunkEnd {
 fn failed() -> ChunkEnd {
     let error = "no such column".into();
     ChunkEnd::Failed { error }
+}
+
+fn dead() -> ChunkEnd {
+    let error = "no such month".into();
+    ChunkEnd::Dead { error }
 }
 
 fn refused(why: Refusal) -> Guarded<()> {

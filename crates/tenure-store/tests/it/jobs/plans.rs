@@ -42,7 +42,7 @@ pub(crate) fn arguments(name: &str) -> String {
                            array_fill(0::smallint, array[100]), array_fill(0::bigint, array[100]), \
                            array_fill(null::bigint, array[100])"
             .to_owned(),
-        "jobs_job" => "null, 7".to_owned(),
+        "jobs_retry" | "jobs_job" => "null, 7".to_owned(),
         "jobs_page" => "null, null, null, null, null, 100".to_owned(),
         "jobs_note" => "null, 101207, 'now-0000000000000001.101207.0', 'now-0000000000000001', \
                         'here', 7, '{}', true"
@@ -62,6 +62,7 @@ pub(crate) fn arguments(name: &str) -> String {
         "jobs_look_chunk" => format!("{asker}, {job}"),
         "jobs_end_chunk" => format!("{asker}, {job}, 'synced', 7, null, 'here', true"),
         "jobs_chunks" => "null, 'm7', 'c1', 100".to_owned(),
+        "jobs_notable_chunks" => "null, 'm7', 11".to_owned(),
         "jobs_held_chunks" => "null, null, null, 100".to_owned(),
         "jobs_count" => "null".to_owned(),
         "jobs_kinds" => "null, 86400000000".to_owned(),

@@ -12,7 +12,7 @@ use tenure_core::{Refusal, Term};
 use tenure_store::postgres::PostgresStore;
 use tenure_store::sqlite::SqliteStore;
 
-use super::{NOW, Place, TWO_MINUTES, asks, ends, held_job, key, seconds, synced, take};
+use super::{NOW, Place, TWO_MINUTES, asks, dead, ends, held_job, key, seconds, synced, take};
 
 /// Where a transaction is cut off, as if its process were killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,6 +205,31 @@ async fn a_holder_that_was_replaced_or_has_lapsed_rolls_back() {
     end.now = None;
     let answer = store.end_chunk_in(&mut tx, &end).await;
     assert_eq!(why(answer), Refusal::Lapsed);
+}
+
+/// Goal: a chunk has failed for good if and only if what says so was committed. Method: as above.
+///
+/// Proves: S5-003, S5-033
+#[tokio::test]
+async fn a_chunk_fails_for_good_if_and_only_if_the_transaction_commits() {
+    for place in places().await {
+        let book = place.book();
+        let cuts = [Cut::BeforeTheCommit, Cut::AfterTheCommit];
+        for (nth, cut) in (1..).zip(cuts) {
+            let (chunk, mine) = (key("m", &format!("c{nth}")), token("w", nth));
+            take(book, &asks(&chunk, &mine, NOW)).await;
+            let late = ends(&chunk, &mine, dead(), NOW.after(TWO_MINUTES));
+            let answer = work(&place, Checkpoint::Chunk(&late), Cut::Nowhere).await;
+            assert_eq!(why(answer), Refusal::Lapsed, "{}", place.name());
+            let end = ends(&chunk, &mine, dead(), NOW);
+            work(&place, Checkpoint::Chunk(&end), cut).await.unwrap();
+            let next = asks(&chunk, &token("x", nth), NOW.after(TWO_MINUTES));
+            let answer = book.claim_chunk(&next).await.unwrap();
+            let has_failed = answer == ChunkClaim::Failed;
+            assert_eq!(has_failed, cut == Cut::AfterTheCommit, "{answer:?}");
+        }
+        assert_eq!(orders(&place).await, "1", "{}", place.name());
+    }
 }
 
 /// A cursor that goes on keeps the hold, and is where the next one begins after a cut.

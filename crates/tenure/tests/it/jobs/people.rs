@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use tenure::job::{JobKind, MatrixName, NewJob};
+use tenure::job::{JobKind, MatrixName, NewJob, Retried};
 use tenure::{
-    ChunkAnswer, Guarded, HeldJob, JobFilter, Outcome, Refusal, StoreErrorKind, SyncState, Tenure,
+    ChunkAnswer, HeldJob, JobFilter, Outcome, Refusal, StoreErrorKind, SyncState, Tenure,
     WorkerError,
 };
 
@@ -23,11 +23,11 @@ async fn a_retry_is_a_new_job_with_the_same_input_on_the_same_matrix() {
         let id = jobs.enqueue(import().priority(7)).await.unwrap();
         assert_eq!(
             jobs.retry(id).await.unwrap(),
-            Guarded::Refused(Refusal::NotSettled)
+            Retried::Refused(Refusal::NotSettled)
         );
         assert_eq!(
             jobs.retry(4711).await.unwrap(),
-            Guarded::Refused(Refusal::NotFound)
+            Retried::Refused(Refusal::NotFound)
         );
         let running = worker(&tenure, |job: HeldJob| async move {
             let mut done = 0;
@@ -46,7 +46,7 @@ async fn a_retry_is_a_new_job_with_the_same_input_on_the_same_matrix() {
         let running = running.start().await.unwrap();
         let failed = ended(&tenure, id).await;
         assert_eq!(failed.state, SyncState::Failed);
-        let Guarded::Kept(again) = jobs.retry(id).await.unwrap() else {
+        let Retried::Written(again) = jobs.retry(id).await.unwrap() else {
             panic!("it has ended");
         };
         let retried = ended(&tenure, again).await;

@@ -17,6 +17,8 @@ enum Shop {
 enum Mark<'a> {
     Job(&'a HeldJob),
     Chunk(&'a HeldChunk),
+    /// It failed for good.
+    Dead(&'a HeldChunk),
 }
 
 impl Shop {
@@ -46,6 +48,7 @@ impl Shop {
                 match mark {
                     Mark::Job(job) => job.checkpoint_on(&tx, &cursor)?,
                     Mark::Chunk(chunk) => chunk.complete_on(&tx, 1)?,
+                    Mark::Dead(chunk) => chunk.fail_for_good_on(&tx, "no such month")?,
                 }
                 tx.commit().unwrap();
             }
@@ -56,6 +59,9 @@ impl Shop {
                 match mark {
                     Mark::Job(job) => job.checkpoint_in(&mut tx, &cursor).await?,
                     Mark::Chunk(chunk) => chunk.complete_in(&mut tx, 1).await?,
+                    Mark::Dead(chunk) => {
+                        chunk.fail_for_good_in(&mut tx, "no such month").await?;
+                    }
                 }
                 tx.commit().await.unwrap();
             }
@@ -134,6 +140,37 @@ async fn who_was_replaced_commits_nothing() {
         let second = shop.write(8, Mark::Chunk(&chunk)).await.unwrap_err();
         assert!(first.is_over() && second.is_over(), "{first}, {second}");
         assert_eq!(shop.orders().await, 0);
+        running.stop().await;
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chunk_fails_for_good_with_what_a_transaction_says_of_it() {
+    on_both(|house| async move {
+        let tenure = house.open("worker").await;
+        let mut shop = Shop::open(&house).await;
+        let id = tenure.jobs().enqueue(import()).await.unwrap();
+        let (running, (job, chunk), finish) = in_hand(&tenure).await;
+        shop.write(7, Mark::Dead(&chunk)).await.unwrap();
+        let refused = shop.write(8, Mark::Dead(&chunk)).await.unwrap_err();
+        assert!(refused.is_over(), "{refused}");
+        assert_eq!(shop.orders().await, 1);
+        // Giving it back by a drop changes nothing any more.
+        drop(chunk);
+        let answer = job.chunk("first").wait().await.unwrap();
+        assert!(matches!(answer, ChunkAnswer::Failed), "{answer:?}");
+        let ChunkAnswer::Claimed(second) = job.chunk("second").claim().await.unwrap() else {
+            panic!("nobody has it");
+        };
+        second.fail_for_good("no such month, either").await.unwrap();
+        let answer = job.chunk("second").claim().await.unwrap();
+        assert!(matches!(answer, ChunkAnswer::Failed), "{answer:?}");
+        finish.send(()).await.unwrap();
+        let ended = ended(&tenure, id).await;
+        assert_eq!(ended.state, SyncState::Completed);
+        let progress = tenure.jobs().progress(&ended.matrix).await.unwrap();
+        assert_eq!((progress.done, progress.failed), (0, 2));
         running.stop().await;
     })
     .await;

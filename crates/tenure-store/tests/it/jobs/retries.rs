@@ -1,0 +1,162 @@
+//! Retries: a job that has ended is repeated once, however many ask for it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tenure_core::job::{MatrixName, NewJob, Retried};
+use tenure_core::store::{Bury, Jobs, StoreErrorKind};
+use tenure_core::testing::token;
+use tenure_core::{ItemId, Refusal};
+use tenure_store::config::StoreConfig;
+use tenure_store::postgres::PostgresStore;
+use tenure_store::sqlite::SqliteStore;
+use tokio::task::JoinSet;
+
+use super::{NOW, Place, held_job, seconds};
+
+/// So many ask at once.
+const AT_ONCE: usize = 8;
+
+async fn cancel(book: &dyn Jobs, id: i64) {
+    let bury = Bury::new(ItemId::new(id), token("op", id.unsigned_abs()), "why").at(NOW);
+    assert!(book.job_desk().bury(&bury).await.unwrap().is_kept());
+}
+
+/// A job that was cancelled, with a payload, a matrix and a priority of its own.
+async fn ended(book: &dyn Jobs) -> i64 {
+    let job = NewJob::new("import", r#"{"b": 1,  "a": [2]}"#).unwrap();
+    let job = job.matrix(MatrixName::new("orders").unwrap()).priority(3);
+    let id = book.enqueue_jobs(&[job], Some(NOW)).await.unwrap()[0];
+    cancel(book, id).await;
+    id
+}
+
+/// Goal: an impatient hand, or several, leave one new job. Method: eight ask at once, through
+/// two stores as two processes have them; in some rounds, so that they meet.
+///
+/// Proves: S5-008
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_who_retry_at_once_one_writes_a_job() {
+    for place in Place::both().await {
+        let book = place.book();
+        let others: [Arc<dyn Jobs>; 2] = [
+            Arc::from(place.another().await),
+            Arc::from(place.another().await),
+        ];
+        for _ in 0..5 {
+            let id = ended(book).await;
+            let count = || place.ask("select count(*) from tenure_jobs");
+            let before: usize = count().await.parse().unwrap();
+            let mut asks = JoinSet::new();
+            for other in others.iter().cycle().take(AT_ONCE) {
+                let other = Arc::clone(other);
+                asks.spawn(async move { other.retry_job(id, None).await.unwrap() });
+            }
+            let answers = asks.join_all().await;
+            let written = |answer: &&Retried| matches!(answer, Retried::Written(_));
+            assert_eq!(answers.iter().filter(written).count(), 1, "{answers:?}");
+            let told: BTreeSet<_> = answers.iter().map(|answer| answer.id()).collect();
+            assert_eq!(told.len(), 1, "{}: {answers:?}", place.name());
+            let after: usize = count().await.parse().unwrap();
+            assert_eq!(after, before + 1, "{}", place.name());
+        }
+    }
+}
+
+/// What is repeated is the whole order, and what has ended stays as it was. What fails again is
+/// repeated by a retry of its retry.
+///
+/// Proves: S5-008
+#[tokio::test]
+async fn a_job_has_one_retry_and_that_has_one_too() {
+    for place in Place::both().await {
+        let book = place.book();
+        let running = held_job(book, "m", &token("w", 1), NOW).await.id;
+        for (id, why) in [(running, Refusal::NotSettled), (4711, Refusal::NotFound)] {
+            let answer = book.retry_job(id, Some(NOW)).await.unwrap();
+            assert_eq!(answer, Retried::Refused(why), "{}", place.name());
+        }
+        let id = ended(book).await;
+        let old = book.job(id, Some(NOW)).await.unwrap().unwrap();
+        let then = NOW.after(seconds(9));
+        let Retried::Written(again) = book.retry_job(id, Some(then)).await.unwrap() else {
+            panic!("it has ended, on {}", place.name());
+        };
+        let new = book.job(again, Some(then)).await.unwrap().unwrap();
+        assert_eq!(
+            (new.kind, new.matrix),
+            (old.kind.clone(), old.matrix.clone())
+        );
+        assert_eq!(
+            (new.payload, new.priority, new.retry_of),
+            (old.payload.clone(), 3, Some(id))
+        );
+        assert_eq!((new.created_at, new.available_at), (then, None));
+        let untouched = book.job(id, Some(NOW)).await.unwrap().unwrap();
+        assert_eq!(untouched, old, "{}", place.name());
+
+        let before = Retried::Before(again);
+        assert_eq!(book.retry_job(id, Some(then)).await.unwrap(), before);
+        cancel(book, again).await;
+        assert_eq!(book.retry_job(id, Some(then)).await.unwrap(), before);
+        let third = book.retry_job(again, Some(then)).await.unwrap();
+        assert!(matches!(third, Retried::Written(_)), "{third:?}");
+    }
+}
+
+/// Nor is a second one written by those who say themselves what their job repeats.
+#[tokio::test]
+async fn a_job_that_is_said_to_repeat_another_is_the_only_one() {
+    for place in Place::both().await {
+        let book = place.book();
+        let id = ended(book).await;
+        let by_hand = NewJob {
+            retry_of: Some(id),
+            ..NewJob::new("import", "{}").unwrap()
+        };
+        let jobs = [by_hand];
+        let written = book.enqueue_jobs(&jobs, None).await.unwrap()[0];
+        let answer = book.retry_job(id, None).await.unwrap();
+        assert_eq!(answer, Retried::Before(written), "{}", place.name());
+        let error = book.enqueue_jobs(&jobs, None).await.unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Invalid, "{}", place.name());
+        assert!(error.to_string().contains("repeats the same"), "{error}");
+    }
+}
+
+/// Of several retries from before there was a rule, the first stays one; the others stay jobs.
+#[tokio::test]
+async fn a_migration_settles_which_of_many_retries_counts() {
+    for place in Place::both().await {
+        let book = place.book();
+        let (one, two) = (ended(book).await, ended(book).await);
+        for old in [
+            "drop index tenure_jobs_retry_of",
+            "delete from tenure_migrations where version >= 5",
+        ] {
+            place.change(old).await.unwrap();
+        }
+        let mut written = Vec::new();
+        for of in [one, one, two, one, two] {
+            let again = NewJob {
+                retry_of: Some(of),
+                ..NewJob::new("import", "{}").unwrap()
+            };
+            written.extend(book.enqueue_jobs(&[again], None).await.unwrap());
+        }
+        let config = StoreConfig::default();
+        let migrated = match &place {
+            Place::Postgres { database, .. } => {
+                PostgresStore::migrate(&database.url, &config).await
+            }
+            Place::Sqlite { path, .. } => SqliteStore::migrate(path, &config).await,
+        };
+        assert_eq!(migrated.unwrap().from, 4, "{}", place.name());
+        for (of, by) in [(one, written[0]), (two, written[2])] {
+            let answer = book.retry_job(of, None).await.unwrap();
+            assert_eq!(answer, Retried::Before(by), "{}", place.name());
+        }
+        let all = place.ask("select count(*) from tenure_jobs").await;
+        assert_eq!(all, "7", "{}", place.name());
+    }
+}
