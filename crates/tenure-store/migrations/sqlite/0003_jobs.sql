@@ -25,7 +25,7 @@ create table tenure_jobs (
     completed_at  integer,
     failed_at     integer,
     settled_token text,
-    result        json text check (json_valid(result)),
+    result        json text check (result is null or json_valid(result)), -- in older SQLite null is no JSON
     cursor        text,                         -- where its handler was
     chunks_total  integer   check (chunks_total >= 0),
     retry_of      integer,
