@@ -1,6 +1,6 @@
 //! Durations and moments as people write and read them: `30s`, `1h 30m`, `2026-11-15`, `3m ago`.
 
-use tenure::{Clock, Invalid, SystemClock, Timestamp};
+use tenure::{Clock, Invalid, SystemClock, Term, Timestamp};
 pub(crate) use tenure::{brief_duration as brief, parse_duration as duration};
 
 /// The present moment by this machine's clock. It dates what is shown and what `--since` means;
@@ -26,6 +26,11 @@ pub(crate) fn moment(text: &str) -> Result<Timestamp, Invalid> {
     }
     let expected = "a duration before now (1h 30m), a date (2026-11-15) or 2026-11-15T10:00:00Z";
     Err(Invalid::new("the moment", format!("{text:?}"), expected))
+}
+
+/// Reads the term of leases that a worker is to keep.
+pub(crate) fn term(text: &str) -> Result<Term, Invalid> {
+    Term::kept(duration(text)?)
 }
 
 /// `3m 5s ago`, or `in 20s`.

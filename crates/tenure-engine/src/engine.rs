@@ -117,7 +117,9 @@ pub struct Ended {
     /// Items whose handler could not be stopped, or that could not be given back: their leases
     /// lapse.
     pub left: u32,
-    /// What became of the items that it worked on and settled, from its start on.
+    /// What became of the items that it held and settled, from its start on. What was reaped is not
+    /// in it, by its reaper or for a claim: others may have held that. Nor is what it gave back
+    /// after one of its tasks had failed.
     pub tallied: Tallied,
 }
 

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure_core::State;
 use tenure_core::store::{Reap, Reaped};
-use tenure_core::{State, Word};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
@@ -89,7 +89,8 @@ pub(crate) async fn reap(shared: &Arc<Shared>, tasks: &Tasks) {
     }
 }
 
-/// Counts and tells what was reaped.
+/// Counts and tells what was reaped. It may have been in anybody's hands, so that it is not in the
+/// tally of this worker.
 pub(crate) fn tell(shared: &Shared, reaped: &[Reaped]) {
     let count = u64::try_from(reaped.len()).unwrap_or(u64::MAX);
     shared.metrics.reaper_recovered.increment(count);
@@ -109,8 +110,5 @@ pub(crate) fn tell(shared: &Shared, reaped: &[Reaped]) {
         .iter()
         .filter(|item| item.state == State::Dead)
         .count();
-    shared
-        .tally
-        .add(Word::Dead, u64::try_from(dead).unwrap_or(u64::MAX));
     info!(items = count, dead, "reaped lapsed leases");
 }

@@ -45,7 +45,8 @@ pub struct Tallied {
     pub done: u64,
     /// Attempts that failed or asked for another; the same item may have had several.
     pub retried: u64,
-    /// Items that are dead: given up by the worker, or by its reaper after too many lapses.
+    /// Items that it settled as dead. What is dead after too many lapses is not among them: whoever
+    /// reaps that tells of it.
     pub dead: u64,
     /// Items that were given back unworked: not started in time, or put off by their handler.
     pub released: u64,

@@ -129,8 +129,8 @@ impl Jobs {
 
     /// Writes a new job with the same payload, on the same matrix: what is done of its chunks is
     /// not done again, nor what failed for good. A job has one retry at most, however many ask for
-    /// one at once: what fails again is repeated by a retry of its retry. Refused when the job has
-    /// not ended: what has ended stays as it is.
+    /// one at once and for as long as that retry is kept: what fails again is repeated by a retry
+    /// of its retry. Refused when the job has not ended: what has ended stays as it is.
     ///
     /// ```
     /// use tenure::job::{NewJob, Retried};

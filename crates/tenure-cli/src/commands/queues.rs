@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use comfy_table::Cell;
 use serde::Serialize;
-use tenure::{Guarded, Invalid, Queue, QueueName, Tenure, Term};
+use tenure::{Guarded, Queue, QueueName, Tenure, Term};
 
 use super::{Context, paused_cell};
 use crate::database::Absent;
@@ -34,7 +34,7 @@ Examples:
         #[arg(value_parser = QueueName::new)]
         queue: QueueName,
         /// The term of the leases on its events, instead of the general one: 30s, 90s
-        #[arg(long, value_name = "DURATION", value_parser = term, allow_hyphen_values = true)]
+        #[arg(long, value_name = "DURATION", value_parser = time::term, allow_hyphen_values = true)]
         term: Option<Term>,
     },
     /// Let claims pass a queue by
@@ -152,8 +152,4 @@ fn shown(queue: &Queue) -> Shown<'_> {
         term_ms: queue.term.map(Term::millis),
         paused: queue.paused,
     }
-}
-
-fn term(text: &str) -> Result<Term, Invalid> {
-    Term::kept(time::duration(text)?)
 }

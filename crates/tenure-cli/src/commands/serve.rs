@@ -130,8 +130,9 @@ pub(super) fn greet(cx: &Context, what: fmt::Arguments<'_>) {
     }
 }
 
-/// Says what became of what was worked on until nothing was due any more. That it is dead or waits
-/// for another try is kept with each item, and is no failure of the worker's: a drain ends with 0.
+/// Says what became of what a drain worked on, whether nothing was due any more, a signal came or
+/// the worker failed. That an item is dead or waits for another try is kept with it, and is no
+/// failure of the worker's: the exit code does not tell of it.
 pub(super) fn sum_up(cx: &Context, what: &str, tallied: Tallied, look: &str) {
     let Tallied {
         done,

@@ -105,7 +105,10 @@ impl WebhookConfig {
             "webhook.term" => {
                 let length = parse_duration(&text).ok();
                 let term = length.and_then(|length| Term::kept(length).ok());
-                self.term = term.ok_or("a duration from 100ms to 24h, such as 90s")?;
+                self.term = term.ok_or_else(|| {
+                    let lengths = Term::kept_lengths();
+                    format!("a duration from {lengths}, such as 90s")
+                })?;
             }
             "webhook.allow" => {
                 let is_wrong = |part: &&String| !is_network(part);

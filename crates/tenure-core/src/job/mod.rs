@@ -124,8 +124,8 @@ pub struct Job {
     pub retry_of: Option<i64>,
 }
 
-/// What came of the order to repeat a job. A job is repeated once at most: what fails again is
-/// repeated by a retry of the retry.
+/// What came of the order to repeat a job. A job is repeated once at most, for as long as its retry
+/// is kept and not pruned: what fails again is repeated by a retry of the retry.
 ///
 /// ```
 /// use tenure_core::Refusal;

@@ -117,8 +117,8 @@ pub trait Jobs: Send + Sync + fmt::Debug {
         now: Option<Timestamp>,
     ) -> Answer<'a, Vec<i64>>;
 
-    /// Writes a job that repeats one which has ended, unless another does so already: however many
-    /// ask at once, one job is written.
+    /// Writes a job that repeats one which has ended, unless another that is kept does so already:
+    /// however many ask at once, one job is written.
     fn retry_job(&self, id: i64, now: Option<Timestamp>) -> Answer<'_, Retried>;
 
     /// One job.

@@ -42,7 +42,7 @@ const FINISH: Text = text!("finish");
 const FORGET: Text = text!("forget");
 const ADOPTED: Text = text!("adopted");
 const HELD: Text = text!("held");
-const TURN: Text = text!("turn");
+const NOTED: Text = text!("noted");
 
 /// A step: what it is for people, and its statements, run in one transaction.
 struct Step {
@@ -168,8 +168,8 @@ fn statement(text: &str, name: &str) -> String {
 
 /// The tables that were adopted or are half way there.
 fn adopted(conn: &Connection) -> Result<Vec<AdoptedTable>, StoreError> {
-    type Noted = ((String, String, String), bool, i64, Seen);
-    let read = || -> rusqlite::Result<Vec<Noted>> {
+    type Columns = ((String, String, String), bool, i64, Seen);
+    let read = || -> rusqlite::Result<Vec<Columns>> {
         let mut statement = conn.prepare_cached(ADOPTED.1)?;
         let row = |row: &Row<'_>| {
             let texts = (row.get(0)?, row.get(1)?, row.get(2)?);
@@ -193,30 +193,31 @@ fn recorded(conn: &Connection, table: &LeaseTable) -> Result<Option<AdoptedTable
     Ok(all.find(|adopted| adopted.table.name == table.name))
 }
 
-/// Whether the next step is still to be taken. There is no lock that outlasts a transaction and
-/// ends with its process, so each step looks again, in its own transaction. Two that take the same
-/// steps of one plan do no harm: each of them can be done again.
+/// What is noted of a table between two steps of its adoption: while that is so, the next one may
+/// be taken. There is no lock that outlasts a transaction and ends with its process, so each step
+/// looks again, in its own transaction. Two that take the same steps of one plan do no harm: each
+/// of them can be done again.
 #[derive(Clone, Copy)]
-enum Turn {
-    /// The plan was made, and nothing is done yet.
-    New,
-    /// The table is noted since then.
-    Noted(i64),
+enum Noted {
+    /// Nothing by this plan: it was made, and no step of it is taken.
+    NotYet,
+    /// It is adopted since then.
+    Since(i64),
 }
 
-impl Turn {
+impl Noted {
     fn of(conn: &Connection, plan: &Plan) -> Result<Self, StoreError> {
         let name = named_params! {":table": plan.table.name.as_str()};
-        let noted = conn.query_row(TURN.1, name, |row| row.get(0)).optional();
+        let noted = conn.query_row(NOTED.1, name, |row| row.get(0)).optional();
         let noted = noted.map_err(failed(VERB))?;
         noted
-            .map(Self::Noted)
+            .map(Self::Since)
             .ok_or_else(|| in_between(&plan.table))
     }
 
     fn check(self, conn: &Connection, plan: &Plan) -> Result<(), StoreError> {
         let is_so = match self {
-            Self::New => {
+            Self::NotYet => {
                 let noted = recorded(conn, &plan.table)?;
                 let again = plan.table.plan(&found(conn, &plan.table)?, noted.as_ref());
                 again.is_ok_and(|again| {
@@ -224,7 +225,7 @@ impl Turn {
                         == (&plan.table, &plan.adds, &plan.indexes)
                 })
             }
-            Self::Noted(since) => matches!(Self::of(conn, plan)?, Self::Noted(at) if at == since),
+            Self::Since(then) => matches!(Self::of(conn, plan)?, Self::Since(at) if at == then),
         };
         is_so.then_some(()).ok_or_else(|| in_between(&plan.table))
     }
@@ -274,23 +275,23 @@ impl Tables for SqliteStore {
     fn adopt<'a>(&'a self, plan: &'a Plan, tell: Tell<'a>) -> Answer<'a, ()> {
         Box::pin(async move {
             let shared = Arc::new(plan.clone());
-            let mut turn = Turn::New;
+            let mut noted = Noted::NotYet;
             for step in steps(plan, moment_of(self.clock.as_ref(), None))? {
                 tell(&step.told);
                 let text: Arc<str> = step.text.into();
                 loop {
                     let (plan, text) = (Arc::clone(&shared), Arc::clone(&text));
                     let run = move |conn: &Connection| {
-                        turn.check(conn, &plan)?;
+                        noted.check(conn, &plan)?;
                         let rows = if step.is_repeated {
                             conn.execute(&text, named_params! {":limit": ROWS})
                         } else {
                             conn.execute_batch(&text).map(|()| 0)
                         };
-                        Ok((rows.map_err(failed(VERB))?, Turn::of(conn, &plan)?))
+                        Ok((rows.map_err(failed(VERB))?, Noted::of(conn, &plan)?))
                     };
-                    let (rows, taken) = self.writer().write(VERB, run).await?;
-                    turn = taken;
+                    let (rows, since) = self.writer().write(VERB, run).await?;
+                    noted = since;
                     if rows == 0 {
                         break;
                     }

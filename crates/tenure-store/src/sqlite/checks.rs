@@ -167,6 +167,10 @@ fn bare(written: &str) -> String {
     let mut inner = written.chars();
     let first = inner.next().unwrap_or_default();
     inner.next_back();
+    // Within brackets nothing stands for something else.
+    if first == '[' {
+        return inner.as_str().to_owned();
+    }
     let doubled = format!("{first}{first}");
     inner.as_str().replace(&doubled, &first.to_string())
 }
@@ -210,6 +214,14 @@ mod tests {
             .unwrap();
         for (column, is_mentioned) in [("A", true), ("c d", true), ("b", false), ("e5", false)] {
             assert_eq!(check.mentions(column), is_mentioned, "{column}");
+        }
+        let names = [
+            ("\"a\"\"b\"", "a\"b"),
+            ("`a``b`", "a`b"),
+            ("[a[[b]", "a[[b"),
+        ];
+        for (written, name) in names {
+            assert_eq!(bare(written), name);
         }
     }
 }

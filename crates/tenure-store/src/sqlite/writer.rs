@@ -386,6 +386,11 @@ mod tests {
         Ok(())
     }
 
+    /// Writes a line, and answers nothing.
+    fn insert_in_vain(connection: &Connection, n: u32) -> Result<Option<()>, StoreError> {
+        insert(connection, n).map(|()| None)
+    }
+
     async fn write_line(writer: &Writer, n: u32) {
         let written = writer.write("insert", move |connection| insert(connection, n));
         written.await.unwrap();
@@ -428,11 +433,20 @@ mod tests {
         writer: &Writer,
         op: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> oneshot::Receiver<Result<T, StoreError>> {
+        send_if(writer, op, |_| true).await
+    }
+
+    /// The same for a write that is undone if what it answers is not to be kept.
+    async fn send_if<T: Send + 'static>(
+        writer: &Writer,
+        op: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        is_kept: fn(&T) -> bool,
+    ) -> oneshot::Receiver<Result<T, StoreError>> {
         let (reply, answer) = oneshot::channel();
         let write = Write {
             verb: "send",
             op: Some(op),
-            is_kept: |_| true,
+            is_kept,
             result: None,
             reply,
         };
@@ -500,30 +514,24 @@ mod tests {
     #[tokio::test]
     async fn what_answers_nothing_is_undone_alone_and_among_others() {
         let (writer, _folder) = bench().await;
-        let undone = |n| {
-            let writer = writer.clone();
-            async move {
-                let op = move |connection: &Connection| {
-                    insert(connection, n)?;
-                    Ok(None::<()>)
-                };
-                writer.write_or_undo("undo", op).await
-            }
-        };
-        assert_eq!(undone(1).await.unwrap(), None);
+        let undone = writer.write_or_undo("undo", |connection| insert_in_vain(connection, 1));
+        assert_eq!(undone.await.unwrap(), None);
+        let kept = writer.write_or_undo("keep", |connection| insert(connection, 2).map(Some));
+        assert_eq!(kept.await.unwrap(), Some(()));
         let release = hold_up(&writer).await;
-        let good = send(&writer, |connection| insert(connection, 2)).await;
-        let among = tokio::spawn(undone(3));
-        let other = writer.clone();
-        let kept = tokio::spawn(async move {
-            let op = |connection: &Connection| insert(connection, 4).map(Some);
-            other.write_or_undo("keep", op).await
-        });
+        let before = writer.commits();
+        let good = send(&writer, |connection| insert(connection, 3)).await;
+        let undone = |connection: &Connection| insert_in_vain(connection, 4);
+        let undone = send_if(&writer, undone, Option::is_some).await;
+        let kept = |connection: &Connection| insert(connection, 5).map(Some);
+        let kept = send_if(&writer, kept, Option::is_some).await;
         drop(release);
         good.await.unwrap().unwrap();
-        assert_eq!(among.await.unwrap().unwrap(), None);
+        assert_eq!(undone.await.unwrap().unwrap(), None);
         assert_eq!(kept.await.unwrap().unwrap(), Some(()));
-        assert_eq!(lines(&writer).await, [2, 4]);
+        assert_eq!(lines(&writer).await, [2, 3, 5]);
+        // One for the write that held the thread up, one for the three.
+        assert_eq!(writer.commits() - before, 2);
     }
 
     #[tokio::test]

@@ -8,7 +8,6 @@ use tenure::job::{MatrixName, NewJob};
 use tenure::{DELAY_MAX, Invalid};
 
 use super::follow;
-use super::show::CHUNKS_SHOWN;
 use crate::commands::Context;
 use crate::commands::enqueue::read_payload;
 use crate::database::Absent;
@@ -77,7 +76,7 @@ pub(super) async fn run(cx: &Context, args: EnqueueJob) -> Result<Exit, Stop> {
     cx.output
         .either(&Written { id }, || format!("enqueued job {id}"))?;
     if args.follow {
-        return follow::run(cx, &tenure.jobs(), id, CHUNKS_SHOWN).await;
+        return follow::run(cx, &tenure.jobs(), id, None).await;
     }
     Ok(Exit::Done)
 }

@@ -17,7 +17,12 @@ use crate::progress::{UNSAID, Whole, begin};
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Follows it until it has ended, then shows it; what failed is a failure.
-pub(super) async fn run(cx: &Context, jobs: &Jobs, id: i64, chunks: u32) -> Result<Exit, Stop> {
+pub(super) async fn run(
+    cx: &Context,
+    jobs: &Jobs,
+    id: i64,
+    chunks: Option<u32>,
+) -> Result<Exit, Stop> {
     let mut watched = Watched::new(cx);
     let job = loop {
         let job = jobs.find(id).await?.ok_or_else(|| no_such_job(id))?;

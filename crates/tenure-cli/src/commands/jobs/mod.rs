@@ -58,7 +58,8 @@ With --follow it goes on until the job has ended, and exits with 1 if it failed.
 ID` says in one sentence why a job is not running.
 
 The chunks that it shows are those in hand or left there, then those that failed for good, then \
-those that were given back with an error; the line of progress counts all.
+those that were given back with an error; the line of progress counts all. JSON has them, as \
+`chunks`, only when --chunks is given.
 
 Examples:
   tenure jobs show 17
@@ -71,14 +72,13 @@ Examples:
         /// Watch its progress until it has ended
         #[arg(long)]
         follow: bool,
-        /// Show at most this many of its chunks, 1 to 1000
+        /// Show at most this many of its chunks, 1 to 1000 [default: 10]
         #[arg(
             long,
             value_name = "N",
-            default_value_t = show::CHUNKS_SHOWN,
             value_parser = clap::value_parser!(u32).range(1..=i64::from(show::CHUNKS_SHOWN_MAX))
         )]
-        chunks: u32,
+        chunks: Option<u32>,
     },
     /// Say in one sentence why a job is not running, or who has it, and what to do
     #[command(after_help = "\
@@ -108,8 +108,8 @@ Examples:
     /// Write a new job with the payload and the matrix of one that has ended
     #[command(after_help = "\
 What has ended stays as it is. The chunks that are done are not done again, nor those that failed \
-for good. A job has one retry: for a second one it says which that is, writes nothing and exits \
-with 4.
+for good. A job has one retry for as long as that retry is kept: for a second one it says which \
+that is, writes nothing and exits with 4.
 
 Examples:
   tenure jobs retry 17")]

@@ -62,11 +62,11 @@ pub(super) struct RunJobs {
     max_hold: Duration,
 
     /// Leases on jobs run this long, and are renewed every fifth of it
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = term)]
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = time::term)]
     term: Term,
 
     /// Leases on chunks run this long, and are renewed every quarter of it
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = term)]
+    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = time::term)]
     chunk_term: Term,
 
     /// Keep trying this long when the database does not answer at the start
@@ -274,8 +274,4 @@ async fn is_due(jobs: &Jobs, kinds: &[JobKind]) -> Result<bool, StoreError> {
     let standings = jobs.kinds(Duration::ZERO).await?;
     let mut taken = standings.iter().filter(|told| kinds.contains(&told.kind));
     Ok(taken.any(|told| told.due > 0 || told.lapsed > 0))
-}
-
-fn term(text: &str) -> Result<Term, Invalid> {
-    Term::kept(time::duration(text)?)
 }

@@ -15,14 +15,14 @@ use crate::record::{fact, moment};
 use crate::time::relative;
 
 /// So many chunks are shown unless said otherwise, and at most.
-pub(super) const CHUNKS_SHOWN: u32 = 10;
+const CHUNKS_SHOWN: u32 = 10;
 pub(super) const CHUNKS_SHOWN_MAX: u32 = 1000;
 
 pub(super) async fn run(
     cx: &Context,
     id: i64,
     is_followed: bool,
-    chunks: u32,
+    chunks: Option<u32>,
 ) -> Result<Exit, Stop> {
     let jobs = cx.database.open(Absent::Report).await?.jobs();
     if is_followed {
@@ -33,11 +33,21 @@ pub(super) async fn run(
     Ok(Exit::Done)
 }
 
-/// All of it, once, with at most so many chunks.
-pub(super) async fn whole(cx: &Context, jobs: &Jobs, job: &Job, most: u32) -> Result<(), Stop> {
+/// All of it, once, with at most so many chunks; in JSON with none unless a number was given.
+pub(super) async fn whole(
+    cx: &Context,
+    jobs: &Jobs,
+    job: &Job,
+    most: Option<u32>,
+) -> Result<(), Stop> {
     let progress = jobs.progress(&job.matrix).await?;
     if cx.output.is_json() {
-        return cx.output.json(&Shown::new(job).whole(job, &progress));
+        let found = match most {
+            Some(most) => Some(jobs.notable_chunks(&job.matrix, most).await?),
+            None => None,
+        };
+        let shown = Shown::new(job).whole(job, &progress);
+        return cx.output.json(&shown.chunks(found.as_deref()));
     }
     // It may have been followed for hours.
     let now = crate::time::now();
@@ -52,7 +62,7 @@ pub(super) async fn whole(cx: &Context, jobs: &Jobs, job: &Job, most: u32) -> Re
             "`tenure jobs why {id}` says why it is not running"
         ));
     }
-    chunks(cx, jobs, &job.matrix, most).await
+    chunks(cx, jobs, &job.matrix, most.unwrap_or(CHUNKS_SHOWN)).await
 }
 
 /// The chunks that are in hand, or were left by someone who died or failed.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use comfy_table::{Cell, Color};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use tenure::job::{Job, Progress};
+use tenure::job::{ChunkRecord, Job, Progress};
 use tenure::{SyncState, Timestamp};
 
 use crate::output::plain;
@@ -41,6 +41,24 @@ pub(super) struct Shown<'a> {
     payload: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     progress: Option<ShownProgress>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chunks: Option<Vec<ShownChunk<'a>>>,
+}
+
+/// A chunk of the job's matrix, in JSON. A field that has nothing to say is null.
+#[derive(Serialize)]
+struct ShownChunk<'a> {
+    chunk: &'a str,
+    state: &'static str,
+    holder: Option<&'a str>,
+    fence: Option<i64>,
+    claimed_at: Option<String>,
+    until: Option<String>,
+    /// Of the last time that it was done.
+    rows: Option<u64>,
+    synced_at: Option<String>,
+    cursor: Option<&'a str>,
+    error: Option<&'a str>,
 }
 
 /// How far the work on the job's matrix has come, in JSON.
@@ -82,6 +100,7 @@ impl<'a> Shown<'a> {
             result: job.result.as_deref().and_then(raw),
             payload: raw(&job.payload),
             progress: None,
+            chunks: None,
         }
     }
 
@@ -89,6 +108,30 @@ impl<'a> Shown<'a> {
     pub(super) fn whole(mut self, job: &Job, progress: &Progress) -> Self {
         self.progress = Some(ShownProgress::new(&Pace::of(job, progress), progress));
         self
+    }
+
+    /// With these chunks of its matrix, if they were asked for.
+    pub(super) fn chunks(mut self, chunks: Option<&'a [ChunkRecord]>) -> Self {
+        self.chunks = chunks.map(|chunks| chunks.iter().map(ShownChunk::new).collect());
+        self
+    }
+}
+
+impl<'a> ShownChunk<'a> {
+    fn new(chunk: &'a ChunkRecord) -> Self {
+        let hold = chunk.hold.as_ref();
+        Self {
+            chunk: chunk.key.chunk.as_str(),
+            state: word(chunk.state),
+            holder: hold.map(|hold| hold.holder.as_str()),
+            fence: hold.map(|hold| hold.fence.number()),
+            claimed_at: text(hold.map(|hold| hold.claimed_at)),
+            until: text(hold.map(|hold| hold.until)),
+            rows: chunk.row_count,
+            synced_at: text(chunk.synced_at),
+            cursor: chunk.cursor.as_deref(),
+            error: chunk.error.as_deref(),
+        }
     }
 }
 

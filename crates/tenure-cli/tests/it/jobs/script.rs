@@ -273,5 +273,15 @@ async fn of_many_chunks_a_few_are_shown_and_more_if_asked_for() {
         let (counts, more) = shown(&["--chunks", "12"]);
         assert_eq!(counts, (1, 11));
         assert!(!more.contains("there are more"), "{more}");
+
+        assert_eq!(place.job_field(&id, "chunks"), "null", "not asked for");
+        let asked = ["jobs", "show", &id, "--json", "--chunks", "2"];
+        let job = place.run(&asked).succeeded().objects().remove(0);
+        let chunks = job["chunks"].as_array().unwrap();
+        assert_eq!(chunks.len(), 2, "{job}");
+        assert_eq!(chunks[0]["chunk"], "c22", "{job}");
+        assert_eq!(chunks[0]["state"], "failed", "{job}");
+        assert_eq!(chunks[0]["error"], "no such month", "{job}");
+        assert_eq!(chunks[1]["error"], "cut off", "{job}");
     }
 }

@@ -183,6 +183,19 @@ async fn a_job_that_lapsed_failed_or_was_cancelled_says_so() {
     }
 }
 
+/// Whoever claims next ends what lapsed once too often; it did not work on that.
+#[tokio::test]
+async fn a_drain_does_not_count_what_died_in_the_hands_of_others() {
+    for place in everywhere().await {
+        let id = place.job("import");
+        lapse(&place, &id).await;
+        apply(&place, "update tenure_jobs set crashes = 5").await;
+        let said = place.drain("true");
+        assert!(said.err.contains("jobs: 0 done\n"), "{said:?}");
+        assert_eq!(place.job_field(&id, "state"), r#""failed""#);
+    }
+}
+
 /// What the doctor says of a subject, its verdict first; nothing if it does not mention it.
 fn doctor(place: &Place, subject: &str) -> Option<String> {
     let said = place.run(&["doctor", "--json"]);

@@ -50,6 +50,14 @@ const ONE_SIDED: &[(&str, &str)] = &[
         "SQLite lists no check constraints: they are cut from this text",
     ),
     (
+        "adopt/noted.sql",
+        "SQLite has no lock that outlasts a transaction: each step looks whether it is still noted",
+    ),
+    (
+        "adopt/turn.sql",
+        "PostgreSQL has a lock that ends with its connection: one adoption of a table at a time",
+    ),
+    (
         "bench/bare_ready.sql",
         "SQLite cannot insert into two tables in one statement",
     ),

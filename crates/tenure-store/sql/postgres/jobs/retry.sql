@@ -1,16 +1,17 @@
 -- retry: writes a job that repeats one which has ended, unless another does so already.
 -- Parameters: $1 now, $2 the job that is repeated.
 -- Returns: one row: id of the new job or null; the job that repeats it already, or null (retried_by);
---   whether there is such a job (is_there), and whether it has ended (has_ended). All but the first two are
---   true and these null: somebody else was faster, ask again.
+--   whether there is such a job (is_there), and whether it has ended (has_ended). id and retried_by are null
+--   though has_ended is true: somebody else was faster, ask again.
 -- Keeps: law 4: what has ended stays as it is. Of many at once the index lets one pass, the others wait for
---   its commit.
+--   its commit. The lock keeps the pruner from the job's chunks, which are for the new one, too.
 -- Relies on: the key; the unique index on retry_of.
 with old as materialized (
     select t.id, t.kind, t.matrix_id, t.payload, t.priority,
            num_nonnulls(t.completed_at, t.failed_at) > 0 as has_ended
     from tenure_jobs t
     where t.id = $2::bigint
+    for key share
 ), written as (
     insert into tenure_jobs (kind, matrix_id, payload, priority, created_at, retry_of)
     select o.kind, o.matrix_id, o.payload, o.priority, coalesce($1::timestamptz, clock_timestamp()), o.id

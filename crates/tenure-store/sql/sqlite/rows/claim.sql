@@ -3,11 +3,12 @@
 --   taken in their turn like all others, :fence, :ids as a JSON array; where rows have a kind, :kinds
 --   as a JSON array or null for all.
 -- Returns: claimable and claimable_alone: the rows as they are before the claim; used: whether the
---   token has a lease already; fence: the number of this claim; claimed: ids.
+--   token has a lease already; fence: the number of this claim; claimed: the rows as they are after it.
 -- Keeps: laws 1, 2, 6. The rows are chosen once, so the limit holds; the fence is drawn only if there
 --   is something to claim. All of it is one transaction, and there is one writer: what was read is
---   not read again, unless not every row was changed. `or fail` spares a copy of every page: an
---   error undoes the whole claim anyway.
+--   not read again, unless the table has a say in what is written to it. `or fail` spares a copy of
+--   every page: an error undoes the whole claim anyway. It is left out where there are triggers, whose
+--   own words on conflicts it would stand over.
 -- Relies on: the partial indexes on the order of pending rows and on the tokens of claimed ones; the
 --   key.
 -- statement: used
@@ -45,6 +46,6 @@ set {until} = :until,
 where t.{key} in (select value from json_each(:ids))
   and {is_pending}
 -- statement: claimed
-select t.{key}
+select t.*
 from {table} t
 where t.{token} = :token and {is_claimed}

@@ -2,7 +2,8 @@
 -- for all of them at once.
 -- Parameters: :now, :token, :holder, :ids as a JSON array, :strict whether a lapsed lease is refused.
 -- Returns: nothing; if fewer rows were changed than named, one was refused, and the caller undoes it all.
---   So it does after an error: `or fail` spares a copy of every page.
+--   So it does after an error: `or fail` spares a copy of every page. It is left out where there are
+--   triggers, whose own words on conflicts it would stand over.
 -- Keeps: laws 3, 4, 6: key, token, holder and state in one predicate.
 -- Relies on: the key (the `+` keeps the other index away).
 -- statement: settle_done

@@ -51,9 +51,15 @@ impl LeaseStore for PostgresRows {
         settle: &'a Settle,
         claim: &'a Claim,
     ) -> Answer<'a, (Settlement, Option<Held>)> {
-        // They are two transactions anyway, so neither waits for the other: whoever asks has more
-        // work for the time between them. If one fails, what the other did counts as unknown.
         Box::pin(async move {
+            settle.check()?;
+            if first_reap(&self.table, claim).is_some() {
+                // That claim reaps first, and must not take what is being settled for lapsed.
+                let settlement = self.settle_rows(settle).await?;
+                return Ok((settlement, self.claim_or_recover(claim).await?));
+            }
+            // They are two transactions anyway, so neither waits for the other. If the settle
+            // fails, who asked gives back what was claimed, as after any answer that was lost.
             let (settlement, held) =
                 tokio::join!(self.settle_rows(settle), self.claim_or_recover(claim));
             Ok((settlement?, held?))

@@ -51,9 +51,9 @@ impl Ask<'_> {
         ids: &[ItemId],
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        let text = self.desk.statements.get("settle_done", "settle_done")?;
+        let text = self.of_many("settle_done", "settle_done", self.reacts()?)?;
         let run = || {
-            self.conn.prepare_cached(text)?.execute(named_params! {
+            self.conn.prepare_cached(&text)?.execute(named_params! {
                 ":now": now.as_micros(),
                 ":token": settle.token.expose(),
                 ":holder": settle.token.holder(),

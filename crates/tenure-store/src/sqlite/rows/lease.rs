@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use rusqlite::{Connection, ToSql, named_params};
+use rusqlite::{Connection, Params, ToSql, named_params};
 use serde_json::json;
 use tenure_core::store::{
     Answer, Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Settle, Settlement,
@@ -173,25 +173,22 @@ impl Desk {
         let fence = fence.ok_or_else(|| corrupt("claim", "the table tenure_fence is empty"))?;
         let until = now.saturating_add(micros(claim.term.length()));
         let ids: Vec<ItemId> = items.iter().map(|item| item.id).collect();
-        let changed = ask.change(
-            "claim",
-            "claim",
-            named_params! {
-                ":now": now,
-                ":until": until,
-                ":token": token,
-                ":holder": claim.token.holder(),
-                ":fence": fence,
-                ":ids": json_ids(&ids),
-            },
-        )?;
-        if changed != items.len() {
-            // A trigger of the table can keep a row from being changed.
-            let params = named_params! {":token": token};
-            let read = |row: &rusqlite::Row<'_>| row.get(0).map(ItemId::new);
-            let claimed = ask.rows("claim", "claimed", params, read)?;
-            let claimed: HashSet<ItemId> = claimed.into_iter().collect();
-            items.retain(|item| claimed.contains(&item.id));
+        let reacts = ask.reacts()?;
+        let params = named_params! {
+            ":now": now,
+            ":until": until,
+            ":token": token,
+            ":holder": claim.token.holder(),
+            ":fence": fence,
+            ":ids": json_ids(&ids),
+        };
+        let text = ask.of_many("claim", "claim", reacts)?;
+        let prepared = conn.prepare_cached(&text);
+        let changed = prepared.and_then(|mut statement| statement.execute(params));
+        let changed = changed.map_err(|error| ask.error(error))?;
+        if reacts || changed != items.len() {
+            // A trigger can keep a row from being changed, or change more of it.
+            items = ask.claimed(token, &ids)?;
         }
         let lease = Lease {
             token: claim.token.clone(),
@@ -346,8 +343,21 @@ impl Ask<'_> {
             }
             Company::Alone => "claimable_alone",
         };
+        self.items(statement, params.as_slice())
+    }
+
+    /// The rows that this token has, in the order of these ids, as they are now.
+    fn claimed(&self, token: &str, ids: &[ItemId]) -> Result<Vec<Item>, StoreError> {
+        let claimed = self.items("claimed", named_params! {":token": token})?;
+        let mut claimed: HashMap<ItemId, Item> =
+            claimed.into_iter().map(|item| (item.id, item)).collect();
+        Ok(ids.iter().filter_map(|id| claimed.remove(id)).collect())
+    }
+
+    /// The rows of a statement of the claim.
+    fn items(&self, statement: &str, params: impl Params) -> Result<Vec<Item>, StoreError> {
         let mut layout = None;
-        self.rows("claim", statement, params.as_slice(), |row| {
+        self.rows("claim", statement, params, |row| {
             let layout = match &layout {
                 Some(layout) => layout,
                 None => layout.insert(self.desk.layout(row)?),

@@ -10,6 +10,7 @@ mod planted;
 mod row;
 mod statements;
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::sync::Arc;
@@ -245,17 +246,25 @@ impl Ask<'_> {
         run().map_err(|error| self.error(error))
     }
 
-    /// Runs a statement without an answer; says how many rows it changed.
-    fn change(
+    /// A statement that changes many rows. Where the table has a say in that, what its triggers do
+    /// on a conflict is left to them.
+    fn of_many(
         &self,
         file: &'static str,
         name: &str,
-        params: impl Params,
-    ) -> Result<usize, StoreError> {
+        reacts: bool,
+    ) -> Result<Cow<'_, str>, StoreError> {
         let text = self.desk.statements.get(file, name)?;
-        let prepared = self.conn.prepare_cached(text);
-        let changed = prepared.and_then(|mut statement| statement.execute(params));
-        changed.map_err(|error| self.error(error))
+        if reacts {
+            return Ok(Cow::Owned(text.replacen("update or fail ", "update ", 1)));
+        }
+        Ok(Cow::Borrowed(text))
+    }
+
+    /// Whether the table has a say in what is written to it.
+    fn reacts(&self) -> Result<bool, StoreError> {
+        let params = named_params! {":table": self.desk.table.name.as_str()};
+        Ok(self.value("columns", "reacts", params)?.unwrap_or_default())
     }
 
     /// Runs a statement whose answer is one value, if any.

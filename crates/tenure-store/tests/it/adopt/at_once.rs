@@ -1,13 +1,17 @@
 //! Two adoptions of one table at once, or an adoption and its undoing: one of them is refused and
 //! says so, and the table ends as if they had come one after the other.
 
+use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use tenure_core::store::{StoreError, StoreErrorKind, Tables, WhileHeld};
 use tenure_core::{LeaseTable, Plan};
 use tenure_store::config::StoreConfig;
 use tenure_store::sqlite::SqliteStore;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::block_in_place;
 
 use super::Place;
 
@@ -33,10 +37,64 @@ async fn another(place: &Place) -> SqliteStore {
     store.unwrap()
 }
 
+/// Adopts the table; how many steps that took.
+async fn steps(place: &Place, table: &LeaseTable) -> usize {
+    let steps = AtomicUsize::new(0);
+    let count = |_: &str| {
+        steps.fetch_add(1, Ordering::Relaxed);
+    };
+    let plan = place.plan(table).await.unwrap();
+    place.tables().adopt(&plan, &count).await.unwrap();
+    let all = steps.into_inner();
+    assert!(all > 4, "{all} steps");
+    all
+}
+
+/// Acts when it is told of the nth step, which is before that is taken.
+fn before_step(nth: usize, act: impl Fn() + Sync) -> impl Fn(&str) + Sync {
+    let told = AtomicUsize::new(0);
+    move |_: &str| {
+        if told.fetch_add(1, Ordering::Relaxed) + 1 == nth {
+            act();
+        }
+    }
+}
+
+/// Adopts the table as it is found; by the other's plan where it cannot be planned just now.
+async fn adopt_late(
+    store: &SqliteStore,
+    table: &LeaseTable,
+    plan: &Plan,
+) -> Result<(), StoreError> {
+    let found = store.look(table).await.unwrap();
+    let mut adopted = store.adopted().await.unwrap().into_iter();
+    let recorded = adopted.find(|adopted| adopted.table.name == table.name);
+    let now = table.plan(&found, recorded.as_ref());
+    let plan = now.as_ref().unwrap_or(plan);
+    store.adopt(plan, &|_| {}).await
+}
+
 fn assert_refused(answer: Result<(), StoreError>) {
     let error = answer.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Conflict, "{error}");
     assert!(error.to_string().contains("another adoption of sync_jobs"));
+}
+
+/// Who did not adopt the table was told so.
+fn assert_one_did(first: Result<(), StoreError>, second: Result<(), StoreError>, nth: usize) {
+    let any = first.is_ok() || second.is_ok();
+    assert!(any, "at step {nth}: {first:?} {second:?}");
+    for answer in [first, second].into_iter().filter(Result::is_err) {
+        assert_refused(answer);
+    }
+}
+
+/// Undoes the adoption; all is as it was before.
+async fn assert_given_back(place: &Place, table: &LeaseTable, before: &BTreeSet<String>) {
+    let recorded = place.recorded(&table.name).await.unwrap();
+    let undone = place.tables().undo(&recorded, WhileHeld::Refuse).await;
+    assert_eq!(undone.unwrap(), 0);
+    assert_eq!(place.catalogue().await, *before);
 }
 
 async fn assert_whole(place: &Place, table: &LeaseTable) {
@@ -58,36 +116,54 @@ async fn the_second_of_two_adoptions_that_began_alike_is_refused() {
 }
 
 /// Goal: whoever comes while an adoption runs does no harm, at whatever step that is.
-/// Method: two processes adopt a table that neither has begun, again and again; at times the second
-/// finds half of it done, and goes on beside the first.
+/// Method: between each two steps of an adoption, another process does all that is left of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_adoption_between_two_steps_of_another_ends_like_one() {
+    let place = Place::sqlite().await;
+    let table = table(&place).await;
+    let other = another(&place).await;
+    let before = place.catalogue().await;
+    let all = steps(&place, &table).await;
+    assert_given_back(&place, &table, &before).await;
+    for nth in 1..=all {
+        let plan = place.plan(&table).await.unwrap();
+        let answer = Mutex::new(None);
+        let adopt = || {
+            let late = adopt_late(&other, &table, &plan);
+            let told = block_in_place(|| Handle::current().block_on(late));
+            *answer.lock().unwrap() = Some(told);
+        };
+        let tables = place.tables();
+        let first = tables.adopt(&plan, &before_step(nth, adopt)).await;
+        let second = answer.into_inner().unwrap().unwrap();
+        assert_one_did(first, second, nth);
+        assert_whole(&place, &table).await;
+        assert_given_back(&place, &table, &before).await;
+    }
+}
+
+/// Goal: the same for two that go on beside each other.
+/// Method: at each step of an adoption another process begins, and neither waits.
+#[tokio::test]
 async fn two_adoptions_at_once_end_like_one() {
     let place = Place::sqlite().await;
     let table = table(&place).await;
-    let second = another(&place).await;
+    let other = another(&place).await;
     let before = place.catalogue().await;
-    let late = async |plan: &Plan, wait: u64| {
-        // Any moment will do: there are many rounds.
-        tokio::time::sleep(Duration::from_millis(wait)).await;
-        let found = second.look(&table).await.unwrap();
-        let recorded = place.recorded(&table.name).await;
-        let now = table.plan(&found, recorded.as_ref());
-        let plan = now.as_ref().unwrap_or(plan);
-        second.adopt(plan, &|_| {}).await
-    };
-    for wait in 0..12 {
+    let all = steps(&place, &table).await;
+    assert_given_back(&place, &table, &before).await;
+    for nth in 1..=all {
         let plan = place.plan(&table).await.unwrap();
-        let first = place.tables().adopt(&plan, &|_| {});
-        let (first, second) = tokio::join!(first, late(&plan, wait));
-        assert!(first.is_ok() || second.is_ok(), "{first:?} {second:?}");
-        for answer in [first, second].into_iter().filter(Result::is_err) {
-            assert_refused(answer);
-        }
+        let started = Notify::new();
+        let tell = before_step(nth, || started.notify_one());
+        let late = async {
+            started.notified().await;
+            adopt_late(&other, &table, &plan).await
+        };
+        let (first, second) = tokio::join!(place.tables().adopt(&plan, &tell), late);
+        assert_one_did(first, second, nth);
         assert_whole(&place, &table).await;
-        let recorded = place.recorded(&table.name).await.unwrap();
-        let undone = place.tables().undo(&recorded, WhileHeld::Refuse).await;
-        assert_eq!(undone.unwrap(), 0);
-        assert_eq!(place.catalogue().await, before);
+        assert_given_back(&place, &table, &before).await;
     }
 }
 
@@ -106,26 +182,16 @@ async fn an_adoption_that_is_undone_half_way_leaves_nothing_behind() {
     let undo = place.tables().undo_sql(&recorded).unwrap();
     let undone = place.tables().undo(&recorded, WhileHeld::Refuse).await;
     assert_eq!(undone.unwrap(), 0);
-    let steps = AtomicUsize::new(0);
-    let count = |_: &str| {
-        steps.fetch_add(1, Ordering::Relaxed);
-    };
-    let plan = place.plan(&table).await.unwrap();
-    place.tables().adopt(&plan, &count).await.unwrap();
-    let all = steps.into_inner();
-    assert!(all > 4, "{all} steps");
+    let all = steps(&place, &table).await;
     // What was looked at before that is no longer what there is.
     let stale = place.tables().undo(&recorded, WhileHeld::Refuse).await;
     assert_refused(stale.map(drop));
     place.execute(&undo).await;
     for stop in 2..=all {
-        let nth = AtomicUsize::new(0);
-        let give_back = |_: &str| {
-            if nth.fetch_add(1, Ordering::Relaxed) + 1 == stop {
-                let conn = rusqlite::Connection::open(path).unwrap();
-                conn.execute_batch(&undo).unwrap();
-            }
-        };
+        let give_back = before_step(stop, || {
+            let conn = rusqlite::Connection::open(path).unwrap();
+            conn.execute_batch(&undo).unwrap();
+        });
         let plan = place.plan(&table).await.unwrap();
         assert_refused(place.tables().adopt(&plan, &give_back).await);
         assert_eq!(place.catalogue().await, before, "at step {stop}");

@@ -104,6 +104,36 @@ async fn a_row_that_does_not_let_itself_be_claimed_is_not_held() {
     }
 }
 
+/// A trigger of the user's own that keeps a list and marks the row, in SQLite's words.
+const MARKS: &str = "create table seen (id integer primary key);
+     create trigger marks after update on outbox begin
+         insert or ignore into seen values (new.id);
+         update outbox set topic = 'marked' where id = new.id;
+     end";
+
+#[tokio::test]
+async fn triggers_do_what_they_say_and_a_claim_tells_what_they_wrote() {
+    let table = LeaseTable::outbox();
+    for bench in Bench::both(&table, Checks::Kept).await {
+        if matches!(bench, Bench::Postgres { .. }) {
+            continue; // There, a statement does not change what its triggers say on a conflict.
+        }
+        insert(&bench, &table, &["a", "b"]).await;
+        bench.execute(MARKS).await;
+        let rows = bench.rows(&table).await;
+        let mine = token("mailer", 1);
+        let held = rows.claim(&claim(mine.clone(), 9)).await.unwrap().unwrap();
+        assert_eq!(held.ids(), ids(&[1, 2]));
+        for item in &held.items {
+            assert_eq!(column(&item.content, "topic"), "marked");
+        }
+        let settle = Settle::new(mine).done(ids(&[1, 2])).at(NOW);
+        let settled = rows.settle(&settle).await.unwrap();
+        let is_kept = settled.items.iter().all(|item| item.1.is_kept());
+        assert!(is_kept, "{settled:?}");
+    }
+}
+
 #[tokio::test]
 async fn the_order_of_the_table_goes_before_age() {
     let table = LeaseTable::outbox();
