@@ -256,7 +256,7 @@ impl Ask<'_> {
     ) -> Result<Cow<'_, str>, StoreError> {
         let text = self.desk.statements.get(file, name)?;
         if reacts {
-            return Ok(Cow::Owned(text.replacen("update or fail ", "update ", 1)));
+            return Ok(Cow::Owned(text.replacen(" or fail ", " ", 1)));
         }
         Ok(Cow::Borrowed(text))
     }
