@@ -155,6 +155,7 @@ async fn a_job_that_lapsed_failed_or_was_cancelled_says_so() {
         assert_eq!(code, "backoff");
         let times = match place.job_field(&id, "failures").as_str() {
             "1" => "once".to_owned(),
+            "2" => "twice".to_owned(),
             more => format!("{more} times"),
         };
         let failed = format!("it failed {times} (10 are allowed), last with ");

@@ -13,7 +13,7 @@ use tenure::{
 };
 use tokio::time::Instant;
 
-use super::{House, ended, on_both, soon, worker};
+use super::{House, ended, on_each, soon, worker};
 
 /// Rows of one transaction.
 const ROWS: i64 = 5;
@@ -392,7 +392,7 @@ impl Import {
 /// Proves: S5-001, S5-002, S5-003, S5-007, S5-039, S5-041, S5-045
 #[tokio::test(flavor = "multi_thread")]
 async fn a_kill_before_the_commit_undoes_all_and_one_after_it_nothing() {
-    on_both(|house| async move {
+    on_each(|house| async move {
         let mut import = Import::new(house, 12).await;
         let stands = [
             (Still::Before(1), 1),
@@ -487,7 +487,7 @@ async fn a_kill_during_the_commit_of_postgres_undoes_all_or_nothing() {
 /// Proves: S5-001, S5-002, S5-003, S5-039, S5-041, S5-045
 #[tokio::test(flavor = "multi_thread")]
 async fn kills_at_any_moment_around_a_commit_part_nothing() {
-    on_both(|house| async move {
+    on_each(|house| async move {
         let mut import = Import::new(house, STORM).await;
         let (mut inside, mut kept) = (0, 0);
         // How long a commit lasted; the kills fall into so much time and a half.

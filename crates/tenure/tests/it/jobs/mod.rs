@@ -83,6 +83,13 @@ pub(crate) async fn on_both<Fut: Future<Output = ()>>(case: impl Fn(House) -> Fu
     tokio::join!(Box::pin(case(House::sqlite())), postgres);
 }
 
+/// Runs a case on one database and then on the other: one that waits for processes blocks its
+/// thread, and a connection that is being made meanwhile would come too late.
+pub(crate) async fn on_each<Fut: Future<Output = ()>>(case: impl Fn(House) -> Fut) {
+    Box::pin(case(House::sqlite())).await;
+    Box::pin(case(House::postgres().await)).await;
+}
+
 pub(crate) fn term() -> Term {
     Term::new(TERM).unwrap()
 }
