@@ -91,7 +91,7 @@ pub(crate) fn indexed(names: Names, index: &PlannedIndex) -> Result<Names, Store
         Indexes::Key => ("{key}", ""),
         Indexes::Claimable => ("{order_index}", "where {bare_pending}"),
         Indexes::Alone => ("{order_index}", "where {bare_pending} and {crashes} >= 2"),
-        Indexes::Claimed => ("{token}, {key}", "where {bare_claimed}"),
+        Indexes::Claimed => ("{token}", "where {bare_claimed}"),
     };
     let columns = names.render("index", columns)?.trim().to_owned();
     let condition = match names.render("index", condition)?.trim() {

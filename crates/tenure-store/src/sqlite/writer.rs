@@ -26,6 +26,9 @@ use crate::config::StoreConfig;
 const WAITING_MAX: usize = 1024;
 /// Writes that share a commit.
 const BATCH_MAX: usize = 256;
+/// Rows that pay for a commit: when so many were changed, who waits gets a commit of their own. Their
+/// callers are not all answered at once, and then all at work while the thread has nothing to do.
+const ROWS_ENOUGH: u64 = 500;
 /// Connections for reading: reads are an operator's, and few.
 const READERS_MAX: usize = 4;
 
@@ -219,8 +222,8 @@ impl Thread {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         while self.inbox.blocking_recv_many(&mut batch, BATCH_MAX) > 0 {
             let mut left: Batch = std::mem::take(&mut batch).into_iter().peekable();
-            // More than one round only if the database gave a transaction up in the middle (a full
-            // disk can do that): then what ran has failed, and the rest gets another one.
+            // More than one round if a transaction became big, or if the database gave one up in the
+            // middle (a full disk can do that): then what ran has failed, and the rest gets another.
             while left.peek().is_some() {
                 self.commit_together(&mut left);
             }
@@ -252,8 +255,9 @@ impl Thread {
         Ok(())
     }
 
-    /// Runs what is left, or less if the transaction is gone after one of them.
+    /// Runs what is left, or less if the transaction is big or gone after one of them.
     fn run_all(&self, left: &mut Batch) -> Vec<Box<dyn Operation>> {
+        let before = self.connection.total_changes();
         let mut ran = Vec::new();
         while let Some(mut op) = left.next() {
             if ran.is_empty() && left.peek().is_none() {
@@ -265,7 +269,8 @@ impl Thread {
                 self.run_in_savepoint(op.as_mut());
             }
             ran.push(op);
-            if self.connection.is_autocommit() {
+            let changed = self.connection.total_changes() - before;
+            if changed >= ROWS_ENOUGH || self.connection.is_autocommit() {
                 break;
             }
         }
@@ -470,6 +475,28 @@ mod tests {
         assert_eq!(lines(&writer).await.len(), 200);
         // One for the write that held the thread up, one for the two hundred.
         assert_eq!(writer.commits() - before, 2);
+    }
+
+    #[tokio::test]
+    async fn who_waits_behind_a_big_write_has_a_commit_of_their_own() {
+        let (writer, _folder) = bench().await;
+        let release = hold_up(&writer).await;
+        let before = writer.commits();
+        let big = |from: u32| {
+            move |connection: &Connection| {
+                (from..from + 500).try_for_each(|n| insert(connection, n))
+            }
+        };
+        let first = send(&writer, big(0)).await;
+        let second = send(&writer, big(500)).await;
+        let small = send(&writer, |connection| insert(connection, 1000)).await;
+        drop(release);
+        for answer in [first, second, small] {
+            answer.await.unwrap().unwrap();
+        }
+        assert_eq!(lines(&writer).await.len(), 1001);
+        // One for the write that held the thread up.
+        assert_eq!(writer.commits() - before, 4);
     }
 
     #[tokio::test]

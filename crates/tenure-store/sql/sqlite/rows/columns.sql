@@ -1,18 +1,23 @@
--- columns: what a table has, to see whether it can be leased.
+-- columns: what a table is made of.
 -- Parameters: :table its name.
--- Returns: columns: name and declared type of each column; no row: there is no such table. reacts: whether
---   the table has a say in what is written to it: by triggers other than our own, or by generated columns.
+-- Returns: version: a number that is another one as soon as any table of the file has been changed.
+--   columns: of each column its name, the name as a statement writes it, its declared type, and whether
+--   its value is made from others; no row: there is no such table. has_triggers: whether there are
+--   others than our own.
 -- Keeps: nothing; it only reads.
 -- Relies on: nothing.
+-- statement: version
+pragma schema_version
 -- statement: columns
-select name, type from pragma_table_info(:table)
--- statement: reacts
+select name, format('"%w"', name), type, hidden in (2, 3)
+from pragma_table_xinfo(:table)
+where hidden <> 1
+order by cid
+-- statement: has_triggers
 select exists (
     select 1
     from sqlite_schema s
     where s.type = 'trigger'
       and s.tbl_name = :table collate nocase
       and s.name <> :table || '_adopted' collate nocase
-) or exists (
-    select 1 from pragma_table_xinfo(:table) c where c.hidden in (2, 3)
 )

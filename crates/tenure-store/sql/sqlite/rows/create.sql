@@ -43,5 +43,5 @@ where {bare_pending};
 create index {alone_index} on {table} ({order_index})
 where {bare_pending} and {crashes} >= 2;
 -- statement: claimed_index
-create index {claimed_index} on {table} ({token}, {key})
+create index {claimed_index} on {table} ({token})
 where {bare_claimed};

@@ -51,7 +51,7 @@ impl Ask<'_> {
         ids: &[ItemId],
         now: Timestamp,
     ) -> Result<bool, StoreError> {
-        let text = self.of_many("settle_done", "settle_done", self.reacts()?)?;
+        let text = self.of_many("settle_done", "settle_done", self.shape()?.as_ref())?;
         let run = || {
             self.conn.prepare_cached(&text)?.execute(named_params! {
                 ":now": now.as_micros(),

@@ -10,11 +10,13 @@ use tenure_core::store::{
     StoreError,
 };
 use tenure_core::{
-    Boundary, Fence, Guarded, Held, Item, ItemId, Lease, Refusal, State, Timestamp, Token,
+    Boundary, Fence, Guarded, Held, ItemId, Lease, Refusal, State, Timestamp, Token,
 };
 
 use super::each::Way;
+use super::read::{Claimed, ReadRows};
 use super::row::corrupt;
+use super::shape::Shape;
 use super::{Ask, Desk, SqliteRows, json_ids};
 use crate::complaint::used_before;
 use crate::limits::{INLINE_REAP_LIMIT, micros};
@@ -25,10 +27,10 @@ impl LeaseStore for SqliteRows {
     fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Option<Held>> {
         Box::pin(async move {
             let (given, claim) = (claim.now, claim.clone());
-            self.write("claim", given, move |desk, conn, now| {
+            let claimed = self.write("claim", given, move |desk, conn, now| {
                 desk.claim(conn, &claim, now)
-            })
-            .await
+            });
+            claimed.await?.map(Claimed::held).transpose()
         })
     }
 
@@ -62,15 +64,16 @@ impl LeaseStore for SqliteRows {
             settle.check()?;
             let (given, asked) = (settle.now, Arc::new((settle.clone(), claim.clone())));
             // One transaction: a claim that cannot be carried out leaves the settle undone.
-            self.settle_in_a_way(given, move |desk, conn, now, way| {
+            let told = self.settle_in_a_way(given, move |desk, conn, now, way| {
                 let (settle, claim) = asked.as_ref();
                 let Some(settlement) = desk.settle(conn, settle, now, way)? else {
                     return Ok(None);
                 };
                 let claimed_at = claim.now.unwrap_or(now);
                 Ok(Some((settlement, desk.claim(conn, claim, claimed_at)?)))
-            })
-            .await
+            });
+            let (settlement, claimed) = told.await?;
+            Ok((settlement, claimed.map(Claimed::held).transpose()?))
         })
     }
 
@@ -121,7 +124,7 @@ impl Desk {
         conn: &Connection,
         claim: &Claim,
         now: Timestamp,
-    ) -> Result<Option<Held>, StoreError> {
+    ) -> Result<Option<Claimed>, StoreError> {
         let limit = claim.most();
         if limit == 0 {
             return Ok(None);
@@ -136,20 +139,20 @@ impl Desk {
                 }
             }
         }
-        let held = self.claim_rows(conn, claim, limit, now)?;
-        let taken = held.as_ref().map_or(0, |held| held.items.len());
+        let claimed = self.claim_rows(conn, claim, limit, now)?;
+        let taken = claimed.as_ref().map_or(0, |claimed| claimed.rows.len());
         let is_short = u32::try_from(taken).is_ok_and(|taken| taken < limit);
         let Some(policy) = claim.recovery.as_ref().filter(|_| is_short) else {
-            return Ok(held);
+            return Ok(claimed);
         };
         let reap = Reap::new(INLINE_REAP_LIMIT, policy.clone()).inline();
         let reaped = self.reap(conn, &reap, now)?;
         let is_back = reaped.rows.iter().any(|row| row.state == State::Pending);
         claim.tell_recovered(reaped.rows);
-        if held.is_none() && is_back {
+        if claimed.is_none() && is_back {
             return self.claim_rows(conn, claim, limit, now);
         }
-        Ok(held)
+        Ok(claimed)
     }
 
     fn claim_rows(
@@ -158,11 +161,12 @@ impl Desk {
         claim: &Claim,
         limit: u32,
         now: Timestamp,
-    ) -> Result<Option<Held>, StoreError> {
+    ) -> Result<Option<Claimed>, StoreError> {
         let ask = self.ask(conn, "claim");
         let (now, token) = (now.as_micros(), claim.token.expose());
-        let mut items = ask.claimable(claim, limit, now)?;
-        if items.is_empty() {
+        let shape = ask.shape()?;
+        let mut rows = ask.claimable(claim, limit, now, &shape)?;
+        if rows.len() == 0 {
             return Ok(None);
         }
         let used: Option<bool> = ask.value("claim", "used", named_params! {":token": token})?;
@@ -172,8 +176,7 @@ impl Desk {
         let fence: Option<i64> = ask.value("claim", "fence", [])?;
         let fence = fence.ok_or_else(|| corrupt("claim", "the table tenure_fence is empty"))?;
         let until = now.saturating_add(micros(claim.term.length()));
-        let ids: Vec<ItemId> = items.iter().map(|item| item.id).collect();
-        let reacts = ask.reacts()?;
+        let ids = rows.ids();
         let params = named_params! {
             ":now": now,
             ":until": until,
@@ -182,13 +185,14 @@ impl Desk {
             ":fence": fence,
             ":ids": json_ids(&ids),
         };
-        let text = ask.of_many("claim", "claim", reacts)?;
+        let text = ask.of_many("claim", "claim", &shape)?;
         let prepared = conn.prepare_cached(&text);
         let changed = prepared.and_then(|mut statement| statement.execute(params));
         let changed = changed.map_err(|error| ask.error(error))?;
-        if reacts || changed != items.len() {
+        if shape.reacts || changed != ids.len() {
             // A trigger can keep a row from being changed, or change more of it.
-            items = ask.claimed(token, &ids)?;
+            let claimed = ask.read("claimed", named_params! {":token": token}, &shape)?;
+            rows = claimed.in_order(&ids);
         }
         let lease = Lease {
             token: claim.token.clone(),
@@ -196,7 +200,8 @@ impl Desk {
             claimed_at: Timestamp::from_micros(now),
             until: Timestamp::from_micros(until),
         };
-        Ok((!items.is_empty()).then(|| Held::new(lease, items, claim.most())))
+        let most = claim.most();
+        Ok((rows.len() > 0).then_some(Claimed { lease, rows, most }))
     }
 
     fn renew(
@@ -328,7 +333,13 @@ impl Desk {
 
 impl Ask<'_> {
     /// The rows that a claim may take, in order, as they are before it.
-    fn claimable(&self, claim: &Claim, limit: u32, now: i64) -> Result<Vec<Item>, StoreError> {
+    fn claimable(
+        &self,
+        claim: &Claim,
+        limit: u32,
+        now: i64,
+        shape: &Arc<Shape>,
+    ) -> Result<ReadRows, StoreError> {
         let table = &self.desk.table;
         let lone = takes_lone_rows(table, claim);
         let kinds = (!claim.kinds.is_empty()).then(|| json!(claim.kinds).to_string());
@@ -343,26 +354,19 @@ impl Ask<'_> {
             }
             Company::Alone => "claimable_alone",
         };
-        self.items(statement, params.as_slice())
-    }
-
-    /// The rows that this token has, in the order of these ids, as they are now.
-    fn claimed(&self, token: &str, ids: &[ItemId]) -> Result<Vec<Item>, StoreError> {
-        let claimed = self.items("claimed", named_params! {":token": token})?;
-        let mut claimed: HashMap<ItemId, Item> =
-            claimed.into_iter().map(|item| (item.id, item)).collect();
-        Ok(ids.iter().filter_map(|id| claimed.remove(id)).collect())
+        self.read(statement, params.as_slice(), shape)
     }
 
     /// The rows of a statement of the claim.
-    fn items(&self, statement: &str, params: impl Params) -> Result<Vec<Item>, StoreError> {
-        let mut layout = None;
-        self.rows("claim", statement, params, |row| {
-            let layout = match &layout {
-                Some(layout) => layout,
-                None => layout.insert(self.desk.layout(row)?),
-            };
-            layout.item(row)
-        })
+    fn read(
+        &self,
+        statement: &str,
+        params: impl Params,
+        shape: &Arc<Shape>,
+    ) -> Result<ReadRows, StoreError> {
+        let text = self.of_shape(statement, shape)?;
+        let mut rows = ReadRows::of(shape);
+        self.rows_of(&text, params, |row| rows.add(row))?;
+        Ok(rows)
     }
 }

@@ -3,15 +3,17 @@
 //! Each verb is one transaction on the writer's thread; reads have connections of their own.
 
 mod each;
+mod layout;
 mod lease;
 mod operate;
 #[cfg(feature = "testing")]
 mod planted;
+mod read;
 mod row;
+mod shape;
 mod statements;
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -26,6 +28,7 @@ use super::{SqliteStore, moment_of};
 use crate::render::{as_written, check_columns};
 use crate::rows::state_of;
 use crate::second_look::{Look, Looks};
+use shape::{LastShape, Shape};
 use statements::RowStatements;
 
 /// The rows of one table as leasable items. Clones share the writer.
@@ -41,8 +44,7 @@ pub struct SqliteRows {
 struct Desk {
     table: LeaseTable,
     statements: RowStatements,
-    /// The columns that were declared to hold JSON.
-    json_columns: HashSet<String>,
+    last_shape: LastShape,
 }
 
 impl SqliteStore {
@@ -118,14 +120,15 @@ impl SqliteRows {
         table: LeaseTable,
         statements: RowStatements,
     ) -> Result<Self, StoreError> {
-        let mut desk = Desk {
+        let desk = Desk {
             table,
             statements,
-            json_columns: HashSet::new(),
+            last_shape: LastShape::default(),
         };
         let desk = writer
             .read("open", move |conn| {
-                desk.read_columns(conn)?;
+                let shape = desk.ask(conn, "open").shape()?;
+                check_columns(&desk.table, &shape.writable())?;
                 Ok(desk)
             })
             .await?;
@@ -194,26 +197,6 @@ impl Desk {
             verb,
         }
     }
-
-    fn read_columns(&mut self, conn: &Connection) -> Result<(), StoreError> {
-        let ask = self.ask(conn, "open");
-        let name = self.table.name.as_str();
-        let columns = ask.rows(
-            "columns",
-            "columns",
-            named_params! {":table": name},
-            |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)),
-        )?;
-        let names: BTreeSet<String> = columns.iter().map(|(name, _)| name.clone()).collect();
-        check_columns(&self.table, &names)?;
-        let is_json = |declared: &str| declared.to_ascii_lowercase().contains("json");
-        self.json_columns = columns
-            .into_iter()
-            .filter(|(_, declared)| is_json(declared))
-            .map(|(name, _)| name)
-            .collect();
-        Ok(())
-    }
 }
 
 /// A verb at work on a connection: it runs the table's statements and names itself in errors.
@@ -238,7 +221,16 @@ impl Ask<'_> {
         params: impl Params,
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, StoreError> {
-        let text = self.desk.statements.get(file, name)?;
+        self.rows_of(self.desk.statements.get(file, name)?, params, read)
+    }
+
+    /// The same for the text of a statement.
+    fn rows_of<T>(
+        &self,
+        text: &str,
+        params: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, StoreError> {
         let run = || -> rusqlite::Result<Vec<T>> {
             let mut statement = self.conn.prepare_cached(text)?;
             statement.query_map(params, read)?.collect()
@@ -252,19 +244,13 @@ impl Ask<'_> {
         &self,
         file: &'static str,
         name: &str,
-        reacts: bool,
+        shape: &Shape,
     ) -> Result<Cow<'_, str>, StoreError> {
         let text = self.desk.statements.get(file, name)?;
-        if reacts {
+        if shape.reacts {
             return Ok(Cow::Owned(text.replacen(" or fail ", " ", 1)));
         }
         Ok(Cow::Borrowed(text))
-    }
-
-    /// Whether the table has a say in what is written to it.
-    fn reacts(&self) -> Result<bool, StoreError> {
-        let params = named_params! {":table": self.desk.table.name.as_str()};
-        Ok(self.value("columns", "reacts", params)?.unwrap_or_default())
     }
 
     /// Runs a statement whose answer is one value, if any.

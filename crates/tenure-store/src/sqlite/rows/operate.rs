@@ -73,7 +73,8 @@ impl Desk {
     ) -> Result<Vec<Record>, StoreError> {
         let ask = self.ask(conn, verb);
         let params = named_params! {":ids": json_ids(ids)};
-        let rows = ask.rows("find", "find", params, |row| self.record(verb, row))?;
+        let shape = ask.shape()?;
+        let rows = ask.rows("find", "find", params, |row| self.record(verb, row, &shape))?;
         let found = rows.into_iter().collect::<Result<Vec<Record>, _>>()?;
         Ok(in_order(ids, found))
     }

@@ -2,6 +2,7 @@
 //! the order of a table, rows that come back whole, what an operator sees, a table that does not
 //! fit.
 
+use serde_json::json;
 use tenure_core::store::{Bury, Claim, Filter, Reap, Replay, Rest, Settle, StoreErrorKind};
 use tenure_core::testing::token;
 use tenure_core::{
@@ -131,6 +132,37 @@ async fn triggers_do_what_they_say_and_a_claim_tells_what_they_wrote() {
         let settled = rows.settle(&settle).await.unwrap();
         let is_kept = settled.items.iter().all(|item| item.1.is_kept());
         assert!(is_kept, "{settled:?}");
+    }
+}
+
+/// Whoever changes a table does not ask those who work on it. In PostgreSQL a claim knows the columns
+/// that there were when it was opened.
+#[tokio::test]
+async fn what_became_of_a_table_since_it_was_opened_is_seen_by_the_next_claim() {
+    let table = LeaseTable::outbox();
+    for bench in Bench::both(&table, Checks::Kept).await {
+        if matches!(bench, Bench::Postgres { .. }) {
+            continue;
+        }
+        insert(&bench, &table, &["a", "b", "c"]).await;
+        let rows = bench.rows(&table).await;
+        let next = async |nth: u64| {
+            let held = rows.claim(&claim(token("mailer", nth), 1)).await.unwrap();
+            held.unwrap().items.remove(0).content
+        };
+        assert_eq!(column(&next(1).await, "topic"), "a");
+        bench
+            .execute(
+                r#"alter table outbox add column "we""ird, t.*" text default 'x';
+                   alter table outbox add column more json default '[1]';
+                   alter table outbox add column "shout" text as (upper(topic))"#,
+            )
+            .await;
+        let second = next(2).await;
+        let told = ["topic", r#"we"ird, t.*"#, "more", "shout"].map(|name| column(&second, name));
+        assert_eq!(told, [json!("b"), json!("x"), json!([1]), json!("B")]);
+        bench.execute(MARKS).await;
+        assert_eq!(column(&next(3).await, "topic"), "marked");
     }
 }
 

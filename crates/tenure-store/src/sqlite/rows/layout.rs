@@ -1,0 +1,190 @@
+//! How the columns of a row are told: what a claim reads, and the JSON that becomes of it.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use rusqlite::Row;
+use rusqlite::types::{Type, ValueRef};
+use tenure_core::{LeaseTable, State};
+
+use super::shape::{Column, Shape};
+
+/// Room for a row as JSON, which spares most rows being moved as they grow.
+const CONTENT_USUAL: usize = 512;
+
+/// Which columns a claim reads, and where they stand in its answer.
+#[derive(Debug)]
+pub(super) struct Layout {
+    pub(super) key: usize,
+    pub(super) created_at: usize,
+    pub(super) available_at: usize,
+    pub(super) counters: [usize; 4],
+    shown: Vec<Shown>,
+    /// The columns in the order of their places, as a statement writes them.
+    read: Vec<String>,
+}
+
+/// A column that is part of a row's content.
+#[derive(Debug)]
+pub(super) struct Shown {
+    /// Its name as JSON, with the colon.
+    label: String,
+    value: Value,
+}
+
+/// What a row's content says of a column.
+#[derive(Debug)]
+enum Value {
+    /// What stands at this place of an answer.
+    At {
+        place: usize,
+        /// It was declared to hold JSON.
+        is_json: bool,
+    },
+    /// The same for all rows, as JSON.
+    Always(String),
+}
+
+impl Layout {
+    /// The layout of the rows that a claim takes of this table. They are read before they are
+    /// changed, and are told as they are after it.
+    pub(super) fn new(table: &LeaseTable, columns: &[Column]) -> Self {
+        let lease = table.lease_facts().map(|(_, column)| column.as_str());
+        let status = table.states.status();
+        let mut read = Vec::new();
+        let mut place = |quoted: String| {
+            let known = read.iter().position(|one| *one == quoted);
+            known.unwrap_or_else(|| {
+                read.push(quoted);
+                read.len() - 1
+            })
+        };
+        let facts = &table.columns;
+        let counters = [
+            &facts.attempts,
+            &facts.failures,
+            &facts.crashes,
+            &facts.generation,
+        ];
+        let (key, created_at) = (place(table.key.quoted()), place(table.created_at.quoted()));
+        let available_at = place(facts.available_at.quoted());
+        let counters = counters.map(|counter| place(counter.quoted()));
+        let own = columns
+            .iter()
+            .filter(|one| !lease.contains(&one.name.as_str()));
+        let shown = own.map(|column| {
+            let status = status.filter(|status| status.column.as_str() == column.name);
+            let value = match status.map(|status| status.words.word(State::Claimed)) {
+                Some(word) => Value::Always(serde_json::Value::from(word.as_str()).to_string()),
+                None => Value::At {
+                    place: place(column.quoted.clone()),
+                    is_json: column.is_json,
+                },
+            };
+            Shown {
+                label: label(&column.name),
+                value,
+            }
+        });
+        Self {
+            shown: shown.collect(),
+            key,
+            created_at,
+            available_at,
+            counters,
+            read,
+        }
+    }
+
+    /// The columns that are read, as a statement names them.
+    pub(super) fn columns(&self) -> String {
+        let columns = self.read.iter().map(|column| format!("t.{column}"));
+        columns.collect::<Vec<_>>().join(", ")
+    }
+
+    /// How many columns are read.
+    pub(super) fn width(&self) -> usize {
+        self.read.len()
+    }
+
+    /// A row as it is told, whose columns are these by their places.
+    pub(super) fn content<'a>(
+        &self,
+        value: impl Fn(usize) -> rusqlite::Result<ValueRef<'a>>,
+    ) -> rusqlite::Result<String> {
+        content(value, &self.shown)
+    }
+}
+
+/// The columns of an answer, without these.
+pub(super) fn shown(row: &Row<'_>, without: &[&str], shape: &Shape) -> Vec<Shown> {
+    let json = shape.json_columns();
+    let names = row.as_ref().column_names().into_iter().enumerate();
+    names
+        .filter(|(_, name)| !without.contains(name))
+        .map(|(place, name)| Shown {
+            label: label(name),
+            value: Value::At {
+                place,
+                is_json: json.contains(name),
+            },
+        })
+        .collect()
+}
+
+/// These columns of a row as a JSON object. What was declared as JSON stands in it as such, other
+/// text as a string, bytes as a string in base64.
+pub(super) fn content<'a>(
+    value: impl Fn(usize) -> rusqlite::Result<ValueRef<'a>>,
+    shown: &[Shown],
+) -> rusqlite::Result<String> {
+    let mut json = Vec::with_capacity(CONTENT_USUAL);
+    for (nth, column) in shown.iter().enumerate() {
+        json.push(if nth == 0 { b'{' } else { b',' });
+        json.extend_from_slice(column.label.as_bytes());
+        let (place, is_json) = match &column.value {
+            Value::At { place, is_json } => (*place, *is_json),
+            Value::Always(same) => {
+                json.extend_from_slice(same.as_bytes());
+                continue;
+            }
+        };
+        let written = match value(place)? {
+            ValueRef::Null => serde_json::to_writer(&mut json, &()),
+            ValueRef::Integer(number) => serde_json::to_writer(&mut json, &number),
+            ValueRef::Real(number) => serde_json::to_writer(&mut json, &number),
+            ValueRef::Text(bytes) => {
+                let text = std::str::from_utf8(bytes)
+                    .map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed);
+                if is_json && holds_json(&text) {
+                    json.extend_from_slice(text.as_bytes());
+                    Ok(())
+                } else {
+                    serde_json::to_writer(&mut json, &text)
+                }
+            }
+            ValueRef::Blob(bytes) => serde_json::to_writer(&mut json, &BASE64.encode(bytes)),
+        };
+        written.map_err(unreadable)?;
+    }
+    if shown.is_empty() {
+        json.push(b'{');
+    }
+    json.push(b'}');
+    String::from_utf8(json).map_err(unreadable)
+}
+
+/// The name of a column in a row that is told as JSON.
+fn label(column: &str) -> String {
+    format!("{}:", serde_json::Value::from(column))
+}
+
+/// A row that cannot be told as JSON.
+fn unreadable(error: impl std::error::Error + Send + Sync + 'static) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(0, Type::Text, Box::new(error))
+}
+
+fn holds_json(text: &str) -> bool {
+    serde_json::from_str::<&serde_json::value::RawValue>(text).is_ok()
+}
