@@ -7,8 +7,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_core::store::{Jobs, Renew, Renewed, Store};
-use tenure_core::{Guarded, Invalid, Term, Token, duration_text};
+use tenure_core::store::{ChunkHold, Jobs, RenewChunks, Renewed, Store};
+use tenure_core::{Guarded, Invalid, Term, duration_text};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -47,7 +47,7 @@ struct State {
 
 /// A chunk in hand.
 struct Kept {
-    token: Token,
+    hold: ChunkHold,
     /// From here on nothing may be done under its lease.
     deadline: Instant,
     /// When it is to be renewed next.
@@ -103,7 +103,7 @@ impl ChunkKeeper {
 
     /// Takes a chunk in hand whose claim was sent at `sent_at`; `None`: it came so late that nobody
     /// could renew it in time. Give it back then.
-    pub fn keep(self: &Arc<Self>, token: Token, sent_at: Instant) -> Option<KeptChunk> {
+    pub fn keep(self: &Arc<Self>, hold: ChunkHold, sent_at: Instant) -> Option<KeptChunk> {
         let deadline = InHand::deadline(sent_at, self.term.length());
         // It is looked at four times per interval: what ends before that would be kept by nobody.
         if Instant::now() + self.heartbeat / 4 >= deadline {
@@ -114,7 +114,7 @@ impl ChunkKeeper {
         state.last_no += 1;
         let no = state.last_no;
         let kept = Kept {
-            token,
+            hold,
             deadline,
             beat_at: sent_at + self.heartbeat,
             ending_until: None,
@@ -186,7 +186,7 @@ impl ChunkKeeper {
     }
 
     /// All chunks, if one of them is to be renewed now: one statement.
-    fn due(&self, now: Instant) -> Vec<(u64, Token)> {
+    fn due(&self, now: Instant) -> Vec<(u64, ChunkHold)> {
         let state = self.state();
         let chunks = state.chunks.iter();
         let kept: Vec<(&u64, &Kept)> = chunks.filter(|(_, kept)| !kept.is_ending(now)).collect();
@@ -194,20 +194,20 @@ impl ChunkKeeper {
             return Vec::new();
         }
         let kept = kept.into_iter();
-        kept.map(|(no, kept)| (*no, kept.token.clone())).collect()
+        kept.map(|(no, kept)| (*no, kept.hold.clone())).collect()
     }
 
-    async fn renew(&self, book: &dyn Jobs, due: Vec<(u64, Token)>) {
+    async fn renew(&self, book: &dyn Jobs, due: Vec<(u64, ChunkHold)>) {
         // A beat ends before the next one is due, and well before the deadline.
         let bound = Instant::now() + self.heartbeat * 4 / 5;
-        let tokens = due.iter().map(|(_, token)| token.clone()).collect();
-        match ask_until(book, &Renew::new(tokens, self.term), bound).await {
+        let holds = due.iter().map(|(_, hold)| hold.clone()).collect();
+        match ask_until(book, &RenewChunks::new(holds, self.term), bound).await {
             Ok((sent_at, answers)) => {
                 let answers: HashMap<_, _> = answers.into_iter().collect();
-                for (no, token) in &due {
-                    match answers.get(token) {
+                for (no, hold) in &due {
+                    match answers.get(hold) {
                         Some(answer) => self.take(*no, sent_at, answer),
-                        None => self.ask_again(*no, token),
+                        None => self.ask_again(*no, hold),
                     }
                 }
             }
@@ -215,17 +215,17 @@ impl ChunkKeeper {
                 let mut state = self.state();
                 let lost = due.iter().filter_map(|(no, _)| state.chunks.remove(no));
                 let chunks = lost.map(|kept| kept.cancel.cancel()).count();
-                let worker = due.first().map_or("", |(_, token)| token.holder());
+                let worker = due.first().map_or("", |(_, hold)| hold.token.holder());
                 warn!(worker, reason, chunks, "a renewal of chunks failed");
             }
         }
     }
 
     /// Its row is in somebody's transaction: it is asked for again soon, until its own deadline.
-    fn ask_again(&self, no: u64, token: &Token) {
+    fn ask_again(&self, no: u64, hold: &ChunkHold) {
         if let Some(kept) = self.state().chunks.get_mut(&no) {
             kept.beat_at = Instant::now() + self.heartbeat / 4;
-            let worker = token.holder();
+            let worker = hold.token.holder();
             debug!(
                 worker,
                 "a chunk was not renewed: its row is in a transaction"
@@ -247,11 +247,11 @@ impl ChunkKeeper {
                 }
             }
             Guarded::Refused(_) if kept.is_ending(Instant::now()) => {
-                let worker = kept.token.holder();
+                let worker = kept.hold.token.holder();
                 debug!(worker, "stopped renewing a chunk that was ended");
             }
             Guarded::Refused(why) => {
-                let (worker, why) = (kept.token.holder(), why.as_str());
+                let (worker, why) = (kept.hold.token.holder(), why.as_str());
                 warn!(worker, why, "lost a chunk; its work was cancelled");
                 kept.cancel.cancel();
                 state.chunks.remove(&no);
@@ -264,7 +264,7 @@ impl ChunkKeeper {
         let late = state.chunks.extract_if(.., |_, kept| kept.deadline <= now);
         for (_, kept) in late {
             kept.cancel.cancel();
-            let (worker, why) = (kept.token.holder(), "late");
+            let (worker, why) = (kept.hold.token.holder(), "late");
             warn!(worker, why, "lost a chunk; its work was cancelled");
         }
     }
@@ -296,19 +296,20 @@ impl fmt::Debug for ChunkKeeper {
     }
 }
 
-type Answers = Vec<(Token, Guarded<Renewed>)>;
+type Answers = Vec<(ChunkHold, Guarded<Renewed>)>;
 
 /// Asks until there is an answer or the bound has come; a renewal may be repeated. The moment is
 /// the one before the call that was answered.
 async fn ask_until(
     book: &dyn Jobs,
-    ask: &Renew,
+    ask: &RenewChunks,
     bound: Instant,
 ) -> Result<(Instant, Answers), String> {
     let mut reason = "the store did not answer in time".to_owned();
     loop {
         let sent_at = Instant::now();
-        metrics::chunk_call(ask.tokens.first().map_or("", Token::holder));
+        let first = ask.holds.first();
+        metrics::chunk_call(first.map_or("", |hold| hold.token.holder()));
         match timeout_at(bound, book.renew_chunks(ask)).await {
             Ok(Ok(answers)) => return Ok((sent_at, answers)),
             Ok(Err(error)) => {

@@ -33,11 +33,6 @@ pub(crate) fn jobs_table() -> LeaseTable {
     table
 }
 
-/// The table of the checkpoints.
-pub(crate) fn chunks_table() -> LeaseTable {
-    LeaseTable::sync_checkpoints().named(name("tenure_checkpoints"))
-}
-
 fn name(text: &str) -> Identifier {
     Identifier::new(text).expect("these are the names of our own tables")
 }

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tenure_core::job::{Chunk, ChunkClaim, ChunkKey, ChunkName, MatrixName};
-use tenure_core::store::{ChunkEnd, ClaimChunk, EndChunk, JobHold, StoreError, StoreErrorKind};
+use tenure_core::store::{
+    ChunkEnd, ChunkHold, ClaimChunk, EndChunk, JobHold, StoreError, StoreErrorKind,
+};
 use tenure_core::{Fence, Refusal, Timestamp, Token, WorkerId};
 use tenure_engine::{ChunkKeeper, ChunkThread, Context, KeptChunk};
 use tokio::sync::watch;
@@ -184,10 +186,13 @@ impl ChunkAsk {
             Err(error) => error.is_transient(),
         };
         match answer? {
-            ChunkClaim::Claimed(chunk) => match keeper.keep(claim.token, sent_at) {
-                Some(kept) => Ok(ChunkAnswer::Claimed(HeldChunk { chunk, kept, loose })),
-                None => Err(HoldError::Refused(Refusal::Lapsed)),
-            },
+            ChunkClaim::Claimed(chunk) => {
+                let (key, token) = (claim.key, claim.token);
+                match keeper.keep(ChunkHold { key, token }, sent_at) {
+                    Some(kept) => Ok(ChunkAnswer::Claimed(HeldChunk { chunk, kept, loose })),
+                    None => Err(HoldError::Refused(Refusal::Lapsed)),
+                }
+            }
             ChunkClaim::Done { at } => Ok(ChunkAnswer::Done { at }),
             ChunkClaim::Held { holder, until } => Ok(ChunkAnswer::Held { holder, until }),
             ChunkClaim::Failed => Ok(ChunkAnswer::Failed),

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Answer, LeaseStore, Operate, Renew, Renewed, StoreError};
+use super::{Answer, LeaseStore, Operate, Renewed, StoreError};
 use crate::guard::{Guarded, Refusal};
 use crate::job::{
     ChunkClaim, ChunkKey, ChunkName, ChunkRecord, Job, JobKind, KindStanding, MatrixName, NewJob,
@@ -19,6 +19,15 @@ use crate::token::Token;
 pub struct JobHold {
     /// Which job.
     pub id: i64,
+    /// By which claim.
+    pub token: Token,
+}
+
+/// The hold on a chunk, by its whole key.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ChunkHold {
+    /// Which chunk.
+    pub key: ChunkKey,
     /// By which claim.
     pub token: Token,
 }
@@ -108,6 +117,35 @@ pub struct EndChunk {
     pub now: Option<Timestamp>,
 }
 
+/// Asks to prolong leases on chunks.
+#[derive(Clone, Debug)]
+pub struct RenewChunks {
+    /// The holds.
+    pub holds: Vec<ChunkHold>,
+    /// They run at least this long from now; never shorter than before.
+    pub term: Term,
+    /// The moment, for tests.
+    pub now: Option<Timestamp>,
+}
+
+impl RenewChunks {
+    /// Renews these holds for `term`.
+    pub fn new(holds: Vec<ChunkHold>, term: Term) -> Self {
+        Self {
+            holds,
+            term,
+            now: None,
+        }
+    }
+
+    /// At this moment.
+    #[must_use]
+    pub fn at(mut self, now: Timestamp) -> Self {
+        self.now = Some(now);
+        self
+    }
+}
+
 /// Jobs and the checkpoints of their chunks.
 pub trait Jobs: Send + Sync + fmt::Debug {
     /// Writes all of these jobs or none; their numbers in order.
@@ -139,8 +177,11 @@ pub trait Jobs: Send + Sync + fmt::Debug {
     /// Asks for a chunk; one that is not there yet is made. Never waits for another's transaction.
     fn claim_chunk<'a>(&'a self, claim: &'a ClaimChunk) -> Answer<'a, ChunkClaim>;
 
-    /// Prolongs leases on chunks; answers for each token in order, as [`LeaseStore::renew`] does.
-    fn renew_chunks<'a>(&'a self, renew: &'a Renew) -> Answer<'a, Vec<(Token, Guarded<Renewed>)>>;
+    /// Prolongs leases on chunks; answers for each hold in order, as [`LeaseStore::renew`] does.
+    fn renew_chunks<'a>(
+        &'a self,
+        renew: &'a RenewChunks,
+    ) -> Answer<'a, Vec<(ChunkHold, Guarded<Renewed>)>>;
 
     /// Ends the hold on a chunk by its whole key and its token.
     fn end_chunk<'a>(&'a self, end: &'a EndChunk) -> Answer<'a, Guarded<()>>;

@@ -28,8 +28,8 @@ pub use error::{StoreError, StoreErrorKind};
 pub use examine::{Examine, Finding, Verdict};
 pub use intake::{Enqueued, Intake};
 pub use jobs::{
-    CheckpointError, ChunkEnd, ClaimChunk, EndChunk, HeldChunks, JobFilter, JobHold, Jobs,
-    KeepsJobs,
+    CheckpointError, ChunkEnd, ChunkHold, ClaimChunk, EndChunk, HeldChunks, JobFilter, JobHold,
+    Jobs, KeepsJobs, RenewChunks,
 };
 pub use lease::{
     Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Rest, Settle, Settlement,

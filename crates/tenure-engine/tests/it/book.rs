@@ -8,10 +8,10 @@ use tenure_core::job::{
     Progress, Retried,
 };
 use tenure_core::store::{
-    Answer, ClaimChunk, EndChunk, HeldChunks, JobFilter, JobHold, Jobs, KeepsJobs, LeaseStore,
-    Operate, Renew, Renewed, StoreError, StoreErrorKind,
+    Answer, ChunkHold, ClaimChunk, EndChunk, HeldChunks, JobFilter, JobHold, Jobs, KeepsJobs,
+    LeaseStore, Operate, RenewChunks, Renewed, StoreError, StoreErrorKind,
 };
-use tenure_core::{Fence, Guarded, Refusal, Timestamp, Token};
+use tenure_core::{Fence, Guarded, Refusal, Timestamp};
 
 use crate::faulty::{Ask, Faulty};
 
@@ -59,9 +59,12 @@ impl Jobs for Faulty {
         unasked()
     }
 
-    fn renew_chunks<'a>(&'a self, renew: &'a Renew) -> Answer<'a, Vec<(Token, Guarded<Renewed>)>> {
-        let answer = |token: &Token| {
-            if self.is_taken(token) {
+    fn renew_chunks<'a>(
+        &'a self,
+        renew: &'a RenewChunks,
+    ) -> Answer<'a, Vec<(ChunkHold, Guarded<Renewed>)>> {
+        let answer = |hold: &ChunkHold| {
+            if self.is_taken(&hold.token) {
                 return Guarded::Refused(Refusal::Lost);
             }
             Guarded::Kept(Renewed {
@@ -70,8 +73,9 @@ impl Jobs for Faulty {
                 ids: Vec::new(),
             })
         };
-        let tokens = renew.tokens.iter().filter(|token| !self.is_busy(token));
-        let answers: Vec<_> = tokens.map(|token| (token.clone(), answer(token))).collect();
+        let holds = renew.holds.iter();
+        let holds = holds.filter(|hold| !self.is_busy(&hold.token));
+        let answers: Vec<_> = holds.map(|hold| (hold.clone(), answer(hold))).collect();
         self.through(Ask::RenewChunks(renew.clone()), || {
             Box::pin(std::future::ready(Ok(answers)))
         })

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::store::Store;
+use tenure_core::job::{ChunkKey, ChunkName, MatrixName};
+use tenure_core::store::{ChunkHold, Store};
 use tenure_core::testing::token;
 use tenure_core::{Event, Outcome, Term};
 use tenure_engine::{ChunkKeeper, Context, EventFn, RowStore};
@@ -16,6 +17,17 @@ use crate::world::World;
 
 const MINUTE: Duration = Duration::from_mins(1);
 const JOBS: u32 = 1000;
+
+/// The hold of a chunk with this number.
+fn hold(no: u64) -> ChunkHold {
+    ChunkHold {
+        key: ChunkKey {
+            matrix: MatrixName::new("m").unwrap(),
+            chunk: ChunkName::new(&format!("c{no}")).unwrap(),
+        },
+        token: token("a", no),
+    }
+}
 
 fn renewals(asks: &[Ask]) -> usize {
     let is_renewal = |ask: &&Ask| matches!(ask, Ask::RenewChunks(_));
@@ -37,8 +49,8 @@ async fn a_thousand_jobs_and_their_chunks_are_renewed_by_two_statements_per_tick
         async move {
             let job: u64 = event.payload().parse()?;
             let now = Instant::now();
-            let first = held.keep(token("a", 2 * job), now);
-            let second = held.keep(token("a", 2 * job + 1), now);
+            let first = held.keep(hold(2 * job), now);
+            let second = held.keep(hold(2 * job + 1), now);
             let (first, second) = (first.unwrap(), second.unwrap());
             sleep(12 * MINUTE).await;
             assert!(!first.is_cancelled() && !second.is_cancelled());
@@ -69,7 +81,7 @@ async fn a_thousand_jobs_and_their_chunks_are_renewed_by_two_statements_per_tick
         })
         .max();
     assert_eq!(busiest, Some(2), "one for the jobs, one for the chunks");
-    let of_all = |ask: &Ask| matches!(ask, Ask::RenewChunks(renew) if renew.tokens.len() == 2000);
+    let of_all = |ask: &Ask| matches!(ask, Ask::RenewChunks(renew) if renew.holds.len() == 2000);
     assert_eq!(
         world.faulty.count(of_all),
         renewals(&world.faulty.since(began))
@@ -89,7 +101,7 @@ async fn a_chunk_whose_renewal_is_refused_is_cancelled_and_no_other() {
     let world = World::new();
     let keeper = Arc::new(ChunkKeeper::default());
     let [lost, stays, ended] = [1, 2, 3].map(|no| {
-        let kept = keeper.keep(token("a", no), Instant::now());
+        let kept = keeper.keep(hold(no), Instant::now());
         kept.unwrap()
     });
     let (run, store) = (Arc::clone(&keeper), world.store());
@@ -114,8 +126,7 @@ async fn a_chunk_in_a_transaction_is_asked_for_again_until_its_own_deadline() {
     let world = World::new();
     let keeper = Arc::new(ChunkKeeper::default());
     let began = Instant::now();
-    let [for_a_while, for_good, free] =
-        [1, 2, 3].map(|no| keeper.keep(token("a", no), began).unwrap());
+    let [for_a_while, for_good, free] = [1, 2, 3].map(|no| keeper.keep(hold(no), began).unwrap());
     world.faulty.hold_up(&token("a", 1));
     world.faulty.hold_up(&token("a", 2));
     let (run, store) = (Arc::clone(&keeper), world.store());
@@ -144,7 +155,7 @@ async fn a_chunk_that_cannot_be_renewed_is_cancelled_before_another_can_have_it(
             .rule(move |ask| matches!(ask, Ask::RenewChunks(_)).then_some(fault));
         let keeper = Arc::new(ChunkKeeper::default());
         let began = Instant::now();
-        let kept = keeper.keep(token("a", 1), began).unwrap();
+        let kept = keeper.keep(hold(1), began).unwrap();
         let (run, store) = (Arc::clone(&keeper), world.store());
         let running = tokio::spawn(async move { run.run(store.as_ref()).await });
         kept.cancelled().await;
@@ -160,7 +171,7 @@ async fn a_chunk_that_cannot_be_renewed_is_cancelled_before_another_can_have_it(
 async fn a_chunk_that_nobody_renewed_in_time_is_cancelled_by_who_comes_next() {
     let world = World::new();
     let keeper = Arc::new(ChunkKeeper::default());
-    let kept = keeper.keep(token("a", 1), Instant::now()).unwrap();
+    let kept = keeper.keep(hold(1), Instant::now()).unwrap();
     sleep(2 * MINUTE).await;
     let (run, store) = (Arc::clone(&keeper), world.store());
     let running = tokio::spawn(async move { run.run(store.as_ref()).await });
@@ -178,7 +189,7 @@ async fn of_several_who_renew_one_does_and_the_next_takes_over() {
         .faulty
         .rule(move |ask| matches!(ask, Ask::RenewChunks(_)).then_some(slow));
     let keeper = Arc::new(ChunkKeeper::default());
-    let kept = keeper.keep(token("a", 1), Instant::now()).unwrap();
+    let kept = keeper.keep(hold(1), Instant::now()).unwrap();
     let drive = || {
         let (run, store) = (Arc::clone(&keeper), world.store());
         tokio::spawn(async move { run.run(store.as_ref()).await })
@@ -201,6 +212,6 @@ async fn a_claim_that_was_answered_too_late_is_not_kept() {
     let keeper = Arc::new(ChunkKeeper::new(Term::STANDARD, Duration::from_secs(9)).unwrap());
     let sent_at = Instant::now();
     sleep(Duration::from_secs(25)).await;
-    assert!(keeper.keep(token("a", 1), sent_at).is_none());
+    assert!(keeper.keep(hold(1), sent_at).is_none());
     assert_eq!(keeper.in_hand(), 0);
 }

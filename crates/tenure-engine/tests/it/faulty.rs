@@ -10,9 +10,9 @@ use tenure_core::store::{
     Answer, Bury, ChangeEndpoint, ChangeSettings, Claim, Cluster, ClusterSettings, Counts,
     DomainFilter, DomainRecord, Domains, Due, Enqueued, Examine, Filter, Finding, Intake,
     KeepsReplays, KeepsWebhooks, KeepsWorkLeases, LeaseStore, NewReplay, Operate, Page, Pause,
-    Prune, Pruned, Pruner, Queue, Queues, Reap, Reaped, Renew, Renewed, Replay, ReplayOperation,
-    Replayed, Replays, Settle, Settlement, Skip, StepReplay, Stepped, StoreError, StoreErrorKind,
-    Webhooks, WorkerRecord, WorkerReport,
+    Prune, Pruned, Pruner, Queue, Queues, Reap, Reaped, Renew, RenewChunks, Renewed, Replay,
+    ReplayOperation, Replayed, Replays, Settle, Settlement, Skip, StepReplay, Stepped, StoreError,
+    StoreErrorKind, Webhooks, WorkerRecord, WorkerReport,
 };
 use tenure_core::webhook::{Call, CallRecord, Endpoint, EndpointId, Health, NewEndpoint};
 use tenure_core::{
@@ -39,7 +39,7 @@ pub(crate) enum Ask {
     KeepHealth(Health),
     RecordCalls(Vec<Call>),
     StepReplay,
-    RenewChunks(Renew),
+    RenewChunks(RenewChunks),
     /// What no engine asks.
     Other,
 }

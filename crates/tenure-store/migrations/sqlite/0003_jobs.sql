@@ -55,7 +55,7 @@ create index tenure_jobs_completed_at on tenure_jobs (completed_at) where comple
 create index tenure_jobs_failed_at on tenure_jobs (failed_at) where failed_at is not null;
 
 -- One row per chunk of a matrix, made by its first claim. It may be worked on again after it was synced;
--- with completed_at it is done for good. A token has one chunk at a time.
+-- with completed_at it is done for good.
 create table tenure_checkpoints (
     id             integer primary key autoincrement,
     matrix_id      text    not null check (length(cast(matrix_id as blob)) between 1 and 200),
@@ -86,5 +86,5 @@ create table tenure_checkpoints (
            = (locked_until is not null)),
     check (completed_at is null or failed_at is null)
 ) strict;
-create unique index tenure_checkpoints_claimed on tenure_checkpoints (lease_token)
+create index tenure_checkpoints_claimed on tenure_checkpoints (lease_token)
 where completed_at is null and failed_at is null and locked_until is not null;

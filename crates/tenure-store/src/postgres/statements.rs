@@ -149,6 +149,7 @@ statements!(
     note,
     claim_chunk,
     make_chunk,
+    renew_chunks,
     look_chunk,
     end_chunk,
     chunks,

@@ -120,6 +120,7 @@ guarded! {
     look_job = "look_chunk", "job";
     look_chunk = "look_chunk", "chunk";
     end_chunk = "end_chunk", "end_chunk";
+    renew_chunks = "renew_chunks", "renew_chunks";
 }
 
 statements! {

@@ -25,9 +25,10 @@ const SMALL: [&str; 6] = [
 
 /// Statements that read a whole narrow table or walk past what they do not want, and say so in
 /// their header.
-const FAR: [&str; 5] = [
+const FAR: [&str; 6] = [
     "count",
     "jobs_count",
+    "jobs_held_chunks",
     "page_pending",
     "page_done",
     "domains",

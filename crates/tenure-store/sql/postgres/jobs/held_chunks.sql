@@ -4,21 +4,34 @@
 -- Returns: per chunk: chunk_hash, locked_until, locked_by, claimed_at, fence, completed_at, failed_at,
 --   row_count, last_synced_at, cursor, error_message; and now; and matrix_id.
 -- Keeps: nothing; it only reads.
--- Relies on: the partial index of the chunks in hand, which are few; the index on the jobs' matrix.
+-- Relies on: the unique key: it leads from matrix to matrix, and of those that are not over all chunks are
+--   looked at, as by progress; the index on the jobs' matrix.
+with recursive every (matrix_id) as (
+    select min(t.matrix_id) from tenure_checkpoints t where $2::text is null
+    union all
+    select (select min(t.matrix_id) from tenure_checkpoints t where t.matrix_id > e.matrix_id)
+    from every e
+    where e.matrix_id is not null
+), open (matrix_id) as (
+    select e.matrix_id
+    from every e
+    where e.matrix_id is not null
+      and coalesce((select j.completed_at is null and j.failed_at is null
+                    from tenure_jobs j
+                    where j.matrix_id = e.matrix_id
+                    order by j.matrix_id desc, j.id desc
+                    limit 1), true)
+    union all
+    select $2 where $2 is not null
+)
 select t.chunk_hash, t.locked_until, t.locked_by, t.claimed_at, t.fence, t.completed_at, t.failed_at,
        t.row_count, t.last_synced_at, t.cursor, t.error_message, m.now, t.matrix_id
 from (select coalesce($1::timestamptz, clock_timestamp()) as now) as m
-cross join tenure_checkpoints t
+cross join open o
+join tenure_checkpoints t on t.matrix_id = o.matrix_id
 where t.completed_at is null
   and t.failed_at is null
   and t.locked_until is not null
   and ($3::bigint is null or t.locked_until <= m.now - $3::bigint * interval '1 microsecond')
-  and case when $2::text is null
-           then coalesce((select j.completed_at is null and j.failed_at is null
-                          from tenure_jobs j
-                          where j.matrix_id = t.matrix_id
-                          order by j.matrix_id desc, j.id desc
-                          limit 1), true)
-           else t.matrix_id = $2 end
 order by t.locked_until, t.id
 limit $4::bigint

@@ -1,19 +1,18 @@
-//! Chunks: claimed and ended by their whole key.
+//! Chunks: claimed, renewed and ended by their whole key.
 
 use std::sync::atomic::Ordering;
 
 use sqlx::PgConnection;
 use sqlx::postgres::PgRow;
 use tenure_core::job::{Chunk, ChunkClaim, ChunkKey};
-use tenure_core::store::{ClaimChunk, EndChunk, JobHold, StoreError};
+use tenure_core::store::{ChunkHold, ClaimChunk, EndChunk, JobHold, RenewChunks, StoreError};
 use tenure_core::{Fence, Guarded, Lease, Timestamp, Token};
 
 use super::super::PostgresStore;
-use super::super::error::{breaks, store_error};
+use super::super::error::store_error;
 use super::super::lend::{Borrow as _, Lent};
 use super::super::row::{get, get_count, get_moment, get_timestamp, moment};
 use super::{Late, hold_params};
-use crate::complaint::used_before;
 use crate::jobs::{CLAIM_ROUNDS, ChunkLook, Found, JobStands, SeenChunk, said};
 use crate::limits::micros;
 
@@ -107,6 +106,25 @@ impl PostgresStore {
             .first_from(&self.pool)
             .await;
         claimed(claim, row)
+    }
+
+    /// Renews these holds.
+    pub(super) async fn renew_some_chunks(
+        &self,
+        renew: &RenewChunks,
+        holds: Vec<ChunkHold>,
+    ) -> Result<Vec<PgRow>, sqlx::Error> {
+        let all = |part: fn(&ChunkHold) -> &str| holds.iter().map(part).collect::<Vec<_>>();
+        let query = self.jobs.statements.renew_chunks.query();
+        query
+            .bind(moment(renew.now))
+            .bind(all(|hold| hold.key.matrix.as_str()))
+            .bind(all(|hold| hold.key.chunk.as_str()))
+            .bind(all(|hold| hold.token.expose()))
+            .bind(all(|hold| hold.token.holder()))
+            .bind(micros(renew.term.length()))
+            .all_from(&self.pool)
+            .await
     }
 
     /// Ends the hold; a repeat is answered as the first one was.
@@ -215,14 +233,10 @@ fn claimed(
     claim: &ClaimChunk,
     row: Result<Option<PgRow>, sqlx::Error>,
 ) -> Result<Option<Chunk>, StoreError> {
-    let row = row.map_err(|error| {
-        if breaks(&error, "tenure_checkpoints_claimed") {
-            return used_before("claim chunk");
-        }
-        store_error("claim chunk", error)
-    })?;
+    let failed = |e| store_error("claim chunk", e);
+    let row = row.map_err(failed)?;
     let chunk = row.as_ref().map(|row| chunk_of(claim, row)).transpose();
-    chunk.map_err(|e| store_error("claim chunk", e))
+    chunk.map_err(failed)
 }
 
 fn chunk_of(claim: &ClaimChunk, row: &PgRow) -> Result<Chunk, sqlx::Error> {

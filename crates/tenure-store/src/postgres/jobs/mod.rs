@@ -1,7 +1,7 @@
 //! Jobs and checkpoints: leases on the rows of two tables of our own.
 //!
-//! A job's lease rides on the row layout, and so does the renewal of chunks; a chunk is claimed and
-//! ended by its whole key, with statements of its own.
+//! A job's lease rides on the row layout; a chunk is claimed, renewed and ended by its whole key, with
+//! statements of its own.
 
 mod chunk;
 mod read;
@@ -15,8 +15,8 @@ use tenure_core::job::{
     Noted, Progress, Retried,
 };
 use tenure_core::store::{
-    Answer, CheckpointError, ClaimChunk, EndChunk, HeldChunks, JobFilter, JobHold, Jobs, KeepsJobs,
-    LeaseStore, Operate, Renew, Renewed, StoreError, StoreErrorKind,
+    Answer, CheckpointError, ChunkHold, ClaimChunk, EndChunk, HeldChunks, JobFilter, JobHold, Jobs,
+    KeepsJobs, LeaseStore, Operate, RenewChunks, Renewed, StoreError, StoreErrorKind,
 };
 use tenure_core::{Guarded, Identifier, Timestamp, Token};
 
@@ -25,22 +25,19 @@ use super::error::store_error;
 use super::lend::{Borrow as _, Lent};
 use super::queue::Sql;
 use super::row::moment;
-use super::rows::PostgresRows;
+use super::rows::{PostgresRows, renewal};
 use super::statements::JobStatements;
-use crate::jobs::{
-    JobDesk, check_end, check_jobs, check_note, chunks_table, jobs_table, signed, state_word,
-};
+use crate::jobs::{JobDesk, check_end, check_jobs, check_note, jobs_table, signed, state_word};
 use crate::limits::micros;
 
 /// How often a retry looks again for the one that was faster.
 const RETRY_ROUNDS: u32 = 3;
 
-/// What a store needs for jobs: its statements, and the two tables as lease tables.
+/// What a store needs for jobs: its statements, and the table of jobs as a lease table.
 #[derive(Debug)]
 pub(super) struct JobBook {
     statements: JobStatements,
     jobs: JobDesk<PostgresRows>,
-    chunks: PostgresRows,
     /// Whether the last chunk that was claimed was made by its claim: so will the next be, most
     /// likely, and is asked for in this way first.
     is_making: AtomicBool,
@@ -55,7 +52,6 @@ impl JobBook {
         Ok(Self {
             statements,
             jobs: JobDesk(jobs),
-            chunks: rows(chunks_table())?,
             is_making: AtomicBool::new(false),
         })
     }
@@ -65,7 +61,6 @@ impl JobBook {
         Self {
             statements: self.statements.clone(),
             jobs: JobDesk(self.jobs.0.through(pool.clone())),
-            chunks: self.chunks.through(pool.clone()),
             is_making: AtomicBool::new(false),
         }
     }
@@ -171,8 +166,15 @@ impl Jobs for PostgresStore {
         Box::pin(self.claim_one_chunk(claim))
     }
 
-    fn renew_chunks<'a>(&'a self, renew: &'a Renew) -> Answer<'a, Vec<(Token, Guarded<Renewed>)>> {
-        self.jobs.chunks.renew(renew)
+    fn renew_chunks<'a>(
+        &'a self,
+        renew: &'a RenewChunks,
+    ) -> Answer<'a, Vec<(ChunkHold, Guarded<Renewed>)>> {
+        Box::pin(async move {
+            let ask = |open| self.renew_some_chunks(renew, open);
+            let answers = renewal::renew(&renew.holds, ask).await;
+            answers.map_err(|e| store_error("renew chunks", e))
+        })
     }
 
     fn end_chunk<'a>(&'a self, end: &'a EndChunk) -> Answer<'a, Guarded<()>> {

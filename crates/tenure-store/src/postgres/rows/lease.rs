@@ -1,7 +1,6 @@
 //! Claim, renew, settle, reap.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use sqlx::postgres::PgRow;
 use tenure_core::store::{
@@ -15,20 +14,13 @@ use tenure_core::{
 
 use super::super::lend::Borrow as _;
 use super::PostgresRows;
-use super::renewal::{Renewals, Tally};
+use super::renewal;
 use crate::complaint::used_before;
 use crate::limits::{INLINE_REAP_LIMIT, micros};
 use crate::postgres::error::{is_refused, lacks_column};
 use crate::postgres::row::{get, get_count, get_moment, get_timestamp, moment};
 use crate::rows::{ReapedRows, Said, first_reap, is_full, rest_word, state_of, takes_lone_rows};
 use crate::second_look::{not_ended, settle_answers};
-
-/// Before each time that a renewal asks. In all it takes far less than the shortest heartbeat.
-const RENEW_PAUSES: [Duration; 3] = [
-    Duration::ZERO,
-    Duration::from_millis(10),
-    Duration::from_millis(30),
-];
 
 impl LeaseStore for PostgresRows {
     fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Option<Held>> {
@@ -37,7 +29,8 @@ impl LeaseStore for PostgresRows {
 
     fn renew<'a>(&'a self, renew: &'a Renew) -> Answer<'a, Vec<(Token, Guarded<Renewed>)>> {
         Box::pin(async move {
-            let answers = self.renew_rows(renew).await;
+            let ask = |open| self.renew_once(renew, open);
+            let answers = renewal::renew(&renew.tokens, ask).await;
             answers.map_err(|e| self.error("renew", e))
         })
     }
@@ -154,27 +147,7 @@ impl PostgresRows {
         query.all_from(&self.pool).await
     }
 
-    /// Renews, and asks again for what is in a transaction just now: most of those are the settles
-    /// of the same worker, and over in a moment.
-    async fn renew_rows(&self, renew: &Renew) -> Result<Renewals, sqlx::Error> {
-        let mut tally = Tally::default();
-        let mut open = renew.tokens.clone();
-        for pause in RENEW_PAUSES {
-            tokio::time::sleep(pause).await;
-            let rows = self.renew_once(renew, &open).await?;
-            tally.add(&open, &rows)?;
-            open.retain(|token| tally.is_busy(token));
-            if open.is_empty() {
-                break;
-            }
-        }
-        Ok(tally.answers(renew))
-    }
-
-    async fn renew_once(&self, renew: &Renew, open: &[Token]) -> Result<Vec<PgRow>, sqlx::Error> {
-        if open.is_empty() {
-            return Ok(Vec::new());
-        }
+    async fn renew_once(&self, renew: &Renew, open: Vec<Token>) -> Result<Vec<PgRow>, sqlx::Error> {
         let tokens: Vec<&str> = open.iter().map(Token::expose).collect();
         let holders: Vec<&str> = open.iter().map(Token::holder).collect();
         self.statements

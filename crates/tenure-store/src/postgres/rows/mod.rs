@@ -9,7 +9,7 @@ mod lease;
 mod operate;
 #[cfg(feature = "testing")]
 mod planted;
-mod renewal;
+pub(super) mod renewal;
 mod statements;
 
 use std::fmt;

@@ -1,18 +1,51 @@
 //! What a renewal found, put together over the few times that it asked.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::Hash;
+use std::time::Duration;
 
 use sqlx::postgres::PgRow;
-use tenure_core::store::{Renew, Renewed};
-use tenure_core::{Fence, Guarded, ItemId, Refusal, Timestamp, Token};
+use tenure_core::store::Renewed;
+use tenure_core::{Fence, Guarded, ItemId, Refusal, Timestamp};
 
 use crate::postgres::row::{get, get_moment};
 
-pub(super) type Renewals = Vec<(Token, Guarded<Renewed>)>;
+/// The answer for each lease.
+pub(in crate::postgres) type Renewals<K> = Vec<(K, Guarded<Renewed>)>;
+
+/// Before each time that a renewal asks. In all it takes far less than the shortest heartbeat.
+const PAUSES: [Duration; 3] = [
+    Duration::ZERO,
+    Duration::from_millis(10),
+    Duration::from_millis(30),
+];
+
+/// Renews leases, each called by a `K`, and asks again for what is in a transaction just now: most of
+/// those are the settles of the same worker, and over in a moment.
+pub(in crate::postgres) async fn renew<K, F>(
+    leases: &[K],
+    ask: impl Fn(Vec<K>) -> F,
+) -> Result<Renewals<K>, sqlx::Error>
+where
+    K: Clone + Eq + Hash,
+    F: Future<Output = Result<Vec<PgRow>, sqlx::Error>>,
+{
+    let mut tally = Tally(HashMap::new());
+    let mut open = leases.to_vec();
+    for pause in PAUSES {
+        if open.is_empty() {
+            break;
+        }
+        tokio::time::sleep(pause).await;
+        tally.add(&open, &ask(open.clone()).await?)?;
+        open.retain(|lease| tally.is_busy(lease));
+    }
+    Ok(tally.answers(leases))
+}
 
 /// What is known of the leases that are being renewed.
-#[derive(Debug, Default)]
-pub(super) struct Tally(HashMap<Token, Found>);
+#[derive(Debug)]
+struct Tally<K>(HashMap<K, Found>);
 
 /// The rows of a lease, as the last look found them.
 #[derive(Debug, Default)]
@@ -25,22 +58,22 @@ struct Found {
     is_lapsed: bool,
 }
 
-impl Tally {
-    /// Takes what a look at these tokens brought.
-    pub(super) fn add(&mut self, tokens: &[Token], rows: &[PgRow]) -> Result<(), sqlx::Error> {
-        let mut before: HashMap<&Token, Found> = HashMap::new();
-        for token in tokens {
-            before.extend(self.0.remove(token).map(|found| (token, found)));
+impl<K: Clone + Eq + Hash> Tally<K> {
+    /// Takes what a look at these leases brought.
+    fn add(&mut self, asked: &[K], rows: &[PgRow]) -> Result<(), sqlx::Error> {
+        let mut before: HashMap<&K, Found> = HashMap::new();
+        for lease in asked {
+            before.extend(self.0.remove(lease).map(|found| (lease, found)));
         }
         for row in rows {
             let nth: i32 = get(row, 0)?;
             let place = usize::try_from(nth - 1).unwrap_or(usize::MAX);
-            let Some(token) = tokens.get(place) else {
+            let Some(lease) = asked.get(place) else {
                 continue;
             };
             let id = ItemId::new(get(row, 1)?);
-            let found = self.0.entry(token.clone()).or_default();
-            let earlier = before.get(token);
+            let found = self.0.entry(lease.clone()).or_default();
+            let earlier = before.get(lease);
             let known = earlier.and_then(|earlier| earlier.renewed.get(&id));
             if let Some(until) = get_moment(row, 2)? {
                 found.renewed.insert(id, until);
@@ -59,21 +92,21 @@ impl Tally {
     }
 
     /// Whether a row of it is in a transaction and was not renewed: it may be ours or buried.
-    pub(super) fn is_busy(&self, token: &Token) -> bool {
+    fn is_busy(&self, lease: &K) -> bool {
         self.0
-            .get(token)
+            .get(lease)
             .is_some_and(|found| !found.busy.is_empty())
     }
 
     /// The answers in the order asked, also for one that is asked twice; a lease that is busy has
     /// none.
-    pub(super) fn answers(&self, renew: &Renew) -> Renewals {
+    fn answers(&self, asked: &[K]) -> Renewals<K> {
         let unknown = Found::default();
-        let mut answers = Vec::with_capacity(renew.tokens.len());
-        for token in &renew.tokens {
-            let found = self.0.get(token).unwrap_or(&unknown);
+        let mut answers = Vec::with_capacity(asked.len());
+        for lease in asked {
+            let found = self.0.get(lease).unwrap_or(&unknown);
             if found.busy.is_empty() {
-                answers.push((token.clone(), found.answer()));
+                answers.push((lease.clone(), found.answer()));
             }
         }
         answers

@@ -1,14 +1,15 @@
-//! Chunks: claimed and ended by their whole key, each in one transaction.
+//! Chunks: claimed, renewed and ended by their whole key, each in one transaction.
 
 use rusqlite::{OptionalExtension, named_params};
 use tenure_core::job::{Chunk, ChunkClaim, ChunkKey};
-use tenure_core::store::{ClaimChunk, EndChunk, JobHold, StoreError, StoreErrorKind};
-use tenure_core::{Fence, Guarded, Lease, Timestamp, Token};
+use tenure_core::store::{
+    ChunkHold, ClaimChunk, EndChunk, JobHold, RenewChunks, Renewed, StoreError,
+};
+use tenure_core::{Fence, Guarded, ItemId, Lease, Refusal, Timestamp, Token};
 
 use super::super::error::failed;
 use super::super::row;
 use super::{Desk, Late};
-use crate::complaint::used_before;
 use crate::jobs::{ChunkLook, Found, JobStands, SeenChunk, said};
 
 /// Who asks for which chunk, and for which job.
@@ -34,14 +35,7 @@ pub(super) fn claim(
         Found::Free => desk.sql.claim_chunk,
         Found::Absent => desk.sql.make_chunk,
     };
-    let chunk = take(desk, claim, statement, now).map_err(|error| {
-        let told = failed("claim chunk")(error);
-        // Nothing else of a new lease can be there already.
-        if told.kind() == StoreErrorKind::Conflict {
-            return used_before("claim chunk");
-        }
-        told
-    })?;
+    let chunk = take(desk, claim, statement, now).map_err(failed("claim chunk"))?;
     Ok(ChunkClaim::Claimed(chunk))
 }
 
@@ -77,6 +71,64 @@ fn take(
             attempts: found.get(1)?,
         })
     })
+}
+
+/// Renews each of these holds.
+pub(super) fn renew_all(
+    desk: Desk<'_>,
+    renew: RenewChunks,
+    now: Timestamp,
+) -> rusqlite::Result<Vec<(ChunkHold, Guarded<Renewed>)>> {
+    let until = now.after(renew.term.length());
+    let mut answers = Vec::with_capacity(renew.holds.len());
+    for hold in renew.holds {
+        let answer = renew_one(desk, &hold, until, now)?;
+        answers.push((hold, answer));
+    }
+    Ok(answers)
+}
+
+fn renew_one(
+    desk: Desk<'_>,
+    hold: &ChunkHold,
+    until: Timestamp,
+    now: Timestamp,
+) -> rusqlite::Result<Guarded<Renewed>> {
+    let ask = named_params! {
+        ":now": now.as_micros(),
+        ":matrix": hold.key.matrix.as_str(),
+        ":chunk": hold.key.chunk.as_str(),
+        ":token": hold.token.expose(),
+        ":holder": hold.token.holder(),
+        ":until": until.as_micros(),
+    };
+    let renewed = desk
+        .connection
+        .prepare_cached(desk.sql.renew_chunks)?
+        .query_row(ask, |found| {
+            Ok(Renewed {
+                until: row::moment(found, 1)?,
+                fence: Fence::new(found.get(2)?),
+                ids: vec![ItemId::new(found.get(0)?)],
+            })
+        })
+        .optional()?;
+    if let Some(renewed) = renewed {
+        return Ok(Guarded::Kept(renewed));
+    }
+    let asker = Asker {
+        key: &hold.key,
+        token: &hold.token,
+        job: None,
+    };
+    let seen = look(desk, &asker, now)?.chunk;
+    let is_lapsed = seen.is_some_and(|seen| seen.is_mine && seen.until.is_some());
+    let why = if is_lapsed {
+        Refusal::Lapsed
+    } else {
+        Refusal::Lost
+    };
+    Ok(Guarded::Refused(why))
 }
 
 /// Ends the hold; a repeat is answered as the first one was.

@@ -1,7 +1,7 @@
 //! Jobs and checkpoints: leases on the rows of two tables of our own.
 //!
-//! A job's lease rides on the row layout, and so does the renewal of chunks; a chunk is claimed and
-//! ended by its whole key, with statements of its own.
+//! A job's lease rides on the row layout; a chunk is claimed, renewed and ended by its whole key, with
+//! statements of its own.
 
 mod chunk;
 #[cfg(feature = "testing")]
@@ -17,10 +17,10 @@ use tenure_core::job::{
     Noted, Progress, Retried,
 };
 use tenure_core::store::{
-    Answer, CheckpointError, ClaimChunk, EndChunk, HeldChunks, JobFilter, JobHold, Jobs, KeepsJobs,
-    LeaseStore, Operate, Renew, Renewed, StoreError, StoreErrorKind,
+    Answer, CheckpointError, ChunkHold, ClaimChunk, EndChunk, HeldChunks, JobFilter, JobHold, Jobs,
+    KeepsJobs, LeaseStore, Operate, RenewChunks, Renewed, StoreError, StoreErrorKind,
 };
-use tenure_core::{Clock, Guarded, Refusal, SyncState, Timestamp, Token};
+use tenure_core::{Clock, Guarded, Refusal, SyncState, Timestamp};
 
 use super::error::failed;
 use super::rows::SqliteRows;
@@ -28,18 +28,17 @@ use super::statements::HoldStatements;
 use super::writer::Writer;
 use super::{SqliteStore, moment_of, row, statements as sql};
 use crate::jobs::{
-    JobDesk, SeenJob, check_end, check_jobs, check_note, chunks_table, jobs_table, note_refusal,
-    repeated, signed, state_word,
+    JobDesk, SeenJob, check_end, check_jobs, check_note, jobs_table, note_refusal, repeated,
+    signed, state_word,
 };
 use crate::memory::SystemClock;
 
-/// What a store needs for jobs: the statements that judge holds, and the two tables as lease
-/// tables.
+/// What a store needs for jobs: the statements that judge holds, and the table of jobs as a lease
+/// table.
 #[derive(Clone, Debug)]
 pub(super) struct JobBook {
     holds: &'static HoldStatements,
     jobs: JobDesk<SqliteRows>,
-    chunks: SqliteRows,
 }
 
 impl JobBook {
@@ -49,7 +48,6 @@ impl JobBook {
         Ok(Self {
             holds: &HoldStatements::WRITTEN,
             jobs: JobDesk(rows(jobs_table()).await?.counted_by(sql::COUNT_JOBS)),
-            chunks: rows(chunks_table()).await?,
         })
     }
 
@@ -59,7 +57,6 @@ impl JobBook {
         Self {
             holds: self.holds,
             jobs: JobDesk(self.jobs.0.with_clock(Arc::clone(clock))),
-            chunks: self.chunks.with_clock(Arc::clone(clock)),
         }
     }
 }
@@ -151,8 +148,17 @@ impl Jobs for SqliteStore {
         )
     }
 
-    fn renew_chunks<'a>(&'a self, renew: &'a Renew) -> Answer<'a, Vec<(Token, Guarded<Renewed>)>> {
-        self.jobs.chunks.renew(renew)
+    fn renew_chunks<'a>(
+        &'a self,
+        renew: &'a RenewChunks,
+    ) -> Answer<'a, Vec<(ChunkHold, Guarded<Renewed>)>> {
+        let (renew, sql) = (renew.clone(), self.jobs.holds);
+        Box::pin(
+            self.write("renew chunks", renew.now, move |connection, now| {
+                let desk = sql.at(connection);
+                chunk::renew_all(desk, renew, now).map_err(failed("renew chunks"))
+            }),
+        )
     }
 
     fn end_chunk<'a>(&'a self, end: &'a EndChunk) -> Answer<'a, Guarded<()>> {

@@ -2,12 +2,12 @@
 //! letter by letter, beside ours.
 
 use tenure_core::job::{ChunkClaim, ChunkKey};
-use tenure_core::store::Renew;
+use tenure_core::store::RenewChunks;
 use tenure_core::testing::token;
 use tenure_core::{Guarded, Refusal, SyncState, Timestamp};
 
 use super::{
-    NOW, Place, TWO_MINUTES, asks, ends, failed, key, refused, seconds, synced, take, term,
+    NOW, Place, TWO_MINUTES, asks, ends, failed, hold, key, refused, seconds, synced, take, term,
 };
 
 const CLAIM: &str = "UPDATE sync_checkpoints
@@ -90,7 +90,7 @@ async fn the_statements_of_the_specification_work_beside_ours() {
             let late = ends(&key, &mine, answer, end);
             assert_eq!(book.end_chunk(&late).await.unwrap(), refused(Refusal::Lost));
         }
-        let renew = Renew::new(vec![mine.clone()], term()).at(end);
+        let renew = RenewChunks::new(vec![hold(&key, &mine)], term()).at(end);
         let renewed = book.renew_chunks(&renew).await.unwrap().remove(0).1;
         assert_eq!(renewed, Guarded::Refused(Refusal::Lost));
         assert_eq!(book.chunks(&key.matrix, None, 9).await.unwrap(), told);

@@ -3,22 +3,23 @@
 use std::collections::BTreeSet;
 
 use tenure_core::job::{ChunkClaim, ChunkKey, ChunkName, MatrixName};
-use tenure_core::store::{ChunkEnd, ClaimChunk, Jobs, Renew};
+use tenure_core::store::{ChunkEnd, ChunkHold, ClaimChunk, Jobs, RenewChunks};
 use tenure_core::testing::token;
 use tenure_core::{Guarded, Refusal, Settings, SyncState, Timestamp, Token};
 
 use super::{
-    NOW, Place, TWO_MINUTES, asks, dead, ends, failed, held_job, key, refused, seconds, synced,
-    take, term,
+    NOW, Place, TWO_MINUTES, asks, dead, ends, failed, held_job, hold, key, refused, seconds,
+    synced, take, term,
 };
 
 /// Renews one lease.
 async fn renew(
     book: &dyn Jobs,
+    key: &ChunkKey,
     token: &Token,
     now: Timestamp,
 ) -> Guarded<tenure_core::store::Renewed> {
-    let renew = Renew::new(vec![token.clone()], term()).at(now);
+    let renew = RenewChunks::new(vec![hold(key, token)], term()).at(now);
     book.renew_chunks(&renew).await.unwrap().remove(0).1
 }
 
@@ -69,16 +70,17 @@ async fn a_heartbeat_each_half_minute_keeps_chunks_and_revives_none() {
     assert!(settings.check().is_ok(), "the rhythm of the specification");
     for place in Place::both().await {
         let book = place.book();
-        let tokens: Vec<Token> = (1..=50).map(|n| token("w", n)).collect();
-        for (nth, mine) in tokens.iter().enumerate() {
-            take(book, &asks(&key("m", &format!("c{nth}")), mine, NOW)).await;
+        let one = |n: u64| hold(&key("m", &format!("c{n}")), &token("w", n));
+        let holds: Vec<ChunkHold> = (1..=50).map(one).collect();
+        for mine in &holds {
+            take(book, &asks(&mine.key, &mine.token, NOW)).await;
         }
         let mut now = NOW;
         for _ in 0..10 {
             now = now.after(seconds(30));
-            let renew = Renew::new(tokens.clone(), term()).at(now);
+            let renew = RenewChunks::new(holds.clone(), term()).at(now);
             let answers = book.renew_chunks(&renew).await.unwrap();
-            assert!(answers.iter().map(|(token, _)| token).eq(&tokens));
+            assert!(answers.iter().map(|(hold, _)| hold).eq(&holds));
             for (_, answer) in answers {
                 let Guarded::Kept(renewed) = answer else {
                     panic!("refused on {}: {answer:?}", place.name());
@@ -88,16 +90,16 @@ async fn a_heartbeat_each_half_minute_keeps_chunks_and_revives_none() {
         }
         let end = now.after(TWO_MINUTES);
         assert_eq!(
-            renew(book, &tokens[0], end).await,
+            renew(book, &holds[0].key, &holds[0].token, end).await,
             Guarded::Refused(Refusal::Lapsed)
         );
         let theirs = token("x", 1);
-        take(book, &asks(&key("m", "c0"), &theirs, end)).await;
+        take(book, &asks(&holds[0].key, &theirs, end)).await;
         assert_eq!(
-            renew(book, &tokens[0], end).await,
+            renew(book, &holds[0].key, &holds[0].token, end).await,
             Guarded::Refused(Refusal::Lost)
         );
-        assert!(renew(book, &theirs, end).await.is_kept());
+        assert!(renew(book, &holds[0].key, &theirs, end).await.is_kept());
     }
 }
 
@@ -250,7 +252,7 @@ async fn replaced_by(place: &Place, key: &ChunkKey, new: &Token) {
         assert_eq!(answer, refused(Refusal::Lost), "{}", place.name());
     }
     assert_eq!(
-        renew(book, &old, then).await,
+        renew(book, key, &old, then).await,
         Guarded::Refused(Refusal::Lost)
     );
     assert_eq!(book.chunks(&key.matrix, None, 9).await.unwrap(), before);
@@ -282,7 +284,9 @@ async fn one_name_in_two_matrices_is_two_chunks() {
         take(book, &asks(&two, &theirs, NOW)).await;
         let before = book.chunks(&two.matrix, None, 9).await.unwrap();
         let later = NOW.after(seconds(30));
-        assert!(renew(book, &mine, later).await.is_kept());
+        assert!(renew(book, &one, &mine, later).await.is_kept());
+        let cross = renew(book, &two, &mine, later).await;
+        assert_eq!(cross, Guarded::Refused(Refusal::Lost), "{}", place.name());
         let cross = ends(&two, &mine, synced(), later);
         assert_eq!(
             book.end_chunk(&cross).await.unwrap(),
@@ -302,26 +306,38 @@ async fn one_name_in_two_matrices_is_two_chunks() {
         let told = book.chunks(&two.matrix, None, 9).await.unwrap();
         assert_eq!(told.last(), before.last(), "{}", place.name());
         assert!(
-            renew(book, &theirs, later).await.is_kept(),
+            renew(book, &two, &theirs, later).await.is_kept(),
             "{}",
             place.name()
         );
     }
 }
 
-/// A token has one chunk: a second claim with it is an error, and gives nothing.
+/// A token that claimed two chunks holds two: what is said of one by its whole key leaves the other
+/// as it was.
 #[tokio::test]
-async fn a_token_is_used_once() {
+async fn one_token_on_two_chunks_is_two_holds() {
     for place in Place::both().await {
-        let book = place.book();
+        let (book, a, b) = (place.book(), key("m", "a"), key("m", "b"));
         let mine = token("w", 1);
-        take(book, &asks(&key("m", "a"), &mine, NOW)).await;
-        let again = asks(&key("m", "b"), &mine, NOW);
-        let error = book.claim_chunk(&again).await.unwrap_err();
-        assert!(error.to_string().contains("used before"), "{error}");
-        let told = book.chunks(&MatrixName::new("m").unwrap(), None, 9).await;
-        assert_eq!(told.unwrap().len(), 1, "{}", place.name());
-        take(book, &asks(&key("m", "b"), &token("w", 2), NOW)).await;
+        take(book, &asks(&a, &mine, NOW)).await;
+        take(book, &asks(&b, &mine, NOW)).await;
+        let later = NOW.after(seconds(30));
+        assert!(renew(book, &a, &mine, later).await.is_kept());
+        let told = book.chunks(&a.matrix, None, 9).await.unwrap();
+        let ends_at = |nth: usize| told[nth].hold.as_ref().unwrap().until;
+        assert_eq!(ends_at(0), later.after(TWO_MINUTES), "{}", place.name());
+        assert_eq!(ends_at(1), NOW.after(TWO_MINUTES), "{}", place.name());
+        let end = ends(&a, &mine, synced(), later);
+        assert!(book.end_chunk(&end).await.unwrap().is_kept());
+        let gone = renew(book, &a, &mine, later).await;
+        assert_eq!(gone, Guarded::Refused(Refusal::Lost), "{}", place.name());
+        assert!(renew(book, &b, &mine, later).await.is_kept());
+        let both = vec![hold(&a, &mine), hold(&b, &mine)];
+        let renew = RenewChunks::new(both, term()).at(later);
+        let answers = book.renew_chunks(&renew).await.unwrap();
+        let is_kept = answers.iter().map(|(_, answer)| answer.is_kept());
+        assert!(is_kept.eq([false, true]), "{}", place.name());
     }
 }
 

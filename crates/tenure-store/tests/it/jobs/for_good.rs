@@ -1,13 +1,13 @@
 //! Chunks that failed for good: said by the current hold alone, of one chunk alone, and final.
 
 use tenure_core::job::{ChunkClaim, ChunkRecord, MatrixName};
-use tenure_core::store::{ChunkEnd, ClaimChunk, EndChunk, JobHold, Renew, Settle};
+use tenure_core::store::{ChunkEnd, ClaimChunk, EndChunk, JobHold, RenewChunks, Settle};
 use tenure_core::testing::token;
 use tenure_core::{Guarded, ItemId, Outcome, Refusal, SyncState};
 
 use super::{
-    NOW, Place, TWO_MINUTES, asks, dead, ends, failed, held_job, key, refused, seconds, synced,
-    take, term,
+    NOW, Place, TWO_MINUTES, asks, dead, ends, failed, held_job, hold, key, refused, seconds,
+    synced, take, term,
 };
 
 async fn chunks(place: &Place, matrix: &str) -> Vec<ChunkRecord> {
@@ -107,7 +107,7 @@ async fn a_chunk_that_failed_for_good_stays_so() {
             let answer = book.end_chunk(&end).await.unwrap();
             assert_eq!(answer, refused(Refusal::AlreadySettled), "{}", place.name());
         }
-        let renew = Renew::new(vec![mine.clone()], term()).at(NOW);
+        let renew = RenewChunks::new(vec![hold(&key, &mine)], term()).at(NOW);
         let renewed = book.renew_chunks(&renew).await.unwrap().remove(0).1;
         assert_eq!(renewed, Guarded::Refused(Refusal::Lost), "{}", place.name());
         assert!(book.end_chunk(&end).await.unwrap().is_kept());

@@ -4,17 +4,17 @@ use std::future::Future;
 use std::time::Duration;
 
 use sqlx::{Connection as _, PgConnection};
-use tenure_core::store::{Renew, Renewed};
+use tenure_core::store::{Renew, RenewChunks, Renewed};
 use tenure_core::testing::token;
-use tenure_core::{Guarded, Refusal, Term, Token};
+use tenure_core::{Guarded, Refusal, Term};
 use tokio::time::timeout;
 
-use super::{NOW, Place, asks, claim_job, held_job, key, seconds, take, term};
+use super::{NOW, Place, asks, claim_job, held_job, hold, key, seconds, take, term};
 
 /// The answers, which must come at once: the places of the tokens, and whether each was kept.
-async fn answers(
-    asked: impl Future<Output = Vec<(Token, Guarded<Renewed>)>>,
-) -> Vec<(Token, Option<Refusal>)> {
+async fn answers<Hold>(
+    asked: impl Future<Output = Vec<(Hold, Guarded<Renewed>)>>,
+) -> Vec<(Hold, Option<Refusal>)> {
     let answers = timeout(Duration::from_secs(20), asked).await;
     let answers = answers.expect("nobody is waited for");
     let refusal = |answer: Guarded<Renewed>| match answer {
@@ -23,7 +23,7 @@ async fn answers(
     };
     let answers = answers.into_iter();
     answers
-        .map(|(token, answer)| (token, refusal(answer)))
+        .map(|(hold, answer)| (hold, refusal(answer)))
         .collect()
 }
 
@@ -69,8 +69,9 @@ async fn a_row_in_a_transaction_costs_no_other_lease_its_renewal() {
         answers(ask(jobs.clone().at(soon))).await,
         [lost.clone(), (free.clone(), None)]
     );
-    let chunks = [1, 2].map(|no| token("chunks", no));
-    let renew = Renew::new(chunks.to_vec(), term()).at(soon);
+    let chunk = |(no, name): (u64, &str)| hold(&key("m", name), &token("chunks", no));
+    let chunks = [(1, "locked"), (2, "free")].map(chunk);
+    let renew = RenewChunks::new(chunks.to_vec(), term()).at(soon);
     let renewed = async { book.renew_chunks(&renew).await.unwrap() };
     assert_eq!(answers(renewed).await, [(chunks[1].clone(), None)]);
 

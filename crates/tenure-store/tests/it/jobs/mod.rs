@@ -18,7 +18,9 @@ use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Row};
 use tenure_core::job::{Chunk, ChunkClaim, ChunkKey, ChunkName, MatrixName, NewJob};
-use tenure_core::store::{ChunkEnd, Claim, ClaimChunk, EndChunk, JobHold, Jobs, KeepsJobs, Pruner};
+use tenure_core::store::{
+    ChunkEnd, ChunkHold, Claim, ClaimChunk, EndChunk, JobHold, Jobs, KeepsJobs, Pruner,
+};
 use tenure_core::{Guarded, Held, LapsePolicy, Refusal, Term, Timestamp, Token};
 use tenure_store::config::StoreConfig;
 use tenure_store::postgres::PostgresStore;
@@ -119,6 +121,14 @@ fn key(matrix: &str, chunk: &str) -> ChunkKey {
     ChunkKey {
         matrix: MatrixName::new(matrix).unwrap(),
         chunk: ChunkName::new(chunk).unwrap(),
+    }
+}
+
+/// The hold on this chunk by this claim.
+fn hold(key: &ChunkKey, token: &Token) -> ChunkHold {
+    ChunkHold {
+        key: key.clone(),
+        token: token.clone(),
     }
 }
 

@@ -59,6 +59,11 @@ pub(crate) fn arguments(name: &str) -> String {
                  {job}"
             )
         }
+        "jobs_renew_chunks" => "null, array_fill('m7'::text, array[100]), \
+                                string_to_array(repeat('c1,', 99) || 'c3', ','), \
+                                array_fill('now-0000000000000001.1.0'::text, array[100]), \
+                                array_fill('now-0000000000000001'::text, array[100]), 120000000"
+            .to_owned(),
         "jobs_look_chunk" => format!("{asker}, {job}"),
         "jobs_end_chunk" => format!("{asker}, {job}, 'synced', 7, null, 'here', true"),
         "jobs_chunks" => "null, 'm7', 'c1', 100".to_owned(),
