@@ -13,9 +13,9 @@ use crate::config::{StoreConfig, Synchronous};
 const STATEMENTS_KEPT: usize = 128;
 /// How often the change to a write-ahead log is tried while others open the same new file.
 const JOURNAL_TRIES: u32 = 100;
-/// Pages that the log may hold before they are copied to the file, 16 MiB of them. An item's page is
-/// written when it is claimed and when it is settled: with SQLite's own 1,000 the two are often copied
-/// apart, which costs a drain of a table a tenth of its speed.
+/// Pages that the log may hold before they are copied to the file, 16 MiB of them. An item's page
+/// is written when it is claimed and when it is settled: with SQLite's own 1,000 the two are often
+/// copied apart, which costs a drain of a table a tenth of its speed.
 const LOG_PAGES: u32 = 4000;
 /// A longer wait for another writer is cut to this: the library takes none beyond 24 days.
 const BUSY_MAX: Duration = Duration::from_hours(24);

@@ -26,8 +26,8 @@ use crate::config::StoreConfig;
 const WAITING_MAX: usize = 1024;
 /// Writes that share a commit.
 const BATCH_MAX: usize = 256;
-/// Rows that pay for a commit: when so many were changed, who waits gets a commit of their own. Their
-/// callers are not all answered at once, and then all at work while the thread has nothing to do.
+/// Rows that pay for a commit: when so many were changed, who waits gets a commit of their own.
+/// Else their callers are all answered at once, and all at work while the thread has nothing to do.
 const ROWS_ENOUGH: u64 = 500;
 /// Connections for reading: reads are an operator's, and few.
 const READERS_MAX: usize = 4;
@@ -222,8 +222,9 @@ impl Thread {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         while self.inbox.blocking_recv_many(&mut batch, BATCH_MAX) > 0 {
             let mut left: Batch = std::mem::take(&mut batch).into_iter().peekable();
-            // More than one round if a transaction became big, or if the database gave one up in the
-            // middle (a full disk can do that): then what ran has failed, and the rest gets another.
+            // More than one round if a transaction became big, or if the database gave one up in
+            // the middle (a full disk can do that): then what ran has failed, and the rest gets
+            // another.
             while left.peek().is_some() {
                 self.commit_together(&mut left);
             }

@@ -20,8 +20,8 @@ const PAUSES: [Duration; 3] = [
     Duration::from_millis(30),
 ];
 
-/// Renews leases, each called by a `K`, and asks again for what is in a transaction just now: most of
-/// those are the settles of the same worker, and over in a moment.
+/// Renews leases, each called by a `K`, and asks again for what is in a transaction just now: most
+/// of those are the settles of the same worker, and over in a moment.
 pub(in crate::postgres) async fn renew<K, F>(
     leases: &[K],
     ask: impl Fn(Vec<K>) -> F,

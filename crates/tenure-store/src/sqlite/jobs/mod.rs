@@ -1,7 +1,7 @@
 //! Jobs and checkpoints: leases on the rows of two tables of our own.
 //!
-//! A job's lease rides on the row layout; a chunk is claimed, renewed and ended by its whole key, with
-//! statements of its own.
+//! A job's lease rides on the row layout; a chunk is claimed, renewed and ended by its whole key,
+//! with statements of its own.
 
 mod chunk;
 #[cfg(feature = "testing")]

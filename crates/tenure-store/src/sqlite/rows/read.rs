@@ -1,5 +1,5 @@
-//! Rows as they were read. They are told as items by whoever asked for them: everybody waits for the
-//! thread that writes, and to tell a row as JSON takes longer than to read it.
+//! Rows as they were read. They are told as items by whoever asked for them: everybody waits for
+//! the thread that writes, and to tell a row as JSON takes longer than to read it.
 
 use std::collections::HashMap;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! What a table is made of besides the columns of its lease, which its owner may change at any time.
+//! What a table is made of besides the columns of its lease. Its owner may change that at any time.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,5 @@
-//! Every way in which a row can stand, as far as a guard looks at it, and databases that take them all.
+//! Every way in which a row can stand, as far as a guard looks at it, and databases that take them
+//! all.
 
 use std::time::Duration;
 
