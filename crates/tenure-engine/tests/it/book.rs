@@ -1,5 +1,5 @@
 //! A book of jobs over the events of the store, as far as an engine asks for one: what it leases
-//! are events, and a chunk is a token that is renewed unless it was taken away.
+//! are events, and the hold on a chunk is renewed unless its token was taken away.
 
 use std::time::Duration;
 

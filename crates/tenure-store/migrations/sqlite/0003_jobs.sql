@@ -41,7 +41,7 @@ create index tenure_jobs_claimable on tenure_jobs (priority desc, created_at, id
 where completed_at is null and failed_at is null and locked_until is null;
 create index tenure_jobs_alone on tenure_jobs (priority desc, created_at, id)
 where completed_at is null and failed_at is null and locked_until is null and crashes >= 2;
-create index tenure_jobs_claimed on tenure_jobs (lease_token, id)
+create index tenure_jobs_claimed on tenure_jobs (lease_token)
 where completed_at is null and failed_at is null and locked_until is not null;
 
 -- What a list walks through, newest first.

@@ -1,10 +1,10 @@
 //! Writer: the one thread that writes to the file, and the readers beside it.
 //!
 //! SQLite has one writer at a time and a commit costs a sync of the disk. So all writes go through
-//! a bounded channel to one thread. It takes everything that waits, up to a bound, and commits it
-//! in one transaction, each operation in a savepoint of its own; it answers when the commit has
-//! returned, never before. An operation that was sent runs even if its caller no longer waits. The
-//! thread ends when the last handle is gone and the channel is empty.
+//! a bounded channel to one thread. It takes what waits, up to a number of operations and of
+//! changed rows, and commits it in one transaction, each operation in a savepoint of its own; it
+//! answers when the commit has returned, never before. An operation that was sent runs even if its
+//! caller no longer waits. The thread ends when the last handle is gone and the channel is empty.
 
 use std::fmt;
 use std::iter::Peekable;

@@ -34,6 +34,9 @@ const FAR: [&str; 6] = [
     "domains",
 ];
 
+/// What such a statement is asked for when it has no reason to read far.
+const NEAR: [(&str, &str); 1] = [("jobs_held_chunks", "'m7'")];
+
 /// Who reads which narrow table whole, from one end to the other, and says so in its header.
 const WHOLE: [(&str, &str); 6] = [
     ("webhook_subscriptions", "tenure_endpoints"),
@@ -494,11 +497,14 @@ async fn run_and_look(mut conn: PgConnection, calls: Vec<(&str, String)>) {
         run(&mut conn, "rollback").await;
         let scans = sequential_scans(name, &plan);
         assert!(scans.is_empty(), "{name}.sql scans {scans:?}: {plan:#}");
+        let mut near = NEAR.iter();
+        let is_near = near.any(|(of, asked)| *of == name && call.contains(asked));
+        let is_far = FAR.contains(&name) && !is_near;
         let lost = lost_probes(&plan);
-        let is_found = lost == 0 || FAR.contains(&name);
+        let is_found = lost == 0 || is_far;
         assert!(is_found, "{name}.sql reads all that waits: {plan:#}");
         let rows = rows_touched(&plan);
-        let is_bounded = rows <= ROWS_MAX || FAR.contains(&name);
+        let is_bounded = rows <= ROWS_MAX || is_far;
         assert!(is_bounded, "{name}.sql touches {rows} rows: {plan:#}");
     }
 }

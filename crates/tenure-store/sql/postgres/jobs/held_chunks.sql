@@ -4,8 +4,9 @@
 -- Returns: per chunk: chunk_hash, locked_until, locked_by, claimed_at, fence, completed_at, failed_at,
 --   row_count, last_synced_at, cursor, error_message; and now; and matrix_id.
 -- Keeps: nothing; it only reads.
--- Relies on: the unique key: it leads from matrix to matrix, and of those that are not over all chunks are
---   looked at, as by progress; the index on the jobs' matrix.
+-- Relies on: the unique key: it leads from matrix to matrix, and of those whose job is not over or gone
+--   all chunks are looked at, as by progress; `offset 0` keeps the plan from going the other way round.
+--   The index on the jobs' matrix.
 with recursive every (matrix_id) as (
     select min(t.matrix_id) from tenure_checkpoints t where $2::text is null
     union all
@@ -28,10 +29,15 @@ select t.chunk_hash, t.locked_until, t.locked_by, t.claimed_at, t.fence, t.compl
        t.row_count, t.last_synced_at, t.cursor, t.error_message, m.now, t.matrix_id
 from (select coalesce($1::timestamptz, clock_timestamp()) as now) as m
 cross join open o
-join tenure_checkpoints t on t.matrix_id = o.matrix_id
-where t.completed_at is null
-  and t.failed_at is null
-  and t.locked_until is not null
-  and ($3::bigint is null or t.locked_until <= m.now - $3::bigint * interval '1 microsecond')
+cross join lateral (
+    select c.*
+    from tenure_checkpoints c
+    where c.matrix_id = o.matrix_id
+      and c.completed_at is null
+      and c.failed_at is null
+      and c.locked_until is not null
+    offset 0
+) as t
+where ($3::bigint is null or t.locked_until <= m.now - $3::bigint * interval '1 microsecond')
 order by t.locked_until, t.id
 limit $4::bigint

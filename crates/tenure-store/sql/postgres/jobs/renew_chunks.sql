@@ -8,7 +8,7 @@
 --   it is when it is locked; the end never moves back and nothing else changes. Waits for nobody: one
 --   row in somebody's transaction must not cost the others.
 -- Relies on: the unique key, and no index on the tokens: then claims, renewals and ends of chunks change
---   no index at all.
+--   no index at all, as long as their page has room.
 with asked as materialized (
     select a.matrix_id, a.chunk_hash, a.token, a.holder, a.nth::integer as nth
     from unnest($2::text[], $3::text[], $4::text[], $5::text[])
@@ -44,7 +44,7 @@ with asked as materialized (
       and t.failed_at is null
       and t.locked_until is not null
       and (t.locked_until <= coalesce($1::timestamptz, now())
-           or a.nth not in (select nth from renewed))
+           or t.id not in (select id from renewed))
 )
 select nth, id, until, fence, false as is_busy from renewed
 union all

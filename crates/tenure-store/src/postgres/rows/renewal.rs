@@ -1,4 +1,4 @@
-//! What a renewal found, put together over the few times that it asked.
+//! A renewal: it asks a few times, and puts together what it found.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;

@@ -119,7 +119,6 @@ impl Layout {
 
 /// The columns of an answer, without these.
 pub(super) fn shown(row: &Row<'_>, without: &[&str], shape: &Shape) -> Vec<Shown> {
-    let json = shape.json_columns();
     let names = row.as_ref().column_names().into_iter().enumerate();
     names
         .filter(|(_, name)| !without.contains(name))
@@ -127,7 +126,7 @@ pub(super) fn shown(row: &Row<'_>, without: &[&str], shape: &Shape) -> Vec<Shown
             label: label(name),
             value: Value::At {
                 place,
-                is_json: json.contains(name),
+                is_json: shape.json_columns.contains(name),
             },
         })
         .collect()

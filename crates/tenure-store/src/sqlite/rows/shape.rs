@@ -8,6 +8,7 @@ use tenure_core::store::StoreError;
 
 use super::Ask;
 use super::layout::Layout;
+use super::row::corrupt;
 
 /// What a claim's statements say until it is known which columns to name.
 const WHOLE: &str = "t.*";
@@ -21,6 +22,8 @@ pub(super) struct Shape {
     /// The table has a say in what is written to it: a row may be written otherwise than was asked.
     pub(super) reacts: bool,
     pub(super) layout: Layout,
+    /// The columns that were declared to hold JSON.
+    pub(super) json_columns: HashSet<String>,
 }
 
 /// A column of a table.
@@ -40,12 +43,6 @@ impl Shape {
     pub(super) fn writable(&self) -> BTreeSet<String> {
         let columns = self.columns.iter().filter(|column| !column.is_generated);
         columns.map(|column| column.name.clone()).collect()
-    }
-
-    /// The columns that were declared to hold JSON.
-    pub(super) fn json_columns(&self) -> HashSet<&str> {
-        let columns = self.columns.iter().filter(|column| column.is_json);
-        columns.map(|column| column.name.as_str()).collect()
     }
 }
 
@@ -79,8 +76,10 @@ impl Ask<'_> {
             })
         })?;
         let reacts: Option<bool> = self.value("columns", "has_triggers", params)?;
+        let json = columns.iter().filter(|column| column.is_json);
         Ok(Shape {
             version,
+            json_columns: json.map(|column| column.name.clone()).collect(),
             reacts: reacts.unwrap_or_default() || columns.iter().any(|one| one.is_generated),
             layout: Layout::new(&self.desk.table, &columns),
             columns,
@@ -91,6 +90,9 @@ impl Ask<'_> {
     /// read.
     pub(super) fn of_shape(&self, name: &str, shape: &Shape) -> Result<String, StoreError> {
         let text = self.desk.statements.get("claim", name)?;
-        Ok(text.replacen(WHOLE, &shape.layout.columns(), 1))
+        let parts = text.split_once(WHOLE);
+        let (before, after) =
+            parts.ok_or_else(|| corrupt("claim", "a statement of the claim does not say t.*"))?;
+        Ok(format!("{before}{}{after}", shape.layout.columns()))
     }
 }

@@ -338,6 +338,11 @@ async fn one_token_on_two_chunks_is_two_holds() {
         let answers = book.renew_chunks(&renew).await.unwrap();
         let is_kept = answers.iter().map(|(_, answer)| answer.is_kept());
         assert!(is_kept.eq([false, true]), "{}", place.name());
+        let twice = vec![hold(&b, &mine), hold(&b, &mine)];
+        let renew = RenewChunks::new(twice, term()).at(later.after(seconds(1)));
+        let answers = book.renew_chunks(&renew).await.unwrap();
+        let is_kept = answers.iter().map(|(_, answer)| answer.is_kept());
+        assert!(is_kept.eq([true, true]), "{}", place.name());
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::{NOW, Place, asks, claim_job, held_job, hold, key, seconds, take, term};
 
-/// The answers, which must come at once: the places of the tokens, and whether each was kept.
+/// The answers, which must come at once: each hold, and whether it was kept.
 async fn answers<Hold>(
     asked: impl Future<Output = Vec<(Hold, Guarded<Renewed>)>>,
 ) -> Vec<(Hold, Option<Refusal>)> {

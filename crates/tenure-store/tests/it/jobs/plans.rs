@@ -59,11 +59,18 @@ pub(crate) fn arguments(name: &str) -> String {
                  {job}"
             )
         }
-        "jobs_renew_chunks" => "null, array_fill('m7'::text, array[100]), \
-                                string_to_array(repeat('c1,', 99) || 'c3', ','), \
-                                array_fill('now-0000000000000001.1.0'::text, array[100]), \
-                                array_fill('now-0000000000000001'::text, array[100]), 120000000"
-            .to_owned(),
+        "jobs_renew_chunks" => {
+            let all = |part: fn(u32) -> String| {
+                let parts: Vec<String> = (1..=50).map(part).collect();
+                format!("array[{}]", parts.join(", "))
+            };
+            let matrices = all(|n| format!("'m{n}'"));
+            let tokens = all(|n| format!("'now-0000000000000001.{n}.1'"));
+            format!(
+                "null, {matrices}, array_fill('c0'::text, array[50]), {tokens}, \
+                 array_fill('now-0000000000000001'::text, array[50]), 120000000"
+            )
+        }
         "jobs_look_chunk" => format!("{asker}, {job}"),
         "jobs_end_chunk" => format!("{asker}, {job}, 'synced', 7, null, 'here', true"),
         "jobs_chunks" => "null, 'm7', 'c1', 100".to_owned(),

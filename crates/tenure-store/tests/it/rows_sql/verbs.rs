@@ -135,8 +135,8 @@ async fn triggers_do_what_they_say_and_a_claim_tells_what_they_wrote() {
     }
 }
 
-/// Whoever changes a table does not ask those who work on it. In PostgreSQL a claim knows the columns
-/// that there were when it was opened.
+/// Whoever changes a table does not ask those who work on it. In PostgreSQL a claim knows the
+/// columns that there were when it was opened.
 #[tokio::test]
 async fn what_became_of_a_table_since_it_was_opened_is_seen_by_the_next_claim() {
     let table = LeaseTable::outbox();

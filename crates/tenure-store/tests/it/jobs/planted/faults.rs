@@ -24,7 +24,7 @@ pub(super) fn faults_of_lines(text: &str) -> Vec<(String, String)> {
 }
 
 /// Conditions within a line, between brackets.
-const WITHIN: [(&str, &str, &[&str]); 5] = [
+const WITHIN: [(&str, &str, &[&str]); 6] = [
     (
         "sqlite",
         "look_chunk",
@@ -70,6 +70,11 @@ const WITHIN: [(&str, &str, &[&str]); 5] = [
     ),
     (
         "postgres",
+        "renew_chunks",
+        &["and [t.locked_until > coalesce($1::timestamptz, now())]\n"],
+    ),
+    (
+        "postgres",
         "make_chunk",
         &["where [t.matrix_id = $2] and [t.chunk_hash = $3]"],
     ),
@@ -83,6 +88,28 @@ pub(super) fn faults_within(database: &str, file: &str) -> Vec<(String, String)>
             let sound = marked.replace(['[', ']'], "");
             (sound, marked.replace('[', "(").replace(']', " or true)"))
         })
+        .collect()
+}
+
+/// A renewal that moves the end of a lease back.
+const SHORTENS: [(&str, &str, &str); 2] = [
+    (
+        "sqlite",
+        "set locked_until = max(t.locked_until, :until)",
+        "set locked_until = :until",
+    ),
+    (
+        "postgres",
+        "set locked_until = greatest(\n        t.locked_until, ",
+        "set locked_until = (",
+    ),
+];
+
+/// What is wrong in other ways.
+pub(super) fn other_faults(database: &str, file: &str) -> Vec<(String, String)> {
+    let here = SHORTENS.iter().filter(|fault| fault.0 == database);
+    let here = here.filter(|_| file == "renew_chunks");
+    here.map(|(_, from, to)| ((*from).to_owned(), (*to).to_owned()))
         .collect()
 }
 

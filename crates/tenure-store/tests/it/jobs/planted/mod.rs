@@ -15,7 +15,7 @@ use tenure_store::Planted;
 use tenure_store::memory::SystemClock;
 
 use self::cases::{COLUMNS, Case, HOUR, mine};
-use self::faults::{BLIND, faults_of_lines, faults_within};
+use self::faults::{BLIND, faults_of_lines, faults_within, other_faults};
 use super::{NOW, Place, asks, ends, key, synced};
 
 /// Says what went wrong, so that planted faults can be told from sound statements.
@@ -78,7 +78,7 @@ async fn end_keeps_its_guard(place: &Place, is_strict: bool) -> Result<(), Strin
     only(&ended, &before, &place.chunk_lines().await)
 }
 
-/// All are renewed at once.
+/// All are renewed at once; and what runs longer already is not made shorter.
 async fn renewal_keeps_its_guard(place: &Place) -> Result<(), String> {
     let cases = Case::all(NOW);
     write_chunks(place, &cases).await;
@@ -111,7 +111,12 @@ async fn renewal_keeps_its_guard(place: &Place) -> Result<(), String> {
             renewed.push(format!("m/{}", case.id));
         }
     }
-    only(&renewed, &before, &place.chunk_lines().await)
+    let after = place.chunk_lines().await;
+    only(&renewed, &before, &after)?;
+    let shorter = RenewChunks::new(holds, Term::new(HOUR).unwrap()).at(NOW);
+    let answers = place.book().renew_chunks(&shorter).await;
+    answers.map_err(|e| e.to_string())?;
+    only(&[], &after, &place.chunk_lines().await)
 }
 
 /// How a chunk that is claimed is looked at before.
@@ -309,6 +314,7 @@ async fn every_guard_counts(mut place: Place, database: &str, names: [&'static s
     let text = std::fs::read_to_string(folder.join(format!("{database}/jobs/{file}.sql")));
     let mut faults = faults_of_lines(&text.unwrap());
     faults.extend(faults_within(database, file));
+    faults.extend(other_faults(database, file));
     assert!(faults.len() > 4, "{faults:?}");
     let mut unnoticed = Vec::new();
     for (from, to) in faults {
