@@ -27,6 +27,7 @@ pub(crate) use migrate::is_current;
 mod operate;
 mod prune;
 mod queue;
+mod readers;
 mod reap;
 mod replay;
 mod replays;

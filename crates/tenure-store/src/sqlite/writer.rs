@@ -9,17 +9,18 @@
 use std::fmt;
 use std::iter::Peekable;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use rusqlite::Connection;
 use tenure_core::store::{StoreError, StoreErrorKind};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 use super::connect;
-use super::error::{BatchFailure, failed};
+use super::error::BatchFailure;
+use super::readers::Readers;
 use crate::config::StoreConfig;
 
 /// Writes that may wait before callers wait, too.
@@ -29,8 +30,6 @@ const BATCH_MAX: usize = 256;
 /// Rows that pay for a commit: when so many were changed, who waits gets a commit of their own.
 /// Else their callers are all answered at once, and all at work while the thread has nothing to do.
 const ROWS_ENOUGH: u64 = 500;
-/// Connections for reading: reads are an operator's, and few.
-const READERS_MAX: usize = 4;
 
 /// A handle on the thread that writes; clones share it.
 #[derive(Clone)]
@@ -298,50 +297,9 @@ impl Thread {
     }
 }
 
-/// The connections for reading, opened when they are first needed.
-struct Readers {
-    path: PathBuf,
-    config: StoreConfig,
-    turns: Arc<Semaphore>,
-    idle: Mutex<Vec<Connection>>,
-}
-
-impl Readers {
-    fn new(path: &Path, config: &StoreConfig) -> Self {
-        Self {
-            path: path.to_owned(),
-            config: config.clone(),
-            turns: Arc::new(Semaphore::new(READERS_MAX)),
-            idle: Mutex::new(Vec::new()),
-        }
-    }
-
-    fn run<T>(
-        &self,
-        verb: &'static str,
-        op: impl FnOnce(&Connection) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let idle = self.idle().pop();
-        let connection = match idle {
-            Some(connection) => connection,
-            None => connect::reader(&self.path, &self.config)?,
-        };
-        connection.execute_batch("begin").map_err(failed(verb))?;
-        let result = caught(verb, || op(&connection));
-        if connection.execute_batch("rollback").is_ok() {
-            self.idle().push(connection);
-        }
-        result
-    }
-
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// Runs `op`; a panic in it becomes an error, so that one bad operation does not end the thread
 /// that serves all others.
-fn caught<T>(
+pub(super) fn caught<T>(
     verb: &'static str,
     op: impl FnOnce() -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
@@ -367,6 +325,7 @@ mod tests {
     use rusqlite::params;
 
     use super::*;
+    use crate::sqlite::error::failed;
 
     /// A writer on a new file with a table of lines; the folder goes when it is dropped.
     async fn bench() -> (Writer, tempfile::TempDir) {

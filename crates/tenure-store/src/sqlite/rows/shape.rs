@@ -18,7 +18,7 @@ const WHOLE: &str = "t.*";
 pub(super) struct Shape {
     version: i64,
     /// Every column, in the table's order.
-    pub(super) columns: Vec<Column>,
+    columns: Vec<Column>,
     /// The table has a say in what is written to it: a row may be written otherwise than was asked.
     pub(super) reacts: bool,
     pub(super) layout: Layout,
