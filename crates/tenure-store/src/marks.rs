@@ -4,7 +4,7 @@
 //! lead to another one. So what is taken away is what bears the mark on this very table.
 
 use tenure_core::store::{StoreError, StoreErrorKind};
-use tenure_core::{AdoptedTable, Identifier, Indexes, LeaseTable, Whereabouts};
+use tenure_core::{AdoptedTable, Indexes, LeaseTable, Whereabouts};
 
 use crate::adopt::VERB;
 use crate::render::Names;
@@ -67,23 +67,6 @@ pub(crate) fn needed(table: &LeaseTable, more: &str) -> Vec<String> {
     endings
         .map(|ending| table.index_name(ending).to_string())
         .collect()
-}
-
-/// A name with its schema before it, where that is a plain one.
-pub(crate) fn placed(name: &str, schema: Option<&str>) -> String {
-    let schema = schema.and_then(|schema| Identifier::new(schema).ok());
-    match schema {
-        Some(schema) => format!("{}.{name}", schema.quoted()),
-        None => name.to_owned(),
-    }
-}
-
-/// The names, with those of the table and its sequence led to this schema.
-pub(crate) fn led(names: Names, table: &LeaseTable, schema: Option<&str>) -> Names {
-    let sequence = table.index_name("tenure_id_seq").quoted();
-    names
-        .with("table", placed(&table.name.quoted(), schema))
-        .with("key_sequence", placed(&sequence, schema))
 }
 
 /// What keeps an adoption with an added key from being called done.

@@ -21,7 +21,7 @@ use super::rows::PostgresRows;
 use super::statements::Statement;
 use super::{PostgresStore, connect};
 use crate::adopt::{Kinds, VERB, adopted_of, indexed, literal, names, noted, quoted};
-use crate::marks::{Seen, as_seen, check_here, led, placed, unless};
+use crate::marks::{Seen, as_seen, check_here, unless};
 use crate::render::Names;
 
 /// A writer that comes after us waits no longer than this.
@@ -434,4 +434,21 @@ async fn fill_all(
     let message = "some rows have no number yet: others have had them in hand all the time";
     Err(StoreError::new(VERB, StoreErrorKind::Unavailable, message)
         .hint("run the same command again when the table is less busy: it goes on"))
+}
+
+/// A name with its schema before it, where that is a plain one.
+fn placed(name: &str, schema: Option<&str>) -> String {
+    let schema = schema.and_then(|schema| Identifier::new(schema).ok());
+    match schema {
+        Some(schema) => format!("{}.{name}", schema.quoted()),
+        None => name.to_owned(),
+    }
+}
+
+/// The names, with those of the table and its sequence led to this schema.
+fn led(names: Names, table: &LeaseTable, schema: Option<&str>) -> Names {
+    let sequence = table.index_name("tenure_id_seq").quoted();
+    names
+        .with("table", placed(&table.name.quoted(), schema))
+        .with("key_sequence", placed(&sequence, schema))
 }
