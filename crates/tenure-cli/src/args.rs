@@ -1,21 +1,24 @@
-//! The command line, as types. The doc comments are what `--help` prints.
+//! The command line as types. Doc comments of arguments are the text of `--help`.
 
 use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::builder::StyledStr;
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
-use tenure::{Event, Filter, Invalid, ItemId, QueueName, State, Timestamp};
+use tenure::operate::Filter;
+use tenure::store::{QueueName, Timestamp};
+use tenure::{Invalid, ItemId, NewEvent, Problems, State};
+use tenure_bench::{Bench, Demo};
 
 use crate::commands::{
-    Adopt, Bench, Completions, Deliveries, Demo, Domains, Endpoints, Enqueue, Jobs, Listen, Man,
-    OfTable, Prune, Queues, Replay, Serve, SettingsArgs, Verify, Why, Work, Workers,
+    Adopt, Completions, Deliveries, Endpoints, Enqueue, Jobs, Keys, Listen, Man, Prune, Queues,
+    Replay, Serve, SettingsArgs, TableArg, Verify, Why, Work, Workers,
 };
 use crate::database::{Database, hide_addresses};
 use crate::exit::Exit;
 use crate::{config, env, time};
 
-/// Reads the command line; prints help, or what is wrong with it, by itself.
+/// Parses the command line; prints help and usage errors itself.
 pub(crate) fn parse() -> Result<(Cli, Command), Exit> {
     match Cli::try_parse() {
         Ok(mut cli) => match cli.command.take() {
@@ -23,18 +26,18 @@ pub(crate) fn parse() -> Result<(Cli, Command), Exit> {
             None => Err(help(&Cli::command().render_help())),
         },
         Err(error) if error.use_stderr() => {
-            // A mistyped argument is shown as it was given; it may be an address with a password.
+            // The message quotes a mistyped argument, which may be an address with a password.
             let text = hide_addresses(&error.render().ansi().to_string());
-            // When nobody reads it, there is nobody to tell.
+            // A closed stream cannot be reported.
             drop(write!(anstream::stderr(), "{text}"));
             Err(Exit::Usage)
         }
-        Err(asked) => Err(help(&asked.render())),
+        Err(requested) => Err(help(&requested.render())),
     }
 }
 
 fn help(text: &StyledStr) -> Exit {
-    // When nobody reads it, there is nobody to tell.
+    // A closed stream cannot be reported.
     drop(write!(anstream::stdout(), "{}", text.ansi()));
     Exit::Done
 }
@@ -56,26 +59,26 @@ pub(crate) struct Cli {
         ),
         long,
         global = true,
-        help_heading = "Everywhere",
+        help_heading = "Global options",
         value_name = "URL"
     )]
     pub(crate) database: Option<Database>,
 
     #[arg(
         help = format!(
-            "The configuration file [env: {}] [default: {}, if it is there]",
+            "The configuration file [env: {}] [default: {}, if it exists]",
             env::CONFIG,
             config::FILE
         ),
         long,
         global = true,
-        help_heading = "Everywhere",
+        help_heading = "Global options",
         value_name = "FILE"
     )]
     pub(crate) config: Option<PathBuf>,
 
     /// Print JSON, one object per line
-    #[arg(long, global = true, help_heading = "Everywhere")]
+    #[arg(long, global = true, help_heading = "Global options")]
     pub(crate) json: bool,
 
     #[command(subcommand)]
@@ -93,26 +96,26 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Migrate, work and answer HTTP, in one process, until it is told to stop
+    /// Migrate, work and answer HTTP in one process, until stopped
     #[command(after_help = "\
-It works as the configuration says; SIGINT or SIGTERM lets it finish what it has in hand, a \
-second one ends it at once. Figures are at /metrics, its health at /health/live and \
+It works as configured; SIGINT or SIGTERM lets it finish the work it holds, a second one ends it \
+at once. Metrics are at /metrics, health checks at /health/live and \
 /health/ready.
 
 Examples:
   tenure serve
   tenure serve --listen 127.0.0.1:8080 --database postgres://app@localhost/shop")]
     Serve(Serve),
-    /// Work, without HTTP, until it is told to stop
+    /// Work without HTTP, until stopped
     #[command(after_help = "\
-With --exec each event is the input of a command, and its exit code the outcome.
+With --exec each event is the input of a command; its exit code is the outcome.
 
 Examples:
   tenure work --queue mail --exec 'send-mail --stdin'
   tenure work --drain --concurrency 1
   tenure work --table outbox --exec 'publish --stdin'")]
     Work(Work),
-    /// Bring the database's schema up to date, or print the SQL that does
+    /// Bring the database schema up to date, or print the SQL for it
     #[command(after_help = "\
 Examples:
   tenure migrate
@@ -121,10 +124,10 @@ Examples:
     /// Write an event, or one per line of the input
     #[command(after_help = "\
 With --lines, each line is the payload of an event of TOPIC; without TOPIC, each line is an \
-object with topic and payload, and, if it likes, queue, key, strict, priority, delay, dedupe, \
-headers and event_id. The options hold for every line that does not say otherwise. Up to 500 \
-events are written at a time, all or none; a line that is no event stops the reading once all \
-events before it are written.
+object with topic and payload and, optionally, queue, key, strict, priority, delay, dedupe, \
+headers and event_id. The options apply to every line that does not override them. Up to 500 \
+events are written at a time, all or none; an invalid line stops the command once all events \
+before it are written.
 
 Examples:
   tenure enqueue order.paid '{\"order\": 7}'
@@ -142,14 +145,14 @@ Examples:
   tenure events --table outbox --state dead
   tenure events --limit 1000 --json | jq .topic")]
     Events(Events),
-    /// Show all that is known of an event or a delivery: its facts, its payload, its timeline
+    /// Show an event or a delivery: its facts, its payload, its timeline
     #[command(after_help = "\
 Examples:
   tenure show 17
   tenure show d17
   tenure show 17 --json | jq .payload")]
     Show(Show),
-    /// Say in one sentence why an event or a delivery is not being worked on, and what to do
+    /// Explain in one sentence why an event or a delivery is not being worked on, and what to do
     #[command(after_help = "\
 A job has a number of its own: `tenure jobs why 17`.
 
@@ -160,22 +163,22 @@ Examples:
   tenure jobs why 17
   tenure why 17 --json | jq -r .code")]
     Why(Why),
-    /// Count what waits, is held, is done and is dead
+    /// Count events, deliveries and jobs by state
     #[command(after_help = "\
 Examples:
   tenure stats
   tenure stats --json | jq .dead
   tenure stats --table outbox")]
-    Stats(OfTable),
-    /// Put events that are done or dead back, to be worked again
+    Stats(TableArg),
+    /// Make events that are done or dead pending again
     #[command(after_help = "\
-Name events by id, or choose them by --state, --topic, --queue, --key, --since or --until; what \
-is chosen is counted and asked about first. An event with a key goes to the tail of its key; one \
-that is dead and blocks its key is tried again in its place.
+Name events by id, or select them by --state, --topic, --queue, --key, --since or --until; a \
+selection is counted and confirmed first. An event with a key goes to the tail of its key; a dead \
+event that blocks its key is tried again in its place.
 
-What is chosen is a replay on record: it goes on step by step wherever a worker runs, and in this \
-process until its end. Ctrl-C and --detach leave it running; `tenure replay list`, `follow` and \
-`cancel` see to it afterwards.
+A selection becomes a bulk replay: every worker, and this process while it runs, carries it out \
+step by step. Ctrl-C and --detach leave it running; `tenure replay list`, `follow` and `cancel` \
+manage it afterwards.
 
 Examples:
   tenure replay 17 18
@@ -185,21 +188,21 @@ Examples:
   tenure replay --state dead --detach --yes
   tenure replay list")]
     Replay(Replay),
-    /// Settle events dead, now, whoever holds them
+    /// Mark events dead now, even if a worker holds them
     #[command(after_help = "\
-A holder that is at work on such an event is refused when it settles.
+A worker that holds such an event is refused when it settles.
 
 Examples:
   tenure bury 17 --reason 'the order was a test'")]
     Bury(Bury),
-    /// End lapsed leases: their events wait again, or are dead if they lapsed too often
+    /// End lapsed leases: their events become pending again, or dead if they lapsed too often
     #[command(after_help = "\
 Examples:
   tenure reap
   tenure reap --json
   tenure reap --table outbox")]
-    Reap(OfTable),
-    /// Delete events and jobs that ended, past their retention
+    Reap(TableArg),
+    /// Delete settled events and jobs that are past their retention
     #[command(after_help = "\
 Examples:
   tenure prune
@@ -212,22 +215,22 @@ Examples:
   tenure queues add mail --term 90s
   tenure queues pause mail")]
     Queues(Queues),
-    /// List ordering keys and where they stand; show, skip, pause and resume one
+    /// List ordering keys and their states; show, skip, pause and resume one
     #[command(after_help = "\
 Events of one key are worked one at a time, in order. The first of them that is neither done nor \
 dead is the head of the key; the others wait behind it. The domains of work leases are not listed: \
 docs/OPERATIONS.md has the SQL that finds them.
 
 Examples:
-  tenure domains
-  tenure domains list --stuck
-  tenure domains show customer-7
-  tenure domains skip customer-7 --reason 'the order was a test'
-  tenure domains pause customer-7")]
-    Domains(Domains),
-    /// Long work, done chunk by chunk: write, list, show, cancel, retry and run jobs
+  tenure keys
+  tenure keys list --stuck
+  tenure keys show customer-7
+  tenure keys skip customer-7 --reason 'the order was a test'
+  tenure keys pause customer-7")]
+    Keys(Keys),
+    /// Enqueue, list, show, cancel, retry and run jobs: long work, done chunk by chunk
     #[command(after_help = "\
-Whoever takes a job up goes on where its last worker was: chunks that are done are not done again.
+A worker that takes over a job continues where the last one was: done chunks are not repeated.
 
 Examples:
   tenure jobs
@@ -235,9 +238,9 @@ Examples:
   tenure jobs run --kind import.orders --exec ./import.sh
   tenure jobs show 17")]
     Jobs(Jobs),
-    /// Add, list, edit, try, disable and remove the addresses that receive webhooks
+    /// Add, list, edit, test, disable and remove the addresses that receive webhooks
     #[command(after_help = "\
-Events that are done are owed to the endpoints that are subscribed to their topics, in the same \
+Settling an event done queues a delivery for each endpoint subscribed to its topic, in the same \
 transaction; `tenure serve` and `tenure work` send them.
 
 Examples:
@@ -246,7 +249,7 @@ Examples:
   tenure endpoints test example-com
   tenure endpoints disable example-com --reason 'they migrate until Friday'")]
     Endpoints(Endpoints),
-    /// List what is owed to endpoints; show, replay and bury single deliveries
+    /// List the deliveries to endpoints; show, replay and bury single ones
     #[command(after_help = "\
 Examples:
   tenure deliveries
@@ -254,28 +257,28 @@ Examples:
   tenure deliveries show d17
   tenure deliveries replay --endpoint billing --since 2h --rate 50/s")]
     Deliveries(Deliveries),
-    /// Receive webhooks on this machine: verify them, print them, be slow or fail on purpose
+    /// Receive webhooks on this machine: verify and print them, be slow or fail on purpose
     #[command(after_help = "\
-It listens on 127.0.0.1 alone. A call whose signature is not believed is answered with 401. To \
-send to it, plain http and this machine must be allowed: see `tenure endpoints add --help`.
+It listens on 127.0.0.1 only. A call without a valid signature is answered with 401. To send to \
+it, plain http and this machine must be allowed: see `tenure endpoints add --help`.
 
 Examples:
   tenure listen --secret whsec_…
   tenure listen --port 9000 --fail 503:3 --retry-after 10s
   tenure listen --late 20s --json")]
     Listen(Listen),
-    /// Say whether a call that was received can be believed; exits with 1 when it cannot
+    /// Verify the signature of a received webhook; exits with 1 when it is not valid
     #[command(after_help = "\
 Examples:
   tenure verify --secret whsec_… --header 'webhook-id: …' --header 'webhook-timestamp: …' \\
     --header 'webhook-signature: v1,…' '{\"order\": 7}'
   tenure verify --secret whpk_… --header … --at 1h - < body.json")]
     Verify(Verify),
-    /// Lease the rows of a table of your own, or give it back
+    /// Lease the rows of a table of your own, or undo that
     #[command(after_help = "\
-The columns that it lacks are added while its writers go on, and noted, so that --undo takes away \
-those and nothing else. Run again, it goes on where it stopped. docs/ADOPT.md takes a hand-written \
-outbox there and back.
+Missing columns are added while the table's writers go on, and recorded, so that --undo drops \
+those and nothing else. An interrupted run continues when repeated. docs/ADOPT.md takes a \
+hand-written outbox there and back.
 
 Examples:
   tenure adopt outbox --preset outbox_processing --print
@@ -284,7 +287,7 @@ Examples:
   tenure adopt list
   tenure adopt outbox --undo")]
     Adopt(Adopt),
-    /// Show what is set, or change it for all workers while they run
+    /// Show the settings, or change them for all running workers
     #[command(after_help = "\
 Examples:
   tenure settings
@@ -292,38 +295,38 @@ Examples:
   tenure settings set lease.term=60s worker.batch=200
   tenure settings set lease.term=default")]
     Settings(SettingsArgs),
-    /// List the workers: those that are here, fell silent or left; exits with 3 when there are none
+    /// List the workers, active, missing or stopped; exits with 3 when there are none
     #[command(after_help = "\
 Examples:
   tenure workers
   tenure workers --all --json | jq -r .host")]
     Workers(Workers),
-    /// Look for what keeps work from being done; exits with 1 when something is bad
+    /// Check for anything that keeps work from being done; exits with 1 when a check is bad
     #[command(after_help = "\
 Examples:
   tenure doctor
   tenure doctor --json | jq 'select(.verdict != \"good\")'")]
     Doctor,
-    /// Measure how fast it is here, beside bare SQL in the same run
+    /// Measure throughput and latency here, compared with bare SQL in the same run
     #[command(after_help = "\
-It works in scratch tables of its own: the schemas tenure_bench_… on PostgreSQL, files beside \
-the database on SQLite. They are gone afterwards.
+It works in scratch tables of its own: schemas tenure_bench_… on PostgreSQL, files next to the \
+database on SQLite. They are removed afterwards.
 
 Examples:
   tenure bench --database postgres://app@localhost/shop
   tenure bench --backlog --published --old-snapshot --held --json")]
     Bench(Bench),
-    /// Show in twenty seconds what happens when a worker dies, stands still or answers late
+    /// Show in twenty seconds what happens when a worker dies, freezes or answers late
     #[command(after_help = "\
-It starts workers of its own on a database of its own, in a temporary folder: --database and the \
-configuration are not looked at. Exits with 1 when something that Tenure promises did not hold.
+It starts workers of its own on a database of its own, in a temporary folder, and ignores \
+--database and the configuration. Exits with 1 when a promise of Tenure did not hold.
 
 Examples:
   tenure demo
   tenure demo --keep
   tenure demo --json | jq .late_answer")]
     Demo(Demo),
-    /// Print what a shell needs to complete this command line
+    /// Print the completion script of a shell
     #[command(after_help = "\
 Examples:
   tenure completions bash > ~/.local/share/bash-completion/completions/tenure
@@ -344,18 +347,18 @@ pub(crate) struct Migrate {
     pub(crate) print: bool,
 }
 
-/// Which events.
+/// Options that select events.
 #[derive(Debug, Args)]
 pub(crate) struct Choice {
-    /// Only those of this topic
+    /// Only those with this topic
     #[arg(long)]
     pub(crate) topic: Option<String>,
 
-    /// Only those of this queue
+    /// Only those in this queue
     #[arg(long, value_parser = QueueName::new)]
     pub(crate) queue: Option<QueueName>,
 
-    /// Only those of this ordering key
+    /// Only those with this ordering key
     #[arg(long, allow_hyphen_values = true)]
     pub(crate) key: Option<String>,
 
@@ -365,8 +368,8 @@ pub(crate) struct Choice {
 }
 
 impl Choice {
-    /// As a filter, for items in this state.
-    pub(crate) fn filter(&self, state: Option<State>) -> Result<Filter, Invalid> {
+    /// Returns the filter for items in this state.
+    pub(crate) fn filter(&self, state: Option<State>) -> Result<Filter, Problems> {
         if let Some(key) = &self.key {
             check_key(key)?;
         }
@@ -384,7 +387,7 @@ impl Choice {
         self.is_of_events() || self.since.is_some()
     }
 
-    /// Whether it asks for what rows of an adopted table do not have.
+    /// Returns true if an option is used that does not apply to rows of an adopted table.
     pub(crate) fn is_of_events(&self) -> bool {
         self.topic.is_some() || self.queue.is_some() || self.key.is_some()
     }
@@ -394,7 +397,7 @@ impl Choice {
 pub(crate) struct Events {
     /// Only those in this state
     #[arg(long)]
-    pub(crate) state: Option<StateWord>,
+    pub(crate) state: Option<StateArg>,
 
     #[command(flatten)]
     pub(crate) choice: Choice,
@@ -408,7 +411,7 @@ pub(crate) struct Events {
     pub(crate) before: Option<ItemId>,
 
     #[command(flatten)]
-    pub(crate) of: OfTable,
+    pub(crate) of: TableArg,
 }
 
 #[derive(Debug, Args)]
@@ -418,7 +421,7 @@ pub(crate) struct Show {
     pub(crate) id: ItemId,
 
     #[command(flatten)]
-    pub(crate) of: OfTable,
+    pub(crate) of: TableArg,
 }
 
 #[derive(Debug, Args)]
@@ -427,41 +430,41 @@ pub(crate) struct Bury {
     #[arg(value_name = "ID", required = true, value_parser = item_id)]
     pub(crate) ids: Vec<ItemId>,
 
-    /// Why, for people
+    /// The reason, for people
     #[arg(long, value_parser = reason)]
     pub(crate) reason: String,
 
     #[command(flatten)]
-    pub(crate) of: OfTable,
+    pub(crate) of: TableArg,
 }
 
-/// The word for a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum StateWord {
+pub(crate) enum StateArg {
     Pending,
     Claimed,
     Done,
     Dead,
 }
 
-impl From<StateWord> for State {
-    fn from(word: StateWord) -> Self {
-        match word {
-            StateWord::Pending => Self::Pending,
-            StateWord::Claimed => Self::Claimed,
-            StateWord::Done => Self::Done,
-            StateWord::Dead => Self::Dead,
+impl From<StateArg> for State {
+    fn from(arg: StateArg) -> Self {
+        match arg {
+            StateArg::Pending => Self::Pending,
+            StateArg::Claimed => Self::Claimed,
+            StateArg::Done => Self::Done,
+            StateArg::Dead => Self::Dead,
         }
     }
 }
 
-/// Refuses what no event can have as its key. The command line is not checked by its reader, which
-/// would show the whole of a long one.
-pub(crate) fn check_key(key: &str) -> Result<(), Invalid> {
-    Event::from_json("any", "null")?.key(key).map(drop)
+/// Refuses an invalid key. clap does not check it, because its message would quote a long key in
+/// full.
+pub(crate) fn check_key(key: &str) -> Result<(), Problems> {
+    let event = NewEvent::from_json("any", "null").key(key).build();
+    event.map(drop)
 }
 
-/// Reads why an operator does something. Blanks tell nobody.
+/// Parses an operator's reason, which must not be blank.
 pub(crate) fn reason(text: &str) -> Result<String, Invalid> {
     if text.trim().is_empty() {
         let expected = "a few words for people, such as 'the order was a test'";
@@ -470,26 +473,23 @@ pub(crate) fn reason(text: &str) -> Result<String, Invalid> {
     Ok(text.to_owned())
 }
 
-/// Reads an id.
 pub(crate) fn item_id(text: &str) -> Result<ItemId, Invalid> {
     text.parse()
 }
 
-/// Reads the id of a delivery.
 pub(crate) fn delivery_id(text: &str) -> Result<ItemId, Invalid> {
     let id = item_id(text)?;
     if id.is_delivery() {
         return Ok(id);
     }
-    let expected = format!("that of a delivery, such as d{text}");
+    let expected = format!("the id of a delivery, such as d{text}");
     Err(Invalid::new("the id", format!("{text:?}"), expected))
 }
 
-/// Reads the id of an event.
 pub(crate) fn event_id(text: &str) -> Result<ItemId, Invalid> {
     let id = item_id(text)?;
     if id.is_delivery() {
-        let expected = "that of an event, such as 17";
+        let expected = "the id of an event, such as 17";
         return Err(Invalid::new("the id", format!("{text:?}"), expected));
     }
     Ok(id)

@@ -1,15 +1,18 @@
-//! From the configuration to what runs: store, publishers, worker, figures, ports of the server.
+//! Builds the running parts from the configuration: store, publishers, workers, metrics, ports of
+//! the server.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tenure::lease::{Item, WorkerId};
+use tenure::operate::{Duties, Duty};
+use tenure::publish::{Exec, Handler, Handling, Lines, Readiness, Relay, TopicPattern, Topics};
 use tenure::server::Ports;
-use tenure::{
-    Duties, Duty, Exec, Failure, Handler, Handling, Item, Lines, Publisher, Readiness, Relay,
-    Setting, StoreError, Table, Tenure, TopicPattern, Topics, WorkerBuilder, WorkerError, WorkerId,
-};
+use tenure::settings::Setting;
+use tenure::table::Table;
+use tenure::{Failure, Publisher, StoreError, Tenure, WorkerBuilder, WorkerError};
 use tokio::time::Instant;
 
 use crate::config::{Config, Place, PublisherConfig};
@@ -17,28 +20,28 @@ use crate::env;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 use crate::team::{Sending, Team, TeamWatch};
-use crate::webhook::{self, LateCaller};
+use crate::webhook::{self, ReloadingCaller};
 
-/// How long to wait before a database that does not answer is asked again.
-const AGAIN: Duration = Duration::from_secs(2);
-/// How often the figures are tidied.
-const UPKEEP: Duration = Duration::from_secs(5);
-/// The bounds, in seconds, that durations are sorted by.
+/// Delay before reconnecting to a database that does not answer.
+const RETRY_DELAY: Duration = Duration::from_secs(2);
+/// Interval of the recorder's upkeep.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
+/// Bounds of the histograms, in seconds.
 const BUCKETS: [f64; 14] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 120.0,
 ];
 
-/// What happens to the tables when a store is opened.
+/// Handling of the schema when a store is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Schema {
-    /// They are brought up to date.
+    /// Bring it up to date.
     Migrated,
-    /// They are as they must be; an SQLite file brings itself up to date.
+    /// Require the current version; an SQLite file is migrated anyway.
     Expected,
 }
 
-/// Opens the store and declares the configured queues. A database that does not answer is asked
-/// again for as long as `wait`.
+/// Opens the store and adds the configured queues. Retries for as long as `wait` while the
+/// database does not answer.
 pub(crate) async fn open(
     config: &Config,
     worker: &WorkerId,
@@ -62,8 +65,8 @@ pub(crate) async fn open(
             seconds_left = left.as_secs(),
             "the database did not answer"
         );
-        // A database does not tell that it is back.
-        tokio::time::sleep(AGAIN.min(left)).await;
+        // The database does not notify when it is available again.
+        tokio::time::sleep(RETRY_DELAY.min(left)).await;
     }
 }
 
@@ -72,7 +75,7 @@ async fn attempt(config: &Config, worker: &WorkerId, schema: Schema) -> Result<T
     if schema == Schema::Migrated {
         let moved = tenure::migrate(url, &config.store).await?;
         if moved.from != moved.to {
-            tracing::info!(from = moved.from, to = moved.to, "the schema was migrated");
+            tracing::info!(from = moved.from, to = moved.to, "migrated the schema");
         }
     }
     let tenure = Tenure::open_as(url, &config.store, worker.clone()).await?;
@@ -82,21 +85,21 @@ async fn attempt(config: &Config, worker: &WorkerId, schema: Schema) -> Result<T
     Ok(tenure)
 }
 
-/// Starts the workers that the configuration describes.
+/// Starts the configured workers.
 pub(crate) async fn start(tenure: &Tenure, config: &Config) -> Result<Team, Stop> {
     let mut relay = worker(tenure, config)?;
     // The sender first, so that the relay can wake it.
     let mut sender = None;
     if config.webhook.send {
-        let own = webhook::own_doors(config).await;
-        let caller = Arc::new(LateCaller::new(config.webhook.clone(), own));
+        let own = webhook::own_addresses(config).await;
+        let caller = Arc::new(ReloadingCaller::new(config.webhook.clone(), own));
         let left = Duties {
             reaper: Duty::Left,
             pruner: Duty::Left,
             replayer: Duty::Left,
         };
         let started = tenure
-            .sender(Arc::<LateCaller>::clone(&caller))
+            .sender(Arc::<ReloadingCaller>::clone(&caller))
             .settings(config.settings.clone())
             .concurrency(config.webhook.concurrency)
             .term(config.webhook.term)
@@ -116,7 +119,7 @@ pub(crate) async fn start(tenure: &Tenure, config: &Config) -> Result<Team, Stop
     Ok(Team::new(relay, sender))
 }
 
-/// Starts a worker on the rows of a table, by the same routes: the table's name is the topic.
+/// Starts a worker on the rows of a table, with the same routes: the topic is the table's name.
 pub(crate) async fn start_on(table: &Table, config: &Config) -> Result<Team, Stop> {
     let mut topics = Topics::new();
     for route in &config.routes {
@@ -126,8 +129,8 @@ pub(crate) async fn start_on(table: &Table, config: &Config) -> Result<Team, Sto
         }
     }
     if config.routes.is_empty() {
-        tracing::warn!("found no route; rows stay pending");
-        topics.add(TopicPattern::any(), Arc::new(Nobody));
+        tracing::warn!("no route is configured; rows stay pending");
+        topics.add(TopicPattern::any(), Arc::new(NoRoute));
     }
     let mut worker = table
         .worker()
@@ -139,19 +142,24 @@ pub(crate) async fn start_on(table: &Table, config: &Config) -> Result<Team, Sto
         .iter()
         .any(|setting| *config.place(setting.as_str()) != Place::Default)
     {
-        // Somebody said it, and be it what is usual for events.
+        // Set explicitly, so it applies even if it equals the default for events.
         worker = worker.term_as_set();
     }
     let worker = worker.start().await.map_err(|error| cannot_start(&error))?;
     Ok(Team::new(worker, None))
 }
 
-/// The worker that the configuration describes, to be started.
+/// The configured worker, ready to start.
 fn worker(tenure: &Tenure, config: &Config) -> Result<WorkerBuilder, Problem> {
     let mut relays: BTreeMap<&str, Arc<dyn Handler>> = BTreeMap::new();
     let mut builder = tenure
         .worker()
-        .queues(config.serve_queues.iter().map(tenure::QueueName::as_str))
+        .queues(
+            config
+                .serve_queues
+                .iter()
+                .map(tenure::store::QueueName::as_str),
+        )
         .settings(config.settings.clone())
         .host(host());
     for route in &config.routes {
@@ -168,16 +176,16 @@ fn worker(tenure: &Tenure, config: &Config) -> Result<WorkerBuilder, Problem> {
     if config.webhook.fan_out {
         builder = builder.fan_out();
     } else if config.routes.is_empty() {
-        tracing::warn!("found no route; events stay pending");
-        builder = builder.route(TopicPattern::any(), Arc::new(Nobody));
+        tracing::warn!("no route is configured; events stay pending");
+        builder = builder.route(TopicPattern::any(), Arc::new(NoRoute));
     }
     Ok(builder)
 }
 
-/// What takes events to the publisher of this name.
+/// The handler that gives events to a publisher.
 fn relay(name: &str, config: &Config) -> Result<Arc<dyn Handler>, Problem> {
     let Some(publisher) = config.publishers.get(name) else {
-        let message = format!("a route leads to the publisher {name}, which there is not");
+        let message = format!("a route names the publisher {name}, which does not exist");
         return Err(Problem::new(Exit::Usage, message));
     };
     let publisher: Arc<dyn Publisher> = match publisher {
@@ -199,15 +207,15 @@ fn relay(name: &str, config: &Config) -> Result<Arc<dyn Handler>, Problem> {
 }
 
 fn cannot_publish(name: &str, cause: &std::io::Error) -> Problem {
-    let message = format!("the publisher {name} cannot be set up");
+    let message = format!("cannot set up the publisher {name}");
     Problem::new(Exit::Failed, message).cause(cause)
 }
 
-/// The handler of a process that has no route: it takes nothing, so that nothing is claimed.
+/// The handler of a process without routes: never ready, so that the worker claims nothing.
 #[derive(Debug)]
-struct Nobody;
+struct NoRoute;
 
-impl Handler for Nobody {
+impl Handler for NoRoute {
     fn handle(&self, _item: Item, _cx: tenure::Context) -> Handling<'_> {
         Box::pin(async { Err(Failure::new("no route is configured")) })
     }
@@ -219,13 +227,13 @@ impl Handler for Nobody {
     }
 }
 
-/// The name of this machine, for people.
+/// The host name of this machine.
 pub(crate) fn host() -> String {
     let name = rustix::system::uname();
     name.nodename().to_string_lossy().into_owned()
 }
 
-/// Collects the figures of the process from now on; once per process.
+/// Installs the metrics recorder; once per process.
 pub(crate) fn figures() -> Result<PrometheusHandle, Problem> {
     let by_bounds = |builder: PrometheusBuilder, end: &str| {
         builder.set_buckets_for_metric(Matcher::Suffix(end.to_owned()), &BUCKETS)
@@ -233,21 +241,19 @@ pub(crate) fn figures() -> Result<PrometheusHandle, Problem> {
     let handle = by_bounds(PrometheusBuilder::new(), "_seconds")
         .and_then(|builder| by_bounds(builder, "_duration"))
         .and_then(PrometheusBuilder::install_recorder)
-        .map_err(|cause| {
-            Problem::new(Exit::Failed, "the figures cannot be collected").cause(cause)
-        })?;
-    let kept = handle.clone();
+        .map_err(|cause| Problem::new(Exit::Failed, "cannot collect metrics").cause(cause))?;
+    let recorder = handle.clone();
     tokio::spawn(async move {
-        let mut ticks = tokio::time::interval(UPKEEP);
+        let mut ticks = tokio::time::interval(UPKEEP_INTERVAL);
         loop {
             ticks.tick().await;
-            kept.run_upkeep();
+            recorder.run_upkeep();
         }
     });
     Ok(handle)
 }
 
-/// What the server asks of this process.
+/// The ports that the server reads from.
 pub(crate) fn ports(tenure: &Tenure, watch: TeamWatch, figures: PrometheusHandle) -> Ports {
     Ports {
         store: tenure.shared(),
@@ -256,12 +262,12 @@ pub(crate) fn ports(tenure: &Tenure, watch: TeamWatch, figures: PrometheusHandle
     }
 }
 
-/// The report that a worker does not start.
+/// Reports that a worker cannot start.
 pub(crate) fn cannot_start(error: &WorkerError) -> Stop {
     if let WorkerError::Invalid(problems) = error {
-        let told = problems.iter();
-        let told = told.map(|problem| Problem::new(Exit::Usage, problem.to_string()));
-        return Stop::Problems(told.collect());
+        let problems = problems.iter();
+        let problems = problems.map(|problem| Problem::new(Exit::Usage, problem.to_string()));
+        return Stop::Problems(problems.collect());
     }
     Problem::new(Exit::Failed, error.to_string()).into()
 }

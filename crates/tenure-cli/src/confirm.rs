@@ -1,35 +1,42 @@
-//! Asks a person before what cannot simply be taken back.
+//! Confirmation by a person before a change that is hard to undo.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 
-/// What is asked, and what is said instead where nobody can be asked, or someone says no.
+/// A question, and the messages for a refusal or a missing terminal.
 #[derive(Debug)]
 pub(crate) struct Question {
     pub(crate) text: String,
-    /// What would be done.
+    /// The change to be made, for the error without a terminal.
     pub(crate) unasked: String,
-    /// How to do it without being asked.
+    /// The hint that names the option to skip the question.
     pub(crate) hint: &'static str,
-    /// What was not done.
+    /// The message after a refusal.
     pub(crate) refused: &'static str,
 }
 
-/// Asks on a terminal; elsewhere there is nobody to ask.
+/// Asks on a terminal; fails where there is none.
 pub(crate) fn confirm(question: &Question) -> Result<(), Stop> {
     let input = io::stdin();
     if !input.is_terminal() {
-        let message = format!("{}, and nobody is there to ask", question.unasked);
+        let message = format!(
+            "{}, and there is no terminal to confirm it on",
+            question.unasked
+        );
         return Err(Problem::new(Exit::Usage, message)
             .hint(question.hint)
             .into());
     }
-    ask(question, &mut input.lock(), &mut anstream::stderr())
+    prompt(question, &mut input.lock(), &mut anstream::stderr())
 }
 
-fn ask(question: &Question, input: &mut impl BufRead, screen: &mut impl Write) -> Result<(), Stop> {
+fn prompt(
+    question: &Question,
+    input: &mut impl BufRead,
+    screen: &mut impl Write,
+) -> Result<(), Stop> {
     write!(screen, "{} [y/N] ", question.text)?;
     screen.flush()?;
     let mut answer = String::new();
@@ -62,8 +69,8 @@ mod tests {
             ("yellow\n", false),
         ] {
             let mut screen = Vec::new();
-            let said = ask(&question, &mut answer.as_bytes(), &mut screen);
-            assert_eq!(said.is_ok(), is_yes, "{answer:?}");
+            let confirmed = prompt(&question, &mut answer.as_bytes(), &mut screen);
+            assert_eq!(confirmed.is_ok(), is_yes, "{answer:?}");
             assert_eq!(screen, b"replay 3 events? [y/N] ");
         }
     }

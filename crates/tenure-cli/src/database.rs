@@ -1,4 +1,4 @@
-//! The database that a command works on: its address, shown without its password, and opening it.
+//! The database of a command: its address, printed without its password, and opening it.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -12,21 +12,20 @@ use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 use crate::time::brief;
 
-/// What stands in place of a password.
+/// The placeholder for a password.
 const HIDDEN: &str = "…";
 
-/// The name of the worker that a command is; it shows as the holder of what is buried.
+/// The worker name of a command, recorded as the holder of items that it buries.
 const WORKER: &str = "operator";
 
-/// How long a command waits for a database that takes the call and then says nothing.
-const OPEN_WAIT: Duration = Duration::from_secs(30);
+/// Timeout for a database that accepts the connection and then does not answer.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a command does when there is no database yet.
+/// Handling of a database that does not exist yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Absent {
-    /// Make it.
+pub(crate) enum IfMissing {
     Make,
-    /// Say so: there is nothing to look at.
+    /// Report it: there is nothing to read.
     Report,
 }
 
@@ -34,7 +33,6 @@ pub(crate) enum Absent {
 #[derive(Clone)]
 pub(crate) struct Database {
     url: String,
-    /// How it is opened.
     store: StoreConfig,
 }
 
@@ -45,7 +43,6 @@ impl Default for Database {
 }
 
 impl Database {
-    /// The database at this address.
     pub(crate) fn new(url: &str) -> Self {
         Self {
             url: url.to_owned(),
@@ -53,27 +50,26 @@ impl Database {
         }
     }
 
-    /// The whole address, for the store and for nobody else.
+    /// The address with its password, for the store only.
     pub(crate) fn expose(&self) -> &str {
         &self.url
     }
 
-    /// This database, to be opened like this.
+    /// This database with other options for opening it.
     pub(crate) fn opened_with(self, store: StoreConfig) -> Self {
         Self { store, ..self }
     }
 
-    /// Opens the store at this address.
-    pub(crate) async fn open(&self, absent: Absent) -> Result<Tenure, Stop> {
+    pub(crate) async fn open(&self, absent: IfMissing) -> Result<Tenure, Stop> {
         self.check_lasting()?;
-        if absent == Absent::Report {
+        if absent == IfMissing::Report {
             self.check_present()?;
         }
         let open = Tenure::open_with(&self.url, &self.store, WORKER);
-        within(OPEN_WAIT, open).await
+        within(OPEN_TIMEOUT, open).await
     }
 
-    /// Refuses memory: what a command wrote there would be gone with the command.
+    /// Refuses an in-memory database: it would end with the command.
     pub(crate) fn check_lasting(&self) -> Result<(), Problem> {
         if !self.url.starts_with("memory:") {
             return Ok(());
@@ -83,14 +79,14 @@ impl Database {
             .hint("give --database sqlite://PATH or postgres://USER@HOST/NAME"))
     }
 
-    /// Reports an SQLite file that is not there, so that looking does not make one.
+    /// Reports a missing SQLite file, so that a command that reads does not create it.
     fn check_present(&self) -> Result<(), Problem> {
         match self.sqlite_path() {
-            // An address without a path is for the store to refuse.
+            // The store refuses an address without a path.
             Some(path) if !path.is_empty() && !Path::new(path).exists() => {
                 let message = format!("there is no database at {path} yet");
                 Err(Problem::new(Exit::Nothing, message).hint(
-                    "`tenure enqueue TOPIC JSON` or `tenure migrate` makes it; \
+                    "`tenure enqueue TOPIC JSON` or `tenure migrate` creates it; \
                      --database or TENURE_DATABASE names another one",
                 ))
             }
@@ -98,9 +94,9 @@ impl Database {
         }
     }
 
-    /// The host and the port of a PostgreSQL, as far as the address says them: in front, or behind
-    /// the question mark, which counts more. None for a socket of the file system.
-    pub(crate) fn door(&self) -> Option<(String, u16)> {
+    /// The host and the port of a PostgreSQL server. Parameters after the question mark override
+    /// the authority. `None` for a Unix socket.
+    pub(crate) fn host_and_port(&self) -> Option<(String, u16)> {
         let (scheme, rest) = self.url.split_once("://")?;
         if !scheme.starts_with("postgres") {
             return None;
@@ -111,16 +107,16 @@ impl Database {
             Some((host, port)) if !port.contains(']') => (host, Some(port)),
             _ => (host, None),
         };
-        let said = |names: &[&str]| {
+        let parameter = |names: &[&str]| {
             let all = self.query().filter(|(name, _)| names.contains(name));
             all.last().map(|(_, value)| decoded(value))
         };
-        let host = said(&["host", "hostaddr"]).unwrap_or_else(|| decoded(host));
+        let host = parameter(&["host", "hostaddr"]).unwrap_or_else(|| decoded(host));
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let port = said(&["port"]).or_else(|| port.map(str::to_owned));
+        let port = parameter(&["port"]).or_else(|| port.map(str::to_owned));
         let port = port.map_or(Some(5432), |port| port.parse().ok())?;
         let is_file = host.starts_with('/');
-        // Without a host it is at this machine.
+        // Without a host it is on this machine.
         let host = if host.is_empty() { "localhost" } else { host };
         (!is_file).then(|| (host.to_owned(), port))
     }
@@ -131,11 +127,11 @@ impl Database {
             .or_else(|| self.url.strip_prefix("sqlite:"))
     }
 
-    /// The text with every appearance of this address or of its password hidden.
+    /// The text with every occurrence of this address or its password hidden.
     pub(crate) fn hide(&self, text: &str) -> String {
         let mut hidden = text.replace(&self.url, &self.to_string());
         for secret in self.secrets() {
-            // A password that is also the name of the user or of the database hides nothing.
+            // A password that equals the name of the user or the database cannot be hidden.
             if !self.is_public(&secret) {
                 hidden = hidden.replace(&secret, HIDDEN);
             }
@@ -144,13 +140,13 @@ impl Database {
     }
 
     fn is_public(&self, secret: &str) -> bool {
-        let shown = self.to_string();
-        shown
+        let printed = self.to_string();
+        printed
             .split(|c: char| !c.is_alphanumeric())
             .any(|word| word == secret)
     }
 
-    /// The passwords in the address, as they are written and as they are meant.
+    /// The passwords in the address, encoded and decoded.
     fn secrets(&self) -> Vec<String> {
         let password = self.password().map(str::to_owned);
         let named = self
@@ -158,16 +154,16 @@ impl Database {
             .filter(|(name, _)| name.ends_with("password"))
             .map(|(_, value)| value.to_owned());
         let written: Vec<String> = password.into_iter().chain(named).collect();
-        let meant = written.iter().map(|secret| decoded(secret));
-        let mut secrets: Vec<String> = written.iter().cloned().chain(meant).collect();
+        let plain = written.iter().map(|secret| decoded(secret));
+        let mut secrets: Vec<String> = written.iter().cloned().chain(plain).collect();
         secrets.retain(|secret| !secret.is_empty());
-        // The longer first, so that no part of one is left over.
+        // Longest first, so that no part of one remains.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         secrets.dedup();
         secrets
     }
 
-    /// What stands between the user's name and the `@`.
+    /// The text between the user's name and the `@`.
     fn password(&self) -> Option<&str> {
         let (_, rest) = self.url.split_once("://")?;
         let front = rest.split('?').next().unwrap_or(rest);
@@ -184,8 +180,8 @@ impl Database {
 impl FromStr for Database {
     type Err = Infallible;
 
-    /// Takes everything: an error here would be shown with the value, password and all. The store
-    /// refuses what it cannot open.
+    /// Accepts any text: an error of clap would print the value, including the password. The store
+    /// refuses an address that it cannot open.
     fn from_str(url: &str) -> Result<Self, Infallible> {
         Ok(Self::new(url))
     }
@@ -193,16 +189,16 @@ impl FromStr for Database {
 
 impl fmt::Display for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = self.url.clone();
+        let mut text = self.url.clone();
         if let Some(password) = self.password() {
-            shown = shown.replacen(&format!(":{password}@"), &format!(":{HIDDEN}@"), 1);
+            text = text.replacen(&format!(":{password}@"), &format!(":{HIDDEN}@"), 1);
         }
         for (name, value) in self.query() {
             if name.ends_with("password") {
-                shown = shown.replace(&format!("{name}={value}"), &format!("{name}={HIDDEN}"));
+                text = text.replace(&format!("{name}={value}"), &format!("{name}={HIDDEN}"));
             }
         }
-        f.write_str(&shown)
+        f.write_str(&text)
     }
 }
 
@@ -212,7 +208,7 @@ impl fmt::Debug for Database {
     }
 }
 
-/// What `open` answers, or a report that nothing came in time.
+/// The result of `open`, or a report that it timed out.
 async fn within<T>(
     wait: Duration,
     open: impl Future<Output = Result<T, StoreError>>,
@@ -220,20 +216,20 @@ async fn within<T>(
     let Ok(answer) = tokio::time::timeout(wait, open).await else {
         let message = format!("the database does not answer within {}", brief(wait));
         return Err(Problem::new(Exit::Failed, message)
-            .hint("is it overloaded, or does something else listen at this host and port?")
+            .hint("is it overloaded, or does another program listen on this host and port?")
             .into());
     };
     Ok(answer?)
 }
 
-/// Hides the password of any address in a text of unknown origin, such as a mistyped argument.
+/// Hides the password of any address in arbitrary text, such as a mistyped argument.
 pub(crate) fn hide_addresses(text: &str) -> String {
     text.split_inclusive(|c: char| c.is_whitespace() || c == '\'')
         .map(|word| Database::new(word).to_string())
         .collect()
 }
 
-/// The text with its percent escapes resolved.
+/// The text with its percent escapes decoded.
 fn decoded(text: &str) -> String {
     let mut parts = text.split('%');
     let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
@@ -261,8 +257,8 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_shown_without_its_password() {
-        for (url, shown) in [
+    fn an_address_is_printed_without_its_password() {
+        for (url, printed) in [
             ("postgres://u:canary@h/db", "postgres://u:…@h/db"),
             ("postgres://u:can/ary@x@h/db", "postgres://u:…@h/db"),
             (
@@ -272,13 +268,13 @@ mod tests {
             ("postgres://u@h:5432/db", "postgres://u@h:5432/db"),
             ("sqlite://tenure.db", "sqlite://tenure.db"),
         ] {
-            assert_eq!(database(url).to_string(), shown);
+            assert_eq!(database(url).to_string(), printed);
             assert!(!format!("{:?}", database(url)).contains("canary"));
         }
     }
 
     #[test]
-    fn the_door_of_a_database_is_where_it_is_connected_to() {
+    fn host_and_port_are_those_of_the_connection() {
         for (url, host, port) in [
             ("postgres://u:p@h/db", "h", 5432),
             ("postgresql://h:5433", "h", 5433),
@@ -289,14 +285,18 @@ mod tests {
             ("postgres://%6c%6fcalhost/db", "localhost", 5432),
             ("postgres:///db", "localhost", 5432),
         ] {
-            assert_eq!(database(url).door(), Some((host.to_owned(), port)), "{url}");
+            assert_eq!(
+                database(url).host_and_port(),
+                Some((host.to_owned(), port)),
+                "{url}"
+            );
         }
         for none in [
             "sqlite://tenure.db",
             "postgres:///db?host=/run/postgresql",
             "postgres://%2Frun%2Fpostgresql/db",
         ] {
-            assert_eq!(database(none).door(), None, "{none}");
+            assert_eq!(database(none).host_and_port(), None, "{none}");
         }
     }
 
@@ -324,11 +324,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_database_that_says_nothing_is_reported() {
+    async fn a_database_that_does_not_answer_is_reported() {
         let silence = std::future::pending::<Result<(), StoreError>>();
         let stop = within(Duration::from_millis(1), silence).await.unwrap_err();
         let Stop::Problem(problem) = stop else {
-            panic!("nobody reads: {stop:?}");
+            panic!("not a problem: {stop:?}");
         };
         assert_eq!(problem.exit, Exit::Failed);
         assert_eq!(problem.message, "the database does not answer within 1ms");

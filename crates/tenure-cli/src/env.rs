@@ -1,23 +1,23 @@
-//! Every environment variable that the program reads, once, with the setting that it overrides.
-//! `NO_COLOR` and its kin are read by the library that writes colours.
+//! Environment variables of the program, each with the setting that it overrides. The library
+//! that writes colours reads `NO_COLOR` and the like.
 
-/// What the name of each of ours begins with.
+/// The prefix of all variables of Tenure.
 pub(crate) const PREFIX: &str = "TENURE_";
 
-/// Names the configuration file, when `--config` does not.
+/// The configuration file; `--config` overrides it.
 pub(crate) const CONFIG: &str = "TENURE_CONFIG";
 
-/// The address of the database, when `--database` is not given.
+/// The address of the database; `--database` overrides it.
 pub(crate) const DATABASE: &str = "TENURE_DATABASE";
 
-/// The keys that endpoints' secrets are sealed with, in place of the file. No setting: a file that
-/// is shown around is no place for them.
+/// The keys that encrypt endpoints' secrets, in place of the key file. Not a setting, because keys
+/// do not belong in a configuration file.
 pub(crate) const WEBHOOK_KEY: &str = "TENURE_WEBHOOK_KEY";
 
-/// Where the command of a job finds the worker that runs it. No setting: the worker sets it.
+/// The socket of the worker that runs the command of a job. Not a setting: the worker sets it.
 pub(crate) const JOB_SOCKET: &str = "TENURE_JOB_SOCKET";
 
-/// The password of a PostgreSQL whose address has none.
+/// The PostgreSQL password when the address has none.
 const POSTGRES_PASSWORD: &str = "PGPASSWORD";
 
 /// Each variable, and the setting that it overrides.
@@ -42,7 +42,7 @@ pub(crate) const VARIABLES: [(&str, &str); 33] = [
     ("TENURE_REAPER_INTERVAL", "reaper.interval"),
     ("TENURE_RETRY_MAX_RETRIES", "retry.max_retries"),
     ("TENURE_RETRY_MAX_CRASHES", "retry.max_crashes"),
-    ("TENURE_DOMAIN_ON_DEAD", "domain.on_dead"),
+    ("TENURE_KEY_ON_DEAD", "key.on_dead"),
     ("TENURE_RETENTION_PUBLISHED", "retention.published"),
     ("TENURE_RETENTION_DEAD", "retention.dead"),
     ("TENURE_WEBHOOK_FAN_OUT", "webhook.fan_out"),
@@ -57,8 +57,8 @@ pub(crate) const VARIABLES: [(&str, &str); 33] = [
     ("TENURE_WEBHOOK_USER_AGENT", "webhook.user_agent"),
 ];
 
-/// What a command that Tenure runs for an event or a job is told of it, so that it may run
-/// `tenure`, too.
+/// Variables that Tenure sets for a command. They are ignored, so that the command may run
+/// `tenure` itself.
 const OF_EVENTS: [&str; 12] = [
     "TENURE_ID",
     "TENURE_EVENT_ID",
@@ -74,16 +74,16 @@ const OF_EVENTS: [&str; 12] = [
     JOB_SOCKET,
 ];
 
-/// Beginnings of other names that are no settings: an event's headers, and the tests' own.
+/// Prefixes of other variables that are not settings: headers of an event, and those of the tests.
 const OTHERS: [&str; 3] = ["TENURE_HEADER_", "TENURE_TEST_", "TENURE_UPDATE_DOCS"];
 
-/// Where the worker listens that runs this program for a job, if one does.
+/// The socket of the worker that runs this program for a job, if one does.
 #[expect(clippy::disallowed_methods, reason = "the environment is read here")]
 pub(crate) fn job_socket() -> Option<std::ffi::OsString> {
     std::env::var_os(JOB_SOCKET)
 }
 
-/// The variables of ours that are set; `None` for a value that is no text.
+/// Tenure's variables that are set; `None` for a value that is not UTF-8.
 pub(crate) fn given() -> Vec<(String, Option<String>)> {
     let all = std::env::vars_os().filter_map(|(name, value)| {
         let name = name.into_string().ok()?;
@@ -98,9 +98,8 @@ pub(crate) fn given() -> Vec<(String, Option<String>)> {
     given
 }
 
-/// What a command that Tenure runs for an event is not to see of our environment: how we were
-/// configured, what we were told of another event when we run for one ourselves, and the password
-/// that the library of PostgreSQL reads by itself.
+/// Variables withheld from the commands that Tenure runs: Tenure's configuration, the variables of
+/// another event when this process runs for one, and the PostgreSQL password.
 pub(crate) fn hidden() -> Vec<String> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let ours = names.filter(|name| name.starts_with(PREFIX));

@@ -1,8 +1,7 @@
-//! The exit codes, once.
+//! Exit codes.
 
 use std::process::ExitCode;
 
-/// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Exit {
     Done,
@@ -35,11 +34,11 @@ impl Exit {
         match self {
             Self::Done => "done",
             Self::Failed => {
-                "failed: the database is away, busy, full or read-only; or something bad was found"
+                "failed: the database is unreachable, busy, full or read-only, or a check was bad"
             }
             Self::Usage => "usage or configuration: fix the command, the input or the setup",
             Self::Nothing => "nothing matched, or there is no database yet",
-            Self::Refused => "refused: an item was in another state than the command needs",
+            Self::Refused => "refused: an item was not in the state that the command needs",
         }
     }
 

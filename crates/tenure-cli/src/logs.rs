@@ -1,5 +1,5 @@
-//! Logs: lines on the error stream, as text for people or as JSON for programs, each with the
-//! moment in UTC and, in a process that works, with the worker's id.
+//! Logs: lines on standard error, as text or as JSON, each with the time in UTC and, in a process
+//! that works, the worker's id.
 
 use std::fmt;
 use std::io;
@@ -19,7 +19,7 @@ use crate::exit::Exit;
 use crate::problem::Problem;
 use crate::time;
 
-/// Lets the process log from now on; once per process.
+/// Installs the logger; once per process.
 pub(crate) fn init(log: &Log, worker: Option<&str>) -> Result<(), Problem> {
     let filter =
         filter(&log.level).map_err(|problem| Problem::new(Exit::Usage, problem.to_string()))?;
@@ -33,62 +33,65 @@ pub(crate) fn init(log: &Log, worker: Option<&str>) -> Result<(), Problem> {
             };
             builder
                 .with_ansi(is_coloured)
-                .event_format(Plain(moment))
+                .event_format(TextLines(moment))
                 .try_init()
         }
         LogFormat::Json => builder
             .fmt_fields(JsonFields::new())
-            .event_format(Named::new(worker))
+            .event_format(JsonLines::new(worker))
             .try_init(),
     };
-    set.map_err(|cause| Problem::new(Exit::Failed, "the logs cannot be set up").cause(cause))
+    set.map_err(|cause| Problem::new(Exit::Failed, "cannot set up the logs").cause(cause))
 }
 
-/// Tells what looks like an oversight in the configuration.
-pub(crate) fn tell_remarks(remarks: &[String]) {
-    for remark in remarks {
-        tracing::warn!(remark, "the configuration may have an oversight");
+/// Logs the probable mistakes in the configuration.
+pub(crate) fn warn_of_mistakes(warnings: &[String]) {
+    for warning in warnings {
+        tracing::warn!(warning, "the configuration may contain a mistake");
     }
 }
 
-/// Reads what is to be logged. A word alone is a level: as the name of a part of the program, which
-/// it could be, a mistyped level would silence everything.
+/// Parses a log filter. A single word must be a level: the library would take a mistyped level for
+/// the name of a module and log nothing.
 pub(crate) fn filter(level: &str) -> Result<EnvFilter, Invalid> {
     let wrong = || {
-        let expected = "error, warn, info, debug, trace or off, also per part: \
+        let expected = "error, warn, info, debug, trace or off, also per module: \
                         info,tenure_engine=debug";
         Invalid::new("log.level", format!("{level:?}"), expected)
     };
     let is_level = |part: &str| !part.is_empty() && part.parse::<LevelFilter>().is_ok();
-    let is_sound = |part: &str| match part.rsplit_once('=') {
+    let is_valid = |part: &str| match part.rsplit_once('=') {
         Some((target, level)) => !target.is_empty() && is_level(level),
         None => is_level(part),
     };
-    // Spans and fields in brackets may hold commas of their own; the library judges those alone.
-    if !level.contains('[') && !level.split(',').all(is_sound) {
+    // Spans and fields in brackets may contain commas; those are left to the library.
+    if !level.contains('[') && !level.split(',').all(is_valid) {
         return Err(wrong());
     }
     let filter = EnvFilter::try_new(level).map_err(|_cause| wrong())?;
-    let is_asked = level.contains("sqlx");
+    let names_driver = level.contains("sqlx");
     let is_brief = filter
         .max_level_hint()
         .is_some_and(|most| most <= LevelFilter::INFO);
-    if is_asked || !is_brief {
+    if names_driver || !is_brief {
         return Ok(filter);
     }
-    let quiet = HUSHED.iter().filter_map(|directive| directive.parse().ok());
+    let quiet = QUIETED
+        .iter()
+        .filter_map(|directive| directive.parse().ok());
     Ok(quiet.fold(filter, EnvFilter::add_directive))
 }
 
-/// What the driver says beside us: of every single connection when a database goes away, which we
-/// say once; and the notices of the server, such as that a table is there already.
-const HUSHED: [&str; 3] = [
+/// Filters that silence lines of the driver: one per connection when the database becomes
+/// unavailable, which Tenure logs once, and notices of the server, such as that a table exists
+/// already.
+const QUIETED: [&str; 3] = [
     "sqlx_core::pool=error",
     "sqlx::pool=error",
     "sqlx::postgres::notice=warn",
 ];
 
-/// The present moment, in UTC, and behind it who says it.
+/// The current time in UTC, followed by the worker's id.
 #[derive(Debug)]
 struct Moment {
     worker: Option<String>,
@@ -96,7 +99,7 @@ struct Moment {
 
 impl Moment {
     fn write(w: &mut Writer<'_>, worker: Option<&str>) -> fmt::Result {
-        // Always to the microsecond, so that lines stand in columns and sort as text.
+        // Always in microseconds, so that lines align and sort as text.
         let micros = time::now().as_micros();
         match jiff::Timestamp::from_microsecond(micros) {
             Ok(moment) => write!(w, "{moment:.6}")?,
@@ -115,8 +118,8 @@ impl FormatTime for Moment {
     }
 }
 
-/// The worker that says this, where a process has several: the one whose span it is in.
-fn speaker<S, N>(cx: &FmtContext<'_, S, N>) -> Option<String>
+/// The worker whose span the event is in; a process may have several.
+fn worker_of<S, N>(cx: &FmtContext<'_, S, N>) -> Option<String>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'w> FormatFields<'w> + 'static,
@@ -125,7 +128,7 @@ where
     let span = spans.find(|span| span.name() == "worker")?;
     let extensions = span.extensions();
     let fields = extensions.get::<FormattedFields<N>>()?;
-    // Its only field is the id, which has none of these characters; colours may stand around it.
+    // The span's only field is the id; it may be wrapped in colours, which the id cannot contain.
     let plain = fields.fields.rsplit("\u{1b}[0m").next()?;
     let is_of_id = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let id = plain
@@ -134,12 +137,11 @@ where
     Some(id.to_owned())
 }
 
-/// Lines of text: moment, worker, level, what happened. Spans are left out: they would name the
-/// worker again.
+/// Lines of text: time, worker, level, message. Without spans, which would repeat the worker.
 #[derive(Debug)]
-struct Plain(Moment);
+struct TextLines(Moment);
 
-impl<S, N> FormatEvent<S, N> for Plain
+impl<S, N> FormatEvent<S, N> for TextLines
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'w> FormatFields<'w> + 'static,
@@ -150,8 +152,8 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let speaker = speaker(cx).or_else(|| self.0.worker.clone());
-        Moment::write(&mut writer, speaker.as_deref())?;
+        let worker = worker_of(cx).or_else(|| self.0.worker.clone());
+        Moment::write(&mut writer, worker.as_deref())?;
         let level = *event.metadata().level();
         if writer.has_ansi_escapes() {
             let style = style(level);
@@ -175,12 +177,12 @@ fn style(level: Level) -> Style {
 
 /// Lines of JSON with the worker's id first.
 #[derive(Debug)]
-struct Named {
+struct JsonLines {
     worker: Option<String>,
     inner: Format<Json, Moment>,
 }
 
-impl Named {
+impl JsonLines {
     fn new(worker: Option<&str>) -> Self {
         Self {
             worker: worker.map(str::to_owned),
@@ -193,7 +195,7 @@ impl Named {
     }
 }
 
-impl<S, N> FormatEvent<S, N> for Named
+impl<S, N> FormatEvent<S, N> for JsonLines
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'w> FormatFields<'w> + 'static,
@@ -207,7 +209,7 @@ where
         let mut line = String::new();
         self.inner.format_event(cx, Writer::new(&mut line), event)?;
         let rest = line.strip_prefix('{').unwrap_or(&line);
-        match speaker(cx).as_ref().or(self.worker.as_ref()) {
+        match worker_of(cx).as_ref().or(self.worker.as_ref()) {
             Some(worker) => {
                 let worker = serde_json::json!(worker);
                 write!(writer, "{{\"worker\":{worker},{rest}")
@@ -225,11 +227,10 @@ mod tests {
 
     use super::*;
 
-    /// Keeps what is logged.
     #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
+    struct Captured(Arc<Mutex<Vec<u8>>>);
 
-    impl io::Write for Kept {
+    impl io::Write for Captured {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().extend(bytes);
             Ok(bytes.len())
@@ -240,7 +241,7 @@ mod tests {
         }
     }
 
-    impl<'a> MakeWriter<'a> for Kept {
+    impl<'a> MakeWriter<'a> for Captured {
         type Writer = Self;
 
         fn make_writer(&'a self) -> Self {
@@ -248,7 +249,7 @@ mod tests {
         }
     }
 
-    impl Kept {
+    impl Captured {
         fn text(&self) -> String {
             String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
         }
@@ -256,14 +257,14 @@ mod tests {
 
     #[test]
     fn a_line_of_json_names_the_worker_and_the_moment() {
-        let kept = Kept::default();
+        let captured = Captured::default();
         let logs = lines()
-            .with_writer(kept.clone())
+            .with_writer(captured.clone())
             .fmt_fields(JsonFields::new())
-            .event_format(Named::new(Some("tenure-1f")))
+            .event_format(JsonLines::new(Some("tenure-1f")))
             .finish();
         tracing::subscriber::with_default(logs, || tracing::warn!(count = 3, "reaped leases"));
-        let line: serde_json::Value = serde_json::from_str(&kept.text()).unwrap();
+        let line: serde_json::Value = serde_json::from_str(&captured.text()).unwrap();
         assert_eq!(line["worker"], "tenure-1f");
         assert_eq!(line["level"], "WARN");
         assert_eq!(line["fields"]["message"], "reaped leases");
@@ -275,51 +276,51 @@ mod tests {
 
     #[test]
     fn a_line_of_text_names_the_worker_and_the_moment() {
-        let kept = Kept::default();
+        let captured = Captured::default();
         let worker = Some("tenure-1f".to_owned());
         let logs = lines()
-            .with_writer(kept.clone())
+            .with_writer(captured.clone())
             .with_ansi(false)
-            .event_format(Plain(Moment { worker }))
+            .event_format(TextLines(Moment { worker }))
             .finish();
         tracing::subscriber::with_default(logs, || tracing::info!(count = 3, "reaped leases"));
-        let text = kept.text();
+        let text = captured.text();
         let (moment, rest) = text.split_once(' ').unwrap();
         assert!(moment.parse::<jiff::Timestamp>().is_ok(), "{text}");
         assert_eq!(rest, "tenure-1f  INFO reaped leases count=3\n");
     }
 
-    /// Goal: of two workers in one process each speaks for itself. Method: the span that an engine
-    /// runs in, in both forms, with colours and without.
+    /// Goal: lines of two workers in one process name the right one. Method: the span of an engine,
+    /// in both formats, with colours and without.
     #[test]
-    fn a_line_of_another_worker_names_that_one() {
-        let speak = || {
+    fn a_line_of_a_second_worker_names_that_worker() {
+        let log = || {
             let span = tracing::error_span!("worker", worker = %"tenure-sender-2f");
             span.in_scope(|| tracing::info!("stopped"));
         };
         for is_coloured in [true, false] {
-            let kept = Kept::default();
+            let captured = Captured::default();
             let worker = Some("tenure-1f".to_owned());
             let logs = lines()
-                .with_writer(kept.clone())
+                .with_writer(captured.clone())
                 .with_ansi(is_coloured)
-                .event_format(Plain(Moment { worker }))
+                .event_format(TextLines(Moment { worker }))
                 .finish();
-            tracing::subscriber::with_default(logs, speak);
+            tracing::subscriber::with_default(logs, log);
             assert!(
-                kept.text().contains("Z tenure-sender-2f "),
+                captured.text().contains("Z tenure-sender-2f "),
                 "{}",
-                kept.text()
+                captured.text()
             );
         }
-        let kept = Kept::default();
+        let captured = Captured::default();
         let logs = lines()
-            .with_writer(kept.clone())
+            .with_writer(captured.clone())
             .fmt_fields(JsonFields::new())
-            .event_format(Named::new(Some("tenure-1f")))
+            .event_format(JsonLines::new(Some("tenure-1f")))
             .finish();
-        tracing::subscriber::with_default(logs, speak);
-        let line: serde_json::Value = serde_json::from_str(&kept.text()).unwrap();
+        tracing::subscriber::with_default(logs, log);
+        let line: serde_json::Value = serde_json::from_str(&captured.text()).unwrap();
         assert_eq!(line["worker"], "tenure-sender-2f");
     }
 

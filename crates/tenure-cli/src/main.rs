@@ -1,6 +1,6 @@
-//! The program `tenure`: parse, run, exit.
+//! The program `tenure`.
 
-/// Payloads come and go by the batch on several threads: what the system has is slow at that.
+/// Replaces the system's allocator, which is slow for batches of payloads on several threads.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -11,12 +11,12 @@ mod config;
 mod confirm;
 mod database;
 mod env;
+mod event_view;
 mod exit;
 mod logs;
 mod output;
 mod problem;
 mod progress;
-mod record;
 mod team;
 mod time;
 mod webhook;

@@ -1,4 +1,4 @@
-//! What the program prints: tables for people, JSON lines for programs, problems and hints.
+//! Output of the program: tables for people, JSON lines for programs, problems and hints.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -9,7 +9,8 @@ use comfy_table::{
     Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, presets,
 };
 use serde::Serialize;
-use tenure::{State, Timestamp};
+use tenure::State;
+use tenure::store::Timestamp;
 
 use crate::problem::{Problem, Stop};
 use crate::time;
@@ -18,29 +19,28 @@ const ERROR: Style = AnsiColor::Red.on_default().bold();
 const HINT: Style = AnsiColor::Cyan.on_default().bold();
 const QUIET: Style = Style::new().dimmed();
 
-/// Columns of a terminal below which tables are not fitted to it.
+/// Terminals narrower than this, in columns, do not wrap tables.
 const WIDTH_MIN: u16 = 60;
 
-/// Columns that the last column of a table needs to be wrapped.
+/// Minimum width of the last column for wrapping it.
 const LAST_WIDTH_MIN: u16 = 20;
 
-/// Blanks between two columns.
+/// Spaces between two columns.
 const GAP: u16 = 2;
 
-/// For whom the output is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
-    /// Words, tables and colours.
+    /// Text, tables and colours.
     Person,
     /// One JSON object per line.
     Program,
 }
 
-/// Where a command writes. Colours are dropped when the output is no terminal or `NO_COLOR` is set.
+/// The output of a command. Colours are dropped when it is not a terminal or `NO_COLOR` is set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
     reader: Reader,
-    /// The moment that ages are counted from: one for all lines.
+    /// The reference time of all ages, the same for all lines.
     pub(crate) now: Timestamp,
 }
 
@@ -52,37 +52,29 @@ impl Output {
         }
     }
 
-    /// Whether JSON is asked for.
     pub(crate) fn is_json(&self) -> bool {
         self.reader == Reader::Program
     }
 
-    /// Writes `object` as one line of JSON, or for a person what `words` says.
+    /// Writes `object` as a line of JSON with `--json`, otherwise `text`.
     pub(crate) fn either(
         &self,
         object: &impl Serialize,
-        words: impl FnOnce() -> String,
+        text: impl FnOnce() -> String,
     ) -> Result<(), Stop> {
         match self.reader {
             Reader::Program => self.json(object),
-            Reader::Person => self.line(words()),
+            Reader::Person => self.line(text()),
         }
     }
 
-    /// Writes a line.
-    #[expect(
-        clippy::unused_self,
-        reason = "output goes through the one that was given"
-    )]
+    #[expect(clippy::unused_self, reason = "all output goes through this type")]
     pub(crate) fn line(&self, text: impl Display) -> Result<(), Stop> {
         Ok(writeln!(anstream::stdout(), "{text}")?)
     }
 
-    /// Writes a line of somebody's data: as it is, but for a terminal, which it must not steer.
-    #[expect(
-        clippy::unused_self,
-        reason = "output goes through the one that was given"
-    )]
+    /// Writes a line of foreign data: unchanged, except that a terminal gets no control characters.
+    #[expect(clippy::unused_self, reason = "all output goes through this type")]
     pub(crate) fn data(&self, text: &str) -> Result<(), Stop> {
         let mut output = io::stdout().lock();
         if output.is_terminal() {
@@ -91,18 +83,17 @@ impl Output {
         Ok(writeln!(output, "{text}")?)
     }
 
-    /// Writes one line of JSON.
     pub(crate) fn json(&self, object: &impl Serialize) -> Result<(), Stop> {
         let line = serde_json::to_string(object).map_err(io::Error::other)?;
         self.line(inert(&line))
     }
 
-    /// Writes a table; a column of numbers is one whose heading begins with a blank.
+    /// Writes a table; a heading with a leading space marks a column of numbers.
     pub(crate) fn table(&self, heading: &[&str], rows: Vec<Vec<Cell>>) -> Result<(), Stop> {
         let mut table = Table::new();
-        // Always styled here; `anstream` drops the styles where they are not wanted.
+        // Always styled; `anstream` drops styles where they are not wanted.
         table.enforce_styling();
-        // Blanks at the end of a line are then no part of a style, and can be cut off.
+        // Trailing spaces are then outside of any style and can be trimmed.
         table.style_text_only();
         table
             .load_style(presets::NOTHING)
@@ -112,14 +103,14 @@ impl Output {
         self.line(table.trim_fmt())
     }
 
-    /// Tells a person something beside the output proper.
+    /// Writes a remark for a person to standard error.
     pub(crate) fn note(&self, text: impl Display) {
         if self.reader == Reader::Person {
             aside(format_args!("{QUIET}{text}{QUIET:#}"));
         }
     }
 
-    /// Tells a person what to do about what was said.
+    /// Writes a hint for a person to standard error.
     pub(crate) fn hint(&self, text: impl Display) {
         if self.reader == Reader::Person {
             aside(format_args!("{HINT}hint:{HINT:#} {text}"));
@@ -129,14 +120,14 @@ impl Output {
 
 fn title(name: &&str) -> Cell {
     match name.trim_start() {
-        // A style around nothing would keep the blanks before it.
+        // A style around an empty cell would keep the spaces before it.
         "" => Cell::new(""),
         name => Cell::new(name).add_attribute(Attribute::Bold),
     }
 }
 
-/// Wraps the last column alone, and none where there is hardly room: a broken word says less than
-/// a long line. What is no terminal has no width.
+/// Wraps only the last column, and not at all without enough room: a long line reads better than
+/// broken words. Without a terminal there is no width.
 fn arrange(table: &mut Table, heading: &[&str]) {
     let has_room = table.width().is_some_and(|width| {
         let mut widths = table.column_max_content_widths();
@@ -164,25 +155,24 @@ fn arrange(table: &mut Table, heading: &[&str]) {
 
 /// Reports a problem: message, causes, hint, each with secrets hidden.
 pub(crate) fn report(problem: &Problem, hide: impl Fn(&str) -> String) {
-    let shown = |text: &str| plain(&hide(text));
+    let clean = |text: &str| plain(&hide(text));
     aside(format_args!(
         "{ERROR}error:{ERROR:#} {}",
-        shown(&problem.message)
+        clean(&problem.message)
     ));
     for cause in &problem.causes {
-        aside(format_args!("  because: {}", shown(cause)));
+        aside(format_args!("  because: {}", clean(cause)));
     }
     if let Some(hint) = &problem.hint {
-        aside(format_args!("{HINT}hint:{HINT:#} {}", shown(hint)));
+        aside(format_args!("{HINT}hint:{HINT:#} {}", clean(hint)));
     }
 }
 
-/// Writes a line to the error stream; when nobody reads that, there is nobody to tell.
+/// Writes a line to standard error; a closed stream cannot be reported.
 fn aside(text: impl Display) {
     drop(writeln!(anstream::stderr(), "{text}"));
 }
 
-/// A state in its colour.
 pub(crate) fn state(state: State) -> Cell {
     Cell::new(state).fg(match state {
         State::Pending => Color::Yellow,
@@ -192,15 +182,15 @@ pub(crate) fn state(state: State) -> Cell {
     })
 }
 
-/// JSON that steers no terminal. What serde leaves of control characters stands in texts alone,
-/// where an escape means the same.
+/// Escapes control characters in JSON. serde leaves some of them, only in strings, where an escape
+/// has the same meaning.
 fn inert(json: &str) -> Cow<'_, str> {
-    let steers = |c: char| ('\u{7f}'..='\u{9f}').contains(&c);
-    if !json.contains(steers) {
+    let is_control = |c: char| ('\u{7f}'..='\u{9f}').contains(&c);
+    if !json.contains(is_control) {
         return Cow::Borrowed(json);
     }
     let written = |c: char| {
-        if steers(c) {
+        if is_control(c) {
             format!("\\u{:04x}", u32::from(c))
         } else {
             c.to_string()
@@ -210,20 +200,20 @@ fn inert(json: &str) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
-/// A stranger's text on one line, without characters that would steer a terminal.
+/// Foreign text on one line, without control characters and invisible ones.
 pub(crate) fn plain(text: &str) -> String {
     text.chars()
         .map(|c| match c {
             '\n' | '\r' | '\t' => ' ',
-            c if c.is_control() || is_unseen(c) => char::REPLACEMENT_CHARACTER,
+            c if c.is_control() || is_invisible(c) => char::REPLACEMENT_CHARACTER,
             c => c,
         })
         .collect()
 }
 
-/// Whether a character has no width of its own, or turns the direction of those around it: with it
-/// two texts that differ may look the same.
-const fn is_unseen(c: char) -> bool {
+/// A character without width, or one that changes the direction of its neighbours: it can make two
+/// different texts look the same.
+const fn is_invisible(c: char) -> bool {
     matches!(
         c,
         '\u{ad}'
@@ -256,12 +246,12 @@ pub(crate) fn deliveries(number: usize) -> String {
 mod tests {
     use super::*;
 
-    /// The lines of a table of one row on a terminal of this width.
+    /// The lines of a one-row table on a terminal of this width.
     fn lines(width: u16) -> Vec<String> {
         lines_of(width, "pending")
     }
 
-    /// As `lines`, with this in the column before the last.
+    /// `lines` with a given text in the second to last column.
     fn lines_of(width: u16, state: &str) -> Vec<String> {
         let heading = ["ID", "STATE", "NOTE"];
         let mut table = Table::new();
@@ -276,12 +266,12 @@ mod tests {
     }
 
     #[test]
-    fn json_does_not_steer_a_terminal_and_means_the_same() {
+    fn json_has_no_control_characters_and_means_the_same() {
         let text = "\u{1b}[2J \u{9b}31m \u{7f} ü";
         let json = serde_json::to_string(text).unwrap();
-        let shown = inert(&json);
-        assert_eq!(shown, r#""\u001b[2J \u009b31m \u007f ü""#);
-        assert_eq!(serde_json::from_str::<String>(&shown).unwrap(), text);
+        let clean = inert(&json);
+        assert_eq!(clean, r#""\u001b[2J \u009b31m \u007f ü""#);
+        assert_eq!(serde_json::from_str::<String>(&clean).unwrap(), text);
         assert!(matches!(inert(r#"{"a":1}"#), Cow::Borrowed(_)));
     }
 
@@ -308,9 +298,9 @@ mod tests {
     }
 
     #[test]
-    fn a_strangers_text_stays_on_its_line() {
+    fn foreign_text_stays_on_its_line() {
         assert_eq!(plain("a\nb\u{1b}[31m\u{9b}c"), "a b\u{fffd}[31m\u{fffd}c");
-        // Neither what turns the line around nor what cannot be seen is passed on.
+        // Neither direction marks nor invisible characters pass.
         let hidden = "a\u{202e}b\u{200b}c\u{2066}d\u{feff}";
         assert_eq!(plain(hidden), "a\u{fffd}b\u{fffd}c\u{fffd}d\u{fffd}");
         assert_eq!(plain("straße 東京"), "straße 東京");

@@ -1,29 +1,26 @@
-//! Problem: what is reported when a command cannot do its work: message, causes, hint, exit code.
+//! Problems: reports of a command that failed, with message, causes, hint and exit code.
 
 use std::error::Error;
 use std::fmt::Display;
 use std::io;
 
-use tenure::{Invalid, StoreError, StoreErrorKind};
+use tenure::{Invalid, Problems, StoreError, StoreErrorKind};
 
 use crate::exit::Exit;
 
-/// Why a command stopped.
+/// The reason why a command stopped.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// Nobody reads our output any more; not worth a word.
+    /// The reader closed the output; not reported.
     Closed,
-    /// To be reported.
     Problem(Problem),
-    /// To be reported, all of them.
     Problems(Vec<Problem>),
 }
 
-/// What is reported.
 #[derive(Debug)]
 pub(crate) struct Problem {
     pub(crate) message: String,
-    /// The errors underneath, outermost first.
+    /// Underlying errors, outermost first.
     pub(crate) causes: Vec<String>,
     pub(crate) hint: Option<String>,
     pub(crate) exit: Exit,
@@ -44,7 +41,7 @@ impl Problem {
         self
     }
 
-    /// The error underneath, in one line.
+    /// Adds an underlying error, in one line.
     pub(crate) fn cause(mut self, cause: impl Display) -> Self {
         self.causes.push(cause.to_string());
         self
@@ -63,6 +60,12 @@ impl From<StoreError> for Stop {
     }
 }
 
+impl From<Problems> for Stop {
+    fn from(problems: Problems) -> Self {
+        Problem::new(Exit::Usage, problems.to_string()).into()
+    }
+}
+
 impl From<Invalid> for Stop {
     fn from(problem: Invalid) -> Self {
         Problem::new(Exit::Usage, problem.to_string()).into()
@@ -70,43 +73,43 @@ impl From<Invalid> for Stop {
 }
 
 impl From<io::Error> for Stop {
-    /// Of our own output: whoever read it may have gone, as `head` does.
+    /// For errors of the program's own output, whose reader may be gone, like `head`.
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::Closed;
         }
-        let problem = Problem::new(Exit::Failed, "the output cannot be written");
+        let problem = Problem::new(Exit::Failed, "cannot write the output");
         problem.cause(error).into()
     }
 }
 
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
-        // Kinds that come later are failures until they get a code of their own.
+        // Future kinds are failures until they get a code of their own.
         let exit = if error.kind() == StoreErrorKind::Invalid {
             Exit::Usage
         } else {
             Exit::Failed
         };
         Self {
-            message: error.to_string(),
+            message: error.summary(),
             causes: causes(&error),
-            hint: error.advice().map(str::to_owned),
+            hint: error.hint().map(str::to_owned),
             exit,
         }
     }
 }
 
-/// The errors underneath, without those that say what was said already.
+/// The underlying errors without repetitions.
 fn causes(error: &dyn Error) -> Vec<String> {
-    let mut said = error.to_string();
+    let mut previous = error.to_string();
     let mut causes = Vec::new();
     let mut next = error.source();
     while let Some(cause) = next {
         let text = cause.to_string();
-        if !said.contains(&text) && !text.ends_with(&said) {
+        if !previous.contains(&text) && !text.ends_with(&previous) {
             causes.push(text.clone());
-            said = text;
+            previous = text;
         }
         next = cause.source();
     }

@@ -1,19 +1,19 @@
-//! Team: the workers of one process, the relay and the sender beside it.
+//! The workers of one process: the relay and, if it sends, the sender.
 
 use std::sync::Arc;
 
+use tenure::Worker;
+use tenure::operate::{Health, OutcomeCounts, Watch};
 use tenure::server::HealthCheck;
 use tenure::webhook::{Caller, Endpoint};
-use tenure::{Health, Tallied, Watch, Worker};
 
-/// The workers of one process.
 #[derive(Debug)]
 pub(crate) struct Team {
     relay: Worker,
     sender: Option<Sending>,
 }
 
-/// The worker that sends, and what it calls with.
+/// The worker that sends, and its caller.
 #[derive(Debug)]
 pub(crate) struct Sending {
     pub(crate) worker: Worker,
@@ -25,7 +25,7 @@ impl Team {
         Self { relay, sender }
     }
 
-    /// Waits until one of them fails, which none ever should.
+    /// Waits until one of the workers fails, which is a bug; returns the reason.
     pub(crate) async fn failed(&self) -> String {
         let sender = async {
             match &self.sender {
@@ -39,17 +39,17 @@ impl Team {
         }
     }
 
-    /// Stops both at the same time; answers what became of what they worked on.
-    pub(crate) async fn stop(self) -> Worked {
+    /// Stops both concurrently and returns the outcomes of their work.
+    pub(crate) async fn stop(self) -> TeamOutcomes {
         let sender = async {
             match self.sender {
-                Some(sender) => Some(sender.worker.stop().await.tallied),
+                Some(sender) => Some(sender.worker.stop().await.outcomes),
                 None => None,
             }
         };
         let (relay, sent) = tokio::join!(self.relay.stop(), sender);
-        Worked {
-            items: relay.tallied,
+        TeamOutcomes {
+            items: relay.outcomes,
             deliveries: sent,
         }
     }
@@ -66,16 +66,16 @@ impl Team {
     }
 }
 
-/// What became of what a team worked on.
+/// Outcomes of everything a team worked on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Worked {
+pub(crate) struct TeamOutcomes {
     /// Events, or rows of a table.
-    pub(crate) items: Tallied,
-    /// What was owed to endpoints, if it sends.
-    pub(crate) deliveries: Option<Tallied>,
+    pub(crate) items: OutcomeCounts,
+    /// `None` without a sender.
+    pub(crate) deliveries: Option<OutcomeCounts>,
 }
 
-/// Looks at a team and keeps nothing of it alive.
+/// A weak view of a team: it keeps no worker alive.
 #[derive(Clone, Debug)]
 pub(crate) struct TeamWatch {
     relay: Watch,
@@ -84,24 +84,23 @@ pub(crate) struct TeamWatch {
 }
 
 impl TeamWatch {
-    /// Whether one of them has something in hand, or is being stopped.
-    pub(crate) fn is_holding(&self) -> bool {
-        let busy = |watch: &Watch| watch.health().is_none_or(|health| health.held > 0);
-        busy(&self.relay) || self.sends() && self.sender.as_ref().is_some_and(busy)
+    /// A worker claims or holds something, or is stopping.
+    pub(crate) fn is_busy(&self) -> bool {
+        let is_busy = |watch: &Watch| watch.health().is_none_or(|health| !health.is_idle);
+        is_busy(&self.relay) || self.sender.as_ref().is_some_and(is_busy)
     }
 
-    /// Whether there is one that sends.
+    /// Returns true if the team has a sender.
     pub(crate) fn sends(&self) -> bool {
         self.sender.is_some()
     }
 
-    /// Whether this process can call an endpoint.
     pub(crate) fn can_call(&self, endpoint: &Endpoint) -> bool {
         let refuses = |caller: &Arc<dyn Caller>| caller.refuses(endpoint).is_some();
         self.caller.as_ref().is_some_and(|caller| !refuses(caller))
     }
 
-    /// What they say of themselves, in the server's words.
+    /// The health checks of both, as the server serves them.
     pub(crate) fn health(&self) -> Vec<HealthCheck> {
         let mut checks = checks("", self.relay.health());
         if let Some(sender) = &self.sender {

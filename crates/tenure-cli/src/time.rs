@@ -1,16 +1,16 @@
-//! Durations and moments as people write and read them: `30s`, `1h 30m`, `2026-11-15`, `3m ago`.
+//! Durations and timestamps for people: `30s`, `1h 30m`, `2026-11-15`, `3m ago`.
 
-use tenure::{Clock, Invalid, SystemClock, Term, Timestamp};
-pub(crate) use tenure::{brief_duration as brief, parse_duration as duration};
+pub(crate) use tenure::settings::{brief_duration as brief, parse_duration as duration};
+use tenure::store::{Clock, SystemClock, Timestamp};
+use tenure::{Invalid, Term};
 
-/// The present moment by this machine's clock. It dates what is shown and what `--since` means;
-/// leases are judged by the store's clock.
+/// The current time of this machine's clock, for ages and `--since`; leases use the store's clock.
 pub(crate) fn now() -> Timestamp {
     SystemClock.now()
 }
 
-/// Reads a moment: `2026-11-15T10:00:00Z`, `2026-11-15` (its start, UTC), or a duration (that long
-/// before now).
+/// Parses a time: `2026-11-15T10:00:00Z`, `2026-11-15` (its start in UTC), or a duration before
+/// now.
 pub(crate) fn moment(text: &str) -> Result<Timestamp, Invalid> {
     if let Ok(moment) = text.parse::<jiff::Timestamp>() {
         return Ok(Timestamp::from_micros(moment.as_microsecond()));
@@ -25,12 +25,12 @@ pub(crate) fn moment(text: &str) -> Result<Timestamp, Invalid> {
         return Ok(now().before(age));
     }
     let expected = "a duration before now (1h 30m), a date (2026-11-15) or 2026-11-15T10:00:00Z";
-    Err(Invalid::new("the moment", format!("{text:?}"), expected))
+    Err(Invalid::new("the time", format!("{text:?}"), expected))
 }
 
-/// Reads the term of leases that a worker is to keep.
+/// Parses the term of a worker's leases.
 pub(crate) fn term(text: &str) -> Result<Term, Invalid> {
-    Term::kept(duration(text)?)
+    Term::renewable(duration(text)?)
 }
 
 /// `3m 5s ago`, or `in 20s`.
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_people_write_them() {
+    fn durations_are_parsed_as_people_write_them() {
         for (text, seconds) in [
             ("30s", 30),
             ("5m", 300),
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused_and_an_example_given() {
+    fn an_invalid_duration_is_refused_with_an_example() {
         for text in [
             "",
             "30",
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_read_as_people_write_them() {
+    fn timestamps_are_parsed_as_people_write_them() {
         let day = Timestamp::from_micros(1_794_700_800_000_000);
         assert_eq!(moment("2026-11-15"), Ok(day));
         assert_eq!(moment("2026-11-15T00:00:00Z"), Ok(day));

@@ -1,4 +1,4 @@
-//! What webhooks need of this program's configuration: the keys, the address policy, the caller.
+//! Webhook parts built from the configuration: the keys, the address policy, the caller.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -9,11 +9,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use tenure::store::SystemClock;
 use tenure::webhook::{
     AddressPolicy, CallErrorKind, Caller, CallerConfig, Calling, Endpoint, EndpointState, Keyring,
     Reply, Request, Secrets, WebhookCaller,
 };
-use tenure::{Invalid, SystemClock, Tenure};
+use tenure::{Invalid, Tenure};
 use tokio::time::Instant;
 
 use crate::config::{Config, WebhookConfig};
@@ -21,28 +22,26 @@ use crate::exit::Exit;
 use crate::output::Output;
 use crate::problem::{Problem, Stop};
 
-/// The name of the first key of a file that is made here.
+/// The name of the first key in a new key file.
 const FIRST_KEY: &str = "k1";
-/// No file of keys is longer.
+/// Maximum size of a key file.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
-/// How long a name may take to be resolved.
-const RESOLVE_MAX: Duration = Duration::from_secs(5);
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The keys that secrets are sealed with: those of the environment, else those of the file.
+/// The keys that encrypt secrets: from the environment, else from the file.
 pub(crate) fn keys(config: &WebhookConfig) -> Result<Keyring, Problem> {
-    found(config)?.ok_or_else(|| {
+    load_keys(config)?.ok_or_else(|| {
         let file = config.key_file.display();
-        let message = format!("there is no key to open secrets with: {file} is not there");
+        let message = format!("there is no key to open secrets with: {file} does not exist");
         Problem::new(Exit::Failed, message).hint(OTHER_KEY)
     })
 }
 
-/// How to name the right key.
-const OTHER_KEY: &str = "webhook.key_file names the file that `tenure endpoints add` made, \
-                         TENURE_WEBHOOK_KEY holds what is in it";
+const OTHER_KEY: &str = "set webhook.key_file to the file that `tenure endpoints add` created, \
+or TENURE_WEBHOOK_KEY to its contents";
 
-/// The keys, if there are any.
-pub(crate) fn found(config: &WebhookConfig) -> Result<Option<Keyring>, Problem> {
+/// The keys, if any exist.
+fn load_keys(config: &WebhookConfig) -> Result<Option<Keyring>, Problem> {
     if let Some(key) = &config.key {
         let keys = Keyring::parse(&key.0);
         return keys.map(Some).map_err(|problem| {
@@ -54,7 +53,7 @@ pub(crate) fn found(config: &WebhookConfig) -> Result<Option<Keyring>, Problem> 
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => {
-            let message = format!("the keys in {} cannot be read", file.display());
+            let message = format!("cannot read the keys in {}", file.display());
             return Err(Problem::new(Exit::Failed, message).cause(error));
         }
     };
@@ -70,46 +69,47 @@ fn read(file: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Whether others than its owner can read the file of keys.
+/// Returns true if users other than its owner can read the key file.
 pub(crate) fn is_open_to_others(config: &WebhookConfig) -> bool {
     let mode = std::fs::metadata(&config.key_file).map(|it| it.permissions().mode());
     config.key.is_none() && mode.is_ok_and(|mode| mode & 0o077 != 0)
 }
 
-/// The keys; made, and said so, when there are none and no endpoint needs others.
-pub(crate) async fn keys_or_made(
+/// Loads the keys. If there are none and no endpoint needs others, creates a key file and reports
+/// it.
+pub(crate) async fn load_or_create_keys(
     config: &WebhookConfig,
     tenure: &Tenure,
     output: &Output,
 ) -> Result<Keyring, Stop> {
-    if let Some(keys) = found(config)? {
+    if let Some(keys) = load_keys(config)? {
         return Ok(keys);
     }
     let file = config.key_file.display();
     let endpoints = tenure.endpoints_by_number().await?;
-    let is_there = |endpoint: &Endpoint| !matches!(endpoint.state, EndpointState::Removed { .. });
-    let sealed = endpoints.values().filter(|endpoint| is_there(endpoint));
+    let is_removed = |endpoint: &Endpoint| matches!(endpoint.state, EndpointState::Removed { .. });
+    let sealed = endpoints.values().filter(|endpoint| !is_removed(endpoint));
     if let Some(other) = sealed.map(|endpoint| &endpoint.id).next() {
         let message = format!(
-            "{file} is not there, and {other} was sealed with another key: with a new one, who \
-             sends could open the one or the other"
+            "{file} does not exist, and {other} was sealed with another key: a sender could open \
+             only one of the two"
         );
         return Err(Problem::new(Exit::Failed, message).hint(OTHER_KEY).into());
     }
     let line = Keyring::generate_line(FIRST_KEY)?;
     write_new(&config.key_file, &line).map_err(|error| {
-        let message = format!("the key cannot be written to {file}");
+        let message = format!("cannot write the key to {file}");
         let problem = Problem::new(Exit::Failed, message).cause(error);
-        problem.hint("set webhook.key_file to a place that can be written")
+        problem.hint("set webhook.key_file to a writable path")
     })?;
     output.note(format_args!(
-        "made {file}, the key that secrets are sealed with: keep it safe, and give it to every \
-         process that sends"
+        "created {file}, the key that seals secrets: keep it safe, and give it to every process \
+         that sends"
     ));
     Ok(Keyring::parse(&line)?)
 }
 
-/// Writes a file that only its owner reads, and that was not there.
+/// Creates a file that only its owner can read; fails if it exists.
 fn write_new(file: &Path, line: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut open = options
@@ -127,16 +127,16 @@ fn write_new(file: &Path, line: &str) -> io::Result<()> {
 /// The secrets of an endpoint.
 pub(crate) fn open(endpoint: &Endpoint, keys: &Keyring) -> Result<Secrets, Problem> {
     Secrets::open(&endpoint.sealed, keys, &endpoint.id).map_err(|problem| {
-        let message = format!("the secrets of {} do not open: {problem}", endpoint.id);
+        let message = format!("cannot open the secrets of {}: {problem}", endpoint.id);
         Problem::new(Exit::Failed, message).hint(OTHER_KEY)
     })
 }
 
-/// Which addresses may be called, own doors aside.
+/// The addresses that may be called, except Tenure's own.
 fn policy(config: &WebhookConfig) -> AddressPolicy {
     AddressPolicy {
         allow_http: config.allow_http,
-        // They were read as networks when the configuration was.
+        // Loading the configuration checked that these are networks.
         allow: config
             .allow
             .iter()
@@ -151,7 +151,7 @@ fn policy(config: &WebhookConfig) -> AddressPolicy {
 /// Every network.
 const EVERYWHERE: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
-/// What may be called here, and what allows more.
+/// The hint that names the allowed addresses, and the settings that allow more.
 fn allowing(config: &WebhookConfig) -> String {
     let ports: Vec<_> = config.ports.iter().map(ToString::to_string).collect();
     let scheme = if config.allow_http {
@@ -160,25 +160,25 @@ fn allowing(config: &WebhookConfig) -> String {
         "https"
     };
     format!(
-        "here {scheme} may be called, at the ports {}; webhook.allow_http, webhook.ports, \
+        "{scheme} is allowed here, on the ports {}; webhook.allow_http, webhook.ports, \
          webhook.allow (networks) and webhook.allow_hosts (names) allow more",
         ports.join(", ")
     )
 }
 
-/// Refuses an address that may not be called: now, so that it does not only fail later. What its
-/// name means is asked, and asked again at every call.
+/// Refuses an address that may not be called, so that the error appears now and not at the first
+/// call. Its name is resolved here, and again at every call.
 pub(crate) async fn check_address(config: &WebhookConfig, url: &str) -> Result<(), Problem> {
     let policy = policy(config);
-    let told = |text: &str| {
+    let invalid = |text: &str| {
         Problem::new(
             Exit::Usage,
             format!("the endpoint cannot be called: {text}"),
         )
     };
-    let refused = |text: &str| told(text).hint(allowing(config));
+    let refused = |text: &str| invalid(text).hint(allowing(config));
     let target = policy.check_url(url).map_err(|error| {
-        // No setting helps an address that is wrong whatever is allowed.
+        // No hint for an address that no setting would allow.
         let anything = AddressPolicy {
             allow_http: true,
             ports: vec![0..=u16::MAX],
@@ -191,34 +191,37 @@ pub(crate) async fn check_address(config: &WebhookConfig, url: &str) -> Result<(
         };
         match anything.check_url(url) {
             Ok(_) => refused(&error.text),
-            Err(_) => told(&error.text),
+            Err(_) => invalid(&error.text),
         }
     })?;
     let host = target.host();
-    // As at the call: the full stop at the end of a name says nothing.
+    // As in a call: a trailing dot in a name is ignored.
     let bare = |name: &str| name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
     let is_named = |name: &String| bare(name) == host;
     let is_literal = host.starts_with('[') || host.parse::<std::net::IpAddr>().is_ok();
     if is_literal || policy.allow_hosts.iter().any(is_named) {
         return Ok(());
     }
-    let asked = tokio::net::lookup_host((host.as_str(), target.port()));
-    let found = match tokio::time::timeout(RESOLVE_MAX, asked).await {
-        Ok(Ok(found)) => found.collect::<Vec<_>>(),
+    let lookup = tokio::net::lookup_host((host.as_str(), target.port()));
+    let addresses = match tokio::time::timeout(RESOLVE_TIMEOUT, lookup).await {
+        Ok(Ok(addresses)) => addresses.collect::<Vec<_>>(),
         Ok(Err(_)) => Vec::new(),
-        Err(_) => return Err(told("its name was not resolved within 5s")),
+        Err(_) => return Err(invalid("its name was not resolved within 5s")),
     };
-    if found.is_empty() {
-        return Err(told("its name has no address"));
+    if addresses.is_empty() {
+        return Err(invalid("its name has no address"));
     }
-    if found.iter().any(|address| !policy.check_addr(address.ip())) {
-        let text = "its name has a network address that may not be called";
+    if addresses
+        .iter()
+        .any(|address| !policy.check_addr(address.ip()))
+    {
+        let text = "its name resolves to an address that may not be called";
         return Err(refused(text));
     }
     Ok(())
 }
 
-/// What calls endpoints.
+/// The caller of endpoints, which refuses the addresses in `own`.
 pub(crate) fn caller(
     config: &WebhookConfig,
     keys: Keyring,
@@ -236,38 +239,37 @@ pub(crate) fn caller(
     WebhookCaller::new(caller)
 }
 
-/// Our own doors, which no endpoint leads to: the database, and where we listen.
-pub(crate) async fn own_doors(config: &Config) -> Vec<SocketAddr> {
+/// Tenure's own addresses, which no endpoint may have: the database, and the listening address.
+pub(crate) async fn own_addresses(config: &Config) -> Vec<SocketAddr> {
     let mut own = vec![config.listen];
-    if let Some(door) = config.database.door() {
-        let asked = tokio::net::lookup_host(door);
-        if let Ok(Ok(found)) = tokio::time::timeout(RESOLVE_MAX, asked).await {
-            own.extend(found);
+    if let Some(database) = config.database.host_and_port() {
+        let lookup = tokio::net::lookup_host(database);
+        if let Ok(Ok(addresses)) = tokio::time::timeout(RESOLVE_TIMEOUT, lookup).await {
+            own.extend(addresses);
         }
     }
     own
 }
 
-/// Calls endpoints with the keys as they are now: a file that is made or changed while we run is
-/// read.
-pub(crate) struct LateCaller {
+/// A caller that reloads its keys when the key file is created or changed.
+pub(crate) struct ReloadingCaller {
     config: WebhookConfig,
     own: Vec<SocketAddr>,
-    state: Mutex<Late>,
+    state: Mutex<Loaded>,
 }
 
 #[derive(Default)]
-struct Late {
+struct Loaded {
     caller: Option<Arc<WebhookCaller>>,
-    /// When the file was changed that the caller has its keys from.
+    /// Modification time of the key file that the caller was built from.
     changed: Option<SystemTime>,
-    looked: Option<Instant>,
+    checked: Option<Instant>,
 }
 
-/// How often the file of keys is looked at.
-const LOOK: Duration = Duration::from_secs(1);
+/// Interval between checks of the key file.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-impl LateCaller {
+impl ReloadingCaller {
     pub(crate) fn new(config: WebhookConfig, own: Vec<SocketAddr>) -> Self {
         Self {
             config,
@@ -276,32 +278,34 @@ impl LateCaller {
         }
     }
 
-    /// The caller with the keys of the moment; or why there is none.
+    /// The caller with the current keys, or the reason for which there is none.
     fn caller(&self) -> Result<Arc<WebhookCaller>, String> {
-        let mut late = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(caller) = &late.caller
-            && late.looked.is_some_and(|looked| looked.elapsed() < LOOK)
+        let mut loaded = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(caller) = &loaded.caller
+            && loaded
+                .checked
+                .is_some_and(|checked| checked.elapsed() < CHECK_INTERVAL)
         {
             return Ok(Arc::clone(caller));
         }
         let changed = std::fs::metadata(&self.config.key_file).and_then(|it| it.modified());
         let changed = changed.ok().filter(|_| self.config.key.is_none());
-        late.looked = Some(Instant::now());
-        if let Some(caller) = &late.caller
-            && (changed == late.changed || changed.is_none())
+        loaded.checked = Some(Instant::now());
+        if let Some(caller) = &loaded.caller
+            && (changed == loaded.changed || changed.is_none())
         {
             return Ok(Arc::clone(caller));
         }
         if is_open_to_others(&self.config) {
             let file = self.config.key_file.display();
-            tracing::warn!(%file, "others than its owner can read the keys of webhooks");
+            tracing::warn!(%file, "the webhook keys are readable by other users");
         }
-        let made = keys(&self.config)
+        let caller = keys(&self.config)
             .map_err(|problem| problem.message)
             .and_then(|keys| self.make(keys))?;
-        late.changed = changed;
-        late.caller = Some(Arc::clone(&made));
-        Ok(made)
+        loaded.changed = changed;
+        loaded.caller = Some(Arc::clone(&caller));
+        Ok(caller)
     }
 
     fn make(&self, keys: Keyring) -> Result<Arc<WebhookCaller>, String> {
@@ -310,13 +314,13 @@ impl LateCaller {
     }
 }
 
-impl fmt::Debug for LateCaller {
+impl fmt::Debug for ReloadingCaller {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LateCaller")
+        f.write_str("ReloadingCaller")
     }
 }
 
-impl Caller for LateCaller {
+impl Caller for ReloadingCaller {
     fn call<'a>(&'a self, request: &'a Request<'a>) -> Calling<'a> {
         Box::pin(async move {
             match self.caller() {

@@ -1,4 +1,4 @@
-//! Event: a fact to be published, and what a producer may say about it.
+//! Event: a fact to be published, with the options that a producer can set.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,30 +11,28 @@ use uuid::Uuid;
 use crate::invalid::Invalid;
 use crate::queue::{Priority, QueueName};
 
-/// A payload may have this many bytes.
+/// Maximum size of a payload in bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 1024 * 1024;
-/// A payload may nest this deep; both databases and the usual readers of JSON can follow.
+/// Maximum nesting depth of a payload; both databases and common JSON parsers support it.
 pub const PAYLOAD_DEPTH_MAX: usize = 100;
-/// A topic, an ordering key, a queue's name or a dedupe key may have this many bytes.
+/// Maximum size of a topic, an ordering key, a queue name or a dedupe key in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
-/// All headers of an event together may have this many bytes.
+/// Maximum total size of the headers of an event in bytes.
 pub const HEADERS_BYTES_MAX: usize = 16 * 1024;
-/// The longest delay: ten years of 366 days.
+/// Maximum delay: ten years of 366 days.
 pub const DELAY_MAX: Duration = Duration::from_hours(87840);
 
-/// A fact recorded with the change that caused it, to be published.
+/// A fact recorded with the change that caused it, as handlers and publishers receive it.
+///
+/// A producer describes one as a [`NewEvent`](crate::NewEvent); the constructors here are for tests
+/// of handlers and for events without options.
 ///
 /// ```
-/// use std::time::Duration;
-/// use tenure_core::{Event, Priority};
+/// use tenure_core::Event;
 ///
-/// let event = Event::new("order.paid", &serde_json::json!({"order": 7}))?
-///     .queue("mail")?
-///     .priority(Priority::new(5)?)
-///     .delay(Duration::from_secs(60))?
-///     .dedupe("order-7-paid")?
-///     .header("trace", "abc")?;
+/// let event = Event::new("order.paid", &serde_json::json!({"order": 7}))?;
 /// assert_eq!(event.payload(), r#"{"order":7}"#);
+/// assert_eq!(event.key(), None);
 /// # Ok::<(), tenure_core::Invalid>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
@@ -43,25 +41,25 @@ pub const DELAY_MAX: Duration = Duration::from_hours(87840);
     reason = "`event_id` is what everybody calls it"
 )]
 pub struct Event {
-    topic: String,
-    payload: String,
-    encoding: Option<Encoding>,
-    event_id: Option<Uuid>,
-    queue: QueueName,
-    priority: Priority,
-    delay: Duration,
-    ordering_key: Option<String>,
-    is_strict: bool,
-    dedupe: Option<String>,
-    headers: BTreeMap<String, String>,
+    pub(crate) topic: String,
+    pub(crate) payload: String,
+    pub(crate) encoding: Option<Encoding>,
+    pub(crate) event_id: Option<Uuid>,
+    pub(crate) queue: QueueName,
+    pub(crate) priority: Priority,
+    pub(crate) delay: Duration,
+    pub(crate) key: Option<String>,
+    pub(crate) is_strict: bool,
+    pub(crate) dedupe: Option<String>,
+    pub(crate) headers: BTreeMap<String, String>,
 }
 
 impl Event {
-    /// An event about `topic` whose payload is `payload` as JSON.
+    /// Creates an event about `topic` with `payload` serialized as JSON.
     ///
     /// # Errors
-    /// The topic is empty, too long or has control characters; the payload cannot be written as
-    /// JSON, is over 1 MiB or nests deeper than 100.
+    /// The topic is empty, too long or has control characters; the payload cannot be serialized as
+    /// JSON, exceeds 1 MiB or nests deeper than 100 levels.
     pub fn new(topic: &str, payload: &impl serde::Serialize) -> Result<Self, Invalid> {
         let text = serde_json::to_string(payload).map_err(|cause| {
             Invalid::new("payload", format!("not writable as JSON ({cause})"), "JSON")
@@ -69,10 +67,10 @@ impl Event {
         Self::from_json(topic, text)
     }
 
-    /// An event whose payload is JSON text already; it is kept as it is, byte for byte.
+    /// Creates an event from JSON text, which is kept byte for byte.
     ///
     /// # Errors
-    /// As [`Event::new`], and when the text is not JSON.
+    /// The errors of [`Event::new`], or the text is not valid JSON.
     pub fn from_json(topic: &str, payload: impl Into<String>) -> Result<Self, Invalid> {
         let payload = payload.into();
         let topic = name("topic", topic, "order.paid")?;
@@ -81,15 +79,15 @@ impl Event {
         Ok(Self::about(topic, payload))
     }
 
-    /// A row of a table as an event. It is stored where its user put it: the bounds of a payload
-    /// of ours, how long it may be and how deep it may nest, are not for it.
+    /// Creates an event from a table row. The limits for payload size and depth do not apply,
+    /// because the row is stored in the user's own table.
     pub(crate) fn of_row(topic: &str, row: String) -> Result<Self, Invalid> {
         let topic = name("topic", topic, "order.paid")?;
         check_json(&row)?;
         Ok(Self::about(topic, row))
     }
 
-    fn about(topic: String, payload: String) -> Self {
+    pub(crate) fn about(topic: String, payload: String) -> Self {
         Self {
             topic,
             payload,
@@ -98,138 +96,42 @@ impl Event {
             queue: QueueName::default(),
             priority: Priority::default(),
             delay: Duration::ZERO,
-            ordering_key: None,
+            key: None,
             is_strict: false,
             dedupe: None,
             headers: BTreeMap::new(),
         }
     }
 
-    /// An event whose payload is bytes; they are kept as a JSON string in base64.
+    /// Creates an event with a binary payload, kept as a JSON string in base64.
     ///
     /// # Errors
-    /// As [`Event::new`].
+    /// The errors of [`Event::new`].
     pub fn from_bytes(topic: &str, payload: &[u8]) -> Result<Self, Invalid> {
         let mut event = Self::from_json(topic, format!("\"{}\"", BASE64.encode(payload)))?;
         event.encoding = Some(Encoding::Base64);
         Ok(event)
     }
 
-    /// Puts it into this queue instead of `default`.
-    ///
-    /// # Errors
-    /// The name is empty, too long or has control characters.
-    pub fn queue(mut self, queue: &str) -> Result<Self, Invalid> {
-        self.queue = QueueName::new(queue)?;
-        Ok(self)
-    }
-
-    /// Sets how urgent it is within its queue.
-    #[must_use]
-    pub fn priority(mut self, priority: Priority) -> Self {
-        self.priority = priority;
-        self
-    }
-
-    /// Holds it back for this long.
-    ///
-    /// # Errors
-    /// It is longer than ten years.
-    pub fn delay(mut self, delay: Duration) -> Result<Self, Invalid> {
-        if delay > DELAY_MAX {
-            return Err(Invalid::new(
-                "delay",
-                format!("{delay:?}"),
-                "at most 10 years",
-            ));
-        }
-        self.delay = delay;
-        Ok(self)
-    }
-
-    /// Names the domain whose order it keeps: events of one key are worked one at a time, in order;
-    /// a delayed one holds back those behind it.
-    ///
-    /// Two enqueues of one key that are ordered in real time (the first committed before the second
-    /// began) are processed in that order; two that overlap may come in either order, unless
-    /// [`strict`](Self::strict).
-    ///
-    /// # Errors
-    /// The key is empty, too long or has control characters.
-    pub fn key(mut self, key: &str) -> Result<Self, Invalid> {
-        self.ordering_key = Some(name("ordering key", key, "customer-7")?);
-        Ok(self)
-    }
-
-    /// Makes the enqueue wait for any other strict one of the same key whose transaction is still
-    /// open: then the order is that of enqueueing, even for transactions that overlap. The price
-    /// is that producers of one key wait for each other. Without a key it says nothing.
-    #[must_use]
-    pub fn strict(mut self) -> Self {
-        self.is_strict = true;
-        self
-    }
-
-    /// Makes it unique: while an event with this key is kept, another one is not enqueued, and the
-    /// answer names the one that is there.
-    ///
-    /// # Errors
-    /// The key is empty, too long or has control characters.
-    pub fn dedupe(mut self, key: &str) -> Result<Self, Invalid> {
-        self.dedupe = Some(name("dedupe key", key, "order-7-paid")?);
-        Ok(self)
-    }
-
-    /// Adds a header that travels with it.
-    ///
-    /// # Errors
-    /// The name is not 1 to 255 of the characters of an HTTP header name, the value has control
-    /// characters, or all headers together are over 16 KiB.
-    pub fn header(mut self, header: &str, value: &str) -> Result<Self, Invalid> {
-        check_header(header, value)?;
-        self.headers
-            .insert(header.to_ascii_lowercase(), value.to_owned());
-        let bytes: usize = self
-            .headers
-            .iter()
-            .map(|(name, text)| name.len() + text.len())
-            .sum();
-        if bytes > HEADERS_BYTES_MAX {
-            return Err(Invalid::new(
-                "headers",
-                format!("{bytes} bytes"),
-                "at most 16 KiB",
-            ));
-        }
-        Ok(self)
-    }
-
-    /// Fixes the id that the receiver uses to drop repeats; else the store draws one.
-    #[must_use]
-    pub fn id(mut self, event_id: Uuid) -> Self {
-        self.event_id = Some(event_id);
-        self
-    }
-
-    /// What it is about.
+    /// Returns the topic.
     pub fn topic(&self) -> &str {
         &self.topic
     }
 
-    /// Its payload, JSON.
+    /// Returns the payload as JSON text.
     pub fn payload(&self) -> &str {
         &self.payload
     }
 
-    /// How the payload is to be read, if not as plain JSON.
+    /// Returns the encoding of the payload; `None` for plain JSON.
     pub fn encoding(&self) -> Option<Encoding> {
         self.encoding
     }
 
-    /// The payload as bytes: decoded if it was given as bytes, else the JSON text.
+    /// Returns the payload as bytes: decoded if it was given as bytes, otherwise the JSON text.
     ///
     /// # Errors
-    /// The payload says base64 and is not.
+    /// The payload is marked as base64 but is not valid base64.
     pub fn payload_bytes(&self) -> Result<Vec<u8>, Invalid> {
         match self.encoding {
             None => Ok(self.payload.clone().into_bytes()),
@@ -243,49 +145,86 @@ impl Event {
         }
     }
 
-    /// The receiver's key to drop repeats; `None` until a store has drawn it.
+    /// Deserializes the payload as `T`.
+    ///
+    /// ```
+    /// use tenure_core::Event;
+    ///
+    /// #[derive(Debug, serde::Deserialize)]
+    /// struct Order {
+    ///     order: u64,
+    /// }
+    ///
+    /// let event = Event::from_json("order.paid", r#"{"order": 7}"#)?;
+    /// assert_eq!(event.json::<Order>()?.order, 7);
+    ///
+    /// let other = Event::from_json("order.paid", r#"{"ordr": 7}"#)?;
+    /// let error = other.json::<Order>().unwrap_err().to_string();
+    /// assert!(error.starts_with("the payload of order.paid is not a valid "), "{error}");
+    /// assert!(error.ends_with("Order: missing field `order` at line 1 column 11"), "{error}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The payload does not have the shape of `T`.
+    pub fn json<T: serde::de::DeserializeOwned>(&self) -> Result<T, PayloadError> {
+        serde_json::from_str(&self.payload).map_err(|cause| PayloadError {
+            topic: self.topic.clone(),
+            wanted: std::any::type_name::<T>(),
+            cause,
+        })
+    }
+
+    /// Returns the id by which receivers drop duplicates; `None` until a store has assigned it.
     pub fn event_id(&self) -> Option<Uuid> {
         self.event_id
     }
 
-    /// The queue it belongs to.
-    pub fn queue_name(&self) -> &QueueName {
+    /// Sets the id that a store assigned.
+    #[must_use]
+    pub fn with_event_id(mut self, event_id: Uuid) -> Self {
+        self.event_id = Some(event_id);
+        self
+    }
+
+    /// Returns the queue.
+    pub fn queue(&self) -> &QueueName {
         &self.queue
     }
 
-    /// How urgent it is within its queue.
-    pub fn urgency(&self) -> Priority {
+    /// Returns the priority within the queue.
+    pub fn priority(&self) -> Priority {
         self.priority
     }
 
-    /// How long it is held back from the moment of enqueueing.
-    pub fn held_back(&self) -> Duration {
+    /// Returns the delay, counted from the enqueue.
+    pub fn delay(&self) -> Duration {
         self.delay
     }
 
-    /// The domain whose order it keeps, if any.
-    pub fn ordering_key(&self) -> Option<&str> {
-        self.ordering_key.as_deref()
+    /// Returns the ordering key, if any.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
     }
 
-    /// Whether its enqueue waits for others of the same key.
+    /// Returns true if the enqueue waits for other strict enqueues of the same ordering key.
     pub fn is_strict(&self) -> bool {
         self.is_strict
     }
 
-    /// The key that makes it unique, if any.
-    pub fn dedupe_key(&self) -> Option<&str> {
+    /// Returns the dedupe key, if any.
+    pub fn dedupe(&self) -> Option<&str> {
         self.dedupe.as_deref()
     }
 
-    /// The headers that travel with it.
+    /// Returns the headers.
     pub fn headers(&self) -> &BTreeMap<String, String> {
         &self.headers
     }
 }
 
 impl fmt::Debug for Event {
-    /// Shows no payload and no header: they may hold what must not reach a log.
+    /// Omits payload and headers: they may contain secrets that must not reach a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Event")
             .field("topic", &self.topic)
@@ -296,30 +235,47 @@ impl fmt::Debug for Event {
     }
 }
 
-/// An event as a store has kept it. Turned into an [`Event`] without a second check: what was
-/// accepted once is given back, even if a limit has changed since.
+/// The payload does not match the requested type.
+#[derive(Debug, thiserror::Error)]
+#[error("the payload of {topic} is not a valid {wanted}: {cause}")]
+pub struct PayloadError {
+    topic: String,
+    wanted: &'static str,
+    // Part of the message, so not a source: the position appears once.
+    cause: serde_json::Error,
+}
+
+impl PayloadError {
+    /// Returns the topic of the event.
+    pub fn topic(&self) -> &str {
+        &self.topic
+    }
+}
+
+/// An event as stored. It converts to an [`Event`] without a second check: an event that was
+/// accepted once stays readable even if a limit has changed since.
 #[derive(Clone)]
 pub struct StoredEvent {
-    /// What it is about.
+    /// The topic.
     pub topic: String,
-    /// Its payload, JSON.
+    /// The payload as JSON text.
     pub payload: String,
-    /// How the payload is to be read, if not as plain JSON.
+    /// The encoding of the payload; `None` for plain JSON.
     pub encoding: Option<Encoding>,
-    /// The receiver's key to drop repeats.
+    /// The id by which receivers drop duplicates.
     pub event_id: Uuid,
-    /// The queue it belongs to.
+    /// The queue.
     pub queue: QueueName,
-    /// How urgent it is within its queue.
+    /// The priority within the queue.
     pub priority: Priority,
-    /// The domain whose order it keeps, if any.
+    /// The ordering key, if any.
     pub ordering_key: Option<String>,
-    /// The headers that travel with it.
+    /// The headers.
     pub headers: BTreeMap<String, String>,
 }
 
 impl fmt::Debug for StoredEvent {
-    /// As of [`Event`]: shows no payload and no header.
+    /// Omits payload and headers, like [`Event`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StoredEvent")
             .field("topic", &self.topic)
@@ -338,7 +294,7 @@ impl From<StoredEvent> for Event {
             queue: stored.queue,
             priority: stored.priority,
             delay: Duration::ZERO,
-            ordering_key: stored.ordering_key,
+            key: stored.ordering_key,
             is_strict: false,
             dedupe: None,
             headers: stored.headers,
@@ -346,28 +302,28 @@ impl From<StoredEvent> for Event {
     }
 }
 
-/// How a payload that is not plain JSON is to be read.
+/// The encoding of a payload that is not plain JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// A JSON string that holds bytes in base64.
+    /// A JSON string that contains bytes in base64.
     Base64,
 }
 
 impl Encoding {
-    /// The word as it is stored.
+    /// Returns the stored word.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Base64 => "base64",
         }
     }
 
-    /// Reads a stored word.
+    /// Parses a stored word.
     pub fn parse(text: &str) -> Option<Self> {
         (text == Self::Base64.as_str()).then_some(Self::Base64)
     }
 }
 
-/// A name that both databases, logs and headers can carry.
+/// Checks that both databases, logs and headers can carry this name.
 pub(crate) fn name(field: &'static str, text: &str, example: &str) -> Result<String, Invalid> {
     let expected = || format!("1 to {NAME_BYTES_MAX} bytes, such as `{example}`");
     if text.is_empty() {
@@ -389,7 +345,7 @@ pub(crate) fn name(field: &'static str, text: &str, example: &str) -> Result<Str
     Ok(text.to_owned())
 }
 
-fn check_header(header: &str, value: &str) -> Result<(), Invalid> {
+pub(crate) fn check_header(header: &str, value: &str) -> Result<(), Invalid> {
     let is_name = (1..=NAME_BYTES_MAX).contains(&header.len())
         && header
             .bytes()
@@ -409,7 +365,7 @@ fn check_header(header: &str, value: &str) -> Result<(), Invalid> {
     Ok(())
 }
 
-fn check_bounds(payload: &str) -> Result<(), Invalid> {
+pub(crate) fn check_bounds(payload: &str) -> Result<(), Invalid> {
     if payload.len() > PAYLOAD_BYTES_MAX {
         return Err(Invalid::new(
             "payload",
@@ -427,7 +383,7 @@ fn check_bounds(payload: &str) -> Result<(), Invalid> {
     Ok(())
 }
 
-fn check_json(payload: &str) -> Result<(), Invalid> {
+pub(crate) fn check_json(payload: &str) -> Result<(), Invalid> {
     let parsed: Result<serde::de::IgnoredAny, _> = serde_json::from_str(payload);
     parsed.map_err(|cause| {
         Invalid::new(
@@ -439,8 +395,8 @@ fn check_json(payload: &str) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// How deep brackets nest, outside strings. Counted before parsing, so that no parser's stack
-/// depends on a stranger's text.
+/// Returns the nesting depth of brackets outside strings. It is checked before parsing, so that
+/// untrusted text cannot exhaust a parser's stack.
 fn depth(json: &str) -> usize {
     let (mut open, mut deepest) = (0_usize, 0);
     let (mut in_string, mut escaped) = (false, false);
@@ -480,26 +436,6 @@ mod tests {
                 Event::from_json("t", format!("\"{}\"", "x".repeat(10 << 20))),
                 "1 MiB",
             ),
-            (
-                Event::from_json("t", "1").and_then(|e| e.queue("")),
-                "queue is empty",
-            ),
-            (
-                Event::from_json("t", "1").and_then(|e| e.key("\n")),
-                "ordering key",
-            ),
-            (
-                Event::from_json("t", "1").and_then(|e| e.header("a b", "c")),
-                "header name",
-            ),
-            (
-                Event::from_json("t", "1").and_then(|e| e.header("a", "c\r\nd")),
-                "header value",
-            ),
-            (
-                Event::from_json("t", "1").and_then(|e| e.delay(Duration::MAX)),
-                "10 years",
-            ),
         ];
         for (answer, expected) in cases {
             let problem = answer.expect_err(expected).to_string();
@@ -527,10 +463,7 @@ mod tests {
 
     #[test]
     fn debug_shows_no_payload() {
-        let event = Event::new("t", &"secret-canary")
-            .unwrap()
-            .header("k", "header-canary")
-            .unwrap();
+        let event = Event::new("t", &"secret-canary").unwrap();
         assert!(!format!("{event:?}").contains("canary"));
     }
 }

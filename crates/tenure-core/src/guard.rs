@@ -1,7 +1,7 @@
-//! The guards: who may change a claimed item. Each is one function.
+//! Guards: rules for changing a claimed item, one function each.
 //!
 //! The memory store and the exhaustive model call these functions; the SQL of the two databases
-//! says the same, and a test compares the two on every case.
+//! implements the same rules, and a test compares both in every case.
 
 use std::fmt;
 
@@ -10,29 +10,29 @@ use crate::state::State;
 use crate::time::Timestamp;
 use crate::token::Token;
 
-/// Why a guard refused. An expected answer, not an error.
+/// Reason of a refusal: an expected answer, not an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Refusal {
-    /// It is no longer yours: somebody else holds it now, or (told to a renew) its lease was ended.
+    /// Another worker holds the item now, or (for a renew) its lease has ended.
     Lost,
-    /// Nobody holds it: it waits to be claimed.
+    /// No worker holds the item: it waits to be claimed.
     NotClaimed,
-    /// The lease is still there, but its term is over.
+    /// The lease still exists, but its term is over.
     Lapsed,
-    /// It is done or dead already.
+    /// The item is already done or dead.
     AlreadySettled,
-    /// It is neither done nor dead, so there is nothing to replay.
+    /// The item is neither done nor dead, so it cannot be replayed.
     NotSettled,
-    /// An item before it in its domain is not settled yet.
+    /// An earlier item of its key is not settled yet.
     OutOfTurn,
-    /// It was changed meanwhile: look at it again.
+    /// The record was changed in the meantime: read it again.
     Changed,
-    /// There is no such item.
+    /// The item does not exist.
     NotFound,
 }
 
 impl Refusal {
-    /// The reason as one word, for JSON and metrics.
+    /// Returns the reason as a stable word, for JSON and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Lost => "lost",
@@ -50,65 +50,67 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Lost => "its lease was ended, and someone else may hold it now",
-            Self::NotClaimed => "nobody holds it: it waits to be claimed",
+            Self::Lost => "its lease was ended, and another worker may hold it now",
+            Self::NotClaimed => "it has no holder: it waits to be claimed",
             Self::Lapsed => "the term of the lease is over",
             Self::AlreadySettled => "it is already settled",
-            Self::NotSettled => "it is not settled yet: only what is done or dead is replayed",
-            Self::Changed => "it was changed meanwhile: look at it again",
-            Self::OutOfTurn => "an item before it in its domain is not settled yet",
+            Self::NotSettled => "it is not settled yet: only done or dead items are replayed",
+            Self::Changed => "it was changed meanwhile: read it again",
+            Self::OutOfTurn => "an item before it in its key is not settled yet",
             Self::NotFound => "there is no such item",
         })
     }
 }
 
-/// A guarded answer: it was done, or it was refused and nothing changed.
+/// Answer of a guarded operation: accepted, or refused without any change.
 ///
-/// A worker that reads *refused* drops the work, counts it and goes on.
+/// A worker that is refused drops the work, counts it and continues.
 ///
 /// ```
 /// use tenure_core::{Guarded, Refusal};
 ///
 /// let answer: Guarded = Guarded::Refused(Refusal::Lost);
-/// assert!(!answer.is_kept());
+/// assert!(!answer.is_accepted());
 /// assert_eq!(answer.refusal(), Some(Refusal::Lost));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a refusal means that the work is no longer yours"]
 pub enum Guarded<T = ()> {
-    /// The guard let it pass, and this came of it.
-    Kept(T),
-    /// The guard refused; not a byte was changed.
+    /// The guard accepted the operation, with this result.
+    Accepted(T),
+    /// The guard refused; the store changed nothing.
     Refused(Refusal),
 }
 
 impl<T> Guarded<T> {
-    /// Whether the guard let it pass.
-    pub const fn is_kept(&self) -> bool {
-        matches!(self, Self::Kept(_))
+    /// Returns true if the guard accepted.
+    pub const fn is_accepted(&self) -> bool {
+        matches!(self, Self::Accepted(_))
     }
 
-    /// Why it was refused, if it was.
+    /// Reason of the refusal, if it was refused.
     pub const fn refusal(&self) -> Option<Refusal> {
         match self {
-            Self::Kept(_) => None,
+            Self::Accepted(_) => None,
             Self::Refused(why) => Some(*why),
         }
     }
 }
 
-/// Whether a settle is still accepted when the term is over but nobody has replaced the holder.
+/// Policy for a settle after the end of the term, while no other worker holds the item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Lateness {
-    /// Accept it: the lease is still there, so nobody else got the item.
+    /// Accept it: the lease still exists, so no other worker holds the item.
     #[default]
     Accept,
     /// Refuse it as lapsed.
     Refuse,
 }
 
-/// Where the end of a term lies for a reap.
+/// Rule by which a reap compares the end of a term with `now`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Boundary {
     /// `until < now`: the reaper's rule. At equality it waits one tick.
     Past,
@@ -116,8 +118,8 @@ pub enum Boundary {
     Reached,
 }
 
-/// Why an item that is not held under the asking token is refused: by the state it is in now, or
-/// because there is none.
+/// Reason for refusing a token that does not hold the item, by the item's current state; `None` if
+/// the item does not exist.
 ///
 /// ```
 /// use tenure_core::{Refusal, State, refusal_of};
@@ -134,17 +136,17 @@ pub const fn refusal_of(state: Option<State>) -> Refusal {
     }
 }
 
-/// May the holder of `token` prolong this lease? Only if it is his and still live.
+/// Allows a renewal only by the current token while the lease is live.
 pub fn may_renew(lease: Option<&Lease>, token: &Token, now: Timestamp) -> Guarded {
     match lease {
         None => Guarded::Refused(Refusal::Lost),
         Some(lease) if lease.token != *token => Guarded::Refused(Refusal::Lost),
         Some(lease) if !lease.is_live(now) => Guarded::Refused(Refusal::Lapsed),
-        Some(_) => Guarded::Kept(()),
+        Some(_) => Guarded::Accepted(()),
     }
 }
 
-/// May the holder of `token` end this hold? Only if it is his; a late one by `lateness`.
+/// Allows a settle only by the current token; `lateness` decides after the term.
 pub fn may_settle(
     lease: Option<&Lease>,
     token: &Token,
@@ -157,11 +159,11 @@ pub fn may_settle(
         Some(lease) if lateness == Lateness::Refuse && !lease.is_live(now) => {
             Guarded::Refused(Refusal::Lapsed)
         }
-        Some(_) => Guarded::Kept(()),
+        Some(_) => Guarded::Accepted(()),
     }
 }
 
-/// May a reap end a lease that runs until `until`? Never while it is live.
+/// Allows a reap only after the end of the lease.
 pub fn may_reap(until: Timestamp, boundary: Boundary, now: Timestamp) -> bool {
     match boundary {
         Boundary::Past => until < now,

@@ -1,8 +1,8 @@
-//! Invalid: one thing in the caller's input that cannot be accepted, and what would be.
+//! Invalid: one part of the caller's input that cannot be accepted, with the expected form.
 
 use std::fmt;
 
-/// What was wrong with an input: the field, what it was, what was expected.
+/// Problem of an input: the field, its actual value, and the expected form.
 ///
 /// ```
 /// let problem = tenure_core::Event::new("", &1).unwrap_err();
@@ -17,7 +17,7 @@ pub struct Invalid {
 }
 
 impl Invalid {
-    /// `field` is `found`; `expected` would be right.
+    /// Reports that `field` is `found`; `expected` describes a valid value.
     pub fn new(field: &'static str, found: impl Into<String>, expected: impl Into<String>) -> Self {
         Self {
             field,
@@ -26,7 +26,7 @@ impl Invalid {
         }
     }
 
-    /// Which part of the input.
+    /// Name of the field.
     pub fn field(&self) -> &'static str {
         self.field
     }
@@ -39,5 +39,43 @@ impl fmt::Display for Invalid {
             "{} is {}; expected {}",
             self.field, self.found, self.expected
         )
+    }
+}
+
+/// All problems of the caller's input; at least one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Problems(Vec<Invalid>);
+
+impl Problems {
+    /// Fails if there are any problems.
+    ///
+    /// # Errors
+    /// These problems.
+    pub fn check(problems: Vec<Invalid>) -> Result<(), Self> {
+        if problems.is_empty() {
+            return Ok(());
+        }
+        Err(Self(problems))
+    }
+
+    /// The problems, in the order of the input.
+    pub fn iter(&self) -> impl Iterator<Item = &Invalid> {
+        self.0.iter()
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (nth, problem) in self.0.iter().enumerate() {
+            let comma = if nth == 0 { "" } else { "; " };
+            write!(f, "{comma}{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl From<Invalid> for Problems {
+    fn from(problem: Invalid) -> Self {
+        Self(vec![problem])
     }
 }

@@ -1,4 +1,4 @@
-//! Item: anything that can be leased, and the facts that are kept of it.
+//! Item: anything that can be leased, and its stored facts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,14 +6,14 @@ use std::str::FromStr;
 use crate::event::Event;
 use crate::invalid::Invalid;
 use crate::lease::Lease;
-use crate::outcome::Word;
+use crate::outcome::OutcomeKind;
 use crate::state::State;
 use crate::time::Timestamp;
 use crate::token::Fence;
 use crate::webhook::Delivery;
 
-/// Names an item within its store. Deliveries have numbers of their own, from
-/// [`ItemId::FIRST_DELIVERY`] on, and are written `d1`, `d2` …; so an id tells what it is.
+/// Number of an item within its store. Deliveries have separate numbers, above
+/// [`ItemId::FIRST_DELIVERY`], and are written `d1`, `d2` …; so an id reveals its kind.
 ///
 /// ```
 /// use tenure_core::ItemId;
@@ -27,8 +27,8 @@ use crate::webhook::Delivery;
 pub struct ItemId(i64);
 
 impl ItemId {
-    /// The number before that of the first delivery. Small enough for a program that keeps numbers
-    /// as doubles.
+    /// Number before that of the first delivery; an event never has a larger one. Programs that
+    /// represent numbers as doubles can hold it exactly.
     pub const FIRST_DELIVERY: i64 = 1 << 52;
 
     /// The item with this number.
@@ -36,12 +36,12 @@ impl ItemId {
         Self(number)
     }
 
-    /// Its number.
+    /// Raw number.
     pub const fn number(self) -> i64 {
         self.0
     }
 
-    /// Whether it names a delivery.
+    /// Returns true for a delivery.
     pub const fn is_delivery(self) -> bool {
         self.0 > Self::FIRST_DELIVERY
     }
@@ -59,9 +59,9 @@ impl fmt::Display for ItemId {
 impl FromStr for ItemId {
     type Err = Invalid;
 
-    /// Reads a number, or `d` and the number of a delivery.
+    /// Parses a number, or `d` and the number of a delivery.
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        // A sign is none of the digits.
+        // `i64` would accept a sign.
         let is_plain = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_digit());
         let parse = |digits: &str| digits.parse::<i64>().ok().filter(|_| is_plain(digits));
         let number = match text.strip_prefix('d') {
@@ -77,32 +77,32 @@ impl FromStr for ItemId {
     }
 }
 
-/// The counters of an item; each has one meaning.
+/// Counters of an item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Stays with a holder that ended in anything but done, since the last replay.
+    /// Leases that ended with any outcome except done, since the last replay.
     pub attempts: u32,
     /// Failures that a holder reported.
     pub failures: u32,
     /// Leases that lapsed.
     pub crashes: u32,
-    /// How often it was replayed.
+    /// Number of replays.
     pub generation: u32,
 }
 
-/// What an item carries.
+/// Content of an item.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Content {
     /// An event of the built-in outbox.
     Event(Event),
-    /// A delivery: an event owed to an endpoint.
+    /// A delivery: an event for an endpoint.
     Delivery(Delivery),
-    /// A row of a lease table, whole, as a JSON object.
+    /// A whole row of a lease table, as a JSON object.
     Row(String),
 }
 
 impl Content {
-    /// The event, if it is one or owes one.
+    /// The event, or the event of a delivery.
     pub fn event(&self) -> Option<&Event> {
         match self {
             Self::Event(event) => Some(event),
@@ -121,7 +121,7 @@ impl Content {
 }
 
 impl fmt::Debug for Content {
-    /// Shows no row: it may hold what must not reach a log.
+    /// Leaves out rows: they may contain data that must not reach a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Event(event) => event.fmt(f),
@@ -134,29 +134,29 @@ impl fmt::Debug for Content {
 /// A claimed item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// Its name.
+    /// Id of the item.
     pub id: ItemId,
-    /// What it carries.
+    /// Event, delivery or row.
     pub content: Content,
-    /// When it could first be claimed this time.
+    /// Time from which it was claimable for this attempt.
     pub available_at: Timestamp,
-    /// Its counters as they stood at the claim.
+    /// Counters at the time of the claim.
     pub counters: Counters,
 }
 
-/// A lease in hand and the items under it, in the order in which they are to be worked.
+/// A lease and the items under it, in the order in which they are to be worked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The right to work on them.
+    /// Lease on all of the items.
     pub lease: Lease,
-    /// What was claimed; never empty.
+    /// Claimed items; never empty.
     pub items: Vec<Item>,
-    /// Whether the claim stopped at its limit, or at those of its lanes, so that there may be more.
+    /// The claim reached its own limit or the limit of a lane; there may be more items.
     pub is_full: bool,
 }
 
 impl Held {
-    /// A lease on these items that a claim of at most `most` has taken.
+    /// Combines a lease with its items; `most` is the maximum that the claim asked for.
     pub fn new(lease: Lease, items: Vec<Item>, most: u32) -> Self {
         let is_full = items.len() >= usize::try_from(most).unwrap_or(usize::MAX);
         Self {
@@ -166,63 +166,63 @@ impl Held {
         }
     }
 
-    /// The ids of the items, in order.
+    /// Ids of the items, in order.
     pub fn ids(&self) -> Vec<ItemId> {
         self.items.iter().map(|item| item.id).collect()
     }
 }
 
-/// Everything that is known of an item, for people. It holds no token.
+/// All facts about an item, for display. It contains no token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its name.
+    /// Id of the item.
     pub id: ItemId,
-    /// Where it stands.
+    /// State of the item.
     pub state: State,
-    /// What it carries.
+    /// Event, delivery or row.
     pub content: Content,
-    /// Its counters.
+    /// Counters since the last replay.
     pub counters: Counters,
-    /// When it was written.
+    /// Time at which the item was written.
     pub created_at: Timestamp,
-    /// From when it may be claimed; `None`: from the start.
+    /// Time from which the item is claimable; `None`: at once.
     pub available_at: Option<Timestamp>,
-    /// The hold on it, while it is claimed.
+    /// Current lease, while the item is claimed.
     pub hold: Option<Hold>,
-    /// What went wrong last.
+    /// Last error.
     pub last_error: Option<String>,
-    /// When it was settled done.
+    /// Time of the settle as done.
     pub done_at: Option<Timestamp>,
-    /// When it was settled dead.
+    /// Time of the settle as dead.
     pub dead_at: Option<Timestamp>,
-    /// Why it is dead, as one word, where the layout keeps it.
+    /// Stable word for the cause of death, if the store has it.
     pub dead_reason: Option<String>,
 }
 
-/// A hold as others see it.
+/// A current lease, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hold {
-    /// The id of the worker that holds it.
+    /// Id of the worker.
     pub holder: String,
-    /// The number of the claim.
+    /// Number of the claim.
     pub fence: Fence,
-    /// When it was claimed.
+    /// Time of the claim.
     pub claimed_at: Timestamp,
-    /// Until when.
+    /// End of the lease.
     pub until: Timestamp,
 }
 
-/// A hold that ended: one line of an item's timeline.
+/// A past lease on an item: one row of its timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EndedHold {
-    /// The id of the worker that held it.
+pub struct PastHold {
+    /// Id of the worker.
     pub holder: String,
-    /// The number of the claim.
+    /// Number of the claim.
     pub fence: Fence,
-    /// How it ended.
-    pub word: Word,
-    /// When it was claimed.
+    /// Outcome of the lease.
+    pub outcome: OutcomeKind,
+    /// Time of the claim.
     pub claimed_at: Timestamp,
-    /// When it ended.
+    /// Time at which the lease ended.
     pub settled_at: Timestamp,
 }

@@ -1,4 +1,4 @@
-//! Lease, its holder and its length.
+//! Lease, its holder and its term.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,19 +8,19 @@ use crate::retry::DELAY_MIN;
 use crate::time::{Timestamp, duration_text};
 use crate::token::{Fence, Token};
 
-/// The id of a worker: `<name>-<boot nonce>`. A new one is made at every start, so a restarted
-/// program never passes for its predecessor.
+/// Id of a worker: `<name>-<boot nonce>`. The nonce changes at every start, so a restarted program
+/// is never taken for its predecessor.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkerId(Box<str>);
 
 impl WorkerId {
-    /// A worker's name may have this many bytes.
+    /// Maximum length of a worker's name, in bytes.
     pub const NAME_BYTES_MAX: usize = 64;
 
-    /// The id of the worker `name` in the boot that drew `nonce`.
+    /// Creates the id of the worker `name` for the process start that drew `nonce`.
     ///
     /// # Errors
-    /// A name is 1 to 64 of the letters `A–Z a–z 0–9 . _ -`.
+    /// The name is not 1 to 64 of the characters `A–Z a–z 0–9 . _ -`.
     pub fn new(name: &str, nonce: u64) -> Result<Self, Invalid> {
         if Self::is_name(name) {
             return Ok(Self(format!("{name}-{nonce:016x}").into()));
@@ -32,14 +32,14 @@ impl WorkerId {
         ))
     }
 
-    /// Reads an id that was made earlier, or `None` if the text cannot be one.
+    /// Parses an id; `None` if the text is not valid.
     pub fn parse(text: &str) -> Option<Self> {
         let (name, nonce) = text.rsplit_once('-')?;
         let id = Self::new(name, u64::from_str_radix(nonce, 16).ok()?).ok()?;
         (id.as_str() == text).then_some(id)
     }
 
-    /// The id as text, as `claimed_by` shows it.
+    /// The id as text, as in `claimed_by`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -58,10 +58,10 @@ impl fmt::Display for WorkerId {
     }
 }
 
-/// The length of a lease: at least a millisecond, at most a day.
+/// Length of a lease: at least a millisecond, at most a day.
 ///
-/// The three profiles are the durations of the outbox rules: 30 s, 60 s, and 90 s for work that
-/// calls something outside.
+/// The three constants come from the outbox specification (S1): 30 s, 60 s, and 90 s for work that
+/// calls an external service.
 ///
 /// ```
 /// use std::time::Duration;
@@ -78,12 +78,12 @@ impl Term {
     pub const STANDARD: Self = Self(Duration::from_secs(30));
     /// 60 s: heavy work, such as complex transformations.
     pub const HEAVY: Self = Self(Duration::from_mins(1));
-    /// 90 s: calls to an outside service.
+    /// 90 s: calls to an external service.
     pub const EXTERNAL: Self = Self(Duration::from_secs(90));
 
-    /// The shortest term that a worker keeps: no lapsed item comes back sooner either, and in less
-    /// time a heartbeat cannot be relied on to reach a database and return.
-    pub const KEPT_MIN: Duration = DELAY_MIN;
+    /// Shortest term that a worker renews: a heartbeat may need this long to reach the database and
+    /// return. It equals the minimum delay before a lapsed item can be claimed again.
+    pub const RENEWABLE_MIN: Duration = DELAY_MIN;
 
     const SHORTEST: Duration = Duration::from_millis(1);
     const LONGEST: Duration = Duration::from_hours(24);
@@ -91,7 +91,7 @@ impl Term {
     /// A term of this length.
     ///
     /// # Errors
-    /// It is shorter than a millisecond or longer than a day.
+    /// The length is shorter than a millisecond or longer than a day.
     pub fn new(length: Duration) -> Result<Self, Invalid> {
         if (Self::SHORTEST..=Self::LONGEST).contains(&length) {
             return Ok(Self(length));
@@ -99,40 +99,40 @@ impl Term {
         Err(Invalid::new("term", format!("{length:?}"), "1 ms to 24 h"))
     }
 
-    /// A term that a worker is to keep by its heartbeat, as it is configured. Shorter ones are for
-    /// those who claim by hand and do not renew.
+    /// Creates a term for a worker that renews its leases by heartbeat. Shorter terms are for
+    /// programs that claim directly and do not renew.
     ///
     /// ```
     /// use std::time::Duration;
     /// use tenure_core::Term;
     ///
-    /// assert!(Term::kept(Duration::from_secs(30)).is_ok());
-    /// let told = Term::kept(Duration::from_millis(1)).unwrap_err();
-    /// assert_eq!(told.to_string(), "term is 1ms; expected 100ms to 24h");
+    /// assert!(Term::renewable(Duration::from_secs(30)).is_ok());
+    /// let error = Term::renewable(Duration::from_millis(1)).unwrap_err();
+    /// assert_eq!(error.to_string(), "term is 1ms; expected 100ms to 24h");
     /// ```
     ///
     /// # Errors
-    /// It is shorter than 100 milliseconds or longer than a day.
-    pub fn kept(length: Duration) -> Result<Self, Invalid> {
-        if (Self::KEPT_MIN..=Self::LONGEST).contains(&length) {
+    /// The length is shorter than 100 milliseconds or longer than a day.
+    pub fn renewable(length: Duration) -> Result<Self, Invalid> {
+        if (Self::RENEWABLE_MIN..=Self::LONGEST).contains(&length) {
             return Ok(Self(length));
         }
         let found = duration_text(length);
-        Err(Invalid::new("term", found, Self::kept_lengths()))
+        Err(Invalid::new("term", found, Self::renewable_range()))
     }
 
-    /// What is expected of a term that a worker is to keep, for people: `100ms to 24h`.
-    pub fn kept_lengths() -> String {
+    /// Valid lengths of a term that a worker renews, as text: `100ms to 24h`.
+    pub fn renewable_range() -> String {
         let hours = Self::LONGEST.as_secs() / 3_600;
-        format!("{} to {hours}h", duration_text(Self::KEPT_MIN))
+        format!("{} to {hours}h", duration_text(Self::RENEWABLE_MIN))
     }
 
-    /// Its length.
+    /// Length of the term.
     pub const fn length(self) -> Duration {
         self.0
     }
 
-    /// Its length in whole milliseconds, as the databases take it.
+    /// Length in whole milliseconds, for the databases.
     pub fn millis(self) -> i64 {
         i64::try_from(self.0.as_millis()).unwrap_or(i64::MAX)
     }
@@ -144,21 +144,21 @@ impl Default for Term {
     }
 }
 
-/// The right of one holder to work on items until a moment.
+/// Right of one holder to work on items until a point in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// The proof, compared by every guard; it names the holder.
+    /// The proof of the lease, which every guard compares; it contains the holder's name.
     pub token: Token,
-    /// The number of this claim.
+    /// Number of this claim.
     pub fence: Fence,
-    /// When it was claimed. A renewal does not touch it.
+    /// Time of the claim. A renewal does not change it.
     pub claimed_at: Timestamp,
-    /// The first moment at which it is no longer live.
+    /// First point in time at which the lease is no longer live.
     pub until: Timestamp,
 }
 
 impl Lease {
-    /// Whether the lease still runs: `now < until`.
+    /// Returns true while the lease runs: `now < until`.
     pub fn is_live(&self, now: Timestamp) -> bool {
         now < self.until
     }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_term_that_a_worker_keeps_is_no_shorter_than_a_heartbeat_can_be_relied_on() {
+    fn a_renewable_term_is_long_enough_for_a_heartbeat() {
         for (millis, is_legal) in [
             (0, false),
             (1, false),
@@ -187,7 +187,7 @@ mod tests {
             (86_400_000, true),
             (86_400_001, false),
         ] {
-            let answer = Term::kept(Duration::from_millis(millis));
+            let answer = Term::renewable(Duration::from_millis(millis));
             assert_eq!(answer.is_ok(), is_legal, "{millis} ms");
         }
     }

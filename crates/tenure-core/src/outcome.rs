@@ -1,45 +1,47 @@
-//! Outcome: how a hold on an item ends.
+//! Outcome of a lease on an item.
 
 use std::time::Duration;
 
-/// What a holder says of an item when it settles.
+use crate::retry::Failure;
+
+/// Outcome that a holder reports when it settles an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Worked with success; final.
+    /// Success; final.
     Done,
-    /// Failed; to be tried again `after` this long.
+    /// Failed; to be retried `after` this delay.
     Retry {
-        /// How long to wait. Computed by the retry policy, never by a database.
+        /// Delay, computed by the retry policy and never by a database.
         after: Duration,
-        /// What went wrong, for people.
+        /// Error text for people.
         error: String,
     },
     /// Given up; final.
     Dead {
-        /// Why, as one word, such as those of [`reason`](crate::reason).
+        /// Reason as one word, such as those of [`reason`](crate::reason).
         reason: String,
-        /// What went wrong, for people.
+        /// Error text for people.
         error: String,
     },
-    /// Given back unworked; costs neither of the two budgets.
+    /// Released unworked; costs neither a retry nor a crash.
     Release {
-        /// How long to hold it back (a snooze); zero: at once.
+        /// Delay before the next claim (a snooze); may be zero.
         after: Duration,
     },
 }
 
 impl Outcome {
-    /// Give back, to be claimed again at once.
+    /// Releases an item to be claimed again at once.
     pub const RELEASE: Self = Self::Release {
         after: Duration::ZERO,
     };
 
-    /// Give back, to be claimed again after this long; no failure is counted.
+    /// Releases an item to be claimed again after this delay; no failure is counted.
     pub const fn snooze(after: Duration) -> Self {
         Self::Release { after }
     }
 
-    /// Give up, for this reason.
+    /// Settles an item as dead, with this error.
     pub fn dead(error: impl Into<String>) -> Self {
         Self::Dead {
             reason: crate::reason::REJECTED.to_owned(),
@@ -47,36 +49,83 @@ impl Outcome {
         }
     }
 
-    /// The word that the journal keeps.
-    pub const fn word(&self) -> Word {
+    /// Kind, as in the journal.
+    pub const fn kind(&self) -> OutcomeKind {
         match self {
-            Self::Done => Word::Done,
-            Self::Retry { .. } => Word::Retry,
-            Self::Dead { .. } => Word::Dead,
-            Self::Release { .. } => Word::Release,
+            Self::Done => OutcomeKind::Done,
+            Self::Retry { .. } => OutcomeKind::Retry,
+            Self::Dead { .. } => OutcomeKind::Dead,
+            Self::Release { .. } => OutcomeKind::Release,
         }
     }
 }
 
-/// One word for how a hold ended: four that a holder says, two that others do.
+/// Accepts `Ok(())` from a handler as done.
+impl From<()> for Outcome {
+    fn from((): ()) -> Self {
+        Self::Done
+    }
+}
+
+/// Return types of a handler: `Result<Outcome, Failure>` and `Result<(), Failure>`, where `Ok(())`
+/// means done.
+///
+/// The trait is sealed to these two, so that the compiler can infer the error type of a closure and
+/// `?` needs no annotation. A function with its own error type needs one more `?`, which converts
+/// its error to a [`Failure`]: `|order, cx| async move { Ok(ship(order, cx).await?) }`.
+#[diagnostic::on_unimplemented(
+    message = "a handler cannot answer `{Self}`",
+    label = "expected `Result<Outcome, Failure>` or `Result<(), Failure>`",
+    note = "a function with another error type fits as \
+            `|event, cx| async move {{ Ok(handle(event, cx).await?) }}`"
+)]
+pub trait IntoOutcome: sealed::Sealed {
+    /// Converts the return value to an outcome.
+    ///
+    /// # Errors
+    /// The failure that the handler reported.
+    fn into_outcome(self) -> Result<Outcome, Failure>;
+}
+
+impl IntoOutcome for Result<Outcome, Failure> {
+    fn into_outcome(self) -> Result<Outcome, Failure> {
+        self
+    }
+}
+
+impl IntoOutcome for Result<(), Failure> {
+    fn into_outcome(self) -> Result<Outcome, Failure> {
+        self.map(Outcome::from)
+    }
+}
+
+mod sealed {
+    //! Seals [`IntoOutcome`](super::IntoOutcome).
+
+    pub trait Sealed {}
+    impl<T> Sealed for Result<T, crate::retry::Failure> {}
+}
+
+/// Way in which a lease on an item ended. The holder reports the first four; the reaper adds
+/// `Lapsed`, an operator `Buried`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Word {
+pub enum OutcomeKind {
     /// The holder succeeded.
     Done,
-    /// The holder failed and it is tried again.
+    /// The holder failed, and the item is retried.
     Retry,
-    /// The holder gave it up.
+    /// The holder settled the item as dead.
     Dead,
-    /// The holder gave it back unworked.
+    /// The holder released the item unworked.
     Release,
     /// The term was over and the reaper ended the lease.
     Lapsed,
-    /// An operator settled it dead.
+    /// An operator buried the item.
     Buried,
 }
 
-impl Word {
-    /// All six.
+impl OutcomeKind {
+    /// All six kinds.
     pub const ALL: [Self; 6] = [
         Self::Done,
         Self::Retry,
@@ -86,7 +135,7 @@ impl Word {
         Self::Buried,
     ];
 
-    /// The word as it is stored.
+    /// Stored word.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -98,8 +147,8 @@ impl Word {
         }
     }
 
-    /// Reads a stored word.
+    /// Parses a stored word.
     pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|word| word.as_str() == text)
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text)
     }
 }

@@ -1,4 +1,4 @@
-//! Publisher: hands an event to the outside. The port between the relay and what sends.
+//! Publisher: the port through which the relay sends events.
 
 use std::fmt;
 use std::future::Future;
@@ -9,49 +9,50 @@ use crate::event::Event;
 use crate::item::ItemId;
 use crate::token::Fence;
 
-/// An event on its way out, with what the receiver needs to drop repeats and what is older.
+/// An event to publish, with the facts by which a receiver drops duplicates and late events.
 #[derive(Clone, Copy, Debug)]
 pub struct Publication<'a> {
-    /// The event's handle.
+    /// Id of the event.
     pub id: ItemId,
-    /// The event; its `event_id` is the receiver's key to drop repeats.
+    /// The event; a receiver drops duplicates by its `event_id`.
     pub event: &'a Event,
-    /// The number of the claim: a receiver refuses what is older than what it has seen.
+    /// Number of the claim. A receiver should refuse a number lower than one it has accepted.
     pub fence: Fence,
-    /// How often it was held before, and once more: 1 at the first try.
+    /// Attempt number, from 1.
     pub attempt: u32,
-    /// How long the publisher has; it is stopped then.
+    /// Time left; at its end the engine stops the call.
     pub time_left: Duration,
 }
 
-/// The answer of a publisher, on its way.
+/// Future of [`Publisher::publish`].
 pub type Publishing<'a> = Pin<Box<dyn Future<Output = Result<(), PublishError>> + Send + 'a>>;
 
-/// Why an event was not taken, by what can be done about it.
+/// Error of a publisher, classified by the possible reaction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
+#[non_exhaustive]
 pub struct PublishError {
-    /// What can be done.
+    /// Possible reaction.
     pub kind: PublishErrorKind,
-    /// What went wrong, for people. It holds no payload and no secret.
+    /// Error text for people. It contains no payload and no secret.
     pub reason: String,
 }
 
-/// What can be done about an event that was not taken.
+/// Possible reaction to an event that was not published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PublishErrorKind {
-    /// Try this event again: a failure of its own.
+    /// Retry this event: the failure concerns it alone.
     Retry {
-        /// After this long, if the receiver said so.
+        /// Delay that the receiver requested, if any.
         after: Option<Duration>,
     },
-    /// Trying this event again cannot help.
+    /// A retry of this event cannot help.
     Reject,
-    /// The receiver takes nothing at present, whatever the event: down, full or over its limit. No
-    /// failure is counted.
+    /// The receiver accepts no events at present: it is down, full or over its limit. The engine
+    /// counts no failure.
     Away {
-        /// It asked for this long, if it did.
+        /// Delay that the receiver requested, if any.
         after: Option<Duration>,
     },
 }
@@ -62,17 +63,17 @@ impl PublishError {
         Self::new(PublishErrorKind::Retry { after: None }, reason)
     }
 
-    /// This event will never be taken.
+    /// A failure that no retry of this event can fix.
     pub fn reject(reason: impl Into<String>) -> Self {
         Self::new(PublishErrorKind::Reject, reason)
     }
 
-    /// The receiver takes nothing at present.
+    /// The receiver accepts no events at present.
     pub fn away(reason: impl Into<String>) -> Self {
         Self::new(PublishErrorKind::Away { after: None }, reason)
     }
 
-    /// The same, but the receiver asked for this long. A rejection stays one.
+    /// Sets the delay that the receiver requested. Has no effect on a rejection.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         match &mut self.kind {
@@ -93,42 +94,43 @@ impl PublishError {
     }
 }
 
-/// Sends events to one place.
+/// Sends events to one receiver.
 ///
-/// An implementer answers `Ok` only when the receiver has taken the event for good: what is
-/// answered so is never sent again. It may be dropped at any await; what it has started then ends
-/// by itself. The same event may come again, with the same `event_id` and a higher fence.
+/// Return `Ok` only if the receiver has accepted the event for good: the engine then settles it as
+/// done. The future may be dropped at any await; work that it has started must end by itself. The
+/// same event may come more than once, with the same `event_id` and a higher fence.
 ///
 /// ```
 /// use std::sync::Mutex;
 /// use tenure_core::{Publication, PublishError, Publisher, Publishing};
 ///
-/// /// Keeps the events of one topic in memory, for a test.
+/// /// Collects the events of one topic in memory, for a test.
 /// #[derive(Debug, Default)]
-/// struct Kept(Mutex<Vec<String>>);
+/// struct Collector(Mutex<Vec<String>>);
 ///
-/// impl Publisher for Kept {
+/// impl Publisher for Collector {
 ///     fn publish<'a>(&'a self, publication: &'a Publication<'a>) -> Publishing<'a> {
 ///         Box::pin(async move {
 ///             let event = publication.event;
 ///             if event.topic() != "order.paid" {
 ///                 return Err(PublishError::reject("only orders that are paid"));
 ///             }
-///             let Ok(mut kept) = self.0.lock() else {
-///                 return Err(PublishError::away("the list cannot be reached"));
+///             let Ok(mut events) = self.0.lock() else {
+///                 return Err(PublishError::away("the list is not available"));
 ///             };
-///             kept.push(event.payload().to_owned());
+///             events.push(event.payload().to_owned());
 ///             Ok(())
 ///         })
 ///     }
 /// }
 /// ```
 pub trait Publisher: Send + Sync + fmt::Debug {
-    /// Hands over one event.
+    /// Publishes one event.
     fn publish<'a>(&'a self, publication: &'a Publication<'a>) -> Publishing<'a>;
 
-    /// Asks whether the receiver would take an event, without sending one. It is asked while the
-    /// publisher is held to be away; the default lets the next event be the probe.
+    /// Checks that the receiver would accept an event, without sending one. The engine calls it
+    /// while the publisher counts as unavailable. Without an implementation, the next event serves
+    /// as the probe.
     fn probe(&self) -> Publishing<'_> {
         Box::pin(async { Ok(()) })
     }

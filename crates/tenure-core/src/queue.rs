@@ -1,4 +1,4 @@
-//! Where an event stands in line: the queue it belongs to, and how urgent it is there.
+//! Queue of an event, and its priority within the queue.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 use crate::event::name;
 use crate::invalid::Invalid;
 
-/// The name of a queue.
+/// Name of a queue.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueName(Arc<str>);
 
 impl QueueName {
-    /// The queue that is always there.
+    /// The queue that always exists.
     pub const DEFAULT: &'static str = "default";
 
     /// A queue of this name.
     ///
     /// # Errors
-    /// The name is empty, too long or has control characters.
+    /// The name is empty, too long or contains control characters.
     pub fn new(queue: &str) -> Result<Self, Invalid> {
         Ok(Self(name("queue", queue, "mail")?.into()))
     }
@@ -40,18 +40,18 @@ impl fmt::Display for QueueName {
     }
 }
 
-/// How urgent an event is within its queue: 0 (the default) to 7, high first.
+/// Priority of an event within its queue: 0 (the default) to 7, highest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Priority(u8);
 
 impl Priority {
-    /// The most urgent.
+    /// Highest priority.
     pub const MAX: Self = Self(7);
 
-    /// This priority.
+    /// Accepts a level from 0 to 7.
     ///
     /// # Errors
-    /// It is above 7.
+    /// The level is above 7.
     pub fn new(level: u8) -> Result<Self, Invalid> {
         if level <= Self::MAX.0 {
             return Ok(Self(level));
@@ -63,7 +63,7 @@ impl Priority {
         ))
     }
 
-    /// Its level, 0 to 7.
+    /// Level, 0 to 7.
     pub const fn level(self) -> u8 {
         self.0
     }

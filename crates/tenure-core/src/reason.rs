@@ -1,16 +1,16 @@
-//! Why an item is dead, as one word: those that Tenure itself says. A holder may say another.
+//! Reasons why an item is dead, as stable words. A holder may report others.
 
-/// Its holder failed once more than the retry policy allows.
+/// The holder reported more failures than the retry policy allows.
 pub const FAILED: &str = "failed";
-/// Its holder said that trying again cannot help.
+/// The holder reported that a retry cannot help.
 pub const REJECTED: &str = "rejected";
-/// Its leases lapsed too often.
+/// The leases on the item lapsed too often.
 pub const CRASH_LOOP: &str = "crash_loop";
-/// An operator settled it dead.
+/// An operator buried the item.
 pub const BURIED: &str = "buried";
-/// The endpoint that it is owed to said that it is gone for good.
+/// The endpoint answered that it is gone for good.
 pub const GONE: &str = "gone";
-/// The endpoint that it is owed to was removed.
+/// The endpoint was removed.
 pub const REMOVED: &str = "removed";
-/// The receiver asked never to be sent it again.
+/// The receiver requested that the event never be sent again.
 pub const ABORTED: &str = "aborted_by_receiver";

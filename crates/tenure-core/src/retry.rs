@@ -1,7 +1,7 @@
-//! What follows a failure, and what follows a lapse: pure functions of counters and policy.
+//! Retry and lapse policies: pure functions of counters and settings.
 //!
-//! Two budgets with two causes. `max_retries` counts failures that a holder reported;
-//! `max_crashes` counts leases that lapsed. A release costs neither, so a rolling deploy cannot
+//! There are two budgets for two causes. `max_retries` limits failures that a holder reported;
+//! `max_crashes` limits lapsed leases. A release counts towards neither, so a rolling deploy cannot
 //! kill an item.
 
 use std::time::Duration;
@@ -11,20 +11,20 @@ use crate::outcome::Outcome;
 use crate::reason;
 use crate::turn::OnDead;
 
-/// No item comes back sooner than this after a failure or a lapse.
+/// Minimum delay after a failure or a lapse.
 pub const DELAY_MIN: Duration = Duration::from_millis(100);
 
-/// What went wrong with an attempt, as its handler reports it.
+/// The failure of an attempt, as its handler reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What went wrong, for people.
+    /// The error message, for people.
     pub error: String,
-    /// Whether trying again can help, and when.
+    /// The retry advice.
     pub again: Again,
 }
 
 impl Failure {
-    /// A failure after which the policy chooses the delay.
+    /// Creates a failure after which the policy chooses the delay.
     pub fn new(error: impl Into<String>) -> Self {
         Self {
             error: error.into(),
@@ -32,14 +32,14 @@ impl Failure {
         }
     }
 
-    /// The same, but tried again after this long.
+    /// Sets the delay, instead of the policy's.
     #[must_use]
     pub fn after(mut self, delay: Duration) -> Self {
         self.again = Again::After(delay);
         self
     }
 
-    /// The same, but never tried again: trying cannot help.
+    /// Marks the failure as permanent: no retry.
     #[must_use]
     pub fn never(mut self) -> Self {
         self.again = Again::Never;
@@ -47,10 +47,37 @@ impl Failure {
     }
 }
 
-/// Any error is a failure to be tried again, so `?` in a handler is a retry. The causes stand
-/// behind it, each after a colon.
-impl<E: std::error::Error> From<E> for Failure {
+/// Converts every error into a failure to retry, so that `?` in a handler leads to a retry: errors
+/// of `std` and of other crates, boxed errors, `anyhow::Error`, text. The text lists the causes,
+/// each after a colon.
+///
+/// ```
+/// use std::time::Duration;
+/// use tenure_core::{Failure, Outcome};
+///
+/// fn price(text: &str) -> Result<u64, Box<dyn std::error::Error + Send + Sync>> {
+///     Ok(text.parse()?)
+/// }
+///
+/// fn handle(text: &str) -> Result<Outcome, Failure> {
+///     if text.is_empty() {
+///         return Err(Failure::new("no price yet").after(Duration::from_secs(60)));
+///     }
+///     if text == "free" {
+///         Err(Failure::new("nothing to pay").never())?;
+///     }
+///     price(text)?;
+///     Ok(Outcome::Done)
+/// }
+///
+/// let failure = handle("many").unwrap_err();
+/// assert_eq!(failure.error, "invalid digit found in string");
+/// ```
+// `Failure` does not implement `Error` itself; otherwise this conversion would conflict with
+// `From<T> for T`.
+impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for Failure {
     fn from(error: E) -> Self {
+        let error: Box<dyn std::error::Error + Send + Sync> = error.into();
         let mut text = error.to_string();
         let mut cause = error.source();
         while let Some(deeper) = cause {
@@ -62,18 +89,18 @@ impl<E: std::error::Error> From<E> for Failure {
     }
 }
 
-/// Whether trying again can help.
+/// The retry advice of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
-    /// It can; the policy chooses the delay.
+    /// Retry; the policy chooses the delay.
     ByPolicy,
-    /// It can, after this long (a receiver said so).
+    /// Retry after this delay (for example, as a receiver requested).
     After(Duration),
-    /// It cannot.
+    /// Do not retry; it cannot help.
     Never,
 }
 
-/// How often and how soon a failed item is tried again.
+/// The number of retries and the delays between them.
 ///
 /// ```
 /// use tenure_core::{Again, Failure, Outcome, RetryPolicy};
@@ -85,11 +112,12 @@ pub enum Again {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct RetryPolicy {
-    /// Failures that are followed by another try; the next one is the last. Default 10.
+    /// Maximum number of retries; the next failure is final. Default 10.
     pub max_retries: u32,
-    /// The longest delay after the first failure; it doubles with each. Default 1 s.
+    /// Maximum delay after the first failure; the maximum doubles with each further failure.
+    /// Default 1 s.
     pub base: Duration,
-    /// No delay is longer. Default 5 min.
+    /// Upper limit of every delay. Default 5 min.
     pub cap: Duration,
 }
 
@@ -104,10 +132,10 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The policy that allows `attempts` tries in all: `max_retries + 1`.
+    /// Creates the policy that allows `attempts` attempts in total: `max_retries + 1`.
     ///
     /// # Errors
-    /// There is at least one attempt.
+    /// `attempts` is 0.
     pub fn max_attempts(attempts: u32) -> Result<Self, Invalid> {
         let max_retries = attempts
             .checked_sub(1)
@@ -118,8 +146,8 @@ impl RetryPolicy {
         })
     }
 
-    /// Turns a failure into an outcome. `failures` is how many were reported before this one;
-    /// `chance` is a random number from 0 to 1 and spreads the delays.
+    /// Turns a failure into an outcome. `failures` is the number of earlier failures; `chance` is a
+    /// random number from 0 to 1 that spreads the delays.
     pub fn judge(&self, failures: u32, failure: &Failure, chance: f64) -> Outcome {
         let error = failure.error.clone();
         let after = match failure.again {
@@ -141,24 +169,24 @@ impl RetryPolicy {
         Outcome::Retry { after, error }
     }
 
-    /// The delay after `failures` earlier ones: exponential, capped, full jitter.
+    /// Returns the delay after `failures` earlier failures: exponential, capped, full jitter.
     pub fn delay(&self, failures: u32, chance: f64) -> Duration {
         let ceiling = self.ceiling(failures);
-        // Multiplying a duration panics when rounding carries it past the longest, or on no number.
+        // `Duration::mul_f64` panics on NaN, or when rounding exceeds the maximum.
         let share = ceiling.as_secs_f64() * chance.clamp(0.0, 1.0);
         Duration::try_from_secs_f64(share)
             .unwrap_or(ceiling)
             .clamp(DELAY_MIN, ceiling.max(DELAY_MIN))
     }
 
-    /// The longest delay after `failures` earlier ones.
+    /// Returns the maximum delay after `failures` earlier failures.
     fn ceiling(&self, failures: u32) -> Duration {
         let factor = 2_u32.saturating_pow(failures);
         self.base.saturating_mul(factor).min(self.cap)
     }
 }
 
-/// What a reap does with an item whose lease lapsed.
+/// The effect of a lapsed lease on its items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LapsePolicy {
     max_crashes: u32,
@@ -167,21 +195,22 @@ pub struct LapsePolicy {
 }
 
 impl LapsePolicy {
-    /// What `last_error` says of an item whose lease lapsed.
+    /// Value of `last_error` for an item whose lease lapsed.
     pub const ERROR: &'static str = "lease lapsed";
-    /// What `last_error` says of an item that died of its lapses.
+    /// Value of `last_error` for an item that died of its lapses.
     pub const DEAD_ERROR: &'static str = "crash_loop: lease lapsed";
-    /// Lapses from which on an item is claimed alone, so that a poison item cannot take its
-    /// neighbours with it.
+    /// Number of lapses from which on an item is claimed alone, so that a poison item does not
+    /// crash others with it.
     pub const ALONE_AFTER: u32 = 2;
-    /// A lapse charges every item of a lease, so with fewer an innocent neighbour could die.
+    /// Minimum of `max_crashes`. A lapse counts for every item of a lease; with a lower limit, an
+    /// item could die of a neighbour's crashes.
     pub const MAX_CRASHES_MIN: u32 = 3;
 
-    /// Dead after more than `max_crashes` lapses; before, back after `delays[lapses - 1]` (the last
-    /// one serves for all further lapses).
+    /// Creates a policy: an item is dead after more than `max_crashes` lapses; before that, it is
+    /// claimable again after `delays[lapses - 1]` (the last delay applies to all further lapses).
     ///
     /// # Errors
-    /// `max_crashes` is below 3, or there is no delay.
+    /// `max_crashes` is below 3, or `delays` is empty.
     pub fn new(max_crashes: u32, delays: Vec<Duration>) -> Result<Self, Invalid> {
         if max_crashes < Self::MAX_CRASHES_MIN {
             return Err(Invalid::new(
@@ -200,14 +229,14 @@ impl LapsePolicy {
         })
     }
 
-    /// With this fate for the rest of a domain whose head dies.
+    /// Sets the effect of a dead head on the rest of its key.
     #[must_use]
     pub fn with_on_dead(mut self, on_dead: OnDead) -> Self {
         self.on_dead = on_dead;
         self
     }
 
-    /// The same budget, with no delay before an item is back.
+    /// Removes the delays; the crash budget stays the same.
     ///
     /// ```
     /// use std::time::Duration;
@@ -223,22 +252,23 @@ impl LapsePolicy {
         self
     }
 
-    /// What a dead item does to the rest of its domain.
+    /// Returns the effect of a dead item on the rest of its key.
     pub fn on_dead(&self) -> OnDead {
         self.on_dead
     }
 
-    /// The lapses that an item survives; the next one is its last.
+    /// Returns the number of lapses that an item survives; the next one is final.
     pub fn max_crashes(&self) -> u32 {
         self.max_crashes
     }
 
-    /// The delays by number of lapses, for a database that counts them itself.
+    /// Returns the delays by number of lapses, for a database that counts the lapses itself.
     pub fn delays(&self) -> &[Duration] {
         &self.delays
     }
 
-    /// What becomes of an item at its `crashes`-th lapse (this one included): `None` is dead.
+    /// Returns the delay after the `crashes`-th lapse (this one included); `None` if the item is
+    /// dead.
     pub fn fate(&self, crashes: u32) -> Option<Duration> {
         if crashes > self.max_crashes {
             return None;

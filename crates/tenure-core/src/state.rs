@@ -1,8 +1,8 @@
-//! The four states and the six transitions between them; there is no seventh.
+//! The four states and the only six transitions between them.
 
 use std::fmt;
 
-/// Where an item stands.
+/// State of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum State {
     /// Waiting to be claimed.
@@ -15,22 +15,22 @@ pub enum State {
     Dead,
 }
 
-/// What moves an item from one state to another.
+/// Cause of a transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// A worker took a lease on it.
+    /// A worker took a lease on the item.
     Claim,
-    /// Its holder said done.
+    /// The holder settled the item as done.
     Done,
-    /// Its holder said retry or release, or its lease lapsed.
+    /// The holder settled the item as retry or release, or its lease lapsed.
     Back,
-    /// A budget was used up, its holder said dead, or an operator buried it.
+    /// A limit was exceeded, the holder settled the item as dead, or an operator buried it.
     Dead,
-    /// An operator ordered it to be worked again.
+    /// An operator replayed the item.
     Replay,
 }
 
-/// Every transition that exists.
+/// Every transition.
 ///
 /// ```
 /// use tenure_core::{State, TRANSITIONS};
@@ -49,27 +49,27 @@ pub const TRANSITIONS: [(State, Cause, State); 6] = [
 ];
 
 impl State {
-    /// All four, in the order of an item's life.
+    /// All four states, in the order of an item's life.
     pub const ALL: [Self; 4] = [Self::Pending, Self::Claimed, Self::Done, Self::Dead];
 
-    /// Whether an item may move from this state to `next`.
+    /// Returns true if an item may move from this state to `next`.
     pub fn may_become(self, next: Self) -> bool {
         TRANSITIONS
             .iter()
             .any(|(from, _, to)| *from == self && *to == next)
     }
 
-    /// Done and dead: only a replay leaves them.
+    /// True for done and dead, which only a replay leaves.
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Done | Self::Dead)
     }
 
-    /// Reads our word for a state.
+    /// Parses the word of a state.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == word)
     }
 
-    /// Our word for it, as commands and JSON use it.
+    /// Stable word for commands and JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",

@@ -1,6 +1,6 @@
-//! Moments, and the port through which the rest of Tenure learns what time it is.
+//! Timestamps, durations, and the port for the current time.
 //!
-//! The core never reads a clock: a moment always comes in as an argument called `now`.
+//! The core never reads a clock: the time is always an argument called `now`.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use jiff::{SignedDuration, Span, SpanRelativeTo};
 
 use crate::invalid::Invalid;
 
-/// A moment, in whole microseconds since the Unix epoch.
+/// A point in time, in whole microseconds since the Unix epoch.
 ///
-/// Microseconds are what PostgreSQL keeps; with anything finer a moment that went through the
-/// database would not equal the one that was sent.
+/// PostgreSQL stores microseconds; with a finer resolution a timestamp read back from the database
+/// would differ from the one written.
 ///
 /// ```
 /// use std::time::Duration;
@@ -28,7 +28,7 @@ use crate::invalid::Invalid;
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// The moment this many microseconds after the Unix epoch.
+    /// The time this many microseconds after the Unix epoch.
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
@@ -38,25 +38,25 @@ impl Timestamp {
         self.0
     }
 
-    /// The moment `span` later; stops at the end of representable time.
+    /// The time `span` later; saturates at the end of representable time.
     #[must_use]
     pub fn after(self, span: Duration) -> Self {
         Self(self.0.saturating_add(micros(span)))
     }
 
-    /// The moment `span` earlier; stops at the start of representable time.
+    /// The time `span` earlier; saturates at the start of representable time.
     #[must_use]
     pub fn before(self, span: Duration) -> Self {
         Self(self.0.saturating_sub(micros(span)))
     }
 
-    /// How long after `earlier` this is; zero when it is not after it.
+    /// Time since `earlier`; zero if that is not earlier.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 }
 
-/// A duration in whole microseconds, as far as they fit.
+/// A duration in whole microseconds; saturates.
 fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
@@ -65,7 +65,7 @@ impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match jiff::Timestamp::from_microsecond(self.0) {
             Ok(moment) => moment.fmt(f),
-            // Outside the calendar (years ±9999): the number says more than an error.
+            // Outside the calendar (years ±9999): the number is more useful than an error.
             Err(_) => write!(f, "{}us", self.0),
         }
     }
@@ -77,7 +77,7 @@ impl fmt::Debug for Timestamp {
     }
 }
 
-/// Reads a duration as people write it: `30s`, `5m`, `1h 30m`, `2 days`; a day has 24 hours.
+/// Parses a duration in human notation: `30s`, `5m`, `1h 30m`, `2 days`; a day has 24 hours.
 ///
 /// ```
 /// use std::time::Duration;
@@ -87,7 +87,7 @@ impl fmt::Debug for Timestamp {
 /// ```
 ///
 /// # Errors
-/// It is no duration, has no fixed length (a month), or is less than nothing.
+/// The text is not a duration, or the duration has no fixed length (a month) or is negative.
 pub fn parse_duration(text: &str) -> Result<Duration, Invalid> {
     let wrong = |found: &str| {
         let found = format!("{text:?}{found}");
@@ -98,15 +98,15 @@ pub fn parse_duration(text: &str) -> Result<Duration, Invalid> {
         return wrong("");
     };
     let Ok(length) = span.to_duration(SpanRelativeTo::days_are_24_hours()) else {
-        return wrong(", of no fixed length");
+        return wrong(", without a fixed length");
     };
     if length.is_negative() {
-        return wrong(", less than nothing");
+        return wrong(", negative");
     }
     Ok(length.unsigned_abs())
 }
 
-/// A duration as text that [`parse_duration`] reads back as the same: `7s 500ms`, `36h`, `7d`.
+/// Formats a duration so that [`parse_duration`] reads back the same: `7s 500ms`, `36h`, `7d`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -125,18 +125,18 @@ pub fn duration_text(length: Duration) -> String {
     }
     match SignedDuration::try_from(length) {
         Ok(length) => format!("{length:#}"),
-        // Longer than the calendar; no setting is.
+        // Longer than the calendar allows; settings never are.
         Err(_) => format!("{}s", length.as_secs()),
     }
 }
 
-/// The seconds of a day.
+/// Seconds of a day.
 const DAY: u64 = 86_400;
 
 /// Units in seconds, the largest first.
 const UNITS: [(u64, &str); 4] = [(DAY, "d"), (3_600, "h"), (60, "m"), (1, "s")];
 
-/// A duration for people, in its two largest units: `0s`, `250ms`, `12s`, `3m 5s`, `2h`, `4d 7h`.
+/// Formats a duration for people, in its two largest units: `0s`, `250ms`, `12s`, `3m 5s`, `4d 7h`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -168,8 +168,9 @@ pub fn brief_duration(length: Duration) -> String {
     parts.join(" ")
 }
 
-/// Tells the time. The memory and SQLite stores judge leases by it; PostgreSQL judges by its own.
+/// Source of the time. The memory and SQLite stores judge leases by it; PostgreSQL by its own
+/// clock.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// The present moment.
+    /// Current time.
     fn now(&self) -> Timestamp;
 }

@@ -1,19 +1,19 @@
-//! Token (who holds) and fence (in what order): two values, each with one meaning.
+//! Token (identity of the holder) and fence (order of the claims).
 //!
-//! A token is compared by every guard and is never issued twice: it names the worker's boot, the
-//! worker's own count of claims, and 128 random bits. A fence is a number that rises with every
-//! claim of a store; the receiver of the work uses it to refuse what is older. One counter for both
-//! was weighed and lost: after a failover a counter can be handed out twice, and then a stale
-//! holder passes the guard.
+//! Every guard compares the token, which is never issued twice: it contains the worker's boot, its
+//! number of claims, and 128 random bits. A fence is a number that rises with every claim of a
+//! store; the receiver of the work uses it to refuse older work. One counter for both was
+//! considered and rejected: after a failover a counter can be issued twice, and then a stale holder
+//! passes the guard.
 
 use std::fmt;
 
 use crate::lease::WorkerId;
 
-/// The proof of a lease: `<worker id>.<claim number>.<128 random bits>`.
+/// Proof of a lease: `<worker id>.<claim number>.<128 random bits>`.
 ///
-/// It is chosen before the claim is sent, so a claim whose answer was lost can be released by it.
-/// It is a bearer secret of its holder: `Debug` and `Display` hide the random part.
+/// The worker chooses it before it sends the claim, so it can release a claim whose answer was
+/// lost. It is a bearer secret of its holder: `Debug` and `Display` hide the random part.
 ///
 /// ```
 /// use tenure_core::{Token, WorkerId};
@@ -28,10 +28,10 @@ use crate::lease::WorkerId;
 pub struct Token(Box<str>);
 
 impl Token {
-    /// The token of a worker's `claim`-th claim. `random` must be fresh for each claim.
+    /// Token of a worker's `claim`-th claim. `random` must be fresh for each claim.
     pub fn new(worker: &WorkerId, claim: u64, random: u128) -> Self {
-        // By hand, in one piece of memory: `format!` takes several times as long, and a work lease
-        // in process draws a million tokens in a second.
+        // Built in one allocation: `format!` takes several times as long, and an in-process work
+        // lease draws a million tokens per second.
         let digits = usize::try_from(claim.checked_ilog10().unwrap_or(0)).unwrap_or(19) + 1;
         let worker = worker.as_str();
         let mut text = String::with_capacity(worker.len() + digits + Self::RANDOM_DIGITS + 2);
@@ -46,34 +46,34 @@ impl Token {
         Self(text.into())
     }
 
-    /// The random part as text.
+    /// Length of the random part as text.
     const RANDOM_DIGITS: usize = 32;
 
-    /// Reads a token that was given out earlier, or `None` if the text cannot be one.
+    /// Parses a token that was issued earlier; `None` if the text is not valid.
     pub fn parse(text: &str) -> Option<Self> {
         let (front, random) = text.rsplit_once('.')?;
         let (holder, claim) = front.rsplit_once('.')?;
         let worker = WorkerId::parse(holder)?;
         let random = u128::from_str_radix(random, 16).ok()?;
-        // Made again and compared: a text that only means the same (other case, leading zeros) was
-        // never given out.
+        // Accept only the exact text: an equivalent one (other case, leading zeros) was never
+        // issued.
         let token = Self::new(&worker, claim.parse().ok()?, random);
         (token.expose() == text).then_some(token)
     }
 
-    /// The whole secret, for the store and for nobody else.
+    /// The whole secret, for the store only.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// The id of the worker that this token was made for.
+    /// Id of the worker that this token was made for.
     pub fn holder(&self) -> &str {
         self.front()
             .rsplit_once('.')
             .map_or("", |(holder, _)| holder)
     }
 
-    /// Everything but the random part.
+    /// Everything except the random part.
     fn front(&self) -> &str {
         self.0.rsplit_once('.').map_or("", |(front, _)| front)
     }
@@ -103,7 +103,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// The number of a claim; it rises across all items of a store and never goes back.
+/// Number of a claim; rises across all items of a store and never decreases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(i64);
 
@@ -113,7 +113,7 @@ impl Fence {
         Self(number)
     }
 
-    /// Its number, to be sent along to the receiver.
+    /// Number to send to the receiver.
     pub const fn number(self) -> i64 {
         self.0
     }
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_token_is_not_read() {
+    fn invalid_text_is_not_parsed_as_a_token() {
         for text in [
             "",
             "a",

@@ -1,12 +1,12 @@
-//! `TopicPattern`: which topics a handler, a route or an endpoint takes.
+//! `TopicPattern`: the topics that a handler, a route or an endpoint takes.
 
 use std::fmt;
 
 use crate::event::NAME_BYTES_MAX;
 use crate::invalid::Invalid;
 
-/// A topic, or one with `*` in place of whole segments. Within a topic `*` stands for exactly one
-/// segment, at the end for one or more; alone it stands for every topic.
+/// A topic, or one with `*` in place of whole segments. Within a pattern `*` matches exactly one
+/// segment, at the end one or more; alone it matches every topic.
 ///
 /// ```
 /// use tenure_core::TopicPattern;
@@ -24,10 +24,10 @@ pub struct TopicPattern(Box<str>);
 const ANY: &str = "*";
 
 impl TopicPattern {
-    /// Reads a pattern.
+    /// Parses a pattern.
     ///
     /// # Errors
-    /// It is empty or too long, or a `*` is only a part of a segment.
+    /// The text is empty or too long, or a `*` is only a part of a segment.
     pub fn new(text: &str) -> Result<Self, Invalid> {
         let is_partial = |segment: &str| segment.contains(ANY) && segment != ANY;
         let is_bad = text.is_empty()
@@ -46,28 +46,28 @@ impl TopicPattern {
         Self(ANY.into())
     }
 
-    /// Whether it takes this topic.
+    /// Returns true if the topic matches.
     pub fn matches(&self, topic: &str) -> bool {
         if &*self.0 == ANY {
             return true;
         }
-        let mut wanted = self.0.split('.').peekable();
-        let mut found = topic.split('.');
-        while let Some(segment) = wanted.next() {
-            let Some(next) = found.next() else {
+        let mut pattern = self.0.split('.').peekable();
+        let mut segments = topic.split('.');
+        while let Some(segment) = pattern.next() {
+            let Some(next) = segments.next() else {
                 return false;
             };
-            if segment == ANY && wanted.peek().is_none() {
+            if segment == ANY && pattern.peek().is_none() {
                 return true;
             }
             if segment != ANY && segment != next {
                 return false;
             }
         }
-        found.next().is_none()
+        segments.next().is_none()
     }
 
-    /// The pattern as it was written.
+    /// The pattern as written.
     pub fn as_str(&self) -> &str {
         &self.0
     }

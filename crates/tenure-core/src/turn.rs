@@ -1,23 +1,23 @@
-//! Turns: the order of the items of one domain, when a claim takes several of them under one lease.
+//! Turns: the order of the items of one key when a claim takes several of them under one lease.
 //!
-//! A domain is an ordering key. Its first item that is neither done nor dead is its head; only the
-//! head may be claimed, and with it, under the same lease, a run of those that follow. They are
-//! worked one after the other, and settled in order. As soon as one of them does not end (it is to
-//! be tried again, or is given back), it is the head, and what is left of the run goes back behind
-//! it: whatever is held of a domain is held by one lease.
+//! The head of a key is its first open item, or a dead item that blocks the key. A claim takes the
+//! head, alone or with a run of the items behind it. The worker works the run one item after the
+//! other and settles the items in order. The first item that is retried or released becomes the
+//! head again, and the rest of the run goes back behind it. So a single lease holds all held items
+//! of a key.
 //!
-//! Pure functions; the stores that keep items in maps or read them one by one call them, and the
-//! statements of PostgreSQL say the same.
+//! These are pure functions. Stores that keep items in maps or read them one by one call them; the
+//! PostgreSQL statements implement the same rules.
 
 use std::fmt;
 
 use crate::invalid::Invalid;
-use crate::outcome::Word;
+use crate::outcome::OutcomeKind;
 
-/// At most this many items of one domain are claimed under one lease.
+/// Maximum number of items of one key claimed under one lease.
 pub const RUN_MAX: u32 = 16;
 
-/// What a dead head does to the rest of its domain.
+/// The effect of a dead head on the rest of its key.
 ///
 /// ```
 /// use tenure_core::OnDead;
@@ -26,16 +26,17 @@ pub const RUN_MAX: u32 = 16;
 /// assert_eq!(OnDead::parse("block"), Ok(OnDead::Block));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnDead {
-    /// The next one has its turn.
+    /// The next item becomes the head.
     #[default]
     Skip,
-    /// The domain stands still until an operator skips or replays the dead one.
+    /// The key stops until an operator skips or replays the dead item.
     Block,
 }
 
 impl OnDead {
-    /// The word for it, as it is set.
+    /// Returns the setting as a word: `skip` or `block`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Skip => "skip",
@@ -43,10 +44,10 @@ impl OnDead {
         }
     }
 
-    /// Reads the word.
+    /// Parses the word.
     ///
     /// # Errors
-    /// It is neither `skip` nor `block`.
+    /// The word is neither `skip` nor `block`.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         [Self::Skip, Self::Block]
             .into_iter()
@@ -61,67 +62,67 @@ impl fmt::Display for OnDead {
     }
 }
 
-/// What becomes of one item of a run.
+/// The fate of one item of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It stays held.
+    /// The item stays held.
     Held,
-    /// It is done or dead, as was said, and makes way for the next.
+    /// The item is done or dead, as reported, and the next item follows.
     Ended,
-    /// It is dead and blocks its domain.
+    /// The item is dead and blocks its key.
     Blocking,
-    /// It is claimable again when its time has come: the head of its domain.
+    /// The item becomes the head of its key and can be claimed when it is due.
     Head,
-    /// It goes back into the backlog, behind the head: released.
+    /// The item is released into the backlog, behind the head.
     Behind,
-    /// What was said of it is refused: an item before it is not settled. It stays held.
+    /// The outcome is refused, because an earlier item is not settled. The item stays held.
     OutOfTurn,
-    /// What was said of it is refused, and it goes back into the backlog: released.
+    /// The outcome is refused, and the item is released into the backlog.
     OutOfTurnBehind,
 }
 
 impl Fate {
-    /// Whether what was said of the item is refused.
+    /// Returns whether the outcome reported for the item is refused.
     pub const fn is_refused(self) -> bool {
         matches!(self, Self::OutOfTurn | Self::OutOfTurnBehind)
     }
 }
 
-/// What becomes of a domain when a settle or a reap has dealt with its run.
+/// The status of a key after a settle or a reap of its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It has a head, held or claimable.
+pub enum KeyStatus {
+    /// The key has a head, held or claimable.
     Headed,
-    /// Its head is dead and blocks it.
+    /// The head is dead and blocks the key.
     Blocked,
-    /// It has no head: the first of its backlog is the next one, if there is any.
+    /// The key has no head: the first item of its backlog, if any, becomes the head.
     Open,
 }
 
-/// What becomes of the items of one domain under one lease, in their order, when a settle says
-/// these words of them; `None`: it does not name the item.
+/// Decides the fates of the items of one key under one lease, in order, from the outcomes that a
+/// settle reports; `None` for an item that the settle does not name.
 ///
 /// ```
-/// use tenure_core::{Fate, OnDead, Standing, Word, settle_run};
+/// use tenure_core::{Fate, OnDead, KeyStatus, OutcomeKind, settle_run};
 ///
 /// // The first is done, the second is to be tried again: the third goes back behind it.
-/// let said = [Some(Word::Done), Some(Word::Retry), None];
+/// let said = [Some(OutcomeKind::Done), Some(OutcomeKind::Retry), None];
 /// let (fates, standing) = settle_run(&said, OnDead::Skip);
 /// assert_eq!(fates, [Fate::Ended, Fate::Head, Fate::Behind]);
-/// assert_eq!(standing, Standing::Headed);
+/// assert_eq!(standing, KeyStatus::Headed);
 /// ```
-pub fn settle_run(said: &[Option<Word>], on_dead: OnDead) -> (Vec<Fate>, Standing) {
+pub fn settle_run(said: &[Option<OutcomeKind>], on_dead: OnDead) -> (Vec<Fate>, KeyStatus) {
     let mut fates = Vec::with_capacity(said.len());
-    // The first that did not end, once it is found. When that is held and something after it goes
-    // back, so does all that follows: else it would come before that.
+    // The fate of the first item that is neither done nor dead. If that item stays held and a later
+    // one goes back, everything after the later one goes back too; otherwise it would overtake.
     let mut stop: Option<Fate> = None;
     for word in said {
         let fate = match (stop, word) {
             (None | Some(Fate::Held), None) => Fate::Held,
-            (None, Some(Word::Dead)) if on_dead == OnDead::Block => Fate::Blocking,
-            (None, Some(Word::Done | Word::Dead)) => Fate::Ended,
+            (None, Some(OutcomeKind::Dead)) if on_dead == OnDead::Block => Fate::Blocking,
+            (None, Some(OutcomeKind::Done | OutcomeKind::Dead)) => Fate::Ended,
             (None, Some(_)) => Fate::Head,
-            (Some(_), None | Some(Word::Release)) => Fate::Behind,
+            (Some(_), None | Some(OutcomeKind::Release)) => Fate::Behind,
             (Some(Fate::Held), Some(_)) => Fate::OutOfTurn,
             (Some(_), Some(_)) => Fate::OutOfTurnBehind,
         };
@@ -133,23 +134,24 @@ pub fn settle_run(said: &[Option<Word>], on_dead: OnDead) -> (Vec<Fate>, Standin
         fates.push(fate);
     }
     let standing = match stop {
-        None => Standing::Open,
-        Some(Fate::Blocking) => Standing::Blocked,
-        Some(_) => Standing::Headed,
+        None => KeyStatus::Open,
+        Some(Fate::Blocking) => KeyStatus::Blocked,
+        Some(_) => KeyStatus::Headed,
     };
     (fates, standing)
 }
 
-/// What becomes of a run of `length` items whose lease lapsed. Only the first was being worked on,
-/// so only it has crashed; `is_dead` says that this was its last lapse. The others are released.
+/// Decides the fates of a run of `length` items whose lease lapsed. Only the first was being worked
+/// on, so only it has crashed; `is_dead` is true if this lapse exceeded its crash budget. The
+/// others are released.
 ///
 /// ```
-/// use tenure_core::{Fate, OnDead, Standing, lapse_run};
+/// use tenure_core::{Fate, OnDead, KeyStatus, lapse_run};
 ///
 /// let (fates, _) = lapse_run(3, true, OnDead::Skip);
 /// assert_eq!(fates, [Fate::Ended, Fate::Head, Fate::Behind]);
 /// ```
-pub fn lapse_run(length: usize, is_dead: bool, on_dead: OnDead) -> (Vec<Fate>, Standing) {
+pub fn lapse_run(length: usize, is_dead: bool, on_dead: OnDead) -> (Vec<Fate>, KeyStatus) {
     let first = match (is_dead, on_dead) {
         (false, _) => Fate::Head,
         (true, OnDead::Skip) => Fate::Ended,
@@ -163,24 +165,24 @@ pub fn lapse_run(length: usize, is_dead: bool, on_dead: OnDead) -> (Vec<Fate>, S
         })
         .collect();
     let standing = match (is_dead, on_dead) {
-        (true, OnDead::Block) => Standing::Blocked,
-        (true, OnDead::Skip) if length < 2 => Standing::Open,
-        (true | false, _) => Standing::Headed,
+        (true, OnDead::Block) => KeyStatus::Blocked,
+        (true, OnDead::Skip) if length < 2 => KeyStatus::Open,
+        (true | false, _) => KeyStatus::Headed,
     };
     (fates, standing)
 }
 
-/// How many items of one domain a claim of up to `limit` takes, when at least `abreast` of all its
-/// items should be such that can be worked at the same time.
+/// Returns the maximum number of items of one key in a claim of up to `limit` items of which at
+/// least `min_parallel` should be workable in parallel.
 ///
 /// ```
 /// assert_eq!(tenure_core::run_length(10, 10), 1);
 /// assert_eq!(tenure_core::run_length(100, 10), 10);
 /// assert_eq!(tenure_core::run_length(1000, 10), tenure_core::RUN_MAX);
 /// ```
-pub const fn run_length(limit: u32, abreast: u32) -> u32 {
-    let abreast = if abreast == 0 { 1 } else { abreast };
-    let length = limit / abreast;
+pub const fn run_length(limit: u32, min_parallel: u32) -> u32 {
+    let min_parallel = if min_parallel == 0 { 1 } else { min_parallel };
+    let length = limit / min_parallel;
     if length < 1 {
         1
     } else if length > RUN_MAX {
@@ -194,16 +196,16 @@ pub const fn run_length(limit: u32, abreast: u32) -> u32 {
 mod tests {
     use super::*;
 
-    const WORDS: [Option<Word>; 5] = [
+    const WORDS: [Option<OutcomeKind>; 5] = [
         None,
-        Some(Word::Done),
-        Some(Word::Retry),
-        Some(Word::Dead),
-        Some(Word::Release),
+        Some(OutcomeKind::Done),
+        Some(OutcomeKind::Retry),
+        Some(OutcomeKind::Dead),
+        Some(OutcomeKind::Release),
     ];
 
-    /// Every way to speak of four items, with both settings.
-    fn all() -> impl Iterator<Item = (Vec<Option<Word>>, OnDead)> {
+    /// Every combination of outcomes for four items, with both settings.
+    fn all() -> impl Iterator<Item = (Vec<Option<OutcomeKind>>, OnDead)> {
         (0..5_usize.pow(4)).flat_map(|number| {
             let said: Vec<_> = (0..4)
                 .map(|digit| WORDS[number / 5_usize.pow(digit) % 5])
@@ -245,14 +247,14 @@ mod tests {
                 "{said:?}: nothing that stays held comes after what went back: {fates:?}"
             );
             let expected = match fates.get(ended) {
-                None => Standing::Open,
-                Some(Fate::Blocking) => Standing::Blocked,
-                Some(_) => Standing::Headed,
+                None => KeyStatus::Open,
+                Some(Fate::Blocking) => KeyStatus::Blocked,
+                Some(_) => KeyStatus::Headed,
             };
             assert_eq!(standing, expected);
             for (word, fate) in said.iter().zip(&fates) {
                 assert!(
-                    !fate.is_refused() || !matches!(word, None | Some(Word::Release)),
+                    !fate.is_refused() || !matches!(word, None | Some(OutcomeKind::Release)),
                     "{said:?}: to give back is never refused"
                 );
             }
@@ -265,16 +267,16 @@ mod tests {
             lapse_run(3, false, OnDead::Skip),
             (
                 vec![Fate::Head, Fate::Behind, Fate::Behind],
-                Standing::Headed
+                KeyStatus::Headed
             )
         );
         assert_eq!(
             lapse_run(1, true, OnDead::Skip),
-            (vec![Fate::Ended], Standing::Open)
+            (vec![Fate::Ended], KeyStatus::Open)
         );
         assert_eq!(
             lapse_run(2, true, OnDead::Block),
-            (vec![Fate::Blocking, Fate::Behind], Standing::Blocked)
+            (vec![Fate::Blocking, Fate::Behind], KeyStatus::Blocked)
         );
     }
 }

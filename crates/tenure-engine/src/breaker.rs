@@ -1,11 +1,12 @@
-//! Breaker: remembers that a publisher is away, so that it is left alone for a while.
+//! Circuit breaker of a publisher.
 //!
-//! Closed, everything passes. After a few answers in a row that it is away, it opens for a delay,
-//! and nothing passes. When the delay is over, one trial passes: if the publisher answers, it
-//! closes; if it is still away, it opens again, for twice as long. A trial that is given up before
-//! it has an answer makes room for another.
+//! While it is closed, every event passes. After a few consecutive *away* answers (the publisher is
+//! unavailable) it opens for a delay, and nothing passes. After the delay one event passes as a
+//! trial: if the publisher gives any other answer, the breaker closes; if the publisher is still
+//! unavailable, the breaker opens for twice as long. A trial that is dropped without an answer
+//! makes way for another.
 //!
-//! It reads no clock: `now` is always told.
+//! The breaker reads no clock: callers pass `now`.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,15 +15,16 @@ use std::time::Duration;
 use tenure_core::DELAY_MIN;
 use tokio::time::Instant;
 
-/// When a publisher is left alone, and for how long.
+/// Thresholds and delays of the circuit breaker of a publisher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerConfig {
-    /// So many answers in a row that it is away. Default 3: one may be chance.
+    /// Consecutive *away* answers that open the breaker. Default 3, because one or two may be
+    /// chance.
     pub aways_max: u32,
-    /// For so long at first; it doubles each time it is still away. Default 500 ms.
+    /// First delay; it doubles each time the publisher is still unavailable. Default 500 ms.
     pub delay: Duration,
-    /// Never for longer, unless the receiver asks for it. Default 30 s, so that a receiver that is
-    /// back is not kept waiting.
+    /// Longest delay, unless the receiver requests a longer one. Default 30 s, so that a receiver
+    /// that works again soon gets events.
     pub delay_max: Duration,
 }
 
@@ -36,21 +38,20 @@ impl Default for BreakerConfig {
     }
 }
 
-/// Remembers that a publisher is away.
 pub(crate) struct Breaker {
     config: BreakerConfig,
-    state: Mutex<State>,
+    state: Mutex<BreakerState>,
 }
 
-struct State {
+struct BreakerState {
     phase: Phase,
-    /// Answers in a row that it is away, while closed.
+    /// Consecutive *away* answers while closed.
     aways: u32,
-    /// How often it opened since it was last closed for good.
+    /// Number of openings since the breaker was last closed.
     openings: u32,
-    /// Counts the changes of phase, so that an answer from an earlier one is known.
+    /// Number of phase changes; identifies answers from an earlier phase.
     epoch: u64,
-    /// Why it is away.
+    /// Reason of the last *away* answer.
     reason: String,
 }
 
@@ -61,23 +62,20 @@ enum Phase {
     Trial { since: Instant },
 }
 
-/// Whether an event may be sent.
+/// Decision about one event.
 #[derive(Debug)]
 pub(crate) enum Admission<'a> {
-    /// It may.
     Pass(Pass<'a>),
-    /// Not before this long.
+    /// Retry after this delay.
     Wait(Duration),
 }
 
-/// What became of the breaker by an answer.
+/// Effect of an answer on the breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// It is as it was.
     None,
-    /// It opened, for this long.
+    /// The breaker opened for this long.
     Opened(Duration),
-    /// It closed.
     Closed,
 }
 
@@ -85,7 +83,7 @@ impl Breaker {
     pub(crate) fn new(config: BreakerConfig) -> Self {
         Self {
             config,
-            state: Mutex::new(State {
+            state: Mutex::new(BreakerState {
                 phase: Phase::Closed,
                 aways: 0,
                 openings: 0,
@@ -95,7 +93,7 @@ impl Breaker {
         }
     }
 
-    /// Why nothing should be claimed now, if so.
+    /// Reason to pause claiming, if any.
     pub(crate) fn away(&self, now: Instant) -> Option<String> {
         let state = self.state();
         match state.phase {
@@ -105,7 +103,7 @@ impl Breaker {
         }
     }
 
-    /// Asks for one event.
+    /// Decides about one event.
     pub(crate) fn admit(&self, now: Instant) -> Admission<'_> {
         let mut state = self.state();
         let is_trial = match state.phase {
@@ -117,7 +115,7 @@ impl Breaker {
                 state.enter(Phase::Trial { since: now });
                 true
             }
-            Phase::Trial { since } => return Admission::Wait(self.patience(now - since)),
+            Phase::Trial { since } => return Admission::Wait(self.trial_delay(now - since)),
         };
         Admission::Pass(Pass {
             breaker: self,
@@ -126,7 +124,7 @@ impl Breaker {
         })
     }
 
-    /// How long it stays open for the `openings`-th time in a row.
+    /// Delay of the `openings`-th consecutive opening.
     fn delay(&self, openings: u32) -> Duration {
         let doubled = 2_u32.saturating_pow(openings.saturating_sub(1));
         self.config
@@ -136,15 +134,15 @@ impl Breaker {
             .max(DELAY_MIN)
     }
 
-    /// How long the others wait for a trial that has taken so long already: as long again. Were it
-    /// always the shortest, a trial that hangs would have all others claimed and given back, over
-    /// and over.
-    fn patience(&self, taken: Duration) -> Duration {
+    /// Delay of the other events while a trial has been running for `taken`: that same time, within
+    /// the configured limits. With a short fixed delay, the worker would claim and release all
+    /// other events over and over while a trial hangs.
+    fn trial_delay(&self, taken: Duration) -> Duration {
         let least = self.config.delay.max(DELAY_MIN);
         taken.clamp(least, least.max(self.config.delay_max))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, BreakerState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -157,7 +155,7 @@ impl fmt::Debug for Breaker {
     }
 }
 
-impl State {
+impl BreakerState {
     fn enter(&mut self, phase: Phase) {
         self.phase = phase;
         self.aways = 0;
@@ -165,7 +163,7 @@ impl State {
     }
 }
 
-/// Leave to send one event; it ends with the publisher's answer.
+/// Permission to send one event; consumed by the publisher's answer.
 #[derive(Debug)]
 pub(crate) struct Pass<'a> {
     breaker: &'a Breaker,
@@ -174,12 +172,12 @@ pub(crate) struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Whether all others wait for what becomes of this one.
+    /// True if other events wait for the answer to this event.
     pub(crate) fn is_trial(&self) -> bool {
         self.is_trial
     }
 
-    /// The publisher answered, whatever it said of the event.
+    /// Records any answer of the publisher except *away*, even a refusal of the event.
     pub(crate) fn answered(self) -> Change {
         let mut state = self.breaker.state();
         if state.epoch != self.epoch {
@@ -194,31 +192,32 @@ impl Pass<'_> {
         Change::Closed
     }
 
-    /// The publisher is away. Answers how long to keep the event back: as long as the receiver
-    /// asked, if it did, and at least as long as the breaker is open.
+    /// Records that the publisher is unavailable. Returns the delay of the event: as requested by
+    /// the receiver, but at least until the breaker admits the next trial.
     pub(crate) fn away(
         self,
         now: Instant,
-        asked: Option<Duration>,
+        requested: Option<Duration>,
         reason: &str,
     ) -> (Duration, Change) {
         let breaker = self.breaker;
         let mut state = breaker.state();
-        let asked = asked.unwrap_or_default();
+        let requested = requested.unwrap_or_default();
         if state.epoch != self.epoch {
-            // It was sent before the breaker opened; others have told the same already.
+            // This event was sent before the breaker opened; other events have already reported
+            // that the publisher is unavailable.
             let left = match state.phase {
                 Phase::Open { until } => until.saturating_duration_since(now),
                 Phase::Closed | Phase::Trial { .. } => breaker.config.delay,
             };
-            return (left.max(asked).max(DELAY_MIN), Change::None);
+            return (left.max(requested).max(DELAY_MIN), Change::None);
         }
         state.aways = state.aways.saturating_add(1);
         if !self.is_trial && state.aways < breaker.config.aways_max {
-            return (breaker.delay(1).max(asked), Change::None);
+            return (breaker.delay(1).max(requested), Change::None);
         }
         state.openings = state.openings.saturating_add(1);
-        let delay = breaker.delay(state.openings).max(asked);
+        let delay = breaker.delay(state.openings).max(requested);
         reason.clone_into(&mut state.reason);
         state.enter(Phase::Open { until: now + delay });
         (delay, Change::Opened(delay))
@@ -226,8 +225,8 @@ impl Pass<'_> {
 }
 
 impl Drop for Pass<'_> {
-    /// A trial without an answer (its hold was lost, or its publisher panicked): the next event is
-    /// one. After an answer the phase is another.
+    /// Ends a trial without an answer (its lease was lost, or the publisher panicked): the next
+    /// event becomes the trial. After an answer the epoch differs, and nothing happens.
     fn drop(&mut self) {
         let mut state = self.breaker.state();
         if let Phase::Trial { since } = state.phase
@@ -274,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn three_aways_in_a_row_open_it() {
+    fn three_consecutive_away_answers_open_it() {
         let (breaker, now) = (Breaker::new(CONFIG), Instant::now());
         for _ in 0..2 {
             let (time, change) = pass(&breaker, now).away(now, None, "down");
@@ -295,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_doubles_up_to_its_longest_and_begins_anew_after_an_answer() {
+    fn the_delay_doubles_up_to_its_maximum_and_restarts_after_an_answer() {
         let (breaker, mut now) = (Breaker::new(CONFIG), Instant::now());
         open(&breaker, now);
         now += ms(500);
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_that_was_given_up_makes_room_for_another() {
+    fn a_dropped_trial_makes_way_for_another() {
         let (breaker, now) = (Breaker::new(CONFIG), Instant::now());
         open(&breaker, now);
         let due = now + ms(500);
@@ -333,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_to_what_was_sent_before_it_opened_change_nothing() {
+    fn answers_to_events_sent_before_it_opened_change_nothing() {
         let (breaker, now) = (Breaker::new(CONFIG), Instant::now());
         let (slow, slower) = (pass(&breaker, now), pass(&breaker, now));
         open(&breaker, now);
@@ -344,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_open_as_long_as_the_receiver_asked() {
+    fn it_stays_open_as_long_as_the_receiver_requested() {
         let (breaker, now) = (Breaker::new(CONFIG), Instant::now());
         let minute = Duration::from_mins(1);
         for expected in [Change::None, Change::None, Change::Opened(minute)] {

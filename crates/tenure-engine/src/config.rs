@@ -1,45 +1,45 @@
-//! `EngineConfig`: how an engine runs.
+//! Configuration of an engine.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::{QueueName, Rhythm, Setting, Settings, Term};
+use tenure_core::{LeaseTiming, QueueName, Setting, Settings, Term};
 
 use crate::chooser::Chooser;
-use crate::chunks::ChunkKeeper;
+use crate::chunk_renewer::ChunkRenewer;
 use crate::engine::Wake;
 
-/// How an engine runs.
+/// Configuration of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
-    /// This process's own settings; what is set for the cluster stands over them.
+    /// Settings of this process; the cluster's settings override them.
     pub settings: Settings,
-    /// The queues to serve; empty: all that there are, also those added later.
+    /// Queues to serve; empty: all, including those added later.
     pub queues: Vec<QueueName>,
-    /// What this process takes part in.
+    /// Background duties of this process.
     pub duties: Duties,
-    /// Where leases are kept alive.
+    /// Thread or runtime of the heartbeat.
     pub keeper: Keeper,
-    /// The machine, for people who look at the workers.
+    /// Host name in `tenure workers`.
     pub host: String,
-    /// The process, for people who look at the workers.
+    /// Process id in `tenure workers`.
     pub pid: u32,
-    /// Where chance comes from, for a run that must be repeatable; `None`: from nowhere.
+    /// Seed of the random source, for repeatable runs; `None`: random.
     pub seed: Option<u64>,
-    /// Chooses the endpoints whose deliveries are claimed; `None`: queues are claimed from. With
-    /// one, concurrency and batch are this process's own, whatever is set for the cluster: they
-    /// count calls, not the work of handlers.
+    /// Selects the endpoints whose deliveries are claimed; `None`: the engine claims from queues.
+    /// With a chooser, the engine ignores the cluster's concurrency and batch and uses those of
+    /// this process: they count calls, not handlers.
     pub chooser: Option<Arc<dyn Chooser>>,
-    /// The engine that sends what this one fans out, if it runs in the same process: it is woken.
+    /// Sender in the same process, woken after each fan-out.
     pub sender: Option<Wake>,
-    /// How leases are kept, whatever is set for the cluster; `None`: as the settings say. With one,
-    /// concurrency and batch are this process's own, too: what is set for the work on events says
-    /// nothing of longer work.
-    pub rhythm: Option<Rhythm>,
-    /// How the rows of a lease table are claimed. Events know neither kinds nor such a recovery.
+    /// Lease timing that overrides the cluster's; `None`: the settings decide. If it is set, the
+    /// engine also uses concurrency and batch of this process, because the settings for events do
+    /// not suit longer work.
+    pub timing: Option<LeaseTiming>,
+    /// Claims on the rows of a lease table. Claims of events have neither kinds nor recovery.
     pub rows: RowClaims,
-    /// The chunks that handlers have in hand beside their jobs: kept alive where the jobs are.
-    pub chunks: Option<Arc<ChunkKeeper>>,
+    /// Renewer of the chunks that handlers hold besides their jobs; it runs with the heartbeat.
+    pub chunks: Option<Arc<ChunkRenewer>>,
 }
 
 impl Default for EngineConfig {
@@ -54,7 +54,7 @@ impl Default for EngineConfig {
             seed: None,
             chooser: None,
             sender: None,
-            rhythm: None,
+            timing: None,
             rows: RowClaims::default(),
             chunks: None,
         }
@@ -62,8 +62,8 @@ impl Default for EngineConfig {
 }
 
 impl EngineConfig {
-    /// This process's own settings where these are set for the cluster: with the usual rhythm of
-    /// the table, unless somebody has said another.
+    /// Settings of this process, with the table's usual timing unless this process or the cluster
+    /// sets a timing.
     pub(crate) fn own(&self, cluster: &[(String, String)]) -> Settings {
         let own = &self.settings;
         let Some((term, heartbeat)) = self.rows.usual else {
@@ -78,75 +78,76 @@ impl EngineConfig {
         let usual = Settings {
             term,
             heartbeat: Some(heartbeat),
-            // A stop need not wait longer because leases are longer.
+            // The shutdown timeout does not grow with the term.
             shutdown_timeout: Some(own.shutdown_timeout()),
             ..own.clone()
         };
-        // What is set of the longest hold or the reaper may not fit a longer term, and it was said.
+        // If an explicit `max_hold` or reaper interval does not fit the longer term, this process's
+        // own settings apply unchanged.
         if is_set || usual.overlaid(cluster).is_err() {
             return own.clone();
         }
         usual
     }
 
-    /// The settings that come into force when these are set.
+    /// The effective settings: `settings` with the overrides of this configuration.
     pub(crate) fn in_force(&self, mut settings: Settings) -> Settings {
-        let Some(rhythm) = self.rhythm else {
+        let Some(timing) = self.timing else {
             return settings;
         };
-        let term = rhythm.term.length();
-        // A stop need not wait longer because leases are longer.
+        let term = timing.term.length();
+        // The shutdown timeout does not grow with the term.
         settings.shutdown_timeout = Some(settings.shutdown_timeout().min(term));
         settings.reaper_interval = settings.reaper_interval.filter(|every| *every < term);
-        settings.term = rhythm.term;
-        settings.heartbeat = Some(rhythm.heartbeat);
-        settings.max_hold = Some(rhythm.max_hold);
+        settings.term = timing.term;
+        settings.heartbeat = Some(timing.heartbeat);
+        settings.max_hold = Some(timing.max_hold);
         settings.concurrency = self.settings.concurrency;
         settings.batch = self.settings.batch;
         settings
     }
 
-    /// Whether rows are claimed when there is a place for them, and one at a time.
+    /// True if rows are claimed one at a time, and only for a free executor.
     pub(crate) fn is_one_by_one(&self) -> bool {
         self.rows.recovery == Recovery::InClaim && self.settings.batch == 1
     }
 }
 
-/// How the rows of a lease table are claimed.
+/// Claims on the rows of a lease table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowClaims {
-    /// Their table, for people who look at the workers; `None`: events are claimed. A worker on
-    /// rows serves no queue.
+    /// Table name in `tenure workers`; `None`: events are claimed. A worker on rows serves no
+    /// queue.
     pub table: Option<String>,
-    /// Only rows of these kinds; empty: of every kind.
+    /// Kinds to claim; empty: every kind.
     pub kinds: Vec<String>,
-    /// Who takes back what has lapsed.
+    /// Component that ends lapsed leases.
     pub recovery: Recovery,
-    /// The term of their leases and how often these are renewed, unless the settings of this
-    /// process or of the cluster say one; `None`: the settings alone say it.
+    /// Default term and heartbeat of the leases, unless the settings of this process or of the
+    /// cluster set them; `None`: the settings decide.
     pub usual: Option<(Term, Duration)>,
 }
 
-/// Who takes back what has lapsed.
+/// Component that ends lapsed leases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Recovery {
     /// The reaper.
     #[default]
     ByReaper,
-    /// Each claim, before it looks: no reaper is needed. For tables without a status. With a batch
-    /// of one, rows are claimed only when there is a place for them, and none is asked for alone.
+    /// Each claim ends lapsed leases first, so no reaper is needed. For tables without a status.
+    /// With a batch of one, the worker claims a row only for a free executor and makes no isolated
+    /// claims.
     InClaim,
 }
 
-/// What a process takes part in beside its own work. Every process does everything by default:
-/// there is no leader.
+/// Background duties of a process. By default every process does everything: there is no leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Duties {
-    /// Ends lapsed leases. Without a reaper anywhere, the work of a dead worker stays stuck.
+    /// Ends lapsed leases. Without any reaper, the items of a dead worker stay claimed.
     pub reaper: Duty,
-    /// Deletes what is past its retention.
+    /// Deletes items past their retention.
     pub pruner: Duty,
-    /// Takes the next steps of replays that are on record.
+    /// Runs the next steps of bulk replays.
     pub replayer: Duty,
 }
 
@@ -160,22 +161,21 @@ impl Default for Duties {
     }
 }
 
-/// Whether a process does something.
+/// Assignment of a duty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duty {
-    /// It does.
+    /// This process performs it.
     Done,
-    /// Others do.
+    /// This process leaves it to other processes.
     Left,
 }
 
-/// Where leases are kept alive.
+/// Thread or runtime of the heartbeat.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keeper {
-    /// On a thread of its own, so that a handler that blocks its executor cannot stop the
-    /// heartbeat.
+    /// A thread of its own, so that a handler that blocks its thread cannot stop the heartbeat.
     #[default]
     OwnThread,
-    /// Among the other tasks: for tests with paused time.
+    /// The current runtime: for tests with paused time.
     SameRuntime,
 }

@@ -13,29 +13,30 @@ use crate::config::{Duty, EngineConfig};
 use crate::handler::Handler;
 use crate::health::Health;
 use crate::keeper::KeeperThread;
+use crate::outcome_counts::OutcomeCounts;
 use crate::shared::Shared;
-use crate::tally::Tallied;
 use crate::tasks::{Tasks, Wrap};
 use crate::{
-    heartbeat, keeper, live, pruner, reaper, record, registry, replayer, watchdog, worker,
+    claim_loop, heartbeat, keeper, orphaned_calls, pruner, reaper, registry, replayer,
+    settings_watcher, watchdog,
 };
 
-/// After the shutdown time, so long for what was cancelled to stop and be given back.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// Grace period for cancelled handlers to stop and release their items, after the shutdown timeout.
+const STOP_GRACE: Duration = Duration::from_secs(2);
 
-/// What an engine is made of.
+/// Everything an engine needs to start.
 pub struct Parts {
-    /// Where it claims and settles.
+    /// The store to claim from and settle to.
     pub store: Arc<dyn Store>,
-    /// The same database through connections of its own, for the heartbeat.
+    /// The same database through separate connections, for the heartbeat.
     pub keeper_store: Arc<dyn Store>,
-    /// Who it is.
+    /// The worker's identity in tokens, logs and metrics.
     pub worker: WorkerId,
-    /// What it does with an item.
+    /// The handler of every claimed item.
     pub handler: Arc<dyn Handler>,
-    /// How it runs.
+    /// Settings, queues and duties.
     pub config: EngineConfig,
-    /// Stands around every task, for a simulation; `None`: nothing does.
+    /// Wraps every task; used by the simulation.
     pub wrap: Option<Wrap>,
 }
 
@@ -48,7 +49,7 @@ impl fmt::Debug for Parts {
     }
 }
 
-/// A running engine. Dropping it stops everything at once, as a crash would: what is held lapses.
+/// A running engine. Dropping it stops every task at once, like a crash: its leases lapse.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -62,11 +63,11 @@ impl fmt::Debug for Parts {
 /// let store = Arc::new(MemoryStore::new(Arc::new(SystemClock)));
 /// store.enqueue(&[Event::new("order.paid", &7)?]).await?;
 ///
-/// let (said, mut heard) = tokio::sync::mpsc::channel(1);
+/// let (sender, mut topics) = tokio::sync::mpsc::channel(1);
 /// let handler = EventFn::new(move |event: Event, _: Context| {
-///     let said = said.clone();
+///     let sender = sender.clone();
 ///     async move {
-///         said.send(event.topic().to_owned()).await?; // `?` is a retry, with backoff
+///         sender.send(event.topic().to_owned()).await?; // `?` is a retry, with backoff
 ///         Ok(Outcome::Done)
 ///     }
 /// });
@@ -80,9 +81,9 @@ impl fmt::Debug for Parts {
 /// })
 /// .expect("the defaults are valid");
 ///
-/// assert_eq!(heard.recv().await.as_deref(), Some("order.paid"));
-/// let ended = engine.stop().await; // finishes and settles what is in hand
-/// assert_eq!(ended.left, 0);
+/// assert_eq!(topics.recv().await.as_deref(), Some("order.paid"));
+/// let report = engine.stop().await; // finishes and settles running items
+/// assert_eq!(report.left, 0);
 /// # Ok(())
 /// # }
 /// ```
@@ -92,12 +93,12 @@ pub struct Engine {
     keeper: Option<KeeperThread>,
 }
 
-/// Wakes an engine, for as long as there is one.
+/// Wakes an engine; does nothing once the engine is gone.
 #[derive(Clone)]
 pub struct Wake(Weak<Shared>);
 
 impl Wake {
-    /// Looks for work at once.
+    /// Polls for work at once.
     pub fn wake(&self) {
         if let Some(shared) = self.0.upgrade() {
             shared.wake();
@@ -111,38 +112,37 @@ impl fmt::Debug for Wake {
     }
 }
 
-/// How an engine ended.
+/// Result of [`Engine::stop`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ended {
-    /// Items whose handler could not be stopped, or that could not be given back: their leases
-    /// lapse.
+#[non_exhaustive]
+pub struct StopReport {
+    /// Items whose handler did not stop, or that could not be released: their leases lapse.
     pub left: u32,
-    /// What became of the items that it held and settled, from its start on. What was reaped is not
-    /// in it, by its reaper or for a claim: others may have held that. Nor is what it gave back
-    /// after one of its tasks had failed.
-    pub tallied: Tallied,
+    /// Outcomes of the items that this engine settled since its start, without reaped items, which
+    /// another worker may have held, and without items released after a task failed.
+    pub outcomes: OutcomeCounts,
 }
 
 impl Engine {
-    /// Starts every task on the current runtime, and the heartbeat where the configuration says.
+    /// Starts every task on the current runtime, and the keeper as configured.
     ///
     /// # Errors
-    /// Every problem of the settings.
+    /// All invalid settings.
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// If called outside a tokio runtime.
     pub fn start(parts: Parts) -> Result<Self, Vec<Invalid>> {
         let own = parts.config.own(&[]);
         parts.config.in_force(own).check()?;
-        // As loud as a span can be: whatever is logged at all says of whom it is.
+        // Error level, so that every log line carries the worker id.
         let span = tracing::error_span!("worker", worker = %parts.worker);
         let tasks = Arc::new(Tasks::new(parts.wrap.clone(), span));
         let shared = Arc::new(Shared::new(parts, Instant::now()));
         let keeper = start_keeper(&shared, &tasks);
-        tasks.spawn("live", live::follow(Arc::clone(&shared)));
-        for _ in 0..worker::hands(&shared.config) {
-            let hand = worker::run(Arc::clone(&shared), Arc::clone(&tasks));
-            tasks.spawn("hand", hand);
+        tasks.spawn("settings", settings_watcher::follow(Arc::clone(&shared)));
+        for _ in 0..claim_loop::count(&shared.config) {
+            let claim_loop = claim_loop::run(Arc::clone(&shared), Arc::clone(&tasks));
+            tasks.spawn("claim loop", claim_loop);
         }
         let duties = shared.config.duties;
         if duties.reaper == Duty::Done {
@@ -163,25 +163,25 @@ impl Engine {
         })
     }
 
-    /// Who it is.
+    /// The worker's identity.
     pub fn worker(&self) -> &WorkerId {
         &self.shared.worker
     }
 
-    /// Looks for work at once; called after an enqueue in the same process.
+    /// Polls for work at once; called after an enqueue in the same process.
     pub fn wake(&self) {
         self.shared.wake();
     }
 
-    /// A handle that wakes it, for whoever knows of work.
+    /// Handle for other tasks that know of new work.
     pub fn waker(&self) -> Wake {
         Wake(Arc::downgrade(&self.shared))
     }
 
-    /// Where it stands.
+    /// Readiness checks and load.
     pub fn health(&self) -> Health {
         let shared = &self.shared;
-        let load = shared.desk.load();
+        let load = shared.held_leases.load();
         let live = Arc::clone(&shared.live.borrow());
         let reaper = shared.config.duties.reaper;
         Health {
@@ -189,6 +189,7 @@ impl Engine {
             checks: shared.vitals.checks(Instant::now(), &live, reaper),
             running: load.running,
             held: load.held,
+            is_idle: shared.held_leases.is_clear(),
         }
     }
 
@@ -197,8 +198,8 @@ impl Engine {
         self.shared.live.borrow().settings.clone()
     }
 
-    /// Waits until a task of the engine fails, which none ever should. What it held has been given
-    /// back by then as far as possible, and the reaper has run; the engine is to be dropped.
+    /// Waits until an internal task panics (a bug) and returns the reason. By then the engine has
+    /// released what it could and has reaped once. Drop the engine afterwards.
     pub async fn failed(&self) -> String {
         let reason = self.tasks.failed().await;
         let last = self.give_up(&reason).instrument(self.tasks.span());
@@ -206,105 +207,107 @@ impl Engine {
         reason
     }
 
-    /// Gives back what it can without the tasks that may be gone.
+    /// Releases items without the help of tasks that may have panicked.
     async fn give_up(&self, reason: &str) {
         let shared = &self.shared;
         shared.metrics.terminated("panic");
         error!(reason, "terminated");
-        shared.desk.stop(Instant::now());
-        shared.desk.cancel_running();
-        let idle = until(shared, || shared.desk.running() == 0);
-        drop(timeout(LAST_WORDS, idle).await);
-        // One bound for all: a store that is gone answers none of them.
-        let until = Instant::now() + LAST_WORDS;
-        for mut ending in shared.desk.take_last(Instant::now()) {
+        shared.held_leases.stop(Instant::now());
+        shared.held_leases.cancel_running();
+        let idle = until(shared, || shared.held_leases.running() == 0);
+        drop(timeout(STOP_GRACE, idle).await);
+        // One timeout for all settles: a store that cannot be reached answers none of them.
+        let until = Instant::now() + STOP_GRACE;
+        for mut pending in shared.held_leases.take_last(Instant::now()) {
             shared.metrics.call("settle");
-            let settle = ending.sent_at(Instant::now());
+            let settle = pending.sent_at(Instant::now());
             match timeout_at(until, shared.store.settle(settle)).await {
                 Ok(Ok(settlement)) => {
-                    shared.desk.settled(ending.no, &settlement, Instant::now());
+                    shared
+                        .held_leases
+                        .settled(pending.no, &settlement, Instant::now());
                 }
                 Ok(Err(error)) => shared.metrics.store_error("settle", &error),
-                Err(_) => shared.metrics.store_silence("settle"),
+                Err(_) => shared.metrics.store_timeout("settle"),
             }
         }
-        let orphans = shared.desk.take_orphans();
+        let orphans = shared.held_leases.take_orphans();
         if !orphans.is_empty() {
-            drop(timeout_at(until, record::write(shared, &orphans)).await);
-            shared.desk.returned();
+            drop(timeout_at(until, orphaned_calls::write(shared, &orphans)).await);
+            shared.held_leases.returned();
         }
-        let left = shared.desk.load().held;
+        let left = shared.held_leases.load().held;
         if left > 0 {
-            warn!(left, "could not give back all that was held; it lapses");
+            warn!(left, "could not release all items; their leases lapse");
         }
         if shared.config.duties.reaper == Duty::Done {
             reaper::reap(shared, &self.tasks).await;
         }
     }
 
-    /// Stops claiming, gives back what was not started, lets what runs finish within the shutdown
-    /// time, cancels and gives back the rest, takes its leave. Heartbeats go on until the last
-    /// settle was answered.
-    pub async fn stop(self) -> Ended {
+    /// Stops claiming, releases unstarted items, lets running ones finish within the shutdown
+    /// timeout, then cancels and releases the rest and deregisters. Heartbeats continue until the
+    /// last settle is answered.
+    pub async fn stop(self) -> StopReport {
         let span = self.tasks.span();
         self.drain().instrument(span).await
     }
 
-    async fn drain(mut self) -> Ended {
+    async fn drain(mut self) -> StopReport {
         let shared = Arc::clone(&self.shared);
         let within = shared.live.borrow().settings.shutdown_timeout();
-        shared.desk.stop(Instant::now());
-        info!(?within, "stopped claiming; what runs may finish");
-        shared.hands.notify_waiters();
-        shared.hands.notify_one();
-        let cleared = || until(&shared, || shared.desk.is_clear());
+        shared.held_leases.stop(Instant::now());
+        info!(timeout = ?within, "stopped claiming; running items may finish");
+        shared.claim_loops.notify_waiters();
+        shared.claim_loops.notify_one();
+        let cleared = || until(&shared, || shared.held_leases.is_clear());
         if timeout(within, cleared()).await.is_err() {
-            let load = shared.desk.load();
-            shared.desk.cancel_running();
+            let load = shared.held_leases.load();
+            shared.held_leases.cancel_running();
             warn!(
                 running = load.running,
                 held = load.held,
-                "cancelled what still ran: the shutdown time was over"
+                "cancelled running items: the shutdown timeout passed"
             );
-            // What does not stop or cannot be given back in this time lapses.
-            drop(timeout(LAST_WORDS, cleared()).await);
+            // Items that are not released in this time lapse.
+            drop(timeout(STOP_GRACE, cleared()).await);
         }
-        let left = shared.desk.load().held;
+        let left = shared.held_leases.load().held;
         shared.metrics.terminated("shutdown");
         if shared.config.duties.reaper == Duty::Done {
-            // Once more, now: what lapsed while we stopped need not wait for another's reaper.
-            drop(timeout(LAST_WORDS, reaper::reap(&shared, &self.tasks)).await);
+            // Reap once more: leases that lapsed during the stop need not wait for another reaper.
+            drop(timeout(STOP_GRACE, reaper::reap(&shared, &self.tasks)).await);
         }
-        take_leave(&shared).await;
+        deregister(&shared).await;
         self.tasks.stop();
-        drop(timeout(LAST_WORDS, self.tasks.ended()).await);
+        drop(timeout(STOP_GRACE, self.tasks.finished()).await);
         if let Some(keeper) = self.keeper.take() {
-            keeper.ended(LAST_WORDS).await;
+            keeper.finished(STOP_GRACE).await;
         }
-        worker::tell_load(&shared);
+        claim_loop::report_load(&shared);
         info!(left, "stopped");
-        Ended {
+        StopReport {
             left,
-            tallied: shared.tally.read(),
+            outcomes: shared.outcomes.read(),
         }
     }
 }
 
-/// Tells the cluster that this worker is gone. Nothing depends on it: one that does not say so
-/// passes for silent, which it is.
-async fn take_leave(shared: &Shared) {
+/// Marks this worker as stopped in the cluster. This is informational: without it, the worker shows
+/// as missing.
+async fn deregister(shared: &Shared) {
     shared.metrics.call("leave");
     let leave = shared.store.leave(&shared.worker, None);
-    match timeout(LAST_WORDS, leave).await {
+    match timeout(STOP_GRACE, leave).await {
         Ok(Ok(())) => return,
         Ok(Err(error)) => shared.metrics.store_error("leave", &error),
-        Err(_) => shared.metrics.store_silence("leave"),
+        Err(_) => shared.metrics.store_timeout("leave"),
     }
-    warn!("could not take leave of the cluster");
+    warn!("could not deregister the worker");
 }
 
 fn start_keeper(shared: &Arc<Shared>, tasks: &Arc<Tasks>) -> Option<KeeperThread> {
-    let mut kept = vec![
+    let mut keeper_tasks = vec![
         (
             "heartbeat",
             tasks.guard("heartbeat", heartbeat::run(Arc::clone(shared))),
@@ -320,13 +323,13 @@ fn start_keeper(shared: &Arc<Shared>, tasks: &Arc<Tasks>) -> Option<KeeperThread
     ];
     if let Some(chunks) = shared.config.chunks.clone() {
         let store = Arc::clone(&shared.keeper_store);
-        let kept_alive = async move { chunks.run(store.as_ref()).await };
-        kept.push(("chunks", tasks.guard("chunks", kept_alive)));
+        let renewals = async move { chunks.run(store.as_ref()).await };
+        keeper_tasks.push(("chunks", tasks.guard("chunks", renewals)));
     }
-    keeper::start(shared.config.keeper, tasks, kept)
+    keeper::start(shared.config.keeper, tasks, keeper_tasks)
 }
 
-/// Waits until this holds of what is in hand.
+/// Waits until the condition holds; `shared.cleared` triggers each check.
 async fn until(shared: &Shared, holds: impl Fn() -> bool) {
     loop {
         let notified = shared.cleared.notified();

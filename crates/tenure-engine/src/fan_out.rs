@@ -1,5 +1,5 @@
-//! Fan-out: an event that is done becomes a delivery for every endpoint that it is owed to, in the
-//! settle of the event.
+//! Fan-out: a done event becomes a delivery for every subscribed endpoint, in the settle of the
+//! event.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use tenure_core::{Event, Failure, Item, Outcome};
 
-use crate::handler::{Context, Failed, Handler, Handling, Readiness};
+use crate::handler::{Context, Failed, Handler, Handling, Readiness, Rules};
 
-/// Hands items to another handler; the events that it has done are fanned out. The deliveries are
-/// written in the transaction that settles the event, so there is one for each event and endpoint,
-/// whatever crashes.
+/// Wraps a handler and fans out the events that it completes. The store writes the deliveries in
+/// the transaction that settles the event, so there is exactly one delivery for each event and
+/// endpoint, even after crashes.
 ///
 /// ```
 /// use std::sync::Arc;
 /// use tenure_core::TopicPattern;
-/// use tenure_engine::{FanOut, Owed, Topics};
+/// use tenure_engine::{FanOut, AcceptAll, Topics};
 ///
 /// let mut topics = Topics::new();
-/// // … routes to publishers; what none of them takes may still be owed to endpoints:
-/// topics.add(TopicPattern::any(), Arc::new(Owed));
+/// // … routes to publishers; endpoints may subscribe to all other topics:
+/// topics.add(TopicPattern::any(), Arc::new(AcceptAll));
 /// let handler = FanOut::new(Arc::new(topics));
 /// # drop(handler);
 /// ```
@@ -28,7 +28,7 @@ use crate::handler::{Context, Failed, Handler, Handling, Readiness};
 pub struct FanOut(Arc<dyn Handler>);
 
 impl FanOut {
-    /// Fans out what `inner` has done.
+    /// Wraps `inner`.
     pub fn new(inner: Arc<dyn Handler>) -> Self {
         Self(inner)
     }
@@ -53,6 +53,10 @@ impl Handler for FanOut {
         true
     }
 
+    fn route_name(&self, item: &Item) -> Option<&str> {
+        self.0.route_name(item)
+    }
+
     fn max_hold(&self, item: &Item) -> Option<Duration> {
         self.0.max_hold(item)
     }
@@ -60,20 +64,24 @@ impl Handler for FanOut {
     fn judge(&self, failed: &Failed<'_>) -> Option<Outcome> {
         self.0.judge(failed)
     }
+
+    fn rules(&self, item: &Item) -> Rules {
+        self.0.rules(item)
+    }
 }
 
-/// Is done with every event at once: for events that are only owed to endpoints. Stands behind the
-/// routes, within a [`FanOut`].
+/// Completes every event at once, for events that only go to endpoints. Use it after the routes,
+/// within a [`FanOut`].
 #[derive(Clone, Copy, Debug)]
-pub struct Owed;
+pub struct AcceptAll;
 
-impl Handler for Owed {
+impl Handler for AcceptAll {
     fn handle(&self, item: Item, _: Context) -> Handling<'_> {
         let is_event = item.content.event().is_some() && item.content.delivery().is_none();
         Box::pin(std::future::ready(if is_event {
             Ok(Outcome::Done)
         } else {
-            Err(Failure::new("the item is no event"))
+            Err(Failure::new("the item is not an event"))
         }))
     }
 

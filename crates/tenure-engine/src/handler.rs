@@ -1,32 +1,36 @@
-//! Handler: what a worker does with an item once it is claimed; and Topics, which chooses one.
+//! Handler: works on claimed items; and Topics, which selects a handler.
 
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::webhook::{AttemptOutcome, Reply};
-use tenure_core::{Event, Failure, Fence, Item, ItemId, Outcome, Token, TopicPattern};
+use tenure_core::{
+    Content, Event, Failure, Fence, IntoOutcome, Item, ItemId, Outcome, Token, TopicPattern,
+};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::beside::CallSlot;
+use crate::attachment::CallSlot;
+use crate::options::Limit;
 
-/// The answer of a handler, on its way.
+/// Future of a handler's outcome.
 pub type Handling<'a> = Pin<Box<dyn Future<Output = Result<Outcome, Failure>> + Send + 'a>>;
 
-/// What a worker does with an item.
+/// Works on claimed items.
 ///
-/// It may be called again for the same item: after a crash, after a lapse, after a replay. It is
-/// dropped at its next await when the lease is lost or the longest hold is over; what it answers
-/// after that is not settled.
+/// The worker may call a handler again for the same item: after a crash, a lapse or a replay. The
+/// worker drops its future at the next await when the lease is lost or `max_hold` has passed, and
+/// settles no later answer.
 ///
 /// ```
 /// use tenure_core::{Content, Failure, Item, Outcome};
 /// use tenure_engine::{Context, Handler, Handling};
 ///
-/// /// Takes payloads that are numbers.
+/// /// Accepts numeric payloads.
 /// struct Numbers;
 ///
 /// impl Handler for Numbers {
@@ -36,7 +40,7 @@ pub type Handling<'a> = Pin<Box<dyn Future<Output = Result<Outcome, Failure>> + 
 ///                 return Err(Failure::new("the item is a row").never());
 ///             };
 ///             let Ok(number) = event.payload().parse::<u64>() else {
-///                 return Ok(Outcome::dead("the payload is no number")); // no use to try again
+///                 return Ok(Outcome::dead("the payload is not a number")); // not retried
 ///             };
 ///             println!("{number}, claim {}, try {}", cx.fence(), cx.attempt());
 ///             Ok(Outcome::Done)
@@ -45,57 +49,84 @@ pub type Handling<'a> = Pin<Box<dyn Future<Output = Result<Outcome, Failure>> + 
 /// }
 /// ```
 pub trait Handler: Send + Sync + 'static {
-    /// Works on one item. An error is a failure; the retry policy says what follows.
+    /// Works on one item. After an error the retry policy decides.
     fn handle(&self, item: Item, cx: Context) -> Handling<'_>;
 
-    /// Whether items should be claimed at all. Asked before each claim, so it answers at once.
+    /// Pauses claiming unless it returns `Ready`. The worker calls it before each claim, so it must
+    /// not block.
     fn readiness(&self) -> Readiness {
         Readiness::Ready
     }
 
-    /// Whether this event, once it is done, is owed to the endpoints that want its topic; see
-    /// [`FanOut`](crate::FanOut).
+    /// True if this event, once done, is delivered to the endpoints that subscribe to its topic;
+    /// see [`FanOut`](crate::FanOut).
     fn fans_out(&self, _event: &Event) -> bool {
         false
     }
 
-    /// How long this item may be worked on, where that is longer than the settings say.
+    /// Pattern of the route that takes this item, for metrics; `None`: the handler has no routes.
+    fn route_name(&self, _item: &Item) -> Option<&str> {
+        None
+    }
+
+    /// Maximum run time of this item, if longer than the settings allow.
     fn max_hold(&self, _item: &Item) -> Option<Duration> {
         None
     }
 
-    /// What follows a failure of an item; `None`: the retry policy says it. It answers at once.
+    /// Outcome of a failed item; `None`: the retry policy decides. Must not block.
     fn judge(&self, _failed: &Failed<'_>) -> Option<Outcome> {
         None
     }
+
+    /// Rules by which this item differs from the settings: see
+    /// [`HandlerOptions`](crate::HandlerOptions).
+    #[doc(hidden)]
+    fn rules(&self, _item: &Item) -> Rules {
+        Rules::default()
+    }
 }
 
-/// An item that failed.
+/// Rules by which an item differs from the settings of its worker.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rules {
+    /// Maximum number of retries.
+    pub max_retries: Option<u32>,
+    /// Limit on items of this handler that run at once.
+    pub limit: Option<Limit>,
+}
+
+/// A failed attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Failed<'a> {
-    /// How often it had failed before.
+    /// Failures before this attempt.
     pub failures: u32,
-    /// The endpoint that it is owed to, by its number, if it is a delivery.
+    /// Endpoint number of a delivery.
     pub endpoint: Option<u32>,
-    /// What went wrong, and what the handler said of trying again.
+    /// The error, with the handler's retry advice.
     pub failure: &'a Failure,
-    /// From 0 to 1, to spread the next try by.
+    /// Maximum number of retries of the handler; `None`: as in the settings.
+    pub max_retries: Option<u32>,
+    /// Random number from 0 to 1, for jitter.
     pub chance: f64,
 }
 
-/// Whether items should be claimed.
+/// Answer of [`Handler::readiness`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Readiness {
-    /// They should.
+    /// The worker may claim.
     Ready,
-    /// Not now: what they are handed to is down or has no room. It is asked again soon.
+    /// The worker must not claim now: the receiver is down or has no capacity. The worker checks
+    /// again soon.
     Away {
-        /// Why, for people.
+        /// Reason, shown in the log.
         reason: String,
     },
 }
 
-/// What a handler is told beside its item.
+/// Context of an item for its handler.
 #[derive(Clone)]
 pub struct Context {
     pub(crate) id: ItemId,
@@ -105,55 +136,63 @@ pub struct Context {
     pub(crate) deadline: Instant,
     pub(crate) cancel: CancellationToken,
     pub(crate) call: CallSlot,
+    /// The event, for a handler that takes only its payload.
+    pub(crate) event: Option<Arc<Event>>,
 }
 
 impl Context {
-    /// The item's handle.
+    /// Id of the item.
     pub fn id(&self) -> ItemId {
         self.id
     }
 
-    /// The number of the claim. Hand it to the receiver: it refuses what is older than what it has
-    /// seen.
+    /// Number of the claim. Pass it to the receiver, which can then refuse calls with an older
+    /// fence.
     pub fn fence(&self) -> Fence {
         self.fence
     }
 
-    /// Proves the hold to the store, for what a handler writes there under it. It is a secret of
-    /// this process: a receiver is handed the fence.
+    /// Proof of the lease for the store, for writes of the handler. It is a secret of this process:
+    /// pass receivers the fence instead.
     pub fn token(&self) -> &Token {
         &self.token
     }
 
-    /// How often the item was held before, and once more: 1 at the first try.
+    /// Number of this attempt, from 1.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// How long the handler may go on; then it is stopped.
+    /// The event, with its topic, key, headers and `event_id`, for a handler that takes only the
+    /// payload; `None` for a handler that takes the event itself.
+    pub fn event(&self) -> Option<&Event> {
+        self.event.as_deref()
+    }
+
+    /// Time until the handler is cancelled.
     pub fn time_left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// Notes that a call leaves now for the delivery that is worked on. It is written down with the
-    /// settle, however it ends: one that is stopped before [`replied`](Self::replied) as aborted,
-    /// or as superseded when the hold was lost. For other items nothing is noted.
+    /// Records that a webhook call starts now. The settle stores the call in any case: as aborted
+    /// if [`replied`](Self::replied) is not called, as superseded if the lease is lost. Ignored for
+    /// items that are not deliveries.
     pub fn calling(&self) {
         self.call.begin(self.fence, self.attempt);
     }
 
-    /// Notes what came back, and how the call ended: delivered or failed.
+    /// Records the reply and whether the call was delivered or failed.
     pub fn replied(&self, reply: Reply, outcome: AttemptOutcome) {
         self.call.end(reply, outcome);
     }
 
-    /// Whether the hold on the item is over: what is done from now on may be done twice.
+    /// True if the lease is over: further work may be done twice.
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled()
     }
 
-    /// Waits until the hold on the item is over. A handler is dropped then by itself; this is for
-    /// work that it has handed to others.
+    /// Waits until the lease is over. The handler itself is dropped then; use this for work that it
+    /// has spawned elsewhere.
     pub async fn cancelled(&self) {
         self.cancel.cancelled().await;
     }
@@ -169,33 +208,31 @@ impl fmt::Debug for Context {
     }
 }
 
-/// Handlers by topic: the first pattern that takes an event's topic has it.
+/// Handlers by topic: the first pattern that matches an event's topic wins.
 #[derive(Clone, Default)]
 pub struct Topics {
     routes: Vec<(TopicPattern, Arc<dyn Handler>)>,
 }
 
 impl Topics {
-    /// None yet.
+    /// No routes.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Hands events of these topics to `handler`, unless an earlier pattern takes them.
+    /// Routes events of these topics to `handler`, unless an earlier pattern matches.
     pub fn add(&mut self, pattern: TopicPattern, handler: Arc<dyn Handler>) {
         self.routes.push((pattern, handler));
     }
 
-    /// Whether there is none.
+    /// True if there are no routes.
     pub fn is_empty(&self) -> bool {
         self.routes.is_empty()
     }
 
-    fn choose(&self, topic: &str) -> Option<&Arc<dyn Handler>> {
-        self.routes
-            .iter()
-            .find(|(pattern, _)| pattern.matches(topic))
-            .map(|(_, handler)| handler)
+    fn choose(&self, topic: &str) -> Option<&(TopicPattern, Arc<dyn Handler>)> {
+        let mut routes = self.routes.iter();
+        routes.find(|(pattern, _)| pattern.matches(topic))
     }
 }
 
@@ -210,16 +247,16 @@ impl fmt::Debug for Topics {
 impl Handler for Topics {
     fn handle(&self, item: Item, cx: Context) -> Handling<'_> {
         let topic = item.content.event().map_or("", Event::topic);
-        if let Some(handler) = self.choose(topic) {
+        if let Some((_, handler)) = self.choose(topic) {
             return handler.handle(item, cx);
         }
-        // A failure, not a death: a newer worker that knows the topic may come.
+        // A failure instead of dead: a newer worker may know the topic.
         let error = format!("no handler takes the topic {topic:?}");
         Box::pin(async move { Err(Failure::new(error)) })
     }
 
-    /// Claims go on as long as one of the handlers can take something; the others' items fail or
-    /// are given back by themselves.
+    /// Ready while at least one handler is ready; items of the other handlers fail or are released
+    /// one by one.
     fn readiness(&self) -> Readiness {
         let mut away = None;
         for (_, handler) in &self.routes {
@@ -232,23 +269,35 @@ impl Handler for Topics {
     }
 
     fn fans_out(&self, event: &Event) -> bool {
-        let handler = self.choose(event.topic());
-        handler.is_some_and(|handler| handler.fans_out(event))
+        let route = self.choose(event.topic());
+        route.is_some_and(|(_, handler)| handler.fans_out(event))
+    }
+
+    fn route_name(&self, item: &Item) -> Option<&str> {
+        let (pattern, _) = self.choose(item.content.event()?.topic())?;
+        Some(pattern.as_str())
     }
 
     fn max_hold(&self, item: &Item) -> Option<Duration> {
         let topic = item.content.event().map_or("", Event::topic);
-        self.choose(topic)?.max_hold(item)
+        self.choose(topic)?.1.max_hold(item)
+    }
+
+    fn rules(&self, item: &Item) -> Rules {
+        let topic = item.content.event().map_or("", Event::topic);
+        let handler = self.choose(topic);
+        handler.map_or_else(Rules::default, |(_, handler)| handler.rules(item))
     }
 }
 
-/// A handler made of an async function of an event.
+/// Handler from an async function of an event. The function returns `Result<Outcome, Failure>` or
+/// `Result<(), Failure>`, where `Ok(())` means done.
 pub struct EventFn<F>(F);
 
 impl<F, Fut> EventFn<F>
 where
     F: Fn(Event, Context) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<Outcome, Failure>> + Send + 'static,
+    Fut: Future<Output: IntoOutcome> + Send + 'static,
 {
     /// Calls `function` with each event.
     pub fn new(function: F) -> Self {
@@ -265,16 +314,71 @@ impl<F> fmt::Debug for EventFn<F> {
 impl<F, Fut> Handler for EventFn<F>
 where
     F: Fn(Event, Context) -> Fut + Send + Sync + 'static,
-    Fut: Future<Output = Result<Outcome, Failure>> + Send + 'static,
+    Fut: Future<Output: IntoOutcome> + Send + 'static,
 {
     fn handle(&self, item: Item, cx: Context) -> Handling<'_> {
         match item.content {
-            tenure_core::Content::Event(event) => Box::pin((self.0)(event, cx)),
-            tenure_core::Content::Delivery(_) | tenure_core::Content::Row(_) => Box::pin(async {
-                Err(Failure::new(
-                    "the item is no event, and its handler takes events",
-                ))
-            }),
+            Content::Event(event) => {
+                let work = (self.0)(event, cx);
+                Box::pin(async move { work.await.into_outcome() })
+            }
+            Content::Delivery(_) | Content::Row(_) => not_an_event(),
         }
     }
+}
+
+/// Handler from an async function of an event's payload, deserialized as `T`.
+///
+/// A payload that is not a valid `T` is an ordinary failure and is retried with backoff, because a
+/// later deploy may know the new type. The error names the topic, the type and the position.
+pub struct JsonFn<F, T> {
+    function: F,
+    payload: PhantomData<fn(T)>,
+}
+
+impl<F, T, Fut> JsonFn<F, T>
+where
+    F: Fn(T, Context) -> Fut + Send + Sync + 'static,
+    T: serde::de::DeserializeOwned + 'static,
+    Fut: Future<Output: IntoOutcome> + Send + 'static,
+{
+    /// Calls `function` with the payload of each event.
+    pub fn new(function: F) -> Self {
+        Self {
+            function,
+            payload: PhantomData,
+        }
+    }
+}
+
+impl<F, T> fmt::Debug for JsonFn<F, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "JsonFn<{}>", std::any::type_name::<T>())
+    }
+}
+
+impl<F, T, Fut> Handler for JsonFn<F, T>
+where
+    F: Fn(T, Context) -> Fut + Send + Sync + 'static,
+    T: serde::de::DeserializeOwned + 'static,
+    Fut: Future<Output: IntoOutcome> + Send + 'static,
+{
+    fn handle(&self, item: Item, mut cx: Context) -> Handling<'_> {
+        let Content::Event(event) = item.content else {
+            return not_an_event();
+        };
+        match event.json::<T>() {
+            Ok(payload) => {
+                cx.event = Some(Arc::new(event));
+                let work = (self.function)(payload, cx);
+                Box::pin(async move { work.await.into_outcome() })
+            }
+            Err(problem) => Box::pin(async move { Err(problem.into()) }),
+        }
+    }
+}
+
+fn not_an_event() -> Handling<'static> {
+    let error = "the item is not an event, and its handler takes events";
+    Box::pin(async move { Err(Failure::new(error)) })
 }

@@ -1,4 +1,4 @@
-//! Health: what an engine says of itself, for readiness and for people.
+//! Health of an engine: readiness checks and load.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,40 +7,44 @@ use tenure_core::WorkerId;
 use tokio::time::Instant;
 
 use crate::config::Duty;
-use crate::live::Live;
+use crate::settings_watcher::ActiveSettings;
 
-/// Where an engine stands.
+/// Readiness checks and load of an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Health {
-    /// Who.
+    /// The worker's identity.
     pub worker: WorkerId,
-    /// What is looked at; each by itself.
+    /// The checks, independent of each other.
     pub checks: Vec<Check>,
-    /// How many items are being worked on.
+    /// Items being worked on.
     pub running: u32,
-    /// How many are held, worked on or not.
+    /// Items held, running or not.
     pub held: u32,
+    /// True if nothing is held, running, being claimed or being released.
+    pub is_idle: bool,
 }
 
 impl Health {
-    /// Whether it does its work: every check holds.
+    /// True when no check has a problem.
     pub fn is_ready(&self) -> bool {
         self.checks.iter().all(|check| check.problem.is_none())
     }
 }
 
-/// One thing that is looked at.
+/// Result of one readiness check.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Check {
-    /// What: `claims`, `settings`, `heartbeat`, `reaper`.
+    /// `claims`, `settings`, `heartbeat` or `reaper`.
     pub name: &'static str,
-    /// How long ago it was last seen to work, if ever.
+    /// Time since the last success; `None`: never.
     pub last: Option<Duration>,
-    /// What is wrong; `None`: nothing.
+    /// Description of the problem; `None`: healthy.
     pub problem: Option<String>,
 }
 
-/// When each part of an engine was last seen to work.
+/// Last successes and failures of each part of an engine.
 #[derive(Debug)]
 pub(crate) struct Vitals(Mutex<Signs>);
 
@@ -50,21 +54,21 @@ struct Signs {
     settings: Option<Instant>,
     claim: Option<Instant>,
     beat: Option<Instant>,
-    /// When a renewal failed last, and why; gone with the next that does not.
+    /// Last failed renewal and its reason; reset by the next success.
     missed_beat: Option<(Instant, String)>,
     reap: Option<Instant>,
-    /// What the store said last, if it failed.
+    /// Last error of the store; reset by the next answer.
     store: Option<String>,
-    /// What was told of it since it last answered.
-    told: Vec<String>,
+    /// Errors logged since the store last answered.
+    logged: Vec<String>,
 }
 
-/// How many intervals a reaper may miss before the worker is not ready, and for how many a renewal
-/// that failed counts.
-const MISSED: u32 = 3;
+/// Number of intervals that the reaper may miss before the worker counts as not ready. A failed
+/// renewal counts as a problem for the same number of intervals.
+const MISSED_INTERVALS: u32 = 3;
 
-/// So many different failures of a store are told before it answers again.
-const TOLD: usize = 8;
+/// Distinct store failures logged before the store answers again.
+const LOGGED_FAILURES: usize = 8;
 
 impl Vitals {
     pub(crate) fn new(now: Instant) -> Self {
@@ -76,7 +80,7 @@ impl Vitals {
             missed_beat: None,
             reap: None,
             store: None,
-            told: Vec::new(),
+            logged: Vec::new(),
         }))
     }
 
@@ -84,7 +88,7 @@ impl Vitals {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn saw_settings(&self, now: Instant) {
+    pub(crate) fn settings_read(&self, now: Instant) {
         self.signs().settings = Some(now);
     }
 
@@ -98,7 +102,7 @@ impl Vitals {
         signs.missed_beat = None;
     }
 
-    /// A renewal failed, and what it was to renew is lost.
+    /// Records a failed renewal, which loses its leases.
     pub(crate) fn missed_beat(&self, now: Instant, reason: &str) {
         self.signs().missed_beat = Some((now, reason.to_owned()));
     }
@@ -108,30 +112,30 @@ impl Vitals {
         self.store_answered();
     }
 
-    /// The store answered.
     pub(crate) fn store_answered(&self) {
         let mut signs = self.signs();
-        signs.told.clear();
+        signs.logged.clear();
         if signs.store.take().is_some() {
             tracing::info!("the store answered again");
         }
     }
 
-    /// The store failed; answers whether that is news: the first failure since it answered, or
-    /// one for another reason, whichever verb met it.
+    /// Records a store failure. Returns true if it should be logged: the first failure since the
+    /// last answer, or a failure with a new reason.
     pub(crate) fn store_failed(&self, reason: &str) -> bool {
         let mut signs = self.signs();
         signs.store = Some(reason.to_owned());
         let core = reason.split_once(": ").map_or(reason, |(_verb, core)| core);
-        let is_news = signs.told.len() < TOLD && !signs.told.iter().any(|told| told == core);
-        if is_news {
-            signs.told.push(core.to_owned());
+        let should_log = signs.logged.len() < LOGGED_FAILURES
+            && !signs.logged.iter().any(|logged| logged == core);
+        if should_log {
+            signs.logged.push(core.to_owned());
         }
-        is_news
+        should_log
     }
 
-    /// The checks, by the settings in force.
-    pub(crate) fn checks(&self, now: Instant, live: &Live, reaper: Duty) -> Vec<Check> {
+    /// The checks by the active settings.
+    pub(crate) fn checks(&self, now: Instant, live: &ActiveSettings, reaper: Duty) -> Vec<Check> {
         let signs = self.signs();
         let ago = |moment: Option<Instant>| moment.map(|moment| now - moment);
         let mut checks = vec![
@@ -143,23 +147,23 @@ impl Vitals {
             Check {
                 name: "settings",
                 last: ago(signs.settings),
-                problem: (!live.is_followed).then(|| "the cluster was not reached yet".to_owned()),
+                problem: (!live.is_loaded).then(|| "the settings were not read yet".to_owned()),
             },
             Check {
                 name: "heartbeat",
                 last: ago(signs.beat),
-                problem: signs.unsteady(now, live),
+                problem: signs.renewal_problem(now, live),
             },
         ];
         if reaper == Duty::Done {
             let interval = live.settings.reaper_interval();
             let since = now - signs.reap.unwrap_or(signs.started);
-            let is_missing = signs.reap.is_none() || since > interval.saturating_mul(MISSED);
+            let allowed = interval.saturating_mul(MISSED_INTERVALS);
+            let is_missing = signs.reap.is_none() || since > allowed;
             checks.push(Check {
                 name: "reaper",
                 last: ago(signs.reap),
-                problem: is_missing
-                    .then(|| format!("no run for {}", tenure_core::duration_text(round(since)))),
+                problem: is_missing.then(|| format!("no run for {}", text(since))),
             });
         }
         checks
@@ -167,18 +171,19 @@ impl Vitals {
 }
 
 impl Signs {
-    /// Why renewals fail, if they do. A worker that holds nothing has none to renew, so a failure
-    /// counts for a while only.
-    fn unsteady(&self, now: Instant, live: &Live) -> Option<String> {
+    /// Reason of the last failed renewal. It counts for a few intervals only, because an idle
+    /// worker renews nothing, so that no success would reset it.
+    fn renewal_problem(&self, now: Instant, live: &ActiveSettings) -> Option<String> {
         let (at, reason) = self.missed_beat.as_ref()?;
-        let is_recent = now - *at <= live.heartbeat().saturating_mul(MISSED);
+        let is_recent = now - *at <= live.heartbeat().saturating_mul(MISSED_INTERVALS);
         is_recent.then(|| format!("a renewal failed: {reason}"))
     }
 }
 
-/// Whole milliseconds, for people.
-fn round(span: Duration) -> Duration {
-    Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
+/// A duration in whole milliseconds.
+fn text(span: Duration) -> String {
+    let millis = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    tenure_core::duration_text(Duration::from_millis(millis))
 }
 
 #[cfg(test)]
@@ -188,10 +193,10 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_renewal_that_failed_counts_until_one_is_kept_or_for_a_while() {
+    async fn a_failed_renewal_counts_until_one_succeeds_or_for_three_intervals() {
         let now = Instant::now();
         let vitals = Vitals::new(now);
-        let live = Live::new(Settings::default());
+        let live = ActiveSettings::new(Settings::default());
         let problem = |now| {
             let checks = vitals.checks(now, &live, Duty::Left);
             let beat = checks.into_iter().find(|check| check.name == "heartbeat");
@@ -199,18 +204,18 @@ mod tests {
         };
         assert_eq!(problem(now), None);
         vitals.missed_beat(now, "no connection");
-        let told = Some("a renewal failed: no connection".to_owned());
-        assert_eq!(problem(now), told);
+        let failed = Some("a renewal failed: no connection".to_owned());
+        assert_eq!(problem(now), failed);
         vitals.beat(now);
         assert_eq!(problem(now), None);
         vitals.missed_beat(now, "no connection");
-        let while_ago = live.heartbeat() * MISSED;
-        assert_eq!(problem(now + while_ago), told);
+        let while_ago = live.heartbeat() * MISSED_INTERVALS;
+        assert_eq!(problem(now + while_ago), failed);
         assert_eq!(problem(now + while_ago * 2), None);
     }
 
     #[test]
-    fn a_failing_store_is_news_once_per_reason_until_it_answers() {
+    fn a_failing_store_is_logged_once_per_reason_until_it_answers() {
         let vitals = Vitals::new(Instant::now());
         assert!(vitals.store_failed("claim: the connection was closed"));
         assert!(!vitals.store_failed("reap: the connection was closed"));
@@ -225,7 +230,7 @@ mod tests {
     #[test]
     fn a_store_that_fails_differently_each_time_does_not_fill_the_log() {
         let vitals = Vitals::new(Instant::now());
-        let told = (0..100).filter(|number| vitals.store_failed(&format!("claim: no. {number}")));
-        assert_eq!(told.count(), TOLD);
+        let logged = (0..100).filter(|number| vitals.store_failed(&format!("claim: no. {number}")));
+        assert_eq!(logged.count(), LOGGED_FAILURES);
     }
 }

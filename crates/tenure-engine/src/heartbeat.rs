@@ -1,10 +1,10 @@
-//! Heartbeat: renews all that is held, one statement per tick and term, on connections and a thread
-//! of its own. *Refused* cancels the work of that lease only; *failed* (no answer within the bound)
-//! cancels the work of every lease that was to be renewed, and nothing of it is settled. *Busy*
-//! (its row is in somebody's transaction) is asked for again at the next look, until its own
-//! deadline.
+//! Heartbeat: renews all leases, one statement per tick and term, on connections and a thread of
+//! its own. *Refused* cancels the work of that lease only. *Failed* (no answer within the timeout)
+//! cancels the work of every lease in the statement, and the worker settles none of their items.
+//! *Busy* (another transaction has locked the row) is retried at the next tick, until the lease's
+//! own deadline.
 //!
-//! A lease is renewed until its last settle has been answered.
+//! A lease is renewed until its last settle is answered.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -17,45 +17,45 @@ use tenure_core::store::{Renew, Renewed};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tracing::{debug, warn};
 
-use crate::desk::Beat;
-use crate::hold::{LeaseNo, Loss};
+use crate::held::RenewalBatch;
+use crate::held_lease::{LeaseNo, LossReason};
 use crate::shared::Shared;
 
-/// How soon a renewal that failed is tried again, within its bound.
-const AGAIN: Duration = Duration::from_millis(50);
+/// Delay after a failed renewal, within its timeout.
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// Renews for as long as the engine runs. The terms do not wait for each other: a renewal that
-/// hangs must not keep leases of a shorter term from theirs.
+/// Renews until the engine stops. Each term is renewed independently, so that a hanging renewal
+/// does not delay leases of a shorter term.
 pub(crate) async fn run(shared: Arc<Shared>) {
-    let mut beats = FuturesUnordered::new();
+    let mut batches = FuturesUnordered::new();
     let mut under_way = BTreeSet::new();
     loop {
         let tuned = shared.tuned.notified();
         tokio::pin!(tuned);
         tuned.as_mut().enable();
         let now = Instant::now();
-        // Looked at four times per interval, so that a lease claimed since is never late; what is
-        // due before the next look is renewed now.
-        let tick = shared.desk.tick();
-        for beat in shared.desk.beats(now + tick) {
-            let term = beat.term;
+        // Each interval has four ticks, so that leases claimed since the last tick are renewed in
+        // time; each tick renews all leases that are due before the next tick.
+        let tick = shared.held_leases.tick();
+        for batch in shared.held_leases.due_renewals(now + tick) {
+            let term = batch.term;
             if under_way.insert(term) {
                 let shared = &shared;
-                beats.push(async move {
-                    renew(shared, beat).await;
+                batches.push(async move {
+                    renew(shared, batch).await;
                     term
                 });
             }
         }
-        let look = sleep_until(now + tick);
-        tokio::pin!(look);
+        let next_tick = sleep_until(now + tick);
+        tokio::pin!(next_tick);
         loop {
             tokio::select! {
                 biased;
-                () = &mut look => break,
-                // There is a shorter interval than there was.
+                () = &mut next_tick => break,
+                // The interval may be shorter now.
                 () = &mut tuned => break,
-                Some(term) = beats.next() => {
+                Some(term) = batches.next() => {
                     under_way.remove(&term);
                 }
             }
@@ -63,46 +63,54 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
-async fn renew(shared: &Shared, beat: Beat) {
-    // A beat ends before the next one is due, and well before the deadline.
-    let bound = Instant::now() + beat.interval * 4 / 5;
-    let tokens = beat.leases.iter().map(|(_, token)| token.clone()).collect();
-    let ask = Renew::new(tokens, beat.term);
-    let leases = u64::try_from(beat.leases.len()).unwrap_or(u64::MAX);
-    match ask_until(shared, &ask, bound).await {
+async fn renew(shared: &Shared, batch: RenewalBatch) {
+    // A renewal ends before the next one is due, and well before the deadline.
+    let bound = Instant::now() + batch.interval * 4 / 5;
+    let tokens = batch.leases.iter().map(|(_, token)| token);
+    let tokens = tokens.cloned().collect();
+    let request = Renew::new(tokens, batch.term);
+    let leases = u64::try_from(batch.leases.len()).unwrap_or(u64::MAX);
+    match renew_until(shared, &request, bound).await {
         Ok((sent_at, answers)) => {
             shared.vitals.beat(Instant::now());
             let mut answers: HashMap<_, _> = answers.into_iter().collect();
-            for (no, token) in &beat.leases {
+            for (no, token) in &batch.leases {
                 let Some(answer) = answers.remove(token) else {
                     shared.metrics.heartbeats("busy", 1);
-                    debug!("a lease was not renewed: its row is in a transaction");
+                    debug!("a lease was not renewed: its row is locked by a transaction");
                     continue;
                 };
-                take(shared, *no, sent_at, answer);
+                apply(shared, *no, sent_at, answer);
             }
         }
         Err(reason) => {
             shared.metrics.heartbeats("failed", leases);
             shared.vitals.missed_beat(Instant::now(), &reason);
             warn!(reason, leases, "a renewal failed");
-            for (no, _) in &beat.leases {
-                if let Some(lost) = shared.desk.lose(*no, Loss::Failed, Instant::now()) {
-                    shared.tell_loss(&lost, Some(&reason));
+            for (no, _) in &batch.leases {
+                if let Some(lost) = shared
+                    .held_leases
+                    .lose(*no, LossReason::Failed, Instant::now())
+                {
+                    shared.report_loss(&lost, Some(&reason));
                 }
             }
         }
     }
 }
 
-fn take(shared: &Shared, no: LeaseNo, sent_at: Instant, answer: Guarded<Renewed>) {
+fn apply(shared: &Shared, no: LeaseNo, sent_at: Instant, answer: Guarded<Renewed>) {
     let lost = match answer {
-        Guarded::Kept(renewed) => {
-            shared.metrics.heartbeats("kept", 1);
-            shared.desk.renewed(no, (sent_at, Instant::now()), &renewed)
+        Guarded::Accepted(renewed) => {
+            shared.metrics.heartbeats("renewed", 1);
+            shared
+                .held_leases
+                .renewed(no, (sent_at, Instant::now()), &renewed)
         }
         Guarded::Refused(why) => {
-            let lost = shared.desk.lose(no, Loss::Refused(why), Instant::now());
+            let lost = shared
+                .held_leases
+                .lose(no, LossReason::Refused(why), Instant::now());
             if lost.is_some() {
                 shared.metrics.heartbeats("refused", 1);
             } else {
@@ -112,24 +120,24 @@ fn take(shared: &Shared, no: LeaseNo, sent_at: Instant, answer: Guarded<Renewed>
         }
     };
     if let Some(lost) = lost {
-        shared.tell_loss(&lost, None);
+        shared.report_loss(&lost, None);
     }
 }
 
-type Answers = Vec<(tenure_core::Token, Guarded<Renewed>)>;
+type RenewAnswers = Vec<(tenure_core::Token, Guarded<Renewed>)>;
 
-/// Asks until there is an answer or the bound has come; a renewal may be repeated. The moment is
-/// the one before the call that was answered.
-async fn ask_until(
+/// Repeats the renewal until it is answered or `bound` has passed. Returns the moment before the
+/// answered call was sent.
+async fn renew_until(
     shared: &Shared,
-    ask: &Renew,
+    request: &Renew,
     bound: Instant,
-) -> Result<(Instant, Answers), String> {
+) -> Result<(Instant, RenewAnswers), String> {
     let mut reason = "the store did not answer in time".to_owned();
     loop {
         let sent_at = Instant::now();
         shared.metrics.call("renew");
-        match timeout_at(bound, shared.keeper_store.renew(ask)).await {
+        match timeout_at(bound, shared.keeper_store.renew(request)).await {
             Ok(Ok(answers)) => return Ok((sent_at, answers)),
             Ok(Err(error)) => {
                 shared.metrics.store_error("renew", &error);
@@ -138,11 +146,11 @@ async fn ask_until(
                     return Err(reason);
                 }
             }
-            Err(_) => shared.metrics.store_silence("renew"),
+            Err(_) => shared.metrics.store_timeout("renew"),
         }
-        if Instant::now() + AGAIN >= bound {
+        if Instant::now() + RETRY_DELAY >= bound {
             return Err(reason);
         }
-        sleep(AGAIN).await;
+        sleep(RETRY_DELAY).await;
     }
 }

@@ -1,5 +1,5 @@
-//! Keeper: where heartbeat, watchdog and registry run. On a thread and a runtime of their own, so
-//! that a handler that blocks its executor can stop neither the renewals nor the deadlines.
+//! Keeper: runs heartbeat, watchdog and registry, on a thread and a runtime of their own, so that a
+//! handler that blocks its thread cannot stop renewals or deadlines.
 
 use std::time::Duration;
 
@@ -10,47 +10,46 @@ use tokio::time::timeout;
 use crate::config::Keeper;
 use crate::tasks::Tasks;
 
-/// The keeper's thread.
 #[derive(Debug)]
 pub(crate) struct KeeperThread(oneshot::Receiver<()>);
 
 impl KeeperThread {
-    /// Waits until it has ended, but not for ever.
-    pub(crate) async fn ended(self, within: Duration) {
+    /// Waits until the thread has finished, at most `within`.
+    pub(crate) async fn finished(self, within: Duration) {
         drop(timeout(within, self.0).await);
     }
 }
 
-/// Runs these tasks where the configuration says.
+/// Runs the tasks on the keeper's thread or, as configured, on the current runtime.
 pub(crate) fn start(
     place: Keeper,
     tasks: &Tasks,
-    kept: Vec<(&'static str, BoxFuture<'static, ()>)>,
+    keeper_tasks: Vec<(&'static str, BoxFuture<'static, ()>)>,
 ) -> Option<KeeperThread> {
     match place {
         Keeper::SameRuntime => {
-            for (name, task) in kept {
+            for (name, task) in keeper_tasks {
                 tasks.spawn(name, task);
             }
             None
         }
         Keeper::OwnThread => {
-            let (gone, ended) = oneshot::channel::<()>();
+            let (guard, finished) = oneshot::channel::<()>();
             let failure = tasks.failure();
             let thread = std::thread::Builder::new()
                 .name("tenure-keeper".to_owned())
                 .spawn(move || {
-                    if let Err(error) = run(kept) {
-                        let reason = format!("the keeper's runtime could not be made: {error}");
+                    if let Err(error) = run(keeper_tasks) {
+                        let reason = format!("could not create the keeper's runtime: {error}");
                         failure.send_replace(Some(reason));
                     }
-                    // Its end is told by dropping it.
-                    drop(gone);
+                    // Dropping the sender reports the end of the thread.
+                    drop(guard);
                 });
             match thread {
-                Ok(_) => Some(KeeperThread(ended)),
+                Ok(_) => Some(KeeperThread(finished)),
                 Err(error) => {
-                    tasks.fail(format!("the keeper's thread could not be started: {error}"));
+                    tasks.fail(format!("could not start the keeper's thread: {error}"));
                     None
                 }
             }
@@ -58,10 +57,10 @@ pub(crate) fn start(
     }
 }
 
-fn run(kept: Vec<(&'static str, BoxFuture<'static, ()>)>) -> std::io::Result<()> {
+fn run(keeper_tasks: Vec<(&'static str, BoxFuture<'static, ()>)>) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(join_all(kept.into_iter().map(|(_, task)| task)));
+    runtime.block_on(join_all(keeper_tasks.into_iter().map(|(_, task)| task)));
     Ok(())
 }

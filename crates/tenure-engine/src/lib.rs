@@ -1,74 +1,82 @@
-//! The running of Tenure: the one worker loop that claims, handles and settles, the heartbeat that
-//! renews what is held, the reaper, the pruner, the replayer and shutdown.
+//! The engine of Tenure: claims items, runs handlers, settles outcomes, renews leases, reaps,
+//! prunes, replays and shuts down.
 //!
-//! It knows a store and a publisher only as the ports of `tenure-core`, and no time but tokio's, so
-//! that it can be simulated.
+//! It uses stores and publishers only through the ports of `tenure-core`, and tokio's clock only,
+//! so that a simulation can run it.
 //!
 //! ```text
-//!            claim, settle                what to say            an item
-//!   store ◄──────────────── 2 hands ◄──────────────── desk ────────────────► slots ──► handler
+//!            claim, settle                  step                 an item
+//!   store ◄──────────────── 2 claim loops ◄──── held leases ────────────► executors ──► handler
 //!     │                                                │ ▲ ◄────────────────
-//!     ├─ settings, queues ──► live ────────────────────┼─┤     what it said
+//!     ├─ settings, queues ──► settings watcher ────────┼─┤     its outcome
 //!     ◄──── reap ──────────── reaper                   │ │
 //!     ◄──── replay ────────── replayer                 │ │
 //!     ◄──── prune ─────────── pruner                   ▼ │ renewed, lost, late, overdue
 //!     ◄──── renew, report ─── keeper, on its own thread: heartbeat, watchdog, registry
 //! ```
 //!
-//! Everything meets at the desk: what is in hand, behind one lock, and the decisions about it. It
-//! never waits. A hand that claimed wakes slots; a slot that has an answer wakes a hand; so do an
-//! enqueue in this process ([`Engine::wake`]), the reaper when what it ended is due, and a change
-//! of the settings. The keeper wakes by its own clock and stops work whose hold is over.
+//! `HeldLeases` connects the tasks: it has the leases of this process behind one lock, and the
+//! decisions about them. It never waits. A claim loop that has claimed items wakes executors. A
+//! claim loop is woken by an executor with an outcome, by an enqueue in this process
+//! ([`Engine::wake`]), by a reaper whose items are due, and by changed settings. The keeper has its
+//! own clock and cancels work whose lease is over.
 //!
-//! [`Handler`] is what items are handed to, [`Topics`] chooses one by topic, [`Relay`] is the one
-//! that takes events to a publisher, [`FanOut`] has what is done become deliveries, and [`Sender`]
-//! is the handler and the [`Chooser`] of an engine that delivers them. Programs rarely start an
-//! [`Engine`] by themselves: the crate `tenure` puts one together.
+//! [`Handler`] works on items, [`Topics`] selects one by topic, [`Relay`] sends events to a
+//! publisher, [`FanOut`] turns done events into deliveries, and [`Sender`] is the handler and the
+//! [`Chooser`] of an engine that delivers them. Programs rarely start an [`Engine`] themselves: the
+//! crate `tenure` assembles one.
 
-mod beside;
+mod attachment;
 mod breaker;
 mod chooser;
-mod chunks;
+mod chunk_renewer;
+mod claim_loop;
 mod config;
-mod desk;
-mod dice;
 mod engine;
+mod executor;
 mod fan_out;
 mod handler;
 mod health;
 mod heartbeat;
-mod hold;
+mod held;
+mod held_lease;
+#[cfg(feature = "testing")]
+mod inline;
+mod item_queues;
 mod keeper;
-mod live;
 pub mod metrics;
+mod options;
+mod orphaned_calls;
+mod outcome_counts;
 mod pace;
 mod pruner;
 mod reaper;
-mod record;
 mod registry;
 mod relay;
 mod replayer;
+mod rng;
 mod round;
 mod row_store;
 mod run;
 mod sender;
+mod settings_watcher;
 mod shared;
-mod slot;
-mod tally;
 mod tasks;
 mod watchdog;
-mod worker;
 
 pub use breaker::BreakerConfig;
 pub use chooser::{Chooser, Room};
-pub use chunks::{ChunkKeeper, ChunkThread, KeptChunk};
+pub use chunk_renewer::{ChunkRenewer, ChunkThread, RenewedChunk};
 pub use config::{Duties, Duty, EngineConfig, Keeper, Recovery, RowClaims};
-pub use engine::{Ended, Engine, Parts, Wake};
-pub use fan_out::{FanOut, Owed};
-pub use handler::{Context, EventFn, Failed, Handler, Handling, Readiness, Topics};
+pub use engine::{Engine, Parts, StopReport, Wake};
+pub use fan_out::{AcceptAll, FanOut};
+pub use handler::{Context, EventFn, Failed, Handler, Handling, JsonFn, Readiness, Rules, Topics};
 pub use health::{Check, Health};
+#[cfg(feature = "testing")]
+pub use inline::{Handled, Inline};
+pub use options::{HandlerOptions, Limit, WithOptions};
+pub use outcome_counts::OutcomeCounts;
 pub use relay::Relay;
 pub use row_store::{LeaseRows, RowStore};
 pub use sender::{Sender, SenderParts};
-pub use tally::Tallied;
 pub use tasks::Wrap;

@@ -1,37 +1,37 @@
-//! Pace: when to look for work again, and how much of it will be started soon.
+//! Pace: time of the next poll, and an estimate of the items that will be started soon.
 //!
-//! While there is work a look follows a look; when there is none, looks come 5 ms apart and slow
-//! down, to 50 ms as long as something was found in the last two seconds, then to a second. Each
-//! delay is spread by chance, so that many processes do not look at once.
+//! While there is work, one poll follows another. After an empty poll the delay grows: from 5 ms to
+//! 50 ms if the worker had work in the last two seconds, otherwise up to a second. Delays have
+//! jitter, so that processes do not poll in step.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-const SOONEST: Duration = Duration::from_millis(5);
-const BUSY: Duration = Duration::from_millis(50);
-const IDLE: Duration = Duration::from_secs(1);
-/// So long after the last find a worker still counts as busy.
+const POLL_DELAY_MIN: Duration = Duration::from_millis(5);
+const BUSY_DELAY_MAX: Duration = Duration::from_millis(50);
+const IDLE_DELAY_MAX: Duration = Duration::from_secs(1);
+/// A worker counts as busy for this long after its last work.
 const BUSY_FOR: Duration = Duration::from_secs(2);
-const ERROR_SOONEST: Duration = Duration::from_millis(100);
-const ERROR_LATEST: Duration = Duration::from_secs(5);
+const ERROR_DELAY_MIN: Duration = Duration::from_millis(100);
+const ERROR_DELAY_MAX: Duration = Duration::from_secs(5);
 
-/// When to look for work again.
+/// Time of the next poll.
 #[derive(Debug)]
 pub(crate) struct Pace {
     delay: Duration,
     next_at: Instant,
-    found_at: Option<Instant>,
-    /// Looks in a row that failed.
+    last_work_at: Option<Instant>,
+    /// Consecutive failed polls.
     errors: u32,
 }
 
 impl Pace {
     pub(crate) fn new(now: Instant) -> Self {
         Self {
-            delay: SOONEST,
+            delay: POLL_DELAY_MIN,
             next_at: now,
-            found_at: None,
+            last_work_at: None,
             errors: 0,
         }
     }
@@ -40,74 +40,78 @@ impl Pace {
         self.next_at
     }
 
-    /// Whether nothing was found for a while.
+    /// True if recent polls were empty.
     pub(crate) fn is_idle(&self) -> bool {
-        self.delay > BUSY
+        self.delay > BUSY_DELAY_MAX
     }
 
-    /// Something was found; all that was asked for, or less.
-    pub(crate) fn found(&mut self, now: Instant, is_full: bool) {
+    /// Records a poll that brought items; `is_full`: it reached its limit.
+    pub(crate) fn record_work(&mut self, now: Instant, is_full: bool) {
         self.errors = 0;
-        self.found_at = Some(now);
-        self.delay = SOONEST;
-        self.next_at = if is_full { now } else { now + SOONEST };
+        self.last_work_at = Some(now);
+        self.delay = POLL_DELAY_MIN;
+        self.next_at = if is_full { now } else { now + POLL_DELAY_MIN };
     }
 
-    /// Nothing was found. `chance` is from 0 to 1.
-    pub(crate) fn found_nothing(&mut self, now: Instant, chance: f64) {
+    /// Records an empty poll. `chance` is from 0 to 1.
+    pub(crate) fn record_idle(&mut self, now: Instant, chance: f64) {
         self.errors = 0;
         self.next_at = now + spread(self.delay, chance);
-        let is_busy = self.found_at.is_some_and(|found| now < found + BUSY_FOR);
-        let most = if is_busy { BUSY } else { IDLE };
+        let is_busy = self.last_work_at.is_some_and(|last| now < last + BUSY_FOR);
+        let most = if is_busy {
+            BUSY_DELAY_MAX
+        } else {
+            IDLE_DELAY_MAX
+        };
         self.delay = self.delay.saturating_mul(3).div_f64(2.0).min(most);
     }
 
-    /// The store did not answer.
-    pub(crate) fn failed(&mut self, now: Instant, chance: f64) {
-        let delay = ERROR_SOONEST
+    /// Records a failed poll.
+    pub(crate) fn record_error(&mut self, now: Instant, chance: f64) {
+        let delay = ERROR_DELAY_MIN
             .saturating_mul(2_u32.saturating_pow(self.errors))
-            .min(ERROR_LATEST);
+            .min(ERROR_DELAY_MAX);
         self.errors = self.errors.saturating_add(1);
         self.next_at = now + spread(delay, chance);
     }
 
-    /// Claiming is held back; look again soon whether it still is.
-    pub(crate) fn hold_back(&mut self, now: Instant) {
-        self.next_at = now + BUSY;
+    /// Records that claiming is paused; the next poll is soon.
+    pub(crate) fn pause(&mut self, now: Instant) {
+        self.next_at = now + BUSY_DELAY_MAX;
     }
 
-    /// There is room for what could not be taken before: look again in a moment, so that what ends
-    /// close together shares a look.
-    pub(crate) fn look_soon(&mut self, now: Instant) {
+    /// Records free capacity. The next poll comes after a short delay, so that items that finish
+    /// close together share it.
+    pub(crate) fn poll_soon(&mut self, now: Instant) {
         if self.errors == 0 {
-            self.delay = SOONEST;
-            self.next_at = self.next_at.min(now + SOONEST);
+            self.delay = POLL_DELAY_MIN;
+            self.next_at = self.next_at.min(now + POLL_DELAY_MIN);
         }
     }
 
-    /// Someone knows of work.
+    /// Polls at once, unless the store is failing.
     pub(crate) fn wake(&mut self, now: Instant) {
         if self.errors == 0 {
-            self.delay = SOONEST;
+            self.delay = POLL_DELAY_MIN;
             self.next_at = now;
         }
     }
 }
 
-/// Three quarters to five quarters of a delay.
+/// Adds jitter: 75 to 125 % of the delay.
 pub(crate) fn spread(delay: Duration, chance: f64) -> Duration {
     delay.mul_f64(0.75 + chance.clamp(0.0, 1.0) / 2.0)
 }
 
-/// How long a handler takes, as far as it has been seen.
+/// Estimate of the handler's run time.
 #[derive(Debug, Default)]
 pub(crate) struct Speed {
-    /// A running mean that follows a slowdown at once and a speed-up slowly.
+    /// Running mean that follows a slowdown quickly and a speed-up slowly.
     mean: Option<Duration>,
 }
 
 impl Speed {
-    /// A handler took this long.
+    /// Adds a measured run time.
     pub(crate) fn took(&mut self, length: Duration) {
         self.mean = Some(match self.mean {
             None => length,
@@ -116,14 +120,14 @@ impl Speed {
         });
     }
 
-    /// How many items `places` handlers start within `span`; nothing is known before the first has
-    /// ended.
-    pub(crate) fn within(&self, span: Duration, places: u32) -> u32 {
+    /// Number of items that `executors` handlers start within `span`; 0 before the first
+    /// measurement.
+    pub(crate) fn within(&self, span: Duration, executors: u32) -> u32 {
         let Some(mean) = self.mean else {
             return 0;
         };
         let each = span.as_nanos() / mean.as_nanos().max(1);
-        let all = each.saturating_mul(u128::from(places));
+        let all = each.saturating_mul(u128::from(executors));
         u32::try_from(all).unwrap_or(u32::MAX)
     }
 }
@@ -133,42 +137,46 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn looks_slow_down_to_fifty_milliseconds_and_then_to_a_second() {
+    async fn polls_slow_down_to_fifty_milliseconds_and_then_to_a_second() {
         let mut now = Instant::now();
         let mut pace = Pace::new(now);
-        pace.found(now, true);
+        pace.record_work(now, true);
         assert_eq!(pace.next_at(), now, "more was there");
-        pace.found(now, false);
-        let found_at = now;
-        while now < found_at + BUSY_FOR {
-            pace.found_nothing(now, 0.5);
-            assert!(pace.next_at() - now <= BUSY, "still busy");
+        pace.record_work(now, false);
+        let last_work_at = now;
+        while now < last_work_at + BUSY_FOR {
+            pace.record_idle(now, 0.5);
+            assert!(pace.next_at() - now <= BUSY_DELAY_MAX, "still busy");
             now = pace.next_at();
         }
         for _ in 0..20 {
-            pace.found_nothing(now, 1.0);
-            assert!(pace.next_at() - now <= IDLE.mul_f64(1.25));
+            pace.record_idle(now, 1.0);
+            assert!(pace.next_at() - now <= IDLE_DELAY_MAX.mul_f64(1.25));
             now = pace.next_at();
         }
         assert!(pace.is_idle());
-        pace.found_nothing(now, 0.0);
-        assert_eq!(pace.next_at() - now, IDLE.mul_f64(0.75), "and no faster");
+        pace.record_idle(now, 0.0);
+        assert_eq!(
+            pace.next_at() - now,
+            IDLE_DELAY_MAX.mul_f64(0.75),
+            "and no faster"
+        );
         pace.wake(now);
         assert_eq!(pace.next_at(), now);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_store_that_does_not_answer_is_asked_less_and_less() {
+    async fn a_store_that_does_not_answer_is_polled_less_and_less() {
         let now = Instant::now();
         let mut pace = Pace::new(now);
         let mut last = Duration::ZERO;
         for _ in 0..10 {
-            pace.failed(now, 0.5);
+            pace.record_error(now, 0.5);
             let delay = pace.next_at() - now;
-            assert!(delay >= last && delay <= ERROR_LATEST);
+            assert!(delay >= last && delay <= ERROR_DELAY_MAX);
             last = delay;
         }
-        assert_eq!(last, ERROR_LATEST);
+        assert_eq!(last, ERROR_DELAY_MAX);
         pace.wake(now);
         assert_eq!(
             pace.next_at() - now,
@@ -178,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn as_much_is_taken_ahead_as_will_be_started_in_time() {
+    fn the_estimate_follows_a_slowdown_at_once() {
         let span = Duration::from_secs(3);
         let mut speed = Speed::default();
         assert_eq!(speed.within(span, 10), 0, "nothing is known yet");

@@ -1,4 +1,4 @@
-//! Pruner: deletes settled items past their retention, round after round until none is left.
+//! Pruner: deletes settled items past their retention, in rounds until none is left.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,30 +10,28 @@ use tracing::{info, warn};
 use crate::pace::spread;
 use crate::shared::Shared;
 
-/// How often it looks.
-const EVERY: Duration = Duration::from_mins(1);
-/// How long a round may take.
-const WAIT: Duration = Duration::from_mins(1);
-/// Between two rounds, so that it never takes the store from others.
-const BREATH: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_mins(1);
+const STORE_TIMEOUT: Duration = Duration::from_mins(1);
+/// Pause between two rounds, for other work of the store.
+const ROUND_PAUSE: Duration = Duration::from_millis(20);
 
-/// Prunes for as long as the engine runs.
+/// Prunes until the engine stops.
 pub(crate) async fn run(shared: Arc<Shared>) {
     loop {
-        sleep(spread(EVERY, shared.dice.chance())).await;
+        sleep(spread(POLL_INTERVAL, shared.rng.chance())).await;
         let mut done = 0;
         let mut dead = 0;
         loop {
-            let ask = {
+            let prune = {
                 let live = shared.live.borrow();
                 let settings = &live.settings;
                 Prune::new(settings.retention_published, settings.retention_dead)
             };
             shared.metrics.call("prune");
-            let call = timeout(WAIT, shared.store.prune(&ask));
+            let call = timeout(STORE_TIMEOUT, shared.store.prune(&prune));
             let Ok(answer) = call.await else {
-                shared.metrics.store_silence("prune");
-                warn!("a round of pruning was not answered in time");
+                shared.metrics.store_timeout("prune");
+                warn!("a prune round timed out");
                 break;
             };
             match answer {
@@ -46,14 +44,11 @@ pub(crate) async fn run(shared: Arc<Shared>) {
                 }
                 Err(error) => {
                     shared.metrics.store_error("prune", &error);
-                    warn!(
-                        error = error.to_string(),
-                        "the pruner could not reach the store"
-                    );
+                    warn!(error = error.to_string(), "a prune round failed");
                     break;
                 }
             }
-            sleep(BREATH).await;
+            sleep(ROUND_PAUSE).await;
         }
         if done + dead > 0 {
             shared.metrics.pruned("done", done);

@@ -1,5 +1,5 @@
-//! Reaper: ends lapsed leases at a fixed pace. It runs in every process, without a leader; several
-//! at once end each lease once.
+//! Reaper: ends lapsed leases at each interval. It runs in every process, without a leader;
+//! concurrent reapers end each lease once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,25 +9,25 @@ use tenure_core::store::{Reap, Reaped};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
+use crate::claim_loop;
 use crate::pace::spread;
 use crate::shared::Shared;
 use crate::tasks::Tasks;
-use crate::worker;
 
-/// Leases per statement.
-const LEASES: u32 = 100;
-/// Statements per run; the rest waits for the next one.
-const ROUNDS: u32 = 1000;
-/// A little later than the first delay after a lapse, so that the item is due.
-const WAKE_AFTER: Duration = Duration::from_millis(110);
+const LEASES_PER_STATEMENT: u32 = 100;
+/// Maximum statements of a run; the rest waits for the next run.
+const STATEMENTS_PER_RUN: u32 = 1000;
+/// Slightly longer than the first delay after a lapse, so that the item is due when the worker
+/// polls.
+const WAKE_DELAY: Duration = Duration::from_millis(110);
 
-/// Reaps for as long as the engine runs.
+/// Reaps until the engine stops.
 pub(crate) async fn run(shared: Arc<Shared>, tasks: Arc<Tasks>) {
     loop {
         let interval = shared.live.borrow().settings.reaper_interval();
         reap(&shared, &tasks).await;
-        // Never later than the interval: readiness and recovery are promised by it.
-        let wait = spread(interval, shared.dice.chance()).min(interval);
+        // Never longer than the interval: readiness and recovery rely on it.
+        let wait = spread(interval, shared.rng.chance()).min(interval);
         tokio::select! {
             biased;
             () = shared.reaper.notified() => {}
@@ -36,35 +36,35 @@ pub(crate) async fn run(shared: Arc<Shared>, tasks: Arc<Tasks>) {
     }
 }
 
-/// One run: until nothing is left that has lapsed, or the store fails.
+/// Reaps until no lapsed lease is left or the store fails.
 pub(crate) async fn reap(shared: &Arc<Shared>, tasks: &Tasks) {
     let (policy, interval) = {
         let settings = &shared.live.borrow().settings;
         (settings.lapse_policy(), settings.reaper_interval())
     };
-    let ask = Reap::new(LEASES, policy);
-    // Each statement by itself, so that a store that never answers is seen as a reaper that does
-    // not run, and one that has much to end is not.
+    let request = Reap::new(LEASES_PER_STATEMENT, policy);
+    // The timeout applies to each statement. So a store that does not answer shows as a missing
+    // reaper run, but a store with many lapsed leases does not.
     let bound = interval.max(Duration::from_secs(1));
     let mut count = 0;
-    for _ in 0..ROUNDS {
+    for _ in 0..STATEMENTS_PER_RUN {
         shared.metrics.call("reap");
-        match timeout(bound, shared.store.reap(&ask)).await {
+        match timeout(bound, shared.store.reap(&request)).await {
             Ok(Ok(reaped)) => {
                 shared.vitals.reaped(Instant::now());
                 if reaped.is_empty() {
                     break;
                 }
                 count += reaped.len();
-                tell(shared, &reaped);
+                report(shared, &reaped);
             }
             Ok(Err(error)) => {
                 shared.metrics.store_error("reap", &error);
-                worker::tell_store_error(shared, "reap", &error);
+                claim_loop::report_store_error(shared, "reap", &error);
                 return;
             }
             Err(_) => {
-                shared.metrics.store_silence("reap");
+                shared.metrics.store_timeout("reap");
                 if shared
                     .vitals
                     .store_failed("the store did not answer in time")
@@ -75,12 +75,12 @@ pub(crate) async fn reap(shared: &Arc<Shared>, tasks: &Tasks) {
             }
         }
     }
-    shared.metrics.reaper_runs.increment(1);
+    shared.metrics.reaper_ran();
     if count > 0 {
-        // What lapsed for the first time is due in a moment.
+        // Items that lapsed for the first time are due when this delay is over.
         let shared = Arc::clone(shared);
         tasks.spawn("wake", async move {
-            sleep(WAKE_AFTER).await;
+            sleep(WAKE_DELAY).await;
             shared.wake();
             if let Some(sender) = &shared.config.sender {
                 sender.wake();
@@ -89,20 +89,19 @@ pub(crate) async fn reap(shared: &Arc<Shared>, tasks: &Tasks) {
     }
 }
 
-/// Counts and tells what was reaped. It may have been in anybody's hands, so that it is not in the
-/// tally of this worker.
-pub(crate) fn tell(shared: &Shared, reaped: &[Reaped]) {
+/// Counts and logs reaped items. Any worker may have held them, so they do not count as outcomes of
+/// this worker.
+pub(crate) fn report(shared: &Shared, reaped: &[Reaped]) {
     let count = u64::try_from(reaped.len()).unwrap_or(u64::MAX);
-    shared.metrics.reaper_recovered.increment(count);
     for item in reaped {
-        shared.metrics.stale(item.stale);
+        shared.metrics.reaped(item.stale);
         let (id, holder, stale) = (item.id.number(), &item.holder, item.stale);
         if item.state == State::Dead {
             warn!(
                 item = id,
                 holder,
                 ?stale,
-                "a lease lapsed once too often; its item is dead"
+                "a lease lapsed too often; its item is dead"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! Registry: tells the cluster at each heartbeat that this worker is here and what it does.
+//! Registry: reports this worker and its load to the cluster at each heartbeat.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,27 +10,25 @@ use tokio::time::{sleep, timeout};
 use crate::config::EngineConfig;
 use crate::shared::Shared;
 
-/// How long a report may take.
-const WAIT: Duration = Duration::from_secs(5);
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Reports for as long as the engine runs.
+/// Reports until the engine stops.
 pub(crate) async fn run(shared: Arc<Shared>) {
     loop {
         let report = report(&shared);
         let wait = report.next_within;
         shared.metrics.call("report");
-        match timeout(WAIT, shared.keeper_store.report(&report, None)).await {
+        match timeout(STORE_TIMEOUT, shared.keeper_store.report(&report, None)).await {
             Ok(Ok(())) => {}
-            // Nothing depends on it: others see a silent worker, which it is.
+            // Informational: without reports, other processes see the worker as missing.
             Ok(Err(error)) => shared.metrics.store_error("report", &error),
-            Err(_) => shared.metrics.store_silence("report"),
+            Err(_) => shared.metrics.store_timeout("report"),
         }
         sleep(wait).await;
     }
 }
 
-/// The queues that it serves, for people; a worker on rows serves none, and names their table and
-/// the kinds that it takes.
+/// Served queues for display; for a worker on rows, its table and kinds.
 fn serves(config: &EngineConfig) -> String {
     if let Some(table) = &config.rows.table {
         return WorkerReport::on_rows(table, &config.rows.kinds);
@@ -41,7 +39,7 @@ fn serves(config: &EngineConfig) -> String {
 
 fn report(shared: &Shared) -> WorkerReport {
     let live = shared.live.borrow();
-    let load = shared.desk.load();
+    let load = shared.held_leases.load();
     WorkerReport {
         worker: shared.worker.clone(),
         host: shared.config.host.clone(),

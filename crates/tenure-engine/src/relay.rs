@@ -1,4 +1,5 @@
-//! Relay: the handler that takes events to a publisher, and leaves it alone while it is away.
+//! Relay: the handler that sends events to a publisher, and pauses while the publisher is
+//! unavailable.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,21 +14,22 @@ use tokio::time::Instant;
 use crate::breaker::{Admission, Breaker, BreakerConfig, Change, Pass};
 use crate::handler::{Context, Handler, Handling, Readiness};
 
-/// A receiver that asks for longer is asked again after this long.
-const ASKED_MAX: Duration = Duration::from_hours(6);
+/// Longest delay that a receiver can request.
+const REQUESTED_DELAY_MAX: Duration = Duration::from_hours(6);
 
-/// Takes events to one publisher; [`Topics`](crate::Topics) chooses among several.
+/// Sends events to one publisher; [`Topics`](crate::Topics) selects among several.
 ///
-/// | the publisher says | then the event is |
+/// | the publisher answers | the event is |
 /// |---|---|
-/// | taken | done |
-/// | retry | failed: tried again by the retry policy, or when the receiver asked for it |
+/// | ok | done |
+/// | retry | failed: retried by the retry policy, or when the receiver requested |
 /// | reject | dead |
-/// | away | given back for a while; no failure is counted |
+/// | away | released with a delay; no failure is counted |
 ///
-/// A publisher that was away three times in a row is left alone, for half a second at first and up
-/// to 30 s: [`readiness`](Handler::readiness) says so, and events that are in hand already are
-/// given back unsent. Then one event is sent as a trial, after the publisher's own
+/// *Away* means that the publisher is unavailable. After three consecutive *away* answers a circuit
+/// breaker pauses the publisher, for half a second at first and up to 30 s.
+/// [`readiness`](Handler::readiness) reports the pause, and events already claimed are released
+/// unsent. Then one event is sent as a trial, after the publisher's own
 /// [`probe`](Publisher::probe).
 ///
 /// ```
@@ -36,7 +38,7 @@ const ASKED_MAX: Duration = Duration::from_hours(6);
 /// use tenure_core::{Publication, PublishError, Publisher, Publishing, TopicPattern};
 /// use tenure_engine::{BreakerConfig, Handler, Readiness, Relay, Topics};
 ///
-/// /// A broker that is not there.
+/// /// A broker that is down.
 /// #[derive(Debug)]
 /// struct Broker;
 ///
@@ -61,12 +63,12 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Takes events to `publisher`, which people know by `name`.
+    /// Sends events to `publisher`; `name` identifies it in logs and errors.
     pub fn new(name: impl Into<String>, publisher: Arc<dyn Publisher>) -> Self {
         Self::with_breaker(name, publisher, BreakerConfig::default())
     }
 
-    /// The same, but left alone by these rules while it is away.
+    /// Same as [`Relay::new`], with these circuit breaker settings.
     pub fn with_breaker(
         name: impl Into<String>,
         publisher: Arc<dyn Publisher>,
@@ -79,7 +81,7 @@ impl Relay {
         }
     }
 
-    /// The name of its publisher.
+    /// Name of the publisher in logs and errors.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -91,7 +93,7 @@ impl Relay {
         };
         match self.send(event, cx, &pass).await {
             Ok(()) => {
-                self.tell(pass.answered(), "");
+                self.log_change(pass.answered(), "");
                 Ok(Outcome::Done)
             }
             Err(error) => self.judge(pass, &error),
@@ -102,7 +104,7 @@ impl Relay {
         if pass.is_trial()
             && let Err(error) = self.publisher.probe().await
         {
-            // It says nothing of this event, so it can cost it nothing.
+            // A failed probe does not concern this event, so it costs no attempt.
             let after = match error.kind {
                 PublishErrorKind::Retry { after } | PublishErrorKind::Away { after } => after,
                 PublishErrorKind::Reject | _ => None,
@@ -123,17 +125,18 @@ impl Relay {
     }
 
     fn judge(&self, pass: Pass<'_>, error: &PublishError) -> Result<Outcome, Failure> {
-        let asked = |after: Option<Duration>| after.map(|d| d.clamp(DELAY_MIN, ASKED_MAX));
+        let requested =
+            |after: Option<Duration>| after.map(|d| d.clamp(DELAY_MIN, REQUESTED_DELAY_MAX));
         if let PublishErrorKind::Away { after } = error.kind {
-            let (time, change) = pass.away(Instant::now(), asked(after), &error.reason);
-            self.tell(change, &error.reason);
+            let (time, change) = pass.away(Instant::now(), requested(after), &error.reason);
+            self.log_change(change, &error.reason);
             return Ok(Outcome::snooze(time));
         }
-        self.tell(pass.answered(), "");
+        self.log_change(pass.answered(), "");
         let failure = Failure::new(format!("publisher {}: {}", self.name, error.reason));
         Err(match error.kind {
             PublishErrorKind::Reject => failure.never(),
-            PublishErrorKind::Retry { after } => match asked(after) {
+            PublishErrorKind::Retry { after } => match requested(after) {
                 Some(delay) => failure.after(delay),
                 None => failure,
             },
@@ -141,14 +144,14 @@ impl Relay {
         })
     }
 
-    fn tell(&self, change: Change, reason: &str) {
+    fn log_change(&self, change: Change, reason: &str) {
         let publisher = self.name.as_str();
         match change {
             Change::None => {}
             Change::Opened(delay) => {
-                tracing::warn!(publisher, reason, ?delay, "publisher was away");
+                tracing::warn!(publisher, reason, ?delay, "publisher is away");
             }
-            Change::Closed => tracing::info!(publisher, "publisher was back"),
+            Change::Closed => tracing::info!(publisher, "publisher is back"),
         }
     }
 }
@@ -168,7 +171,7 @@ impl Handler for Relay {
             match item.content {
                 Content::Event(event) => self.relay(&event, &cx).await,
                 Content::Delivery(_) | Content::Row(_) => Err(Failure::new(format!(
-                    "the item is no event, and publisher {} takes events",
+                    "the item is not an event, and publisher {} accepts only events",
                     self.name
                 ))),
             }
@@ -196,30 +199,30 @@ mod tests {
 
     use super::*;
 
-    /// Id, topic, fence, attempt and time left of a publication.
-    type Seen = (ItemId, String, Fence, u32, Duration);
+    /// Id, topic, fence, attempt and time left.
+    type Published = (ItemId, String, Fence, u32, Duration);
 
-    /// Answers as it was told to, and remembers what it was asked.
+    /// Publisher with scripted answers that records its publications.
     #[derive(Debug, Default)]
     struct Scripted {
         answers: Mutex<VecDeque<PublishError>>,
         probes: Mutex<VecDeque<PublishError>>,
         probed: Mutex<u32>,
-        seen: Mutex<Vec<Seen>>,
-        /// An event about this is never answered.
+        published: Mutex<Vec<Published>>,
+        /// Events of this topic are never answered.
         stuck: Option<&'static str>,
     }
 
     impl Scripted {
-        fn seen(&self) -> usize {
-            self.seen.lock().unwrap().len()
+        fn published(&self) -> usize {
+            self.published.lock().unwrap().len()
         }
     }
 
     impl Publisher for Scripted {
         fn publish<'a>(&'a self, publication: &'a Publication<'a>) -> Publishing<'a> {
             Box::pin(async move {
-                self.seen.lock().unwrap().push((
+                self.published.lock().unwrap().push((
                     publication.id,
                     publication.event.topic().to_owned(),
                     publication.fence,
@@ -269,7 +272,8 @@ mod tests {
             attempt: 2,
             deadline: Instant::now() + Duration::from_secs(30),
             cancel: CancellationToken::new(),
-            call: crate::beside::CallSlot::default(),
+            call: crate::attachment::CallSlot::default(),
+            event: None,
         };
         relay.handle(item(topic), cx).await
     }
@@ -290,12 +294,12 @@ mod tests {
             2,
             Duration::from_secs(30),
         );
-        assert_eq!(*publisher.seen.lock().unwrap(), [expected]);
+        assert_eq!(*publisher.published.lock().unwrap(), [expected]);
         assert_eq!(*publisher.probed.lock().unwrap(), 0, "it was never away");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_publisher_says_of_an_event_is_its_failure() {
+    async fn an_error_of_the_publisher_is_the_failure_of_the_event() {
         let hour = Duration::from_hours(1);
         let (relay, _) = answering([
             PublishError::retry("502"),
@@ -309,7 +313,7 @@ mod tests {
             Err(Failure::new("publisher mail: 502"))
         );
         assert_eq!(again().await, Again::After(hour));
-        assert_eq!(again().await, Again::After(ASKED_MAX));
+        assert_eq!(again().await, Again::After(REQUESTED_DELAY_MAX));
         assert_eq!(again().await, Again::Never);
         assert_eq!(relay.readiness(), Readiness::Ready, "it answers");
     }
@@ -339,23 +343,23 @@ mod tests {
         };
         assert_eq!(relay.readiness(), away);
 
-        // What is in hand is given back for what is left, without being sent.
+        // Events already claimed are released for the remaining delay without being sent.
         advance(Duration::from_millis(200)).await;
         assert_eq!(handle(&relay, "t").await, Ok(snoozed(300)));
-        assert_eq!(publisher.seen(), 3);
+        assert_eq!(publisher.published(), 3);
 
-        // The trial finds it away still.
+        // At the trial the publisher is still unavailable.
         advance(Duration::from_millis(300)).await;
         assert_eq!(relay.readiness(), Readiness::Ready);
         assert_eq!(handle(&relay, "t").await, Ok(snoozed(1000)));
         assert_eq!(relay.readiness(), away);
 
-        // The next one finds it back.
+        // At the next trial the publisher is available again.
         advance(Duration::from_secs(1)).await;
         assert_eq!(handle(&relay, "t").await, Ok(Outcome::Done));
         assert_eq!(relay.readiness(), Readiness::Ready);
         assert_eq!(handle(&relay, "t").await, Ok(Outcome::Done));
-        assert_eq!(publisher.seen(), 6);
+        assert_eq!(publisher.published(), 6);
         assert_eq!(*publisher.probed.lock().unwrap(), 2);
     }
 
@@ -370,7 +374,7 @@ mod tests {
         publisher.probes.lock().unwrap().push_back(bad);
         advance(Duration::from_millis(500)).await;
         assert_eq!(handle(&relay, "t").await, Ok(snoozed(1000)));
-        assert_eq!(publisher.seen(), 3, "nothing was sent");
+        assert_eq!(publisher.published(), 3, "nothing was sent");
     }
 
     #[tokio::test(start_paused = true)]
@@ -410,13 +414,14 @@ mod tests {
             attempt: 1,
             deadline: Instant::now(),
             cancel: CancellationToken::new(),
-            call: crate::beside::CallSlot::default(),
+            call: crate::attachment::CallSlot::default(),
+            event: None,
         };
         let row = Item {
             content: Content::Row("{}".to_owned()),
             ..item("t")
         };
         assert!(relay.handle(row, cx).await.is_err());
-        assert_eq!(publisher.seen(), 0);
+        assert_eq!(publisher.published(), 0);
     }
 }

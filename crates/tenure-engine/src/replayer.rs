@@ -1,5 +1,5 @@
-//! Replayer: takes the next steps of replays that are on record, whoever began them. It runs in
-//! every process, without a leader; several at once never take the same step.
+//! Replayer: runs the next steps of bulk replays. It runs in every process, without a leader; two
+//! replayers never run the same step.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,51 +10,53 @@ use tracing::{info, warn};
 
 use crate::shared::Shared;
 
-/// How often it looks when there is nothing to do, or the store does not answer.
-const EVERY: Duration = Duration::from_secs(5);
-/// Between two steps, so that it never takes the store from others.
-const BREATH: Duration = Duration::from_millis(20);
-/// How long a step may take.
-const WAIT: Duration = Duration::from_mins(1);
-/// Items in a step, unless its rate says less.
-const ITEMS: u32 = 500;
+/// Interval of the search for replays; also the delay after the store failed.
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
+/// Pause between two steps, for other work of the store.
+const STEP_PAUSE: Duration = Duration::from_millis(20);
+const STORE_TIMEOUT: Duration = Duration::from_mins(1);
+/// Maximum items per step; the rate of the replay may allow fewer.
+const STEP_ITEMS: u32 = 500;
 
-/// Takes steps for as long as the engine runs.
+/// Runs steps until the engine stops.
 pub(crate) async fn run(shared: Arc<Shared>) {
-    let mut wait = EVERY;
+    let mut wait = POLL_INTERVAL;
     loop {
         sleep(wait).await;
         let stepped = step(&shared).await.unwrap_or_default();
         if let Some(operation) = &stepped.operation {
-            tell(&shared, operation);
+            report(&shared, operation);
         }
-        wait = stepped.next_in.unwrap_or(EVERY).clamp(BREATH, EVERY);
+        wait = stepped
+            .next_in
+            .unwrap_or(POLL_INTERVAL)
+            .clamp(STEP_PAUSE, POLL_INTERVAL);
     }
 }
 
-/// One step; `None`: the store did not answer.
+/// Runs one step; `None`: the store failed or did not answer.
 async fn step(shared: &Shared) -> Option<Stepped> {
     shared.metrics.call("step_replay");
-    let ask = StepReplay::new(ITEMS);
+    let request = StepReplay::new(STEP_ITEMS);
     let replays = shared.store.replay_operations();
-    match timeout(WAIT, replays.step_replay(&ask)).await {
+    match timeout(STORE_TIMEOUT, replays.step_replay(&request)).await {
         Ok(Ok(stepped)) => Some(stepped),
         Ok(Err(error)) => {
             shared.metrics.store_error("step_replay", &error);
             let error = error.to_string();
-            warn!(error, "the next step of a replay could not be taken");
+            warn!(error, "could not run the next step of a replay");
             None
         }
         Err(_) => {
-            shared.metrics.store_silence("step_replay");
-            warn!("a step of a replay was not answered in time");
+            shared.metrics.store_timeout("step_replay");
+            warn!("a replay step timed out");
             None
         }
     }
 }
 
-/// What was put back may be claimed at once; what was the last of it is worth a line.
-fn tell(shared: &Shared, operation: &ReplayOperation) {
+/// Wakes the claim loops, since replayed items are due at once, and logs the end of a replay.
+fn report(shared: &Shared, operation: &ReplayOperation) {
     shared.wake();
     if let Some(sender) = &shared.config.sender {
         sender.wake();

@@ -1,112 +1,110 @@
-//! Round: in what order a worker looks for work. A round looks at each group of queues once; when
-//! nothing is found and the worker is idle, each second one also looks for items that must be
-//! worked alone; so does each eighth. The queues take turns at being first, so none starves the
-//! others.
+//! Round: the order in which a worker polls its queues. A round polls each group of queues once.
+//! Every second round of an idle worker, and every eighth round of a busy one, also polls for items
+//! that must run isolated. The queues rotate, so that no queue starves the others.
 
-use std::sync::Arc;
+use tenure_core::store::Isolation;
+use tenure_core::{LeaseTiming, QueueName};
 
-use tenure_core::store::Company;
-use tenure_core::{QueueName, Rhythm};
+/// Interval, in rounds, of polls for isolated items while the worker is busy.
+const ISOLATED_ROUND: u64 = 8;
+/// Interval for an idle worker. Isolated items have waited for a second or more since their lease
+/// lapsed, so every second round is enough and saves a statement per second.
+const IDLE_ISOLATED_ROUND: u64 = 2;
 
-/// Of this many rounds one also looks for items that must be worked alone, however busy it is.
-const ALONE_TURN: u64 = 8;
-/// Of this many rounds of an idle worker one looks for them: they have waited for a second or more
-/// since their lease lapsed, and a look each second round is one statement less per second.
-const IDLE_TURN: u64 = 2;
-
-/// Queues whose leases are kept alike.
+/// Queues with the same lease timing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Group {
-    pub(crate) rhythm: Rhythm,
+pub(crate) struct QueueGroup {
+    pub(crate) timing: LeaseTiming,
     pub(crate) queues: Vec<QueueName>,
 }
 
-/// One look: which queues, and for which items.
+/// Queues and isolation of one claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Look {
-    pub(crate) rhythm: Rhythm,
+pub(crate) struct ClaimTarget {
+    pub(crate) timing: LeaseTiming,
     pub(crate) queues: Vec<QueueName>,
-    pub(crate) company: Company,
+    pub(crate) isolation: Isolation,
 }
 
-/// Where a worker is in its round.
+/// Progress of a worker through its round.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
-    /// Rounds begun.
-    turn: u64,
-    /// Looks of this one that are still to come, the last one first.
-    ahead: Vec<(usize, Company)>,
-    has_found: bool,
+    /// Rounds started.
+    rounds: u64,
+    /// Remaining polls of this round, in reverse order.
+    ahead: Vec<(usize, Isolation)>,
+    has_work: bool,
 }
 
-/// What a worker may look for just now.
+/// State of the worker that decides what to poll.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wish {
-    /// Whether it has room for an item that must be worked alone.
-    pub(crate) is_free_for_alone: bool,
-    /// Whether it has found nothing for a while.
+pub(crate) struct RoundInput {
+    /// The worker has capacity for an isolated item.
+    pub(crate) has_isolated_room: bool,
+    /// Recent claims were empty.
     pub(crate) is_idle: bool,
 }
 
 impl Round {
-    /// The next look; a new round begins when this one is over. `None` when there are no queues.
-    pub(crate) fn next(&mut self, groups: &Arc<[Group]>, wish: Wish) -> Option<Look> {
-        // What is left of a round may be passed over; then the next one begins.
-        self.pull(groups, wish).or_else(|| {
-            self.begin(groups.len(), wish);
-            self.pull(groups, wish)
+    /// Returns the next poll; starts a new round when this one is over. `None` when there are no
+    /// queues.
+    pub(crate) fn next(&mut self, groups: &[QueueGroup], input: RoundInput) -> Option<ClaimTarget> {
+        // The remaining polls may be skipped; then the next round starts.
+        self.pull(groups, input).or_else(|| {
+            self.begin(groups.len(), input);
+            self.pull(groups, input)
         })
     }
 
-    fn pull(&mut self, groups: &Arc<[Group]>, wish: Wish) -> Option<Look> {
-        while let Some((nth, company)) = self.ahead.pop() {
-            if company == Company::Alone && (self.has_found || !wish.is_free_for_alone) {
+    fn pull(&mut self, groups: &[QueueGroup], input: RoundInput) -> Option<ClaimTarget> {
+        while let Some((nth, isolation)) = self.ahead.pop() {
+            if isolation == Isolation::Isolated && (self.has_work || !input.has_isolated_room) {
                 continue;
             }
             // The groups may have changed since the round began.
             if let Some(group) = groups.get(nth) {
-                return Some(self.look(group, company));
+                return Some(self.target(group, isolation));
             }
         }
         None
     }
 
-    fn begin(&mut self, groups: usize, wish: Wish) {
-        self.turn = self.turn.wrapping_add(1);
-        self.has_found = false;
-        let looks = |company| (0..groups).rev().map(move |nth| (nth, company));
-        let is_turn = self.turn.is_multiple_of(ALONE_TURN);
-        let is_idle_turn = wish.is_idle && self.turn.is_multiple_of(IDLE_TURN);
+    fn begin(&mut self, groups: usize, input: RoundInput) {
+        self.rounds = self.rounds.wrapping_add(1);
+        self.has_work = false;
+        let polls = |isolation| (0..groups).rev().map(move |nth| (nth, isolation));
+        let is_isolated_round = self.rounds.is_multiple_of(ISOLATED_ROUND);
+        let is_idle_round = input.is_idle && self.rounds.is_multiple_of(IDLE_ISOLATED_ROUND);
         let mut ahead = Vec::new();
-        if wish.is_free_for_alone && is_idle_turn && !is_turn {
-            ahead.extend(looks(Company::Alone));
+        if input.has_isolated_room && is_idle_round && !is_isolated_round {
+            ahead.extend(polls(Isolation::Isolated));
         }
-        ahead.extend(looks(Company::Together));
-        if wish.is_free_for_alone && is_turn {
-            ahead.extend(looks(Company::Alone));
+        ahead.extend(polls(Isolation::Shared));
+        if input.has_isolated_room && is_isolated_round {
+            ahead.extend(polls(Isolation::Isolated));
         }
         self.ahead = ahead;
     }
 
-    fn look(&self, group: &Group, company: Company) -> Look {
+    fn target(&self, group: &QueueGroup, isolation: Isolation) -> ClaimTarget {
         let mut queues = group.queues.clone();
-        let shift = usize::try_from(self.turn).unwrap_or(0) % queues.len().max(1);
+        let shift = usize::try_from(self.rounds).unwrap_or(0) % queues.len().max(1);
         queues.rotate_left(shift);
-        Look {
-            rhythm: group.rhythm,
+        ClaimTarget {
+            timing: group.timing,
             queues,
-            company,
+            isolation,
         }
     }
 
-    /// A look found something.
-    pub(crate) fn found(&mut self) {
-        self.has_found = true;
+    /// Records that a claim of this round brought items.
+    pub(crate) fn record_work(&mut self) {
+        self.has_work = true;
     }
 
-    /// Whether the round is over and nothing was found in it.
-    pub(crate) fn is_fruitless(&self) -> bool {
-        self.ahead.is_empty() && !self.has_found
+    /// Returns true if the round is over and brought nothing.
+    pub(crate) fn is_without_work(&self) -> bool {
+        self.ahead.is_empty() && !self.has_work
     }
 }
 
@@ -116,9 +114,9 @@ mod tests {
 
     use super::*;
 
-    fn groups(names: &[&[&str]]) -> Arc<[Group]> {
-        let group = |queues: &&[&str]| Group {
-            rhythm: Settings::default().rhythm(),
+    fn groups(names: &[&[&str]]) -> Vec<QueueGroup> {
+        let group = |queues: &&[&str]| QueueGroup {
+            timing: Settings::default().timing(),
             queues: queues
                 .iter()
                 .map(|name| QueueName::new(name).unwrap())
@@ -128,56 +126,56 @@ mod tests {
     }
 
     #[test]
-    fn every_queue_is_first_in_its_turn() {
+    fn every_queue_is_polled_first_equally_often() {
         let groups = groups(&[&["a", "b", "c"]]);
-        let wish = Wish {
-            is_free_for_alone: true,
+        let input = RoundInput {
+            has_isolated_room: true,
             is_idle: false,
         };
         let mut round = Round::default();
         let mut first = std::collections::BTreeMap::new();
         for _ in 0..24 {
-            let look = round.next(&groups, wish).unwrap();
-            *first.entry(look.queues[0].to_string()).or_insert(0) += 1;
-            assert_eq!(look.queues.len(), 3);
+            let target = round.next(&groups, input).unwrap();
+            *first.entry(target.queues[0].to_string()).or_insert(0) += 1;
+            assert_eq!(target.queues.len(), 3);
         }
         assert!(first.values().all(|times| *times >= 7), "{first:?}");
     }
 
     #[test]
-    fn lone_items_are_looked_for_when_idle_and_at_every_eighth_round() {
+    fn isolated_items_are_polled_when_idle_and_in_every_eighth_round() {
         let groups = groups(&[&["a"]]);
-        let busy = Wish {
-            is_free_for_alone: true,
+        let busy = RoundInput {
+            has_isolated_room: true,
             is_idle: false,
         };
         let mut round = Round::default();
-        let alone = |look: &Look| look.company == Company::Alone;
-        let looks: Vec<Look> = (0..18)
+        let isolated = |target: &ClaimTarget| target.isolation == Isolation::Isolated;
+        let polls: Vec<ClaimTarget> = (0..18)
             .map(|_| round.next(&groups, busy).unwrap())
             .collect();
-        assert_eq!(looks.iter().filter(|look| alone(look)).count(), 2);
+        assert_eq!(polls.iter().filter(|target| isolated(target)).count(), 2);
 
-        let idle = Wish {
+        let idle = RoundInput {
             is_idle: true,
             ..busy
         };
         let mut round = Round::default();
-        assert!(!alone(&round.next(&groups, idle).unwrap()), "the first");
-        assert!(!alone(&round.next(&groups, idle).unwrap()), "the second");
-        assert!(alone(&round.next(&groups, idle).unwrap()));
-        assert!(round.is_fruitless());
-        assert!(!alone(&round.next(&groups, idle).unwrap()), "the third");
-        assert!(!alone(&round.next(&groups, idle).unwrap()));
-        round.found();
+        assert!(!isolated(&round.next(&groups, idle).unwrap()), "the first");
+        assert!(!isolated(&round.next(&groups, idle).unwrap()), "the second");
+        assert!(isolated(&round.next(&groups, idle).unwrap()));
+        assert!(round.is_without_work());
+        assert!(!isolated(&round.next(&groups, idle).unwrap()), "the third");
+        assert!(!isolated(&round.next(&groups, idle).unwrap()));
+        round.record_work();
         assert!(
-            !alone(&round.next(&groups, idle).unwrap()),
-            "found something: a new round"
+            !isolated(&round.next(&groups, idle).unwrap()),
+            "work: a new round"
         );
-        let full = Wish {
-            is_free_for_alone: false,
+        let full = RoundInput {
+            has_isolated_room: false,
             ..idle
         };
-        assert!((0..32).all(|_| !alone(&round.next(&groups, full).unwrap())));
+        assert!((0..32).all(|_| !isolated(&round.next(&groups, full).unwrap())));
     }
 }

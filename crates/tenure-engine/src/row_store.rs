@@ -1,30 +1,30 @@
-//! `RowStore`: the one loop on the rows of a lease table. Leases and what people do with the rows
-//! go to the table; settings, the register of workers and all else to the house that it stands in.
+//! `RowStore`: a store for an engine that works on the rows of a lease table. Leases and operator
+//! commands go to the table; settings, the worker registry and everything else to the base store.
 //!
-//! Rows have no queues, domains, deliveries or replays on record.
+//! Rows have no queues, keys, deliveries or bulk replays.
 
 use std::fmt;
 use std::sync::Arc;
 
 use tenure_core::store::{
-    Answer, Bury, ChangeSettings, Claim, Cluster, ClusterSettings, Counts, DomainFilter,
-    DomainRecord, Domains, Enqueued, Examine, Filter, Finding, Intake, Jobs, KeepsJobs,
-    KeepsReplays, KeepsWebhooks, KeepsWorkLeases, LeaseStore, Operate, Page, Pause, Prune, Pruned,
-    Pruner, Queue, Queues, Reap, Reaped, Renew, Renewed, Replay, Replayed, Replays, Settle,
-    Settlement, Skip, Store, Webhooks, WorkLeases, WorkerRecord, WorkerReport,
+    Answer, Bury, ChangeSettings, Claim, Cluster, ClusterSettings, Counts, Enqueued, Examine,
+    Filter, Finding, Intake, Jobs, KeyFilter, KeyRecord, Keys, LeaseStore, Operate, Page, Pause,
+    ProvidesJobs, ProvidesReplays, ProvidesWebhooks, ProvidesWorkLeases, Prune, Pruned, Pruner,
+    Queue, Queues, Reap, Reaped, Renew, Renewed, Replay, Replayed, Replays, Settle, Settlement,
+    Skip, Store, Webhooks, WorkLeases, WorkerRecord, WorkerReport,
 };
 use tenure_core::{
-    EndedHold, Event, Guarded, Held, ItemId, QueueName, Record, Term, Timestamp, Token, WorkerId,
+    Event, Guarded, Held, ItemId, PastHold, QueueName, Record, Term, Timestamp, Token, WorkerId,
 };
 
-/// The rows of a lease table: their leases, and what people do with them. Every store of rows is
-/// one; so are the jobs of a store.
+/// Rows of a lease table: their leases and the operator's commands. Implemented by every store of
+/// rows and by the jobs of a store.
 pub trait LeaseRows: Send + Sync + fmt::Debug {
-    /// Claims, renews, settles and reaps them.
+    /// Claim, renew, settle and reap.
     fn leases(&self) -> &dyn LeaseStore;
 
-    /// Shows, replays and buries them.
-    fn desk(&self) -> &dyn Operate;
+    /// List, replay and bury.
+    fn operate(&self) -> &dyn Operate;
 }
 
 impl<T: LeaseStore + Operate> LeaseRows for T {
@@ -32,29 +32,29 @@ impl<T: LeaseStore + Operate> LeaseRows for T {
         self
     }
 
-    fn desk(&self) -> &dyn Operate {
+    fn operate(&self) -> &dyn Operate {
         self
     }
 }
 
-/// The jobs of a store that is known to keep some.
+/// Jobs of a store that is known to have them.
 struct JobRows(Arc<dyn Store>);
 
 impl JobRows {
-    fn book(&self) -> &dyn Jobs {
+    fn jobs(&self) -> &dyn Jobs {
         self.0
-            .job_book()
-            .expect("a store that kept jobs when it was asked keeps them for good")
+            .job_store()
+            .expect("RowStore::of_jobs checked that the store has jobs")
     }
 }
 
 impl LeaseRows for JobRows {
     fn leases(&self) -> &dyn LeaseStore {
-        self.book().job_leases()
+        self.jobs().job_leases()
     }
 
-    fn desk(&self) -> &dyn Operate {
-        self.book().job_desk()
+    fn operate(&self) -> &dyn Operate {
+        self.jobs().job_operations()
     }
 }
 
@@ -74,33 +74,33 @@ impl fmt::Debug for JobRows {
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let house: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::new(SystemClock)));
-/// // Any store of rows will do: an adopted table, for one.
+/// let base: Arc<dyn Store> = Arc::new(MemoryStore::new(Arc::new(SystemClock)));
+/// // Any store of rows, such as an adopted table.
 /// let rows = Arc::new(MemoryStore::new(Arc::new(SystemClock)));
-/// let store = RowStore::new(rows, Arc::clone(&house));
-/// assert_eq!(store.queues().await?.len(), 1, "rows stand in one line, whatever the house has");
-/// assert!(RowStore::of_jobs(&house).is_none(), "the memory store keeps no jobs");
+/// let store = RowStore::new(rows, Arc::clone(&base));
+/// assert_eq!(store.queues().await?.len(), 1, "rows have one queue, whatever the base has");
+/// assert!(RowStore::of_jobs(&base).is_none(), "the memory store has no jobs");
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
 pub struct RowStore {
     rows: Arc<dyn LeaseRows>,
-    house: Arc<dyn Store>,
+    base: Arc<dyn Store>,
 }
 
 impl RowStore {
-    /// These rows in this house.
-    pub fn new(rows: Arc<dyn LeaseRows>, house: Arc<dyn Store>) -> Self {
-        Self { rows, house }
+    /// Combines rows with a base store.
+    pub fn new(rows: Arc<dyn LeaseRows>, base: Arc<dyn Store>) -> Self {
+        Self { rows, base }
     }
 
-    /// The jobs of this store; `None`: it keeps none.
-    pub fn of_jobs(house: &Arc<dyn Store>) -> Option<Self> {
-        house.job_book()?;
+    /// Creates a store on the jobs of `base`; `None`: that store has no jobs.
+    pub fn of_jobs(base: &Arc<dyn Store>) -> Option<Self> {
+        base.job_store()?;
         Some(Self {
-            rows: Arc::new(JobRows(Arc::clone(house))),
-            house: Arc::clone(house),
+            rows: Arc::new(JobRows(Arc::clone(base))),
+            base: Arc::clone(base),
         })
     }
 }
@@ -141,129 +141,129 @@ impl LeaseStore for RowStore {
 
 impl Operate for RowStore {
     fn find<'a>(&'a self, ids: &'a [ItemId]) -> Answer<'a, Vec<Record>> {
-        self.rows.desk().find(ids)
+        self.rows.operate().find(ids)
     }
 
-    fn timeline(&self, id: ItemId) -> Answer<'_, Vec<EndedHold>> {
-        self.rows.desk().timeline(id)
+    fn timeline(&self, id: ItemId) -> Answer<'_, Vec<PastHold>> {
+        self.rows.operate().timeline(id)
     }
 
     fn list<'a>(&'a self, filter: &'a Filter, limit: u32) -> Answer<'a, Page> {
-        self.rows.desk().list(filter, limit)
+        self.rows.operate().list(filter, limit)
     }
 
     fn count(&self, now: Option<Timestamp>) -> Answer<'_, Counts> {
-        self.rows.desk().count(now)
+        self.rows.operate().count(now)
     }
 
     fn replay<'a>(&'a self, replay: &'a Replay) -> Answer<'a, Replayed> {
-        self.rows.desk().replay(replay)
+        self.rows.operate().replay(replay)
     }
 
     fn bury<'a>(&'a self, bury: &'a Bury) -> Answer<'a, Guarded> {
-        self.rows.desk().bury(bury)
+        self.rows.operate().bury(bury)
     }
 }
 
 impl Queues for RowStore {
-    /// One line, which a claim on rows does not look at. The house's queues are none of theirs: a
-    /// pause or a term that is meant for events does not touch rows.
+    /// Returns one queue, which claims on rows ignore. The queues of the base store do not apply: a
+    /// pause or a term for events does not affect rows.
     fn queues(&self) -> Answer<'_, Vec<Queue>> {
-        let line = Queue {
+        let queue = Queue {
             name: QueueName::default(),
             term: None,
             paused: false,
         };
-        Box::pin(async { Ok(vec![line]) })
+        Box::pin(async { Ok(vec![queue]) })
     }
 
     fn add_queue<'a>(&'a self, name: &'a QueueName, term: Option<Term>) -> Answer<'a, ()> {
-        self.house.add_queue(name, term)
+        self.base.add_queue(name, term)
     }
 
     fn pause_queue<'a>(&'a self, name: &'a QueueName, pause: Pause) -> Answer<'a, Guarded> {
-        self.house.pause_queue(name, pause)
+        self.base.pause_queue(name, pause)
     }
 }
 
 impl Intake for RowStore {
     fn enqueue<'a>(&'a self, events: &'a [Event]) -> Answer<'a, Vec<Enqueued>> {
-        self.house.enqueue(events)
+        self.base.enqueue(events)
     }
 }
 
 impl Cluster for RowStore {
     fn settings(&self) -> Answer<'_, ClusterSettings> {
-        self.house.settings()
+        self.base.settings()
     }
 
     fn change_settings<'a>(&'a self, change: &'a ChangeSettings) -> Answer<'a, Option<u64>> {
-        self.house.change_settings(change)
+        self.base.change_settings(change)
     }
 
     fn report<'a>(&'a self, report: &'a WorkerReport, now: Option<Timestamp>) -> Answer<'a, ()> {
-        self.house.report(report, now)
+        self.base.report(report, now)
     }
 
     fn leave<'a>(&'a self, worker: &'a WorkerId, now: Option<Timestamp>) -> Answer<'a, ()> {
-        self.house.leave(worker, now)
+        self.base.leave(worker, now)
     }
 
     fn workers(&self, limit: u32) -> Answer<'_, (Timestamp, Vec<WorkerRecord>)> {
-        self.house.workers(limit)
+        self.base.workers(limit)
     }
 }
 
-impl Domains for RowStore {
-    fn domains(&self, filter: DomainFilter, limit: u32) -> Answer<'_, Vec<DomainRecord>> {
-        self.house.domains(filter, limit)
+impl Keys for RowStore {
+    fn keys(&self, filter: KeyFilter, limit: u32) -> Answer<'_, Vec<KeyRecord>> {
+        self.base.keys(filter, limit)
     }
 
-    fn domain<'a>(&'a self, key: &'a str) -> Answer<'a, Option<DomainRecord>> {
-        self.house.domain(key)
+    fn key<'a>(&'a self, key: &'a str) -> Answer<'a, Option<KeyRecord>> {
+        self.base.key(key)
     }
 
-    fn pause_domain<'a>(&'a self, key: &'a str, pause: Pause) -> Answer<'a, ()> {
-        self.house.pause_domain(key, pause)
+    fn pause_key<'a>(&'a self, key: &'a str, pause: Pause) -> Answer<'a, ()> {
+        self.base.pause_key(key, pause)
     }
 
     fn skip<'a>(&'a self, skip: &'a Skip) -> Answer<'a, Guarded<ItemId>> {
-        self.house.skip(skip)
+        self.base.skip(skip)
     }
 }
 
 impl Pruner for RowStore {
     fn prune<'a>(&'a self, prune: &'a Prune) -> Answer<'a, Pruned> {
-        self.house.prune(prune)
+        self.base.prune(prune)
     }
 }
 
 impl Examine for RowStore {
     fn examine(&self) -> Answer<'_, Vec<Finding>> {
-        self.house.examine()
+        self.base.examine()
     }
 }
 
-impl KeepsWorkLeases for RowStore {
+impl ProvidesWorkLeases for RowStore {
     fn work_leases(&self) -> &dyn WorkLeases {
-        self.house.work_leases()
+        self.base.work_leases()
     }
 }
 
-impl KeepsWebhooks for RowStore {
+impl ProvidesWebhooks for RowStore {
     fn webhooks(&self) -> &dyn Webhooks {
-        self.house.webhooks()
+        self.base.webhooks()
     }
 }
 
-impl KeepsReplays for RowStore {
+impl ProvidesReplays for RowStore {
     fn replay_operations(&self) -> &dyn Replays {
-        self.house.replay_operations()
+        self.base.replay_operations()
     }
 }
 
-impl KeepsJobs for RowStore {
-    fn job_book(&self) -> Option<&dyn Jobs> {
-        self.house.job_book()
+impl ProvidesJobs for RowStore {
+    fn job_store(&self) -> Option<&dyn Jobs> {
+        self.base.job_store()
     }
 }

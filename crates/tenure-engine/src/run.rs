@@ -1,7 +1,7 @@
-//! Runs: the items of one key under one lease. They are worked one after the other, in order: the
-//! next one has its turn when the one before it has ended.
+//! Runs: items of one key under one lease. The worker works on them in order: the turn of an item
+//! comes when the handler has answered that the previous item is done or dead.
 //!
-//! Kept are runs of two and more; an item that is alone under its key waits for nobody.
+//! Only runs of two or more items are stored; a single item of a key waits for nothing.
 
 use std::collections::hash_map::{Entry, HashMap};
 use std::collections::{BTreeMap, VecDeque};
@@ -11,31 +11,31 @@ use tenure_core::{Event, Item, ItemId};
 /// The runs under one lease.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
-    /// Which run an item is part of.
+    /// Index of an item's run.
     of: BTreeMap<ItemId, usize>,
     all: Vec<Run>,
-    /// How many items wait for their turn.
+    /// Items whose turn has not come.
     behind: usize,
 }
 
 #[derive(Debug)]
 struct Run {
-    /// All of it, in order.
+    /// All items, in order.
     ids: Vec<ItemId>,
-    /// Those whose turn has not come, in order.
+    /// Items whose turn has not come, in order.
     behind: VecDeque<Item>,
 }
 
 impl Runs {
-    /// Parts what a claim brought into what may be started and what waits for its turn.
+    /// Splits claimed items into those that may be started and those that wait for their turn.
     pub(crate) fn line_up(items: Vec<Item>) -> (Vec<Item>, Self) {
         let mut in_line = Vec::with_capacity(items.len());
         let mut firsts = HashMap::new();
         let mut runs: Vec<Run> = Vec::new();
         let mut behind = 0;
         for item in items {
-            let key = item.content.event().and_then(Event::ordering_key);
-            // The deliveries of one key are in order per endpoint.
+            let key = item.content.event().and_then(Event::key);
+            // Deliveries of one key are ordered per endpoint.
             let endpoint = item.content.delivery().map(|delivery| delivery.endpoint);
             let nth = match key.map(|key| firsts.entry((endpoint, key.to_owned()))) {
                 None => None,
@@ -71,32 +71,32 @@ impl Runs {
         (in_line, runs)
     }
 
-    /// Whether nothing here has to wait for anything.
+    /// True if no item waits for another.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// How many items wait for their turn.
+    /// Items whose turn has not come.
     pub(crate) fn behind(&self) -> usize {
         self.behind
     }
 
-    /// The run that an item is part of.
+    /// Index of an item's run.
     pub(crate) fn of(&self, id: ItemId) -> Option<usize> {
         self.of.get(&id).copied()
     }
 
-    /// Those before an item in its run.
+    /// Earlier items of a run.
     pub(crate) fn before(&self, id: ItemId) -> &[ItemId] {
-        self.parted(id).0
+        self.split_at(id).0
     }
 
-    /// Those after an item in its run.
+    /// Later items of a run.
     pub(crate) fn after(&self, id: ItemId) -> &[ItemId] {
-        self.parted(id).1
+        self.split_at(id).1
     }
 
-    fn parted(&self, id: ItemId) -> (&[ItemId], &[ItemId]) {
+    fn split_at(&self, id: ItemId) -> (&[ItemId], &[ItemId]) {
         let run = self.of(id).and_then(|nth| self.all.get(nth));
         let ids = run.map_or(&[][..], |run| &run.ids);
         let mut parts = ids.split(|each| *each == id);
@@ -106,7 +106,7 @@ impl Runs {
         )
     }
 
-    /// This item makes way: the one whose turn it is now.
+    /// Takes the next item of the run, if there is one: its turn has come.
     pub(crate) fn next(&mut self, id: ItemId) -> Option<Item> {
         let nth = self.of(id)?;
         let item = self.all.get_mut(nth)?.behind.pop_front()?;
@@ -114,7 +114,7 @@ impl Runs {
         Some(item)
     }
 
-    /// Whoever waits behind this item will have no turn here.
+    /// Drops the waiting items of a run.
     pub(crate) fn stop(&mut self, id: ItemId) {
         if let Some(run) = self.of(id).and_then(|nth| self.all.get_mut(nth)) {
             self.behind -= run.behind.len();
@@ -122,7 +122,7 @@ impl Runs {
         }
     }
 
-    /// Whoever waits will have no turn here.
+    /// Drops all waiting items.
     pub(crate) fn stop_all(&mut self) {
         self.behind = 0;
         for run in &mut self.all {
@@ -130,7 +130,7 @@ impl Runs {
         }
     }
 
-    /// This item is gone, and its turn never comes.
+    /// Removes a waiting item that was buried.
     pub(crate) fn forget(&mut self, id: ItemId) {
         if let Some(run) = self.of(id).and_then(|nth| self.all.get_mut(nth)) {
             let before = run.behind.len();
@@ -143,14 +143,14 @@ impl Runs {
 #[cfg(test)]
 mod tests {
     use tenure_core::webhook::Delivery;
-    use tenure_core::{Content, Counters, Timestamp};
+    use tenure_core::{Content, Counters, NewEvent, Timestamp};
 
     use super::*;
 
     fn item(number: i64, key: Option<&str>) -> Item {
         let event = Event::new("order.paid", &number).unwrap();
         let event = match key {
-            Some(key) => event.key(key).unwrap(),
+            Some(key) => NewEvent::from(event).key(key).build().unwrap(),
             None => event,
         };
         Item {

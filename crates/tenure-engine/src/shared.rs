@@ -1,123 +1,131 @@
-//! What every task of an engine sees.
+//! State shared by all tasks of an engine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tenure_core::store::Store;
-use tenure_core::{ItemId, Outcome, Token, WorkerId};
+use tenure_core::{ItemId, Outcome, QueueName, Token, WorkerId};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use crate::config::EngineConfig;
-use crate::desk::{Desk, Lost};
-use crate::dice::Dice;
 use crate::handler::{Failed, Handler};
 use crate::health::Vitals;
-use crate::hold::Loss;
-use crate::live::Live;
+use crate::held::{HeldLeases, LostHold};
+use crate::held_lease::LossReason;
 use crate::metrics::Metrics;
-use crate::tally::Tally;
+use crate::outcome_counts::OutcomeCounter;
+use crate::rng::Rng;
+use crate::settings_watcher::ActiveSettings;
 
-/// What every task of an engine sees.
+/// State shared by all tasks of an engine.
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) keeper_store: Arc<dyn Store>,
     pub(crate) worker: WorkerId,
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) config: EngineConfig,
-    pub(crate) desk: Desk,
-    pub(crate) live: watch::Sender<Arc<Live>>,
+    pub(crate) held_leases: HeldLeases,
+    pub(crate) live: watch::Sender<Arc<ActiveSettings>>,
     pub(crate) metrics: Metrics,
-    pub(crate) tally: Tally,
+    pub(crate) outcomes: OutcomeCounter,
     pub(crate) vitals: Vitals,
-    pub(crate) dice: Dice,
-    /// Wakes slots: there is something to work on.
-    pub(crate) work: Notify,
-    /// Wakes hands: there is something to settle, or room to claim.
-    pub(crate) hands: Notify,
-    /// Wakes heartbeat and watchdog: other settings are in force. Not the watch of `live`, which
-    /// wakes its readers in an order of its own, so that no run could be repeated.
+    pub(crate) rng: Rng,
+    /// Wakes executors: items wait.
+    pub(crate) executors: Notify,
+    /// Wakes claim loops: there are outcomes to settle or capacity to claim.
+    pub(crate) claim_loops: Notify,
+    /// Wakes heartbeat and watchdog: the settings changed. A watch on `live` would wake its readers
+    /// in an undefined order, so that simulated runs could not be repeated.
     pub(crate) tuned: Notify,
-    /// Wakes the reaper before its time.
+    /// Wakes the reaper early.
     pub(crate) reaper: Notify,
-    /// Wakes whoever waits for the desk to clear.
+    /// Wakes tasks that wait for `HeldLeases::is_clear`.
     pub(crate) cleared: Notify,
-    /// Whether claiming is held back.
-    pub(crate) is_held_back: AtomicBool,
+    /// Claiming is paused.
+    pub(crate) is_claiming_paused: AtomicBool,
     tokens: AtomicU64,
 }
 
 impl Shared {
     pub(crate) fn new(parts: crate::engine::Parts, now: Instant) -> Self {
         let settings = parts.config.own(&[]);
-        let mut live = Live::new(parts.config.in_force(settings));
+        let mut live = ActiveSettings::new(parts.config.in_force(settings));
         live.is_choosing = parts.config.chooser.is_some();
         live.is_one_by_one = parts.config.is_one_by_one();
         let live = Arc::new(live);
         Self {
             metrics: Metrics::new(&parts.worker),
-            tally: Tally::default(),
+            outcomes: OutcomeCounter::default(),
             vitals: Vitals::new(now),
-            dice: Dice::new(parts.config.seed),
-            desk: Desk::new(Arc::clone(&live), now),
+            rng: Rng::new(parts.config.seed),
+            held_leases: HeldLeases::new(Arc::clone(&live), now)
+                .ruled_by(Arc::clone(&parts.handler)),
             live: watch::Sender::new(live),
             store: parts.store,
             keeper_store: parts.keeper_store,
             worker: parts.worker,
             handler: parts.handler,
             config: parts.config,
-            work: Notify::new(),
-            hands: Notify::new(),
+            executors: Notify::new(),
+            claim_loops: Notify::new(),
             tuned: Notify::new(),
             reaper: Notify::new(),
             cleared: Notify::new(),
-            is_held_back: AtomicBool::new(false),
+            is_claiming_paused: AtomicBool::new(false),
             tokens: AtomicU64::new(0),
         }
     }
 
-    /// A token that was never given out before.
+    /// Creates a unique token.
     pub(crate) fn mint(&self) -> Token {
         let claim = self.tokens.fetch_add(1, Ordering::Relaxed) + 1;
         Token::new(&self.worker, claim, rand::random())
     }
 
-    /// From now on these settings are in force.
-    pub(crate) fn tune(&self, live: Arc<Live>) {
+    /// Puts these settings in force.
+    pub(crate) fn tune(&self, live: Arc<ActiveSettings>) {
         self.metrics
             .settings_version
             .set(f64::from(u32::try_from(live.version).unwrap_or(u32::MAX)));
-        self.desk.tune(Arc::clone(&live));
+        let is_without_queues = live.is_choosing || self.config.rows.table.is_some();
+        let queues = live.groups.iter().flat_map(|group| &group.queues);
+        let queues = queues.filter(|_| !is_without_queues).map(QueueName::as_str);
+        for queue in queues.chain(is_without_queues.then_some("")) {
+            self.metrics.register_queue(queue);
+        }
+        self.held_leases.tune(Arc::clone(&live));
         self.live.send_replace(live);
-        // Surplus slots end, hands see the new room, the reaper its new interval.
+        // Surplus executors exit, claim loops use the new capacity, and the reaper uses its new
+        // interval.
         self.tuned.notify_waiters();
-        self.work.notify_waiters();
-        self.hands.notify_one();
+        self.executors.notify_waiters();
+        self.claim_loops.notify_one();
         self.reaper.notify_one();
     }
 
-    /// Looks for work at once.
+    /// Polls for work at once.
     pub(crate) fn wake(&self) {
-        self.desk.wake(Instant::now());
-        self.hands.notify_one();
+        self.held_leases.wake(Instant::now());
+        self.claim_loops.notify_one();
     }
 
-    /// What follows a failure: as the handler says, else by the retry policy in force.
+    /// Outcome of a failure: the handler's own decision, or else the active retry policy's.
     pub(crate) fn judge(&self, failed: &Failed<'_>) -> Outcome {
         self.handler.judge(failed).unwrap_or_else(|| {
-            let policy = self.live.borrow().settings.retry_policy();
+            let mut policy = self.live.borrow().settings.retry_policy();
+            policy.max_retries = failed.max_retries.unwrap_or(policy.max_retries);
             policy.judge(failed.failures, failed.failure, failed.chance)
         })
     }
 
-    /// Tells of a hold that was taken away, in the log and the metric; `error` is what the store
-    /// said, if it said anything.
-    pub(crate) fn tell_loss(&self, lost: &Lost, error: Option<&str>) {
+    /// Logs and counts a lost lease; `error` is the store's error, if any.
+    pub(crate) fn report_loss(&self, lost: &LostHold, error: Option<&str>) {
         self.metrics.lost(lost.loss, lost.items);
         let reason = lost.loss.as_str();
-        let why = match lost.loss {
-            Loss::Refused(refusal) => refusal.as_str(),
-            Loss::Failed | Loss::Late | Loss::Buried => reason,
+        let refusal = match lost.loss {
+            LossReason::Refused(refusal) => Some(refusal.as_str()),
+            LossReason::Failed | LossReason::Late | LossReason::Buried => None,
         };
         let text = |ids: &[ItemId]| {
             let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
@@ -127,7 +135,7 @@ impl Shared {
         let events = (!lost.events.is_empty()).then(|| text(&lost.events));
         tracing::warn!(
             reason,
-            why,
+            refusal,
             fence = lost.fence.number(),
             items = lost.items,
             running,
@@ -135,7 +143,7 @@ impl Shared {
             error,
             "lost a hold; its work was cancelled and will not be settled"
         );
-        self.hands.notify_one();
+        self.claim_loops.notify_one();
         self.cleared.notify_waiters();
     }
 }

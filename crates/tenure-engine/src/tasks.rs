@@ -1,5 +1,5 @@
-//! Tasks: starts the tasks of an engine and ends them together. A task that panics is told: that is
-//! a mistake of ours, and the engine says so instead of limping on.
+//! Tasks of an engine: starts them and stops them together. A task that panics (a bug) fails the
+//! engine.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -12,10 +12,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument as _;
 
-/// Stands around every task; a simulation stops a whole process with it.
+/// Wraps every task. The simulation uses it to stop a whole process.
 pub type Wrap = Arc<dyn Fn(BoxFuture<'static, ()>) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// The tasks of an engine.
 pub(crate) struct Tasks {
     tracker: TaskTracker,
     stop: CancellationToken,
@@ -35,7 +34,7 @@ impl Tasks {
         }
     }
 
-    /// Starts a task on the current runtime; it ends at the latest when all do.
+    /// Starts a task on the current runtime; [`Tasks::stop`] ends it.
     pub(crate) fn spawn(
         &self,
         name: &'static str,
@@ -45,7 +44,7 @@ impl Tasks {
         drop(self.tracker.spawn(guarded));
     }
 
-    /// The task with everything around it that [`Tasks::spawn`] gives it.
+    /// Adds panic handling, the span and the wrapper to a task, as [`Tasks::spawn`] runs it.
     pub(crate) fn guard(
         &self,
         name: &'static str,
@@ -59,7 +58,7 @@ impl Tasks {
                 biased;
                 () = stop.cancelled() => {}
                 end = AssertUnwindSafe(task).catch_unwind() => if end.is_err() {
-                    tracing::error!(task = name, "a task of the engine panicked");
+                    tracing::error!(task = name, "an internal task panicked");
                     failure.send_replace(Some(format!("the task `{name}` panicked")));
                 },
             }
@@ -71,17 +70,17 @@ impl Tasks {
         }
     }
 
-    /// The span that names the worker in every line of the log.
+    /// Span that adds the worker to every log line.
     pub(crate) fn span(&self) -> tracing::Span {
         self.span.clone()
     }
 
-    /// Where a failure is told.
+    /// Sender for failures of the keeper's thread.
     pub(crate) fn failure(&self) -> watch::Sender<Option<String>> {
         self.failure.clone()
     }
 
-    /// Something without which the engine cannot go on is missing.
+    /// Fails the engine with this reason.
     pub(crate) fn fail(&self, reason: String) {
         self.failure.send_replace(Some(reason));
     }
@@ -105,8 +104,8 @@ impl Tasks {
         self.tracker.close();
     }
 
-    /// Waits until all have ended.
-    pub(crate) async fn ended(&self) {
+    /// Waits until all tasks have finished.
+    pub(crate) async fn finished(&self) {
         self.tracker.wait().await;
     }
 }

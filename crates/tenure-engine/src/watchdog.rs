@@ -1,6 +1,6 @@
-//! Watchdog: takes work away from whoever works on it when the local deadline of its lease has
-//! come, whatever the store says or does not say; ends what runs longer than the longest hold; and
-//! gives back what was claimed ahead and is not started in time.
+//! Watchdog: cancels work at the local deadline of its lease, without asking the store; fails
+//! handlers that exceed `max_hold`; and releases items that were claimed ahead and not started in
+//! time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use tenure_core::{Failure, Outcome};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tracing::{info, warn};
 
-use crate::beside::Beside;
-use crate::desk::Overdue;
+use crate::attachment::Attachment;
+use crate::claim_loop::{report_load, report_settled};
 use crate::handler::Failed;
-use crate::hold::Loss;
+use crate::held::OverdueItem;
+use crate::held_lease::LossReason;
 use crate::shared::Shared;
-use crate::worker::{tell_load, tell_settled};
 
-/// How soon the settle of an overdue item is tried again.
-const AGAIN: Duration = Duration::from_millis(50);
+/// Delay before the settle of an overdue item is retried.
+const RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// Watches for as long as the engine runs.
+/// Watches until the engine stops.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut ends = FuturesUnordered::new();
     loop {
@@ -29,37 +29,40 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         tokio::pin!(tuned);
         tuned.as_mut().enable();
         let now = Instant::now();
-        for no in shared.desk.late(now) {
-            if let Some(lost) = shared.desk.lose(no, Loss::Late, now) {
-                shared.tell_loss(&lost, None);
+        for no in shared.held_leases.late(now) {
+            if let Some(lost) = shared.held_leases.lose(no, LossReason::Late, now) {
+                shared.report_loss(&lost, None);
             }
         }
-        for overdue in shared.desk.take_overdue(now) {
+        for overdue in shared.held_leases.take_overdue(now) {
             shared.metrics.overdue.increment(1);
             let max_hold = overdue.max_hold;
             warn!(
                 item = %overdue.id,
                 ?max_hold,
-                "cut a handler at the longest hold"
+                "cancelled a handler that exceeded the longest hold"
             );
             ends.push(end(Arc::clone(&shared), overdue));
         }
-        let items = shared.desk.give_back_stale(now);
+        let items = shared.held_leases.give_back_stale(now);
         if items > 0 {
-            info!(items, "gave back what was not started within two terms");
-            shared.hands.notify_one();
+            info!(
+                items,
+                "released items that were not started within two terms"
+            );
+            shared.claim_loops.notify_one();
         }
-        tell_load(&shared);
-        // A lease that is claimed while this sleeps ends later than the sleep.
-        let tick = shared.desk.tick();
-        let next = shared.desk.next_end().unwrap_or(now + tick);
+        report_load(&shared);
+        // A lease claimed during the sleep ends after the sleep.
+        let tick = shared.held_leases.tick();
+        let next = shared.held_leases.next_end().unwrap_or(now + tick);
         let end = sleep_until(next.min(now + tick));
         tokio::pin!(end);
         loop {
             tokio::select! {
                 biased;
                 () = &mut end => break,
-                // There is a shorter interval than there was.
+                // The interval may be shorter now.
                 () = &mut tuned => break,
                 Some(()) = ends.next() => {}
             }
@@ -67,36 +70,40 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// Settles an overdue item from here: the handler's own executor may stand still. Tries for a term;
-/// then the lease lapses, for nothing is held for ever.
-async fn end(shared: Arc<Shared>, overdue: Overdue) {
+/// Settles an overdue item from the keeper's thread, because the handler may block its own thread.
+/// Retries for one term; then the lease lapses.
+async fn end(shared: Arc<Shared>, overdue: OverdueItem) {
     let max_hold = tenure_core::duration_text(overdue.max_hold);
     let failure = Failure::new(format!("processing time exceeded: longer than {max_hold}"));
     let outcome = shared.judge(&Failed {
         failures: overdue.failures,
         endpoint: overdue.endpoint,
         failure: &failure,
-        chance: shared.dice.chance(),
+        max_retries: overdue.max_retries,
+        chance: shared.rng.chance(),
     });
-    let mut ending = overdue.ending;
-    ending.add(overdue.id, outcome, overdue.call);
-    // Even if the next one had its turn now: this handler may not have stopped yet.
+    let mut pending = overdue.pending;
+    pending.add(overdue.id, outcome, overdue.call);
+    // The later items are released even if the next one could start, because this handler may still
+    // run.
     for id in overdue.behind {
-        ending.add(id, Outcome::RELEASE, Beside::Nothing);
+        pending.add(id, Outcome::RELEASE, Attachment::Nothing);
     }
     let until = Instant::now() + overdue.term.length();
-    while Instant::now() < until && shared.desk.is_live(ending.no, Instant::now()) {
-        if !shared.desk.is_its_turn(overdue.id, &ending) {
-            sleep(AGAIN).await;
+    while Instant::now() < until && shared.held_leases.is_live(pending.no, Instant::now()) {
+        if !shared.held_leases.is_its_turn(overdue.id, &pending) {
+            sleep(RETRY_DELAY).await;
             continue;
         }
         shared.metrics.call("settle");
-        let settle = ending.sent_at(Instant::now());
+        let settle = pending.sent_at(Instant::now());
         match timeout_at(until, shared.keeper_store.settle(settle)).await {
             Ok(Ok(settlement)) => {
-                tell_settled(&shared, settle, &settlement);
-                shared.desk.settled(ending.no, &settlement, Instant::now());
-                shared.hands.notify_one();
+                report_settled(&shared, &pending, &settlement);
+                shared
+                    .held_leases
+                    .settled(pending.no, &settlement, Instant::now());
+                shared.claim_loops.notify_one();
                 return;
             }
             Ok(Err(error)) => {
@@ -104,12 +111,12 @@ async fn end(shared: Arc<Shared>, overdue: Overdue) {
                 if !error.is_transient() {
                     break;
                 }
-                sleep(AGAIN).await;
+                sleep(RETRY_DELAY).await;
             }
-            Err(_) => shared.metrics.store_silence("settle"),
+            Err(_) => shared.metrics.store_timeout("settle"),
         }
     }
     warn!(item = %overdue.id, "gave up a settle; the lease lapses");
-    shared.desk.abandon(ending, Instant::now());
-    shared.hands.notify_one();
+    shared.held_leases.abandon(pending, Instant::now());
+    shared.claim_loops.notify_one();
 }

@@ -1,7 +1,7 @@
-//! How many calls per second one caller makes to a receiver in the same process, 64 in flight.
-//! `cargo run --release -p tenure-publish --example webhook_rate [calls]`; nothing is asserted.
+//! Measures calls per second of one caller to a receiver in the same process, 64 in flight. `cargo
+//! run --release -p tenure-publish --example webhook_rate [calls]`; it asserts nothing.
 
-#![expect(clippy::print_stdout, reason = "an example shows what it found")]
+#![expect(clippy::print_stdout, reason = "an example prints its result")]
 
 use std::error::Error;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tenure_core::webhook::{
-    Caller, Endpoint, EndpointId, EndpointSettings, EndpointState, Health, Request,
+    Caller, Endpoint, EndpointHealth, EndpointId, EndpointSettings, EndpointState, Request,
 };
 use tenure_core::{Clock, Event, Fence, ItemId, Timestamp, TopicPattern};
 use tenure_publish::webhook::{
@@ -23,9 +23,9 @@ const IN_FLIGHT: usize = 64;
 const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
 
 #[derive(Debug)]
-struct Still;
+struct FixedClock;
 
-impl Clock for Still {
+impl Clock for FixedClock {
     fn now(&self) -> Timestamp {
         NOW
     }
@@ -46,11 +46,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
         number: 1,
         settings: EndpointSettings::new(url, vec![TopicPattern::any()]),
         state: EndpointState::Enabled,
-        health: Health::default(),
+        health: EndpointHealth::default(),
         version: 1,
         created_at: NOW,
     });
-    let mut config = CallerConfig::new(keyring, Arc::new(Still));
+    let mut config = CallerConfig::new(keyring, Arc::new(FixedClock));
     config.policy = AddressPolicy {
         allow_http: true,
         allow: vec!["127.0.0.0/8".parse()?],
@@ -106,7 +106,7 @@ fn request<'a>(endpoint: &'a Endpoint, event: &'a Event) -> Request<'a> {
     }
 }
 
-/// Answers every request by 204. It looks for the end of the head and skips a body of known length.
+/// Answers every request with 204. It finds the end of the head and skips a body of known length.
 async fn receiver() -> Result<String, Box<dyn Error>> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;

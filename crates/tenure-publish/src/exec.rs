@@ -1,9 +1,9 @@
-//! Exec: runs a command for each event, and takes its exit code for the answer.
+//! Publisher that runs a command for each event; the exit code is the outcome.
 //!
-//! The command is the leader of a process group of its own. Whatever ends the run (the command
-//! itself, its time, a dropped future) ends the whole group, so that nothing works on for an event
-//! whose hold is over. It is not ended by a hard kill of our own process: for that there is the
-//! fence.
+//! The command leads its own process group. At the end of the run (the command exits, its time is
+//! over, or the future is dropped) the publisher kills the whole group, so that no process keeps
+//! working on an event whose lease is over. If this process is killed by `SIGKILL`, the group keeps
+//! running; the receiver can then refuse its calls by the fence.
 
 use std::fmt;
 use std::future::Future;
@@ -19,60 +19,62 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::timeout;
 
-/// Between the polite signal and the one that cannot be ignored.
+/// Time between `SIGTERM` and `SIGKILL`.
 const GRACE: Duration = Duration::from_secs(1);
-/// What the command said before it ended is read for this long, should others keep it open.
-const LAST_WORDS: Duration = Duration::from_millis(100);
-/// So much of the end of what the command said is kept, in bytes and then in characters.
-const SAID_BYTES: usize = 4096;
-const SAID_CHARACTERS: usize = 500;
-/// So much of the end of what a command printed is kept for whoever wants it: a payload, and the
-/// line breaks around it.
-const PRINTED_BYTES: usize = PAYLOAD_BYTES_MAX + 16;
+/// Time for reading the rest of the output after the command has exited, if other processes still
+/// hold the pipe open.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
+/// Size of the end of standard error that becomes the reason: bytes read, then characters kept.
+const STDERR_BYTES_MAX: usize = 4096;
+const STDERR_CHARACTERS_MAX: usize = 500;
+/// Size of the end of standard output that is returned: a payload and the line breaks around it.
+const STDOUT_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 16;
 
-/// Of `sysexits.h`: the input was wrong; it will be wrong the next time, too.
+/// From `sysexits.h`: the input is invalid, so a retry cannot help.
 const EX_DATAERR: i32 = 65;
-/// Of `sysexits.h`: not now.
+/// From `sysexits.h`: temporary failure.
 const EX_TEMPFAIL: i32 = 75;
 
-/// Of the shell: there is such a command, and it cannot be run.
+/// From the shell: the command exists but cannot be run.
 const CANNOT_RUN: i32 = 126;
-/// Of the shell: there is no such command.
+/// From the shell: command not found.
 const NOT_FOUND: i32 = 127;
 
 /// Runs a command for each event, through `sh -c`.
 ///
-/// The payload is the command's standard input: the JSON text, or the bytes themselves if they
-/// were enqueued as bytes. A command need not read it. What it prints is thrown away, but for the
-/// end of its standard error, which is kept as the reason when it fails; so it must print no
-/// secret there.
+/// The payload is the command's standard input: the JSON text, or the bytes themselves if they were
+/// enqueued as bytes. The command need not read it. The publisher discards the output of the
+/// command, except the end of its standard error, which is stored as the reason when the command
+/// fails; so the command must not print secrets there.
 ///
 /// | exit code | means |
 /// |---|---|
 /// | 0 | done |
-/// | 65 | this event will never be taken: it is dead |
-/// | 75 | nothing can be taken now: tried again later, no failure is counted |
-/// | 126, 127 | the shell cannot run the command or does not find it: as 75 |
-/// | any other, or a signal | a failure of this event: tried again by the retry policy |
+/// | 65 | the event can never succeed: it is dead |
+/// | 75 | the receiver is unavailable: retried later, no failure is counted |
+/// | 126, 127 | the shell cannot run or find the command: same as 75 |
+/// | any other, or a signal | the event failed: retried by the retry policy |
 ///
-/// Its environment is that of this program, without the names given to [`Exec::hide`], and with
+/// The environment of the command is that of this program, without the names given to
+/// [`Exec::hide`], plus
 ///
 /// | variable | holds |
 /// |---|---|
-/// | `TENURE_ID` | the event's handle |
-/// | `TENURE_EVENT_ID` | the receiver's key to drop repeats |
-/// | `TENURE_TOPIC`, `TENURE_QUEUE` | what it is about, and its queue |
+/// | `TENURE_ID` | the id of the event |
+/// | `TENURE_EVENT_ID` | the id by which the receiver drops duplicates |
+/// | `TENURE_TOPIC`, `TENURE_QUEUE` | its topic and queue |
 /// | `TENURE_KEY` | its ordering key, if it has one |
-/// | `TENURE_FENCE` | the number of the claim: refuse what is older than what you have seen |
-/// | `TENURE_ATTEMPT` | 1 at the first try |
-/// | `TENURE_TIME_LEFT_MS` | how long the command may run |
-/// | `TENURE_HEADER_<NAME>` | a header; the name in upper case, all but letters and digits as `_` |
+/// | `TENURE_FENCE` | the number of the claim: refuse a lower one than the last accepted |
+/// | `TENURE_ATTEMPT` | 1 at the first attempt |
+/// | `TENURE_TIME_LEFT_MS` | milliseconds that the command may run |
+/// | `TENURE_HEADER_<NAME>` | a header; upper case, all but letters and digits become `_` |
 ///
-/// Of two headers whose names become the same, the last by name is given (`a_b` over `a-b`).
+/// If two header names become the same variable, the last by name wins (`a_b` over `a-b`).
 ///
-/// A command that runs too long is sent `SIGTERM` and a second later `SIGKILL`, and so is all that
-/// it has started; that is a failure, whatever it answers then. When the hold on the event is over
-/// it is killed at once. What it leaves running in its process group when it ends is killed, too.
+/// A command that runs too long gets `SIGTERM` and a second later `SIGKILL`, and so do the
+/// processes it started; this counts as a failure, whatever the exit code. When the lease of the
+/// event is over, the publisher kills the command at once. It also kills processes that are left in
+/// the group when the command exits.
 ///
 /// ```
 /// use std::time::Duration;
@@ -109,7 +111,7 @@ pub struct Exec {
 }
 
 impl Exec {
-    /// Runs `command` for each event, as long as the hold on it lasts.
+    /// Runs `command` for each event, for as long as its lease lasts.
     pub fn new(command: impl Into<String>) -> Self {
         Self {
             shell: "sh".to_owned(),
@@ -119,14 +121,14 @@ impl Exec {
         }
     }
 
-    /// Lets it run no longer than this, even if the hold lasts.
+    /// Stops the command after this time, even if the lease lasts longer. Default: no limit.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Keeps these variables of our own environment from it: those that hold secrets.
+    /// Removes these variables, which hold secrets, from the command's environment.
     #[must_use]
     pub fn hide<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.hidden.extend(names.into_iter().map(Into::into));
@@ -140,7 +142,7 @@ impl Exec {
             .map_err(|cause| PublishError::reject(cause.to_string()))?;
         let time = self.time(publication.time_left);
         if time.is_zero() {
-            return Err(PublishError::retry("there was no time left to run it"));
+            return Err(PublishError::retry("no time was left to run the command"));
         }
         let variables = variables(publication, time);
         self.spawn(variables, Stdio::null())?
@@ -149,14 +151,15 @@ impl Exec {
             .map(drop)
     }
 
-    /// Runs it for something that is no event; see [`ExecCall`]. Its answer is judged alike.
+    /// Runs the command for something other than an event; see [`ExecCall`]. Exit codes have the
+    /// same meaning. Returns the last line of the command's output.
     ///
     /// # Errors
-    /// What the exit code says, a variable that no environment can hold, or no time left.
+    /// The error that the exit code stands for, an invalid variable value, or no time left.
     pub async fn call(&self, call: ExecCall) -> Result<Option<String>, PublishError> {
         let time = self.time(call.time_left);
         if time.is_zero() {
-            return Err(PublishError::retry("there was no time left to run it"));
+            return Err(PublishError::retry("no time was left to run the command"));
         }
         let mut variables = call.variables;
         variables.push((
@@ -164,12 +167,11 @@ impl Exec {
             time.as_millis().to_string(),
         ));
         let running = self.spawn(variables, Stdio::piped())?;
-        let printed = running.answer(call.input, time).await?;
-        Ok(last_line(&printed))
+        let stdout = running.answer(call.input, time).await?;
+        Ok(last_line(&stdout))
     }
 
-    /// How long the command may run: within what is left of the hold there must be time to stop
-    /// it.
+    /// Time that the command may run. The rest of the lease must suffice to stop the command.
     fn time(&self, time_left: Duration) -> Duration {
         let time = time_left.saturating_sub(GRACE.min(time_left / 4));
         self.timeout.map_or(time, |timeout| timeout.min(time))
@@ -182,7 +184,7 @@ impl Exec {
     ) -> Result<Running, PublishError> {
         if let Some((name, _)) = variables.iter().find(|(_, value)| value.contains('\0')) {
             return Err(PublishError::reject(format!(
-                "{name} would hold a NUL character, which no environment can"
+                "{name} contains a NUL character, which an environment cannot hold"
             )));
         }
         let mut command = Command::new(&self.shell);
@@ -193,7 +195,7 @@ impl Exec {
             .stdout(output)
             .stderr(Stdio::piped())
             .process_group(0);
-        // What the event does not have must not come from our own environment.
+        // A variable that the event does not set must not come from this process's environment.
         for name in self.hidden.iter().map(String::as_str).chain(OPTIONAL) {
             command.env_remove(name);
         }
@@ -201,7 +203,7 @@ impl Exec {
         let child = command.spawn().map_err(|cause| {
             let reason = format!("cannot run `{}`: {cause}", self.shell);
             if cause.kind() == io::ErrorKind::ArgumentListTooLong {
-                // By the event's headers, most likely.
+                // The headers of the event are the most likely cause.
                 return PublishError::retry(reason);
             }
             PublishError::away(reason)
@@ -210,7 +212,7 @@ impl Exec {
     }
 }
 
-/// A run of a command for something that is no event: a job, for one.
+/// One run of a command for something other than an event, such as a job.
 ///
 /// ```
 /// use std::time::Duration;
@@ -224,21 +226,21 @@ impl Exec {
 ///     time_left: Duration::from_secs(30),
 /// };
 /// let printed = Exec::new(r#"echo "$TENURE_KIND"; cat"#).call(call).await?;
-/// assert_eq!(printed.as_deref(), Some("7"), "the last line that it printed");
+/// assert_eq!(printed.as_deref(), Some("7"), "the last line of its output");
 /// # Ok(())
 /// # }
 /// ```
 pub struct ExecCall {
-    /// What is on its standard input.
+    /// The command's standard input.
     pub input: Vec<u8>,
-    /// What its environment has beside our own.
+    /// Variables added to this process's environment.
     pub variables: Vec<(String, String)>,
-    /// How long the hold lasts at most; `TENURE_TIME_LEFT_MS` tells the command what that is to it.
+    /// Rest of the lease. The command gets a slightly shorter time in `TENURE_TIME_LEFT_MS`.
     pub time_left: Duration,
 }
 
 impl fmt::Debug for ExecCall {
-    /// Shows neither the input nor the variables: they may hold secrets.
+    /// Leaves out the input and the variables, which may hold secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExecCall")
             .field("time_left", &self.time_left)
@@ -247,7 +249,7 @@ impl fmt::Debug for ExecCall {
 }
 
 impl fmt::Debug for Exec {
-    /// Shows no command: a secret may stand in it.
+    /// Leaves out the command, which may contain a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Exec")
             .field("timeout", &self.timeout)
@@ -257,13 +259,13 @@ impl fmt::Debug for Exec {
 }
 
 impl Publisher for Exec {
-    /// Dropped, it kills the command and all that it has started.
+    /// Kills the command and the processes it started when dropped.
     fn publish<'a>(&'a self, publication: &'a Publication<'a>) -> Publishing<'a> {
         Box::pin(self.run(publication))
     }
 }
 
-/// The variables that not every event has.
+/// Variables that not every event has.
 const OPTIONAL: [&str; 2] = ["TENURE_EVENT_ID", "TENURE_KEY"];
 
 fn variables(publication: &Publication<'_>, time: Duration) -> Vec<(String, String)> {
@@ -271,7 +273,7 @@ fn variables(publication: &Publication<'_>, time: Duration) -> Vec<(String, Stri
     let mut variables = vec![
         ("TENURE_ID".to_owned(), publication.id.to_string()),
         ("TENURE_TOPIC".to_owned(), event.topic().to_owned()),
-        ("TENURE_QUEUE".to_owned(), event.queue_name().to_string()),
+        ("TENURE_QUEUE".to_owned(), event.queue().to_string()),
         ("TENURE_FENCE".to_owned(), publication.fence.to_string()),
         ("TENURE_ATTEMPT".to_owned(), publication.attempt.to_string()),
         (
@@ -282,7 +284,7 @@ fn variables(publication: &Publication<'_>, time: Duration) -> Vec<(String, Stri
     if let Some(id) = event.event_id() {
         variables.push(("TENURE_EVENT_ID".to_owned(), id.to_string()));
     }
-    if let Some(key) = event.ordering_key() {
+    if let Some(key) = event.key() {
         variables.push(("TENURE_KEY".to_owned(), key.to_owned()));
     }
     for (header, value) in event.headers() {
@@ -299,35 +301,36 @@ fn variable_of(header: &str) -> String {
     format!("TENURE_HEADER_{}", letters.collect::<String>())
 }
 
-/// Feeding a command and listening to it; none once it has closed both.
-type Talk<'a> = Option<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>;
+/// Feeds a command's input and reads its output; `None` once both are closed.
+type PipeIo<'a> = Option<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>;
 
-/// Waits for `end`, and lets the talk go on meanwhile.
-async fn beside<T>(talk: &mut Talk<'_>, end: impl Future<Output = T>) -> T {
+/// Waits for `end` while feeding and reading the command.
+async fn with_pipes<T>(pipes: &mut PipeIo<'_>, end: impl Future<Output = T>) -> T {
     tokio::pin!(end);
-    if let Some(talking) = talk {
+    if let Some(running) = pipes {
         tokio::select! {
-            ended = &mut end => return ended,
-            () = talking => *talk = None,
+            value = &mut end => return value,
+            () = running => *pipes = None,
         }
     }
     end.await
 }
 
-/// Reads what a command said before it ended. That is all there, unless something outside its
-/// group keeps its error output open.
-async fn hear_out(talk: Talk<'_>) {
-    if let Some(talking) = talk
-        && timeout(LAST_WORDS, talking).await.is_err()
+/// Reads the rest of the output. The output is complete unless a process outside the group holds
+/// standard error open.
+async fn drain(pipes: PipeIo<'_>) {
+    if let Some(running) = pipes
+        && timeout(DRAIN_TIMEOUT, running).await.is_err()
     {
-        tracing::debug!("a command's error output stayed open after its end");
+        tracing::debug!("the command's standard error stayed open after it exited");
     }
 }
 
-/// A command that runs. Dropping it kills the group; the runtime then waits for the leader, so
-/// that no zombie stays.
+/// A running command. Dropping it kills the group; the runtime then reaps the leader, so that no
+/// zombie stays.
 struct Running {
-    // Before the child, so that the group is killed while its leader's number is still its own.
+    // Declared before the child, so that the group is killed while the pid still belongs to the
+    // leader.
     group: Group,
     child: Child,
 }
@@ -341,21 +344,21 @@ impl Running {
         }
     }
 
-    /// Feeds it and listens to it until it ends or its time is over; the end of what it printed,
-    /// if that is listened to.
+    /// Feeds and reads the command until it exits or its time is over; returns the end of its
+    /// standard output, if that is piped.
     async fn answer(mut self, payload: Vec<u8>, time: Duration) -> Result<Vec<u8>, PublishError> {
-        let (mut said, mut printed) = (Vec::new(), Vec::new());
+        let (mut stderr, mut stdout) = (Vec::new(), Vec::new());
         let input = self.child.stdin.take();
-        let (errors, output) = (self.child.stderr.take(), self.child.stdout.take());
-        let mut talk: Talk<'_> = Some(Box::pin(async {
+        let (error_pipe, output) = (self.child.stderr.take(), self.child.stdout.take());
+        let mut pipes: PipeIo<'_> = Some(Box::pin(async {
             tokio::join!(
                 feed(input, payload),
-                listen(errors, &mut said, SAID_BYTES),
-                listen(output, &mut printed, PRINTED_BYTES),
+                read_tail(error_pipe, &mut stderr, STDERR_BYTES_MAX),
+                read_tail(output, &mut stdout, STDOUT_BYTES_MAX),
             );
         }));
-        let Ok(ended) = timeout(time, beside(&mut talk, self.child.wait())).await else {
-            self.stop(talk).await;
+        let Ok(status) = timeout(time, with_pipes(&mut pipes, self.child.wait())).await else {
+            self.stop(pipes).await;
             let time = time
                 .as_millis()
                 .try_into()
@@ -364,30 +367,30 @@ impl Running {
             return Err(PublishError::retry(reason));
         };
         self.group.kill();
-        hear_out(talk).await;
-        match ended {
-            Ok(ended) => judge(ended, &said).map(|()| printed),
+        drain(pipes).await;
+        match status {
+            Ok(status) => judge(status, &stderr).map(|()| stdout),
             Err(cause) => Err(PublishError::retry(format!(
-                "how the command ended is not known: {cause}"
+                "the exit status of the command is unknown: {cause}"
             ))),
         }
     }
 
-    /// Ends it, politely first.
-    async fn stop(&mut self, mut talk: Talk<'_>) {
+    /// Sends `SIGTERM`, waits for [`GRACE`], then kills the group.
+    async fn stop(&mut self, mut pipes: PipeIo<'_>) {
         self.group.signal(Signal::TERM);
-        // Still listened to: who speaks to nobody is killed by that before it can tidy up.
-        let ended = timeout(GRACE, beside(&mut talk, self.child.wait())).await;
+        // Keep reading: a closed pipe would kill the command before it can clean up.
+        let status = timeout(GRACE, with_pipes(&mut pipes, self.child.wait())).await;
         self.group.kill();
-        if ended.is_err()
+        if status.is_err()
             && let Err(cause) = self.child.wait().await
         {
-            tracing::warn!(cause = %cause, "a killed command was not waited for");
+            tracing::warn!(cause = %cause, "could not wait for a killed command");
         }
     }
 }
 
-/// The process group of a command; killed when dropped, unless it was before.
+/// Process group of a command; killed once, at the latest when dropped.
 struct Group(Option<Pid>);
 
 impl Group {
@@ -395,8 +398,8 @@ impl Group {
         if let Some(leader) = self.0
             && let Err(cause) = kill_process_group(leader, signal)
         {
-            // Nobody is left in it.
-            tracing::trace!(cause = %cause, "a process group was not signalled");
+            // The group is empty.
+            tracing::trace!(cause = %cause, "could not signal a process group");
         }
     }
 
@@ -417,74 +420,77 @@ async fn feed(input: Option<ChildStdin>, payload: Vec<u8>) {
     if let Some(mut input) = input
         && let Err(cause) = input.write_all(&payload).await
     {
-        // It need not read: its exit code says whether it had what it needed.
+        // A command need not read its input: the exit code decides.
         tracing::trace!(cause = %cause, "a command did not read its whole input");
     }
 }
 
-/// Keeps the end of what the command says, and lets it say as much as it likes.
-async fn listen(output: Option<impl AsyncRead + Unpin>, said: &mut Vec<u8>, most: usize) {
+/// Keeps the last `most` bytes of the output and discards the rest.
+async fn read_tail(output: Option<impl AsyncRead + Unpin>, tail: &mut Vec<u8>, most: usize) {
     let Some(mut output) = output else { return };
     let mut piece = [0; 1024];
     while let Ok(bytes) = output.read(&mut piece).await
         && bytes > 0
     {
-        said.extend_from_slice(piece.get(..bytes).unwrap_or_default());
-        // What is too much is cut off now and then: moving it for every piece would cost.
-        if said.len() >= most.saturating_mul(2) {
-            said.drain(..said.len().saturating_sub(most));
+        tail.extend_from_slice(piece.get(..bytes).unwrap_or_default());
+        // Truncate rarely: moving the bytes for every piece would be slow.
+        if tail.len() >= most.saturating_mul(2) {
+            tail.drain(..tail.len().saturating_sub(most));
         }
     }
-    said.drain(..said.len().saturating_sub(most));
+    tail.drain(..tail.len().saturating_sub(most));
 }
 
-/// The last line that is not blank. One that was cut off at its front is none.
-fn last_line(printed: &[u8]) -> Option<String> {
-    // Cut out first: what stands before it may have lost half a character.
-    let line = printed.trim_ascii().rsplit(|byte| *byte == b'\n').next()?;
+/// Returns the last line that is not blank; `None` if it exceeds 1 MiB or is not UTF-8.
+fn last_line(stdout: &[u8]) -> Option<String> {
+    // Find the line before decoding: the start of the buffer may be cut within a character.
+    let line = stdout.trim_ascii().rsplit(|byte| *byte == b'\n').next()?;
     if line.len() > PAYLOAD_BYTES_MAX {
-        tracing::warn!("the last line that a command printed is over 1 MiB: it is left out");
+        tracing::warn!("ignored the last line of a command's output: it exceeds 1 MiB");
         return None;
     }
     let line = std::str::from_utf8(line).ok()?.trim();
     (!line.is_empty()).then(|| line.to_owned())
 }
 
-fn judge(ended: ExitStatus, said: &[u8]) -> Result<(), PublishError> {
-    let words = last_words(said);
-    let with = |what: String| match words.as_str() {
+fn judge(status: ExitStatus, stderr: &[u8]) -> Result<(), PublishError> {
+    let message = one_line(stderr);
+    let with_message = |what: String| match message.as_str() {
         "" => what,
-        words => format!("{what}: {words}"),
+        message => format!("{what}: {message}"),
     };
-    match (ended.code(), ended.signal()) {
+    match (status.code(), status.signal()) {
         (Some(0), _) => Ok(()),
-        (Some(code @ EX_DATAERR), _) => Err(PublishError::reject(with(exit_code(code)))),
-        // A mistyped command says nothing of the event, which must not die of it.
+        (Some(code @ EX_DATAERR), _) => Err(PublishError::reject(with_message(exit_code(code)))),
+        // A mistyped command is not the fault of the event, so the event must not become dead
+        // because of it.
         (Some(code @ (EX_TEMPFAIL | CANNOT_RUN | NOT_FOUND)), _) => {
-            Err(PublishError::away(with(exit_code(code))))
+            Err(PublishError::away(with_message(exit_code(code))))
         }
-        (Some(code), _) => Err(PublishError::retry(with(exit_code(code)))),
-        (None, Some(signal)) => Err(PublishError::retry(with(format!("signal {signal}")))),
-        (None, None) => Err(PublishError::retry(with(ended.to_string()))),
+        (Some(code), _) => Err(PublishError::retry(with_message(exit_code(code)))),
+        (None, Some(signal)) => Err(PublishError::retry(with_message(format!(
+            "signal {signal}"
+        )))),
+        (None, None) => Err(PublishError::retry(with_message(status.to_string()))),
     }
 }
 
 fn exit_code(code: i32) -> String {
     match code {
         CANNOT_RUN => format!("exit code {code} (the command cannot be run)"),
-        NOT_FOUND => format!("exit code {code} (there is no such command)"),
+        NOT_FOUND => format!("exit code {code} (command not found)"),
         _ => format!("exit code {code}"),
     }
 }
 
-/// The end of what the command said, as one line without control characters.
-fn last_words(said: &[u8]) -> String {
-    let text: String = String::from_utf8_lossy(said)
+/// Joins the end of standard error into one line without control characters.
+fn one_line(stderr: &[u8]) -> String {
+    let text: String = String::from_utf8_lossy(stderr)
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect();
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let surplus = line.chars().count().saturating_sub(SAID_CHARACTERS);
+    let surplus = line.chars().count().saturating_sub(STDERR_CHARACTERS_MAX);
     line.chars().skip(surplus).collect()
 }
 
@@ -495,7 +501,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn without_a_shell_nothing_can_be_taken() {
+    async fn without_a_shell_the_publisher_is_away() {
         let exec = Exec {
             shell: "no-such-shell-at-all".to_owned(),
             ..Exec::new("true")

@@ -1,17 +1,16 @@
-//! The publishers of Tenure: what takes an event out of the outbox to its receiver.
+//! Publishers of Tenure: they take an event from the outbox to its receiver.
 //!
-//! This crate exists so that one crate alone runs commands and will open connections to the
-//! outside. It knows a publisher only as the port of `tenure-core`: it claims nothing, settles
-//! nothing and decides nothing about trying again; it says what happened, as a
-//! [`PublishError`](tenure_core::PublishError) or as success.
+//! Only this crate runs commands and opens connections to the outside. Its publishers implement the
+//! port of `tenure-core`. They claim nothing, settle nothing and do not decide on retries; they
+//! report success or a [`PublishError`](tenure_core::PublishError).
 //!
-//! | publisher | hands an event over by | it is taken when |
+//! | publisher | sends an event as | done when |
 //! |---|---|---|
-//! | [`Lines`] | a line of JSON, to a file or to the standard output | the line is on the disk, or written out where there is no disk |
-//! | [`Exec`] | a command of yours, payload on its input | the command ends with exit code 0 |
+//! | [`Lines`] | a line of JSON in a file or on standard output | the line is synced or written |
+//! | [`Exec`] | the input of your command | the command exits with code 0 |
 //!
-//! What is owed to endpoints goes out through [`webhook`], by another port: who calls is told to
-//! whom, and says what came back.
+//! Deliveries to endpoints go out through [`webhook`], which implements another port: it makes the
+//! call and returns the reply.
 //!
 //! ```
 //! use std::time::Duration;
@@ -38,9 +37,14 @@
 //! # }
 //! ```
 
+#[cfg(feature = "exec")]
 mod exec;
+#[cfg(feature = "lines")]
 mod lines;
+#[cfg(feature = "webhook")]
 pub mod webhook;
 
+#[cfg(feature = "exec")]
 pub use exec::{Exec, ExecCall};
+#[cfg(feature = "lines")]
 pub use lines::Lines;

@@ -1,8 +1,8 @@
-//! Lines: writes each event as one line of JSON, to a file or to the standard output.
+//! Publisher that writes each event as one line of JSON, to a file or to the standard output.
 //!
-//! One thread per publisher does the writing. It takes all lines that wait, writes them with one
-//! call and syncs them once, so that concurrent events share the wait for the disk. It is a thread
-//! and not a task because it blocks: on a slow disk, or on a pipe that nobody reads.
+//! One thread per publisher does the writing. It takes all waiting lines, writes them with one call
+//! and syncs once, so that concurrent events share the wait for the disk. It is a thread and not a
+//! task because it blocks: on a slow disk, or on a pipe without a reader.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -19,103 +19,107 @@ use tenure_core::{Encoding, Publication, PublishError, Publisher, Publishing};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-/// Lines that wait for the thread; more wait with their publishers, and go when those are dropped.
+/// Maximum number of lines queued for the thread. Further lines wait in their publish calls and are
+/// dropped with them.
 const WAITING_MAX: usize = 64;
-/// So long before the hold on an event is over, it is given back.
-const MARGIN: Duration = Duration::from_secs(1);
-/// A write is not made longer than this by another line.
-const WRITE_BYTES: usize = 1024 * 1024;
+/// Time before the end of the lease at which the publisher reports that it is unavailable.
+const DEADLINE_MARGIN: Duration = Duration::from_secs(1);
+/// Limit of one write in bytes; a batch that has reached it takes no further line.
+const WRITE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Writes each event as one line of JSON, here broken to be read:
+/// Writes each event as one line of JSON (wrapped here):
 ///
 /// ```json
 /// {"id":7,"event_id":"0198…","topic":"order.paid","queue":"default","key":null,
 ///  "attempt":1,"fence":3,"headers":{},"payload":{"order":7}}
 /// ```
 ///
-/// The payload is the JSON of the event, character for character, but for line breaks between its
-/// values, which become spaces. A payload that was enqueued as bytes stays a string of base64, and
-/// the line says `"encoding":"base64"`.
+/// The payload is the JSON of the event, character for character, except that line breaks between
+/// its values become spaces. A payload that was enqueued as bytes stays a base64 string, and the
+/// line has `"encoding":"base64"`.
 ///
-/// An event is taken when its line is written and, where that is a file, synced to the disk. Lines
-/// are appended whole, also when several processes append to the same file; a file that another
-/// program has locked (`flock`) is waited for. After a crash or on a
-/// full disk one line may be left incomplete: it gets a line of its own, is to be skipped, and its
-/// event comes again. A file that cannot be written to takes nothing, whatever the event: the
-/// publisher is away until it can. So is a pipe that nobody reads, once the hold on an event is
-/// nearly over; a line that was on its way into it is written later, and its event comes again.
+/// An event is done when its line is written and, for a file, synced to the disk. Lines are
+/// appended whole, even when several processes append to the same file; the publisher waits for a
+/// file that another program has locked (`flock`). A crash or a full disk may leave one incomplete
+/// line: the next write ends it with a line break, readers should skip it, and its event is
+/// published again. While the file cannot be written to, the publisher reports that it is
+/// unavailable. It also does so for a pipe without a reader, once the lease of the event is nearly
+/// over; a line already being written to the pipe is written later, and its event is published
+/// again.
 ///
-/// The file is opened for each write: it may be moved away (to rotate it) or removed at any time,
-/// and is made again.
+/// The publisher opens the file for each write and creates it if needed, so the file may be moved
+/// away (to rotate it) or removed at any time.
 #[derive(Debug)]
 pub struct Lines {
-    waiting: mpsc::Sender<Line>,
+    waiting: mpsc::Sender<PendingLine>,
 }
 
 impl Lines {
-    /// Appends to the file at `path`, which is made when the first event comes.
+    /// Appends to the file at `path`, which is created for the first event.
     ///
     /// # Errors
-    /// No thread could be started.
+    /// The thread could not be started.
     pub fn file(path: impl Into<PathBuf>) -> io::Result<Self> {
-        Self::start(Target::Path(path.into()))
+        Self::start(Output::Path(path.into()))
     }
 
     /// Writes to the standard output.
     ///
     /// # Errors
-    /// The output has no handle to be shared, or no thread could be started.
+    /// The handle of the standard output could not be duplicated, or the thread not be started.
     pub fn stdout() -> io::Result<Self> {
-        // Past the buffer of the standard library, which says yes when the output is closed.
+        // Bypasses the buffer of the standard library, which reports success for a closed output.
         let handle = io::stdout().as_fd().try_clone_to_owned()?;
-        Self::start(Target::Output {
+        Self::start(Output::Handle {
             file: File::from(handle),
             is_torn: false,
         })
     }
 
-    fn start(target: Target) -> io::Result<Self> {
+    fn start(target: Output) -> io::Result<Self> {
         let (waiting, lines) = mpsc::channel(WAITING_MAX);
         thread::Builder::new()
             .name("tenure-lines".to_owned())
-            .spawn(move || write_all_that_comes(target, lines))?;
+            .spawn(move || run_writer(target, lines))?;
         Ok(Self { waiting })
     }
 
     async fn write(&self, publication: &Publication<'_>) -> Result<(), PublishError> {
-        let (answer, answered) = oneshot::channel();
-        let line = Line {
+        let (reply, outcome) = oneshot::channel();
+        let line = PendingLine {
             text: line_of(publication)?,
-            answer,
+            reply,
         };
-        let ended = || PublishError::away("the thread that writes the lines has ended");
+        let stopped = || PublishError::away("the thread that writes the lines has stopped");
         let written = async {
-            self.waiting.send(line).await.map_err(|_line| ended())?;
-            answered.await.unwrap_or_else(|_closed| Err(ended()))
+            self.waiting.send(line).await.map_err(|_line| stopped())?;
+            outcome.await.unwrap_or_else(|_closed| Err(stopped()))
         };
-        // Else the event would be blamed for it, and die of it in the end.
+        // Without this timeout, each blocked write would count as a failure, until the event is
+        // dead.
         let left = publication.time_left;
-        let time = left.saturating_sub(MARGIN.min(left / 4));
+        let time = left.saturating_sub(DEADLINE_MARGIN.min(left / 4));
         timeout(time, written).await.unwrap_or_else(|_elapsed| {
             Err(PublishError::away(format!(
-                "its line was not written within {time:?}: the disk is slow, or nobody reads the \
-                 pipe"
+                "the line was not written within {time:?}: the disk is slow, or the pipe has no \
+                 reader"
             )))
         })
     }
 }
 
 impl Publisher for Lines {
-    /// Dropped before its line's turn, it writes nothing; later, the line is written.
+    /// If the future is dropped before the thread takes the line, nothing is written; if it is
+    /// dropped later, the line is still written.
     fn publish<'a>(&'a self, publication: &'a Publication<'a>) -> Publishing<'a> {
         Box::pin(self.write(publication))
     }
 }
 
-/// A line on its way, and who waits for it.
-struct Line {
+/// A line that waits to be written, and the channel for its result.
+struct PendingLine {
     text: Vec<u8>,
-    answer: oneshot::Sender<Result<(), PublishError>>,
+    reply: oneshot::Sender<Result<(), PublishError>>,
 }
 
 /// The fields of a line, in order.
@@ -136,7 +140,8 @@ struct Fields<'a> {
 
 fn line_of(publication: &Publication<'_>) -> Result<Vec<u8>, PublishError> {
     let event = publication.event;
-    // Within a string JSON has no bare line break, so none of these means anything.
+    // JSON has line breaks only between values, never within a string, so the meaning does not
+    // change.
     let payload = event.payload().replace(['\n', '\r'], " ");
     let payload: &RawValue = serde_json::from_str(&payload).map_err(|cause| {
         let place = cause.column();
@@ -146,8 +151,8 @@ fn line_of(publication: &Publication<'_>) -> Result<Vec<u8>, PublishError> {
         id: publication.id.number(),
         event_id: event.event_id().map(|id| id.to_string()),
         topic: event.topic(),
-        queue: event.queue_name().as_str(),
-        key: event.ordering_key(),
+        queue: event.queue().as_str(),
+        key: event.key(),
         attempt: publication.attempt,
         fence: publication.fence.number(),
         headers: event.headers(),
@@ -160,20 +165,20 @@ fn line_of(publication: &Publication<'_>) -> Result<Vec<u8>, PublishError> {
     Ok(text)
 }
 
-/// The thread: ends when the publisher is dropped and all is written.
-fn write_all_that_comes(mut target: Target, mut lines: mpsc::Receiver<Line>) {
+/// Body of the thread: ends when the publisher is dropped and every line is written.
+fn run_writer(mut target: Output, mut lines: mpsc::Receiver<PendingLine>) {
     while let Some(first) = lines.blocking_recv() {
         let batch = gather(first, &mut lines);
         let (written, stopped) = target.append(&batch.bytes);
         let reason = stopped.map(|cause| target.reason(&cause));
-        for (end, answer) in batch.answers {
-            let taken = if end <= written {
+        for (end, reply) in batch.replies {
+            let result = if end <= written {
                 Ok(())
             } else {
                 Err(PublishError::away(reason.clone().unwrap_or_default()))
             };
-            // Whoever asked may be gone; what is written stays written.
-            drop(answer.send(taken));
+            // The publish call may have been dropped; its line stays written.
+            drop(reply.send(result));
         }
     }
 }
@@ -181,51 +186,50 @@ fn write_all_that_comes(mut target: Target, mut lines: mpsc::Receiver<Line>) {
 /// Lines that are written together.
 struct Batch {
     bytes: Vec<u8>,
-    /// Where each line ends, and who waits for it.
-    answers: Vec<(usize, oneshot::Sender<Result<(), PublishError>>)>,
+    /// End of each line in `bytes`, and the channel for its result.
+    replies: Vec<(usize, oneshot::Sender<Result<(), PublishError>>)>,
 }
 
-/// `first` and all that wait behind it, up to a bound.
-fn gather(first: Line, lines: &mut mpsc::Receiver<Line>) -> Batch {
+/// Collects `first` and the lines waiting behind it, up to [`WRITE_BYTES_MAX`].
+fn gather(first: PendingLine, lines: &mut mpsc::Receiver<PendingLine>) -> Batch {
     let mut batch = Batch {
         bytes: Vec::new(),
-        answers: Vec::new(),
+        replies: Vec::new(),
     };
     let mut next = Some(first);
     while let Some(line) = next {
-        // Nobody waits for a closed one any more: its event will come again.
-        if !line.answer.is_closed() {
+        // A closed channel means that the publish call was dropped: the event is published again.
+        if !line.reply.is_closed() {
             batch.bytes.extend_from_slice(&line.text);
-            batch.answers.push((batch.bytes.len(), line.answer));
+            batch.replies.push((batch.bytes.len(), line.reply));
         }
-        let more = batch.bytes.len() < WRITE_BYTES;
+        let more = batch.bytes.len() < WRITE_BYTES_MAX;
         next = if more { lines.try_recv().ok() } else { None };
     }
     batch
 }
 
-/// How far a write came: so many bytes are there for good, and what stopped the others.
+/// Number of bytes written, and the error that stopped the rest.
 type Written = (usize, Option<io::Error>);
 
-/// Where lines go.
-enum Target {
+enum Output {
     /// The file at a path, opened for each write.
     Path(PathBuf),
     /// The standard output.
-    Output {
+    Handle {
         file: File,
-        /// Whether the last write ended within a line.
+        /// The last write stopped within a line.
         is_torn: bool,
     },
 }
 
-impl Target {
+impl Output {
     fn append(&mut self, bytes: &[u8]) -> Written {
         match self {
             Self::Path(path) => {
                 append_to_path(path, bytes).unwrap_or_else(|cause| (0, Some(cause)))
             }
-            Self::Output { file, is_torn } => {
+            Self::Handle { file, is_torn } => {
                 let written = append_to_output(file, bytes, *is_torn);
                 let (bytes, stopped) = written.as_ref().map_or((0, true), |w| (w.0, w.1.is_some()));
                 *is_torn = stopped && (*is_torn || bytes > 0);
@@ -234,48 +238,48 @@ impl Target {
         }
     }
 
-    /// Why a line was not taken, for people.
+    /// User-facing reason for a line that was not written.
     fn reason(&self, cause: &io::Error) -> String {
         match self {
             Self::Path(path) => format!("cannot append to {}: {cause}", path.display()),
-            Self::Output { .. } => format!("cannot write to the output: {cause}"),
+            Self::Handle { .. } => format!("cannot write to the output: {cause}"),
         }
     }
 }
 
 fn append_to_output(file: &File, bytes: &[u8], torn: bool) -> io::Result<Written> {
     if !file.metadata()?.is_file() {
-        return Ok(write_behind(file, bytes, torn, write_through));
+        return Ok(write_after(file, bytes, torn, write_through));
     }
-    synced(file, write_behind(file, bytes, torn, write_once))
+    sync(file, write_after(file, bytes, torn, write_once))
 }
 
 fn append_to_path(path: &Path, bytes: &[u8]) -> io::Result<Written> {
     let file = open(path)?;
     if !file.metadata()?.is_file() {
-        return Ok(write_behind(&file, bytes, false, write_through));
+        return Ok(write_after(&file, bytes, false, write_through));
     }
-    // While another process like this one writes, its line looks incomplete. Where a file cannot
-    // be locked the worst is an empty line; lines are whole by their one write.
+    // The lock prevents that an unfinished line of another process looks incomplete. If the file
+    // cannot be locked, the worst result is an empty line, because each write is one call.
     if let Err(cause) = file.lock() {
-        tracing::debug!(cause = %cause, "a file of lines was not locked");
+        tracing::debug!(cause = %cause, "could not lock the file of lines");
     }
-    // A file that may be written to and not read: its last line is taken for whole.
+    // If the file is not readable, assume that its last line is complete.
     let torn = is_torn(&file).unwrap_or(false);
-    let written = write_behind(&file, bytes, torn, write_once);
-    // The others need not wait for the disk.
+    let written = write_after(&file, bytes, torn, write_once);
+    // Other processes need not wait for the sync.
     if let Err(cause) = file.unlock() {
-        tracing::debug!(cause = %cause, "a file of lines was not unlocked");
+        tracing::debug!(cause = %cause, "could not unlock the file of lines");
     }
-    synced(&file, written)
+    sync(&file, written)
 }
 
-/// The file, made if need be; readable if it may be read.
+/// Opens the file, creating it if needed; readable where permissions allow.
 fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.append(true);
     match path.metadata() {
-        Ok(found) if found.is_file() => match options.read(true).open(path) {
+        Ok(metadata) if metadata.is_file() => match options.read(true).open(path) {
             Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => {
                 options.read(false).open(path)
             }
@@ -284,7 +288,7 @@ fn open(path: &Path) -> io::Result<File> {
         Ok(_) => options.open(path),
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
             let file = options.create(true).read(true).open(path)?;
-            // The name, too, must outlive a crash.
+            // Sync the folder, so that the name survives a crash as well.
             let folder = path
                 .parent()
                 .filter(|folder| !folder.as_os_str().is_empty());
@@ -295,7 +299,7 @@ fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Whether the last byte of a file is not the end of a line.
+/// Returns true if the file's last byte is not a line break.
 fn is_torn(file: &File) -> io::Result<bool> {
     let Some(last) = file.metadata()?.len().checked_sub(1) else {
         return Ok(false);
@@ -305,16 +309,16 @@ fn is_torn(file: &File) -> io::Result<bool> {
     Ok(byte != *b"\n")
 }
 
-/// What was written, once it is on the disk.
-fn synced(file: &File, written: Written) -> io::Result<Written> {
+/// Syncs to the disk if anything was written.
+fn sync(file: &File, written: Written) -> io::Result<Written> {
     if written.0 > 0 {
         file.sync_data()?;
     }
     Ok(written)
 }
 
-/// Writes `bytes` behind what is there; a break ends an incomplete line, and counts for none.
-fn write_behind(
+/// Appends `bytes`. After an incomplete line it first writes a line break, which is not counted.
+fn write_after(
     file: &File,
     bytes: &[u8],
     torn: bool,
@@ -327,8 +331,7 @@ fn write_behind(
     (written.saturating_sub(1), stopped)
 }
 
-/// One call, so that no other process comes between: the rest of a short write is not sent after
-/// it.
+/// Makes one call, so that no other process writes in between; a short write is not completed.
 fn write_once(mut file: &File, bytes: &[u8]) -> Written {
     loop {
         match file.write(bytes) {
@@ -346,7 +349,7 @@ fn write_once(mut file: &File, bytes: &[u8]) -> Written {
     }
 }
 
-/// As many calls as it takes: a pipe has room for a part only.
+/// Repeats the call until everything is written: a pipe may have room for only a part.
 fn write_through(mut file: &File, bytes: &[u8]) -> Written {
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -371,16 +374,16 @@ mod tests {
 
     use super::*;
 
-    type Answered = oneshot::Receiver<Result<(), PublishError>>;
+    type Outcome = oneshot::Receiver<Result<(), PublishError>>;
 
-    fn line(text: &str) -> (Line, Answered) {
-        let (answer, answered) = oneshot::channel();
+    fn line(text: &str) -> (PendingLine, Outcome) {
+        let (reply, outcome) = oneshot::channel();
         let text = text.as_bytes().to_vec();
-        (Line { text, answer }, answered)
+        (PendingLine { text, reply }, outcome)
     }
 
     #[test]
-    fn all_who_wait_share_one_write_and_who_gave_up_is_not_in_it() {
+    fn waiting_lines_share_one_write_without_those_given_up() {
         let (waiting, mut lines) = mpsc::channel(WAITING_MAX);
         let ((first, _first), (second, gone), (third, _third)) =
             (line("1\n"), line("22\n"), line("333\n"));
@@ -389,22 +392,22 @@ mod tests {
         waiting.try_send(third).unwrap();
         let batch = gather(first, &mut lines);
         assert_eq!(batch.bytes, b"1\n333\n");
-        let ends: Vec<usize> = batch.answers.iter().map(|(end, _)| *end).collect();
+        let ends: Vec<usize> = batch.replies.iter().map(|(end, _)| *end).collect();
         assert_eq!(ends, [2, 6]);
     }
 
     #[test]
     fn a_write_does_not_grow_without_bound() {
         let (waiting, mut lines) = mpsc::channel(WAITING_MAX);
-        let long = "x".repeat(WRITE_BYTES);
+        let long = "x".repeat(WRITE_BYTES_MAX);
         let ((first, _first), (second, _second)) = (line(&long), line("2\n"));
         waiting.try_send(second).unwrap();
-        assert_eq!(gather(first, &mut lines).answers.len(), 1);
-        assert_eq!(lines.len(), 1, "the other one waits for the next write");
+        assert_eq!(gather(first, &mut lines).replies.len(), 1);
+        assert_eq!(lines.len(), 1, "the second line waits for the next write");
     }
 
     fn output(file: impl Into<File>) -> Lines {
-        Lines::start(Target::Output {
+        Lines::start(Output::Handle {
             file: file.into(),
             is_torn: false,
         })
@@ -424,7 +427,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_output_that_nobody_reads_or_that_is_full_takes_nothing() {
+    async fn an_output_without_a_reader_or_space_takes_nothing() {
         let (reader, writer) = io::pipe().unwrap();
         drop(reader);
         let broken = output(OwnedFd::from(writer));
@@ -440,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_break_ends_an_incomplete_line_and_counts_for_none() {
+    fn a_break_ends_an_incomplete_line_and_is_not_counted() {
         let (mut reader, writer) = io::pipe().unwrap();
         let file = File::from(OwnedFd::from(writer));
         let (written, stopped) = append_to_output(&file, b"1\n", true).unwrap();

@@ -1,4 +1,4 @@
-//! `/health/live` and `/health/ready`: whether the process answers, and whether it does its work.
+//! `/health/live`: the process answers. `/health/ready`: the process does its work.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,28 +9,28 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use tenure_core::store::Store;
 
-use crate::sampled::{Sample, Sampled, WAIT};
+use crate::sampled::{SAMPLE_TIMEOUT, Sample, Sampled};
 use crate::wire::{self, Check, Live, Ready};
 
-/// Probes come from many sides; the store is asked at most this often.
-const KEEP: Duration = Duration::from_secs(1);
+/// Maximum age of a reused store check, because several probes may come at once.
+const STORE_CHECK_AGE_MAX: Duration = Duration::from_secs(1);
 
-/// One thing that is looked at to know whether the process does its work.
+/// Result of one readiness check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
-    /// What.
+    /// Name of the check.
     pub name: String,
-    /// What is wrong; `None`: nothing.
+    /// Description of the problem; `None` if the check passed.
     pub problem: Option<String>,
-    /// How long ago it was last seen to work, if ever.
+    /// Time since the check last passed; `None` if never or unknown.
     pub last_seen: Option<Duration>,
 }
 
-/// Looks at the process and at the store.
+/// Combines the checks of the process with one of the store.
 pub(crate) struct Readiness {
     store: Arc<dyn Store>,
     health: Arc<dyn Fn() -> Vec<HealthCheck> + Send + Sync>,
-    answers: Sampled<()>,
+    store_check: Sampled<()>,
 }
 
 impl Readiness {
@@ -41,7 +41,7 @@ impl Readiness {
         Self {
             store,
             health,
-            answers: Sampled::new(KEEP),
+            store_check: Sampled::new(STORE_CHECK_AGE_MAX),
         }
     }
 
@@ -51,14 +51,14 @@ impl Readiness {
         checks
     }
 
-    /// Whether the store answers a cheap question.
+    /// Checks that the store answers a cheap query.
     async fn store(&self) -> HealthCheck {
-        let ask = async { self.store.queues().await.map(|_| ()) };
-        let (sample, age) = self.answers.get(ask).await;
+        let query = async { self.store.queues().await.map(|_| ()) };
+        let (sample, age) = self.store_check.get(query).await;
         let problem = match sample {
             Sample::Answer(()) => None,
-            Sample::Silence => Some(format!("it does not answer within {} s", WAIT.as_secs())),
-            Sample::Trouble => Some("it cannot be asked; the log says why".to_owned()),
+            Sample::Timeout => Some(format!("no answer within {} s", SAMPLE_TIMEOUT.as_secs())),
+            Sample::Error => Some("it returned an error; see the log".to_owned()),
         };
         HealthCheck {
             name: "store".to_owned(),
@@ -81,7 +81,7 @@ pub(crate) async fn live() -> Json<Live> {
 pub(crate) async fn ready(State(readiness): State<Arc<Readiness>>) -> (StatusCode, Json<Ready>) {
     let checks = readiness.checks().await;
     let is_ready = checks.iter().all(|check| check.problem.is_none());
-    let (status, word) = if is_ready {
+    let (status, text) = if is_ready {
         (StatusCode::OK, "ready")
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "unready")
@@ -92,7 +92,7 @@ pub(crate) async fn ready(State(readiness): State<Arc<Readiness>>) -> (StatusCod
         last_seen_ms: check.last_seen.map(wire::millis),
     });
     let body = Ready {
-        status: word,
+        status: text,
         checks: checks.collect(),
     };
     (status, Json(body))

@@ -1,19 +1,18 @@
-//! The HTTP face of Tenure: a router that a program of yours can mount, and the loop that serves
-//! it. The only crate that knows HTTP status codes and JSON shapes. It reaches the store through
-//! the ports of `tenure-core` alone, and the rest of the program through the closures of
-//! [`Ports`].
+//! HTTP interface of Tenure: a router that you can mount in your own program, and the loop that
+//! serves it. Only this crate knows HTTP status codes and JSON shapes. It reaches the store through
+//! the ports of `tenure-core`, and the rest of the program through the closures of [`Ports`].
 //!
 //! | route | answers |
 //! |---|---|
 //! | `GET /health/live` | 200 while the process answers |
-//! | `GET /health/ready` | 200 when everything that is looked at holds, else 503; each check by itself |
-//! | `GET /metrics` | the figures, as Prometheus reads them |
-//! | `GET /v1/stats` | how many items stand where |
+//! | `GET /health/ready` | 200 when every check passes, else 503; lists each check |
+//! | `GET /metrics` | metrics in the Prometheus text format |
+//! | `GET /v1/stats` | counts of items by state, queue and endpoint |
 //!
-//! What goes wrong is answered as `application/problem+json` (RFC 9457) with a stable `code`.
+//! Errors are returned as `application/problem+json` (RFC 9457) with a stable `code`.
 
-mod figures;
 mod health;
+mod metrics;
 mod problem;
 mod sampled;
 mod serve;
@@ -37,22 +36,22 @@ use tower_http::timeout::TimeoutLayer;
 pub use health::HealthCheck;
 pub use serve::serve;
 
-use figures::Figures;
 use health::Readiness;
+use metrics::Metrics;
 
-/// The longest body that is read.
+/// Limit of a request body.
 const BODY_BYTES_MAX: usize = 64 * 1024;
-/// The longest that a request may take.
+/// Limit for answering a request.
 const REQUEST_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// What the server asks of the rest of the program.
+/// Parts of the program that the server needs.
 #[derive(Clone)]
 pub struct Ports {
-    /// Where the items are.
+    /// Store with the items.
     pub store: Arc<dyn Store>,
-    /// What is looked at to know whether the process does its work; it answers at once.
+    /// Health checks of the process; must return at once.
     pub health: Arc<dyn Fn() -> Vec<HealthCheck> + Send + Sync>,
-    /// The figures of the process in the text format of Prometheus.
+    /// Metrics of the process in the Prometheus text format.
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
 }
 
@@ -62,12 +61,12 @@ impl fmt::Debug for Ports {
     }
 }
 
-/// What the routes share.
+/// State shared by the routes.
 #[derive(Clone)]
 struct Shared {
     store: Arc<dyn Store>,
     readiness: Arc<Readiness>,
-    figures: Arc<Figures>,
+    metrics: Arc<Metrics>,
 }
 
 impl FromRef<Shared> for Arc<dyn Store> {
@@ -82,13 +81,13 @@ impl FromRef<Shared> for Arc<Readiness> {
     }
 }
 
-impl FromRef<Shared> for Arc<Figures> {
+impl FromRef<Shared> for Arc<Metrics> {
     fn from_ref(shared: &Shared) -> Self {
-        Self::clone(&shared.figures)
+        Self::clone(&shared.metrics)
     }
 }
 
-/// The routes over these ports.
+/// Builds the routes over these ports.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -99,7 +98,7 @@ impl FromRef<Shared> for Arc<Figures> {
 /// # async fn main() -> std::io::Result<()> {
 /// let ports = Ports {
 ///     store: Arc::new(MemoryStore::new(Arc::new(SystemClock))),
-///     health: Arc::new(Vec::new), // what your program looks at
+///     health: Arc::new(Vec::new), // checks of your program
 ///     metrics: Arc::new(String::new),
 /// };
 /// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
@@ -111,21 +110,21 @@ impl FromRef<Shared> for Arc<Figures> {
 pub fn router(ports: Ports) -> Router {
     let shared = Shared {
         readiness: Arc::new(Readiness::new(Arc::clone(&ports.store), ports.health)),
-        figures: Arc::new(Figures::new(Arc::clone(&ports.store), ports.metrics)),
+        metrics: Arc::new(Metrics::new(Arc::clone(&ports.store), ports.metrics)),
         store: ports.store,
     };
     let routes = Router::new()
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
-        .route("/metrics", get(figures::metrics))
+        .route("/metrics", get(metrics::metrics))
         .route("/v1/stats", get(stats::stats))
         .fallback(problem::not_found)
         .with_state(shared);
-    guarded(routes)
+    with_limits(routes)
 }
 
-/// The limits that hold for every route, and one shape for all that they refuse.
-fn guarded(routes: Router) -> Router {
+/// Applies the limits of every route, and one error format.
+fn with_limits(routes: Router) -> Router {
     routes
         .layer(RequestBodyLimitLayer::new(BODY_BYTES_MAX))
         .layer(TimeoutLayer::with_status_code(
@@ -133,5 +132,5 @@ fn guarded(routes: Router) -> Router {
             REQUEST_TIME_MAX,
         ))
         .layer(CatchPanicLayer::custom(problem::panicked))
-        .layer(map_response(problem::dressed))
+        .layer(map_response(problem::normalize))
 }

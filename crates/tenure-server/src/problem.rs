@@ -1,5 +1,5 @@
-//! Problem: what is answered when a request cannot be. The outside gets a stable code and a phrase;
-//! the cause goes to the log.
+//! Problem: the response to a request that failed. The client gets a stable code and a phrase; the
+//! cause goes to the log.
 
 use std::any::Any;
 
@@ -11,7 +11,7 @@ use crate::wire;
 
 const PROBLEM_JSON: &str = "application/problem+json";
 
-/// An answer that is no success.
+/// A response other than success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Problem {
     NotFound,
@@ -19,7 +19,7 @@ pub(crate) enum Problem {
     TooLarge,
     Unavailable,
     Internal,
-    /// One that a layer below thought of.
+    /// Status set by a layer below.
     Other(StatusCode),
 }
 
@@ -43,8 +43,8 @@ impl Problem {
             Self::Unavailable,
             Self::Internal,
         ];
-        let found = known.into_iter().find(|known| known.status() == status);
-        found.unwrap_or(Self::Other(status))
+        let matching = known.into_iter().find(|known| known.status() == status);
+        matching.unwrap_or(Self::Other(status))
     }
 
     fn code(self) -> &'static str {
@@ -73,13 +73,13 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = self.status();
-        let body = wire::Problem {
+        let body = wire::ProblemView {
             title: status.canonical_reason().unwrap_or("Problem"),
             status: status.as_u16(),
             code: self.code(),
             detail: self.detail(),
         };
-        // Numbers and fixed texts: that cannot fail, and an empty body would still be an answer.
+        // Numbers and fixed texts always serialize; even an empty body would still be a response.
         let body = serde_json::to_vec(&body).unwrap_or_default();
         let kind = HeaderValue::from_static(PROBLEM_JSON);
         (status, [(header::CONTENT_TYPE, kind)], body).into_response()
@@ -89,7 +89,7 @@ impl IntoResponse for Problem {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         if error.is_transient() {
-            tracing::warn!(%error, "the store did not answer a request");
+            tracing::warn!(%error, "the store failed during a request");
             return Self::Unavailable;
         }
         tracing::error!(%error, "the store refused a request");
@@ -101,15 +101,15 @@ pub(crate) async fn not_found() -> Problem {
     Problem::NotFound
 }
 
-/// The answer to a request whose handler panicked. The panic itself was written by its hook.
+/// Response to a request whose handler panicked. The panic hook has logged the panic itself.
 pub(crate) fn panicked(_thrown: Box<dyn Any + Send>) -> Response {
     tracing::error!("a request panicked");
     Problem::Internal.into_response()
 }
 
-/// Gives what the layers below refused in words of their own the shape of a problem, and says of
-/// every answer that it is not to be kept.
-pub(crate) async fn dressed(response: Response) -> Response {
+/// Turns plain error responses of the layers below into problems, and forbids caching of every
+/// response.
+pub(crate) async fn normalize(response: Response) -> Response {
     let status = response.status();
     let kind = response.headers().get(header::CONTENT_TYPE);
     let is_ours = kind.is_some_and(|kind| kind.as_bytes().ends_with(b"json"));

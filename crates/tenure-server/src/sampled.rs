@@ -1,5 +1,5 @@
-//! Sampled: an answer of the store that is asked for at most so often and waited for at most so
-//! long, however many callers there are.
+//! Sampled query: a cached answer of the store, refreshed at most once per interval and with a
+//! timeout, however many callers there are.
 
 use std::time::Duration;
 
@@ -7,54 +7,52 @@ use tenure_core::store::StoreError;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
 
-/// How long an answer of the store is waited for.
-pub(crate) const WAIT: Duration = Duration::from_secs(2);
+/// Timeout for an answer of the store.
+pub(crate) const SAMPLE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The last answer, and when it came.
+/// Cached sample and the time it was taken.
 #[derive(Debug)]
 pub(crate) struct Sampled<T> {
-    /// How long an answer, also a missing one, is as good as a new one.
-    keep: Duration,
+    /// Maximum age of a reused sample, including a failed one.
+    age_max: Duration,
     last: Mutex<Option<(Instant, Sample<T>)>>,
 }
 
-/// What came of asking.
+/// Result of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Sample<T> {
     Answer(T),
-    /// Nothing came in time.
-    Silence,
-    /// The store said that it cannot.
-    Trouble,
+    Timeout,
+    Error,
 }
 
 impl<T: Clone> Sampled<T> {
-    pub(crate) fn new(keep: Duration) -> Self {
+    pub(crate) fn new(age_max: Duration) -> Self {
         Self {
-            keep,
+            age_max,
             last: Mutex::new(None),
         }
     }
 
-    /// The last answer if it is recent, else a new one, and its age. Callers that come meanwhile
-    /// wait for the same one.
+    /// Returns the cached sample if it is recent, else a new one, and its age. Concurrent callers
+    /// wait for the same query.
     pub(crate) async fn get(
         &self,
-        ask: impl Future<Output = Result<T, StoreError>>,
+        query: impl Future<Output = Result<T, StoreError>>,
     ) -> (Sample<T>, Duration) {
         let mut last = self.last.lock().await;
         if let Some((when, sample)) = last.as_ref()
-            && when.elapsed() < self.keep
+            && when.elapsed() < self.age_max
         {
             return (sample.clone(), when.elapsed());
         }
-        let sample = match timeout(WAIT, ask).await {
+        let sample = match timeout(SAMPLE_TIMEOUT, query).await {
             Ok(Ok(answer)) => Sample::Answer(answer),
             Ok(Err(error)) => {
-                tracing::warn!(%error, "the store did not answer a sample");
-                Sample::Trouble
+                tracing::warn!(%error, "a sampled query of the store failed");
+                Sample::Error
             }
-            Err(_) => Sample::Silence,
+            Err(_) => Sample::Timeout,
         };
         *last = Some((Instant::now(), sample.clone()));
         (sample, Duration::ZERO)

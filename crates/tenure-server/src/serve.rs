@@ -1,4 +1,4 @@
-//! Serve: takes connections and answers their requests until it is told to stop.
+//! Accept loop: takes connections and answers their requests until shutdown.
 
 use std::future::Future;
 use std::pin::pin;
@@ -16,37 +16,37 @@ use tracing::Instrument as _;
 
 use crate::REQUEST_TIME_MAX;
 
-/// A connection that is being answered.
+/// A connection being served.
 type Connection = http1::Connection<TokioIo<TcpStream>, TowerToHyperService<Router>>;
 
-/// How long the head of a request may take.
+/// Limit for reading the head of a request.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
-/// How many connections are held at once; more wait at the door.
+/// Limit of open connections; further ones wait in the accept queue.
 const CONNECTIONS_MAX: usize = 512;
-/// How long a connection takes new requests; who goes on asks for another one. Without an end to
-/// each, clients that never read their answers would keep everybody else out.
+/// Time after which a connection takes no new requests, so that clients which never read their
+/// responses cannot occupy all connections.
 const CONNECTION_TIME_MAX: Duration = Duration::from_mins(1);
-/// How long requests in hand may take once the end has come.
-const END_TIME_MAX: Duration = Duration::from_secs(5);
-/// How long to wait when the system gives no connection, for one to be closed.
-const BREATH: Duration = Duration::from_millis(100);
+/// Limit for open requests after the start of the shutdown.
+const SHUTDOWN_TIME_MAX: Duration = Duration::from_secs(5);
+/// Delay after a failed accept, so that another connection can close first.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Answers requests until `shutdown` comes; then it takes no more connections and lets those in
-/// hand end, for a few seconds.
+/// Answers requests until `shutdown` completes; then accepts no more connections and lets open
+/// requests finish for a few seconds.
 pub async fn serve(listener: TcpListener, router: Router, shutdown: impl Future) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME_MAX);
     let (end, ending) = watch::channel(());
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
     loop {
         let next = async {
-            let place = Arc::clone(&places).acquire_owned().await;
-            (place, accepted(&listener).await)
+            let permit = Arc::clone(&permits).acquire_owned().await;
+            (permit, accept(&listener).await)
         };
-        let (place, stream) = tokio::select! {
+        let (permit, stream) = tokio::select! {
             next = next => next,
             Some(_) = connections.join_next() => continue,
             _ = &mut shutdown => break,
@@ -54,54 +54,54 @@ pub async fn serve(listener: TcpListener, router: Router, shutdown: impl Future)
         let service = TowerToHyperService::new(router.clone());
         let connection = http.serve_connection(TokioIo::new(stream), service);
         let ending = ending.clone();
-        let answered = async move {
+        let served = async move {
             answer(connection, ending).await;
-            drop(place);
+            drop(permit);
         };
-        connections.spawn(answered.in_current_span());
+        connections.spawn(served.in_current_span());
     }
     drop(listener);
     drop(end);
     let all = async { while connections.join_next().await.is_some() {} };
-    let in_time = tokio::time::timeout(END_TIME_MAX, all).await;
+    let in_time = tokio::time::timeout(SHUTDOWN_TIME_MAX, all).await;
     if in_time.is_err() {
-        tracing::warn!(left = connections.len(), "requests were cut off");
+        tracing::warn!(left = connections.len(), "shutdown cut off open requests");
     }
     connections.shutdown().await;
 }
 
-/// Answers what comes on a connection, until it ends, its time is over or the end of all has come;
-/// what is in hand then is still answered, within the time of one request.
+/// Serves a connection until it closes, its time is over or the shutdown begins. Open requests are
+/// still answered, within the time of one request.
 async fn answer(connection: Connection, mut ending: watch::Receiver<()>) {
     let mut connection = pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => Some(ended),
-        // The end is told by dropping the sender.
+    let result = tokio::select! {
+        result = connection.as_mut() => Some(result),
+        // Dropping the sender signals the shutdown.
         _ = ending.changed() => None,
         () = tokio::time::sleep(CONNECTION_TIME_MAX) => None,
     };
-    let ended = if let Some(ended) = ended {
-        ended
+    let result = if let Some(result) = result {
+        result
     } else {
         connection.as_mut().graceful_shutdown();
-        let Ok(ended) = tokio::time::timeout(REQUEST_TIME_MAX, connection).await else {
-            return tracing::debug!("a connection whose answers nobody read was closed");
+        let Ok(result) = tokio::time::timeout(REQUEST_TIME_MAX, connection).await else {
+            return tracing::debug!("closed a connection whose client did not read its responses");
         };
-        ended
+        result
     };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended early");
+    if let Err(error) = result {
+        tracing::debug!(%error, "a connection closed early");
     }
 }
 
-/// The next connection. When the system has none to give, it is asked again a little later.
-async fn accepted(listener: &TcpListener) -> TcpStream {
+/// Accepts the next connection; retries after an error of the system.
+async fn accept(listener: &TcpListener) -> TcpStream {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => return stream,
             Err(error) => {
-                tracing::warn!(%error, "a connection could not be taken");
-                tokio::time::sleep(BREATH).await;
+                tracing::warn!(%error, "could not accept a connection");
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }

@@ -1,4 +1,4 @@
-//! `/v1/stats`: how many items stand where.
+//! `/v1/stats`: counts of items.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use crate::wire::{JobStats, Stats};
 pub(crate) async fn stats(State(store): State<Arc<dyn Store>>) -> Result<Json<Stats>, Problem> {
     let counts = store.count(None).await?;
     let queues = store.queues().await?;
-    // Names are asked for only where something waits.
+    // Names are read only if deliveries wait.
     let endpoints = if counts.deliveries.endpoints.is_empty() {
         Vec::new()
     } else {
-        // Also removed ones: what is queued for one waits until a sender buries it.
+        // Including removed endpoints: their queued deliveries wait until a sender buries them.
         store.webhooks().all_endpoints().await?
     };
     let mut stats = Stats::new(&counts, &queues, &endpoints);
-    if let Some(book) = store.job_book() {
-        stats = stats.jobs(JobStats::new(&book.job_desk().count(None).await?));
+    if let Some(jobs) = store.job_store() {
+        stats = stats.jobs(JobStats::new(&jobs.job_operations().count(None).await?));
     }
     Ok(Json(stats))
 }

@@ -1,5 +1,5 @@
-//! The JSON shapes, and how they are made of the core's words. The field names are stable; none of
-//! them is a token.
+//! JSON shapes, and their conversion from types of the core. Field names are stable; no field
+//! contains a token.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,38 +10,38 @@ use tenure_core::QueueName;
 use tenure_core::store::{Counts, DeliveryCounts, Queue, QueueCounts};
 use tenure_core::webhook::Endpoint;
 
-/// How many items stand where: `GET /v1/stats`, `tenure stats --json`.
+/// Counts of items: `GET /v1/stats`, `tenure stats --json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Stats {
-    /// Waiting: due, delayed, or behind another one of their key.
+    /// Waiting: due, delayed, or behind another item of their key.
     pub pending: u64,
     /// Held under a lease.
     pub claimed: u64,
-    /// Of those claimed, the ones whose term is over.
+    /// Claimed items whose term is over.
     pub lapsed: u64,
     /// Settled with success.
     pub done: u64,
     /// Settled for good without success.
     pub dead: u64,
-    /// What waits in each queue, by name.
+    /// Waiting items of each queue, by name.
     pub queues: Vec<QueueStats>,
-    /// What is owed to endpoints; the figures above are of events alone.
+    /// Deliveries; the counts above are of events alone.
     pub deliveries: DeliveryStats,
-    /// The jobs, if the store keeps some.
+    /// Jobs, if the store supports them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jobs: Option<JobStats>,
 }
 
-/// How many jobs stand where, of all kinds together.
+/// Counts of jobs of all kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct JobStats {
-    /// May be claimed now.
+    /// Claimable now.
     pub due: u64,
-    /// May be claimed later.
+    /// Claimable later.
     pub delayed: u64,
     /// Held under a lease.
     pub running: u64,
-    /// Past their term: whoever claims next takes them up.
+    /// Past their term; the next claim ends the lapsed leases.
     pub lapsed: u64,
     /// Completed.
     pub completed: u64,
@@ -50,13 +50,13 @@ pub struct JobStats {
 }
 
 impl JobStats {
-    /// Of these counts.
+    /// Sums the counts of all queues.
     pub fn new(counts: &Counts) -> Self {
         let sum =
-            |of: fn(&QueueCounts) -> u64| counts.queues.iter().map(|(_, line)| of(line)).sum();
+            |of: fn(&QueueCounts) -> u64| counts.queues.iter().map(|(_, lane)| of(lane)).sum();
         Self {
-            due: sum(|line| line.due),
-            delayed: sum(|line| line.delayed),
+            due: sum(|lane| lane.due),
+            delayed: sum(|lane| lane.delayed),
             running: counts.claimed.saturating_sub(counts.lapsed),
             lapsed: counts.lapsed,
             completed: counts.done,
@@ -65,57 +65,57 @@ impl JobStats {
     }
 }
 
-/// How many deliveries stand where.
+/// Counts of deliveries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeliveryStats {
-    /// Waiting: due, delayed, or behind another one of their key.
+    /// Waiting: due, delayed, or behind another delivery of their key.
     pub pending: u64,
     /// Held under a lease.
     pub claimed: u64,
-    /// Of those claimed, the ones whose term is over.
+    /// Claimed deliveries whose term is over.
     pub lapsed: u64,
     /// Settled with success.
     pub delivered: u64,
     /// Settled for good without success.
     pub dead: u64,
-    /// The endpoints for which something waits, the longest line first.
+    /// Endpoints with waiting deliveries, the longest backlog first.
     pub endpoints: Vec<EndpointStats>,
 }
 
-/// What waits for an endpoint.
+/// Waiting deliveries of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EndpointStats {
-    /// Its id.
+    /// Id of the endpoint.
     pub endpoint: String,
-    /// May be claimed now.
+    /// Claimable now.
     pub due: u64,
-    /// May be claimed later.
+    /// Claimable later.
     pub delayed: u64,
-    /// Wait behind another one of their key.
+    /// Behind another delivery of their key.
     pub behind: u64,
-    /// How long the first that may be claimed has waited.
+    /// Waiting time of the oldest due delivery; `None` if none is due.
     pub oldest_due_ms: Option<u64>,
 }
 
-/// What waits in a queue.
+/// Waiting items of a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct QueueStats {
-    /// Its name.
+    /// Name of the queue.
     pub queue: String,
-    /// May be claimed now.
+    /// Claimable now.
     pub due: u64,
-    /// May be claimed later.
+    /// Claimable later.
     pub delayed: u64,
-    /// Wait behind another one of their key.
+    /// Behind another item of their key.
     pub behind: u64,
-    /// How long the first that may be claimed has waited.
+    /// Waiting time of the oldest due item; `None` if none is due.
     pub oldest_due_ms: Option<u64>,
-    /// Claims pass it by.
+    /// Claims skip the queue.
     pub paused: bool,
 }
 
 impl Stats {
-    /// Of these counts, queues and endpoints.
+    /// Combines these counts, queues and endpoints.
     pub fn new<'a>(
         counts: &Counts,
         queues: &[Queue],
@@ -149,7 +149,7 @@ impl Stats {
         }
     }
 
-    /// With these jobs beside them.
+    /// Adds the counts of jobs.
     #[must_use]
     pub fn jobs(mut self, jobs: JobStats) -> Self {
         self.jobs = Some(jobs);
@@ -159,68 +159,68 @@ impl Stats {
 
 impl DeliveryStats {
     fn new<'a>(counts: &DeliveryCounts, endpoints: impl IntoIterator<Item = &'a Endpoint>) -> Self {
-        let waits = |line: &QueueCounts| line.due + line.delayed + line.behind;
+        let waits = |lane: &QueueCounts| lane.due + lane.delayed + lane.behind;
         let by_number: BTreeMap<u32, &QueueCounts> = counts
             .endpoints
             .iter()
-            .map(|(number, line)| (*number, line))
+            .map(|(number, lane)| (*number, lane))
             .collect();
-        let mut lines: Vec<_> = endpoints
+        let mut lanes: Vec<_> = endpoints
             .into_iter()
             .filter_map(|endpoint| Some((endpoint, *by_number.get(&endpoint.number)?)))
             .collect();
-        // By id among equals, so that two looks tell the same.
-        lines.sort_by_key(|(endpoint, line)| (Reverse(waits(line)), &endpoint.id));
+        // Equal backlogs are ordered by id, so that the order is stable.
+        lanes.sort_by_key(|(endpoint, lane)| (Reverse(waits(lane)), &endpoint.id));
         Self {
-            // Of every line, also of one whose endpoint came after the endpoints were read.
-            pending: counts.endpoints.iter().map(|(_, line)| waits(line)).sum(),
+            // Includes endpoints that were added after the endpoints were read.
+            pending: counts.endpoints.iter().map(|(_, lane)| waits(lane)).sum(),
             claimed: counts.claimed,
             lapsed: counts.lapsed,
             delivered: counts.delivered,
             dead: counts.dead,
-            endpoints: lines
+            endpoints: lanes
                 .into_iter()
-                .map(|(endpoint, line)| EndpointStats {
+                .map(|(endpoint, lane)| EndpointStats {
                     endpoint: endpoint.id.as_str().to_owned(),
-                    due: line.due,
-                    delayed: line.delayed,
-                    behind: line.behind,
-                    oldest_due_ms: line.oldest_due.map(millis),
+                    due: lane.due,
+                    delayed: lane.delayed,
+                    behind: lane.behind,
+                    oldest_due_ms: lane.oldest_due.map(millis),
                 })
                 .collect(),
         }
     }
 }
 
-/// Whether the process answers: `GET /health/live`.
+/// Response of `GET /health/live`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Live {
     pub(crate) status: &'static str,
 }
 
-/// Whether the process does its work: `GET /health/ready`.
+/// Response of `GET /health/ready`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Ready {
     pub(crate) status: &'static str,
     pub(crate) checks: Vec<Check>,
 }
 
-/// One thing that is looked at.
+/// Result of one check.
 #[derive(Debug, Serialize)]
 pub(crate) struct Check {
     pub(crate) name: String,
-    /// What is wrong; null: nothing.
+    /// Null if the check passed.
     pub(crate) problem: Option<String>,
-    /// How long ago it was last seen to work; null: never, or it is not known.
+    /// Milliseconds since the check last passed; null if never or unknown.
     pub(crate) last_seen_ms: Option<u64>,
 }
 
-/// What is answered when a request cannot be (RFC 9457).
+/// Error response (RFC 9457).
 #[derive(Debug, Serialize)]
-pub(crate) struct Problem {
+pub(crate) struct ProblemView {
     pub(crate) title: &'static str,
     pub(crate) status: u16,
-    /// For programs; it stays what it is.
+    /// Stable code, for programs.
     pub(crate) code: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) detail: Option<&'static str>,
@@ -237,16 +237,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_line_is_told_first_and_every_line_is_counted() {
-        let line = |due, delayed, behind| QueueCounts {
+    fn the_longest_backlog_is_first_and_every_backlog_is_counted() {
+        let lane = |due, delayed, behind| QueueCounts {
             due,
             delayed,
             behind,
             oldest_due: (due > 0).then_some(Duration::from_millis(1_500)),
         };
         let counts = DeliveryCounts {
-            // Of number 9 nobody knows the name yet.
-            endpoints: vec![(2, line(1, 0, 0)), (3, line(0, 2, 5)), (9, line(4, 0, 0))],
+            // The name of endpoint 9 is not known yet.
+            endpoints: vec![(2, lane(1, 0, 0)), (3, lane(0, 2, 5)), (9, lane(4, 0, 0))],
             claimed: 3,
             lapsed: 1,
             delivered: 8,
@@ -257,11 +257,11 @@ mod tests {
         let figures = (stats.pending, stats.claimed, stats.lapsed);
         assert_eq!(figures, (12, 3, 1));
         assert_eq!((stats.delivered, stats.dead), (8, 6));
-        let lines = stats.endpoints.iter().map(|line| {
-            let waits = (line.due, line.delayed, line.behind);
-            (line.endpoint.as_str(), waits, line.oldest_due_ms)
+        let lanes = stats.endpoints.iter().map(|lane| {
+            let waits = (lane.due, lane.delayed, lane.behind);
+            (lane.endpoint.as_str(), waits, lane.oldest_due_ms)
         });
         let expected = [("c", (0, 2, 5), None), ("b", (1, 0, 0), Some(1_500))];
-        assert_eq!(lines.collect::<Vec<_>>(), expected);
+        assert_eq!(lanes.collect::<Vec<_>>(), expected);
     }
 }

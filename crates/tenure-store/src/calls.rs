@@ -1,16 +1,16 @@
-//! Calls, as every store keeps them.
+//! Webhook calls in the form in which every store saves them.
 
 use tenure_core::Timestamp;
 use tenure_core::webhook::{AttemptOutcome, Call, CallDetail, CallRecord, Reply};
 
 use crate::error_text::error_text;
 
-/// So many bytes of an answer's body are kept: what is no text may take three for one.
+/// Maximum bytes saved of a response body; an invalid byte takes three when it is replaced.
 const BODY_BYTES_MAX: usize = 3 * Reply::BODY_BYTES_MAX;
-/// So many bytes of an answer's headers are kept.
+/// Maximum bytes saved of the response headers.
 const HEADER_BYTES_MAX: usize = 8 * 1024;
 
-/// A call that ended so, as it is written down at this moment.
+/// Converts a finished call into the record to save at `now`.
 pub(crate) fn kept_call(call: &Call, outcome: AttemptOutcome, now: Timestamp) -> CallRecord {
     let status = call.reply.as_ref().map(|reply| reply.status.as_ref());
     let error = status.and_then(Result::err);
@@ -26,8 +26,8 @@ pub(crate) fn kept_call(call: &Call, outcome: AttemptOutcome, now: Timestamp) ->
     }
 }
 
-/// What is kept of a reply, cut to size. Whoever called has cut it already; but a store relies on
-/// nobody for how much it holds.
+/// Details of a reply, truncated. The caller has truncated them already; the store enforces its own
+/// limit.
 fn kept_detail(reply: &Reply) -> CallDetail {
     let mut detail = CallDetail::of(reply);
     if detail.body.len() > BODY_BYTES_MAX {

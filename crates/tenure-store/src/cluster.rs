@@ -1,4 +1,4 @@
-//! Settings and workers of a cluster, as every store keeps them.
+//! Cluster settings and workers in the form in which every store saves them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use tenure_core::store::{ChangeSettings, StoreError, WorkerReport};
 
 use crate::error_text::error_text;
 
-/// Workers that nobody has seen for so long are pruned.
+/// Time after its last report at which a worker is pruned.
 pub(crate) const WORKERS_KEPT: Duration = Duration::from_hours(24);
 
-/// What a change asks for, each name once: of a name that is given twice the last value counts.
+/// The requested changes, one per name; the last value of a repeated name wins.
 ///
 /// # Errors
-/// A name or a value holds a NUL, which PostgreSQL's text cannot hold.
-pub(crate) fn asked<'a>(
+/// A name or value contains NUL, which PostgreSQL's text cannot hold.
+pub(crate) fn requested<'a>(
     verb: &'static str,
     change: &'a ChangeSettings,
 ) -> Result<BTreeMap<&'a str, Option<&'a str>>, StoreError> {
@@ -32,8 +32,8 @@ pub(crate) fn asked<'a>(
     Ok(asked)
 }
 
-/// A report as every store keeps it: texts cut and without NUL, for they are for people; the time
-/// to the next report in whole milliseconds, rounded up.
+/// A worker's report as saved: texts truncated and without NUL, the time to the next report in
+/// whole milliseconds, rounded up.
 pub(crate) fn kept_report(report: &WorkerReport) -> WorkerReport {
     WorkerReport {
         host: error_text(&report.host),
@@ -44,24 +44,23 @@ pub(crate) fn kept_report(report: &WorkerReport) -> WorkerReport {
     }
 }
 
-/// A span in whole milliseconds, rounded up: a worker is not called silent too soon.
+/// Whole milliseconds, rounded up, so that a worker is not reported as silent too early.
 pub(crate) fn millis(span: Duration) -> i64 {
     let whole = span.as_nanos().div_ceil(1_000_000);
     i64::try_from(whole).unwrap_or(i64::MAX)
 }
 
-/// A span of so many milliseconds.
 pub(crate) fn from_millis(millis: i64) -> Duration {
     Duration::from_millis(u64::try_from(millis).unwrap_or(0))
 }
 
-/// A version as the databases keep it. One beyond their numbers is none that they ever gave.
+/// A version as the databases store it. No version that is too large was ever issued.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn stored_version(version: u64) -> i64 {
     i64::try_from(version).unwrap_or(i64::MAX)
 }
 
-/// A number that was stored and is never below zero.
+/// A stored number, which is never negative.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn unsigned<T: TryFrom<i64> + Default>(stored: i64) -> T {
     T::try_from(stored).unwrap_or_default()

@@ -1,23 +1,24 @@
-//! `StoreConfig`: how a store is opened.
+//! `StoreConfig`: options for opening a store.
 
 use std::time::Duration;
 
 use tenure_core::Identifier;
 
-/// How a store is opened. The defaults are right for most.
+/// Options for opening a store. The defaults suit most programs.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
-    /// PostgreSQL: the schema that holds Tenure's tables; `None`: the first of the search path.
+    /// PostgreSQL: the schema with Tenure's tables; `None` for the first schema of the search path.
     pub schema: Option<Identifier>,
-    /// PostgreSQL: at most this many connections. Default 10.
+    /// PostgreSQL: maximum number of connections. Default 10.
     pub connections: u32,
-    /// PostgreSQL: of these, so many are kept for a companion that keeps leases alive. Default 0.
+    /// PostgreSQL: number of these connections reserved for the companion that renews leases.
+    /// Default 0.
     pub companion: u32,
-    /// PostgreSQL: where the planner's settings come from.
+    /// PostgreSQL: source of the planner's settings.
     pub planner: Planner,
-    /// SQLite: when a commit counts as safe. Default full.
+    /// SQLite: durability of a commit. Default full.
     pub synchronous: Synchronous,
-    /// SQLite: how long a write waits while another process writes to the file. Default 5 s.
+    /// SQLite: time that a write waits while another process writes to the file. Default 5 s.
     pub busy_timeout: Duration,
 }
 
@@ -34,22 +35,22 @@ impl Default for StoreConfig {
     }
 }
 
-/// Where the settings come from that make PostgreSQL plan our statements once and by index.
+/// Source of the settings that make PostgreSQL plan Tenure's statements once and use indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Planner {
-    /// Each connection asks for them when it starts. Some poolers refuse that.
+    /// Each connection sets them when it opens. Some connection poolers refuse that.
     #[default]
     Connection,
-    /// They are set on the role that Tenure connects as, or not at all: correct, only slower.
+    /// The database role has them. Without them statements are correct, but slower.
     Role,
 }
 
-/// When SQLite counts a commit as safe.
+/// Durability of a commit on SQLite.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Synchronous {
-    /// When it is on the disk: nothing that was accepted is lost when the power fails.
+    /// The commit is on the disk: a power failure loses no accepted write.
     #[default]
     Full,
-    /// When it is with the operating system: a power failure may lose the last commits.
+    /// The commit is with the operating system: a power failure may lose the last commits.
     Normal,
 }

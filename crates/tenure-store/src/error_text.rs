@@ -1,10 +1,10 @@
-//! What `last_error` keeps of an error.
+//! Text of an error as stored in `last_error`.
 
-/// Errors are cut here: they are for people, and a response body may hold more than it should.
+/// Maximum length of a stored error in characters. Operators need no more, and a response body may
+/// contain secrets.
 pub(crate) const CHARACTERS_MAX: u16 = 1000;
 
-/// An error as every store keeps it: at most 1000 characters and none that PostgreSQL's text cannot
-/// hold.
+/// Shortens an error to 1000 characters and replaces NUL, which PostgreSQL cannot store in text.
 pub(crate) fn error_text(error: &str) -> String {
     error
         .chars()

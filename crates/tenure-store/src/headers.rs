@@ -1,4 +1,4 @@
-//! Headers as both databases keep them: a JSON object of strings, or null when there are none.
+//! Headers as both databases store them: a JSON object of strings, or null if there are none.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ pub(crate) fn stored_headers(event: &Event) -> Option<String> {
     Some(serde_json::to_string(headers).expect("names and texts can always be written as JSON"))
 }
 
-/// Reads stored headers. A value that is no string (a stranger's insert) is given as its JSON text:
-/// an error would keep its event, and all that is claimed with it, from ever being worked.
+/// Reads stored headers. A value that is not a string (inserted by another program) becomes its
+/// JSON text: an error would block its event, and everything claimed with it, for ever.
 pub(crate) fn read_headers(stored: Option<&str>) -> BTreeMap<String, String> {
     let Some(Ok(object)) = stored.map(serde_json::from_str::<BTreeMap<String, Value>>) else {
         return BTreeMap::new();

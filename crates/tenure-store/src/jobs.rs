@@ -1,32 +1,32 @@
-//! What both databases share of jobs and checkpoints: the tables described, rows as the words of
-//! the core, and the answers that follow from a look at a chunk.
+//! Jobs and checkpoints, shared by both databases: the tables, the conversion of rows, and the
+//! decisions on a chunk that was read.
 
 use std::time::Duration;
 
 use tenure_core::job::{
-    ChunkClaim, ChunkKey, ChunkName, ChunkRecord, Job, JobKind, KindStanding, MatrixName, NewJob,
-    Note,
+    ChunkClaim, ChunkKey, ChunkName, ChunkRecord, Job, JobId, JobKind, KindStatus, MatrixName,
+    NewJob, Note,
 };
 use tenure_core::store::{
     Answer, Bury, ChunkEnd, Counts, EndChunk, Filter, Operate, Page, Replay, Replayed, StoreError,
     StoreErrorKind,
 };
 use tenure_core::{
-    Counters, EndedHold, Fence, Guarded, Hold, Identifier, Invalid, ItemId, LeaseTable, Record,
+    Counters, Fence, Guarded, Hold, Identifier, Invalid, ItemId, LeaseTable, PastHold, Record,
     Refusal, State, SyncState, Timestamp, refusal_of,
 };
 
 use crate::error_text::error_text;
 use crate::rows::hold_of;
 
-/// How often a claim looks again at a chunk that is free and yet could not be taken.
+/// Maximum rounds of a claim that read its chunk as free but could not claim it.
 #[cfg(feature = "postgres")]
 pub(crate) const CLAIM_ROUNDS: u32 = 3;
 
-/// At most so many ended jobs of each kind are deleted at a time: each may have many chunks.
+/// Maximum settled jobs of each kind deleted in one round; each may have many chunks.
 pub(crate) const PRUNED_MAX: u32 = 100;
 
-/// The table of the jobs, whose rows have a kind.
+/// The table of jobs as a lease table; its rows have a kind.
 pub(crate) fn jobs_table() -> LeaseTable {
     let mut table = LeaseTable::sync_jobs().named(name("tenure_jobs"));
     table.kind = Some(name("kind"));
@@ -37,7 +37,7 @@ fn name(text: &str) -> Identifier {
     Identifier::new(text).expect("these are the names of our own tables")
 }
 
-/// The columns that tell of a lease and of how it ended, the same in both tables.
+/// Lease columns, the same in both tables.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredLease {
     pub(crate) until: Option<Timestamp>,
@@ -60,7 +60,7 @@ impl StoredLease {
     }
 }
 
-/// A row of `tenure_jobs`, as it was read.
+/// A row of `tenure_jobs`.
 #[derive(Debug)]
 pub(crate) struct StoredJob {
     pub(crate) id: i64,
@@ -81,14 +81,14 @@ pub(crate) struct StoredJob {
 }
 
 impl StoredJob {
-    /// The job as it stands at this moment.
+    /// The job at `now`.
     ///
     /// # Errors
-    /// Somebody else has written a name that is none.
+    /// A name in the row is not valid; another program wrote it.
     pub(crate) fn read(self, verb: &'static str, now: Timestamp) -> Result<Job, StoreError> {
-        let failed = |problem: Invalid| unreadable(verb, &problem).item(ItemId::new(self.id));
+        let failed = |problem: Invalid| unreadable(verb, &problem).with_item(ItemId::new(self.id));
         Ok(Job {
-            id: self.id,
+            id: JobId::new(self.id),
             kind: JobKind::new(&self.kind).map_err(failed)?,
             matrix: MatrixName::new(&self.matrix).map_err(failed)?,
             payload: self.payload,
@@ -105,12 +105,12 @@ impl StoredJob {
             result: self.result,
             cursor: self.cursor,
             chunks_total: self.chunks_total.map(unsigned),
-            retry_of: self.retry_of,
+            retry_of: self.retry_of.map(JobId::new),
         })
     }
 }
 
-/// A row of `tenure_checkpoints`, as it was read.
+/// A row of `tenure_checkpoints`.
 #[derive(Debug)]
 pub(crate) struct StoredChunk {
     pub(crate) chunk: String,
@@ -122,10 +122,10 @@ pub(crate) struct StoredChunk {
 }
 
 impl StoredChunk {
-    /// The chunk of this matrix as it stands at this moment.
+    /// The chunk at `now`.
     ///
     /// # Errors
-    /// Somebody else has written a name that is none.
+    /// A name in the row is not valid; another program wrote it.
     pub(crate) fn read(
         self,
         verb: &'static str,
@@ -148,7 +148,7 @@ impl StoredChunk {
     }
 }
 
-/// A row of `kinds.sql`, as it was read.
+/// A row of `kinds.sql`.
 #[derive(Debug)]
 pub(crate) struct StoredKind {
     pub(crate) kind: String,
@@ -166,13 +166,13 @@ pub(crate) struct StoredKind {
 }
 
 impl StoredKind {
-    /// The kind as it stands at this moment.
+    /// The kind at `now`.
     ///
     /// # Errors
-    /// Somebody else has written a name that is none.
-    pub(crate) fn read(self, now: Timestamp) -> Result<KindStanding, StoreError> {
+    /// The name is not valid; another program wrote it.
+    pub(crate) fn read(self, now: Timestamp) -> Result<KindStatus, StoreError> {
         let kind = JobKind::new(&self.kind);
-        Ok(KindStanding {
+        Ok(KindStatus {
             kind: kind.map_err(|problem| unreadable("kinds", &problem))?,
             due: self.due,
             oldest_due: self.oldest_due.map(|moment| now.since(moment)),
@@ -180,29 +180,29 @@ impl StoredKind {
             running: self.running,
             lapsed: self.lapsed,
             longest_lapsed: self.lapsed_at.map(|moment| now.since(moment)),
-            lapsed_job: self.lapsed_job,
+            lapsed_job: self.lapsed_job.map(JobId::new),
             crashing: self.crashing,
-            crashing_job: self.crashing_job,
+            crashing_job: self.crashing_job.map(JobId::new),
             failed: self.failed,
-            failed_job: self.failed_job,
+            failed_job: self.failed_job.map(JobId::new),
         })
     }
 }
 
-/// The matrix of a chunk, as it was read.
+/// The matrix of a stored chunk.
 ///
 /// # Errors
-/// Somebody else has written a name that is none.
+/// The name is not valid; another program wrote it.
 pub(crate) fn matrix_of(verb: &'static str, name: &str) -> Result<MatrixName, StoreError> {
     MatrixName::new(name).map_err(|problem| unreadable(verb, &problem))
 }
 
 fn unreadable(verb: &'static str, problem: &Invalid) -> StoreError {
     StoreError::new(verb, StoreErrorKind::Corrupt, problem.to_string())
-        .hint("a row that was written by hand has a name that is none: set it right")
+        .with_hint("a row that was written by hand has a name that is none: set it right")
 }
 
-/// A state as the lists of jobs take it.
+/// Name of a state in the lists of jobs.
 pub(crate) fn state_word(state: SyncState) -> &'static str {
     if state == SyncState::Lapsed {
         return "LAPSED";
@@ -210,111 +210,111 @@ pub(crate) fn state_word(state: SyncState) -> &'static str {
     state.as_str()
 }
 
-/// A stored count; it is never below zero.
+/// A stored count, which is never negative.
 pub(crate) fn unsigned(count: i64) -> u64 {
     u64::try_from(count).unwrap_or(0)
 }
 
-/// A count to be stored. What is too large was refused before.
+/// A count to store. Larger values were refused before.
 pub(crate) fn signed(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// Refuses jobs that must not be written.
+/// Checks new jobs before they are written.
 pub(crate) fn check_jobs(jobs: &[NewJob]) -> Result<(), StoreError> {
     let checked = jobs.iter().try_for_each(NewJob::check);
     checked.map_err(|problem| StoreError::invalid("enqueue jobs", &problem))
 }
 
-/// The complaint about a second job that repeats the same one.
+/// Error for a second retry of the same job.
 pub(crate) fn repeated() -> StoreError {
     let message = "another job repeats the same one already";
     StoreError::new("enqueue jobs", StoreErrorKind::Invalid, message)
-        .hint("a job has one retry at most: retry that one")
+        .with_hint("a job has one retry at most: retry that one")
 }
 
-/// Refuses a note of which a part must not be written.
+/// Checks progress before it is saved.
 pub(crate) fn check_note(note: &Note) -> Result<(), StoreError> {
     let checked = note.check();
     checked.map_err(|problem| StoreError::invalid("note job", &problem))
 }
 
-/// Refuses an end that must not be written.
+/// Checks the end of a chunk before it is written.
 pub(crate) fn check_end(end: &EndChunk) -> Result<(), StoreError> {
     let checked = end.check();
     checked.map_err(|problem| StoreError::invalid("end chunk", &problem))
 }
 
-/// How the hold on the job stands that a chunk is asked for.
+/// State of the job's lease under which a chunk is claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum JobStands {
-    /// It is the asker's and runs; or there is no job.
+pub(crate) enum JobHoldState {
+    /// Held by the caller and live; or there is no job.
     Live,
-    /// It is the asker's, but its term is over.
+    /// Held by the caller, but lapsed.
     Lapsed,
-    /// It is not the asker's.
+    /// Not held by the caller.
     Gone,
 }
 
-/// How a chunk stands, as somebody saw it.
+/// A chunk and its job's lease, read together.
 #[derive(Debug)]
-pub(crate) struct ChunkLook {
+pub(crate) struct ChunkSnapshot {
     pub(crate) now: Timestamp,
-    pub(crate) job: JobStands,
-    pub(crate) chunk: Option<SeenChunk>,
+    pub(crate) job: JobHoldState,
+    pub(crate) chunk: Option<ChunkRow>,
 }
 
-/// A chunk that is there.
+/// The stored row of a chunk.
 #[derive(Debug)]
-pub(crate) struct SeenChunk {
+pub(crate) struct ChunkRow {
     pub(crate) until: Option<Timestamp>,
     pub(crate) holder: Option<String>,
     pub(crate) done_at: Option<Timestamp>,
     pub(crate) dead_at: Option<Timestamp>,
     pub(crate) synced_at: Option<Timestamp>,
-    /// Held under the token that asks.
+    /// Held under the caller's token.
     pub(crate) is_mine: bool,
-    /// What that token said last, if the last end was its own.
+    /// Outcome that the caller's token reported, if that token ended the last lease.
     pub(crate) word: Option<String>,
 }
 
-/// What a claim finds.
+/// Result of checking whether a chunk can be claimed.
 #[derive(Debug)]
-pub(crate) enum Found {
-    /// It is to be made.
-    Absent,
-    /// It may be taken.
+pub(crate) enum ClaimCheck {
+    /// There is no row yet; create it.
+    Missing,
+    /// The chunk can be claimed.
     Free,
-    /// It may not.
-    Answer(ChunkClaim),
+    /// The chunk cannot be claimed; this is the answer.
+    Refused(ChunkClaim),
 }
 
-impl ChunkLook {
-    /// Whether the chunk may be claimed, if not because it was done less than so long ago.
-    pub(crate) fn found(&self, fresh_for: Option<Duration>) -> Found {
-        if self.job != JobStands::Live {
-            return Found::Answer(ChunkClaim::JobLost);
+impl ChunkSnapshot {
+    /// Checks whether the chunk can be claimed. A chunk done less than `fresh_for` ago cannot.
+    pub(crate) fn check_claim(&self, fresh_for: Option<Duration>) -> ClaimCheck {
+        if self.job != JobHoldState::Live {
+            return ClaimCheck::Refused(ChunkClaim::JobLost);
         }
         let Some(chunk) = &self.chunk else {
-            return Found::Absent;
+            return ClaimCheck::Missing;
         };
         match SyncState::of(chunk.until, chunk.done_at, chunk.dead_at, self.now) {
-            SyncState::Failed => Found::Answer(ChunkClaim::Failed),
+            SyncState::Failed => ClaimCheck::Refused(ChunkClaim::Failed),
             SyncState::Completed => {
                 let at = chunk.done_at.unwrap_or(self.now);
-                Found::Answer(ChunkClaim::Done { at })
+                ClaimCheck::Refused(ChunkClaim::Done { at })
             }
-            SyncState::Running => Found::Answer(self.held()),
+            SyncState::Running => ClaimCheck::Refused(self.held()),
             SyncState::Available | SyncState::Lapsed => match (chunk.synced_at, fresh_for) {
                 (Some(at), Some(span)) if self.now.before(span) < at => {
-                    Found::Answer(ChunkClaim::Done { at })
+                    ClaimCheck::Refused(ChunkClaim::Done { at })
                 }
-                _ => Found::Free,
+                _ => ClaimCheck::Free,
             },
         }
     }
 
-    /// Somebody has it: by a lease, or by a transaction that is not over.
+    /// The answer while another holder has the chunk, by a lease or by an open transaction.
     pub(crate) fn held(&self) -> ChunkClaim {
         let chunk = self.chunk.as_ref();
         ChunkClaim::Held {
@@ -323,35 +323,36 @@ impl ChunkLook {
         }
     }
 
-    /// What an end is told that was not carried out.
+    /// Reason for which the end of a chunk was refused.
     pub(crate) fn refusal(&self) -> Refusal {
         let Some(chunk) = &self.chunk else {
             return Refusal::NotFound;
         };
         if chunk.is_mine {
-            // It is held by the asker, so the term of one of the two leases is over; or the job is
-            // another's.
+            // The caller holds the chunk, so one of the two leases has lapsed, or the job has
+            // another holder.
             return match self.job {
-                JobStands::Gone => Refusal::Lost,
-                JobStands::Live | JobStands::Lapsed => Refusal::Lapsed,
+                JobHoldState::Gone => Refusal::Lost,
+                JobHoldState::Live | JobHoldState::Lapsed => Refusal::Lapsed,
             };
         }
         let state = SyncState::of(chunk.until, chunk.done_at, chunk.dead_at, self.now);
         refusal_of(Some(state.state()))
     }
 
-    /// What an end is told that was not carried out: what the token said before counts as said.
+    /// The answer to an end that changed nothing: a repetition of the same outcome under the same
+    /// token is accepted.
     pub(crate) fn answer(&self, word: Option<&str>) -> Guarded<()> {
-        let said = self.chunk.as_ref().and_then(|chunk| chunk.word.as_deref());
-        if word.is_some() && said == word {
-            return Guarded::Kept(());
+        let previous = self.chunk.as_ref().and_then(|chunk| chunk.word.as_deref());
+        if word.is_some() && previous == word {
+            return Guarded::Accepted(());
         }
         Guarded::Refused(self.refusal())
     }
 }
 
-/// What a note is told that was not written: of a job with these moments, or of none.
-pub(crate) fn note_refusal(job: Option<SeenJob>, now: Timestamp) -> Refusal {
+/// Reason for which saving the progress of a job was refused.
+pub(crate) fn note_refusal(job: Option<JobRow>, now: Timestamp) -> Refusal {
     let Some(job) = job else {
         return Refusal::NotFound;
     };
@@ -362,20 +363,20 @@ pub(crate) fn note_refusal(job: Option<SeenJob>, now: Timestamp) -> Refusal {
     refusal_of(Some(state.state()))
 }
 
-/// A job, as a note saw it.
+/// Lease columns of a job whose progress is saved.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SeenJob {
+pub(crate) struct JobRow {
     pub(crate) until: Option<Timestamp>,
     pub(crate) done_at: Option<Timestamp>,
     pub(crate) dead_at: Option<Timestamp>,
-    /// Held under the token that asks.
+    /// Held under the caller's token.
     pub(crate) is_mine: bool,
 }
 
-/// What an end says, as the statements take it: the word, the rows, the error.
-pub(crate) type Said = (Option<&'static str>, Option<i64>, Option<String>);
+/// Parameters of the statement that ends a chunk: outcome, rows, error.
+pub(crate) type EndParams = (Option<&'static str>, Option<i64>, Option<String>);
 
-pub(crate) fn said(end: Option<&ChunkEnd>) -> Said {
+pub(crate) fn end_params(end: Option<&ChunkEnd>) -> EndParams {
     match end {
         None => (None, None, None),
         Some(ChunkEnd::Synced { row_count }) => (Some("synced"), Some(signed(*row_count)), None),
@@ -388,16 +389,16 @@ pub(crate) fn said(end: Option<&ChunkEnd>) -> Said {
     }
 }
 
-/// What people do with jobs. What has ended stays ended: a job is repeated by a new one.
+/// Operator's commands on jobs. A settled job is never replayed: a retry creates a new job.
 #[derive(Clone, Debug)]
-pub(crate) struct JobDesk<R>(pub(crate) R);
+pub(crate) struct JobOperations<R>(pub(crate) R);
 
-impl<R: Operate> Operate for JobDesk<R> {
+impl<R: Operate> Operate for JobOperations<R> {
     fn find<'a>(&'a self, ids: &'a [ItemId]) -> Answer<'a, Vec<Record>> {
         self.0.find(ids)
     }
 
-    fn timeline(&self, id: ItemId) -> Answer<'_, Vec<EndedHold>> {
+    fn timeline(&self, id: ItemId) -> Answer<'_, Vec<PastHold>> {
         self.0.timeline(id)
     }
 

@@ -1,17 +1,16 @@
 //! Lanes: a queue and a priority as one number, the leading column of `tenure_ready`.
 //!
-//! Each queue has sixteen numbers of its own: eight for the priorities, the most urgent first, and
-//! one for the items that must be claimed alone. The rest is spare.
+//! Each queue has sixteen numbers: eight for its priorities, the most urgent first, one for items
+//! that must be claimed alone; the rest is unused.
 
 use tenure_core::Priority;
 use tenure_core::store::EndpointLane;
 
-/// A queue and a priority as one number; small is claimed first.
+/// A queue and a priority as one number; lower numbers are claimed first.
 pub(crate) type Lane = i32;
 
-/// How many numbers a queue has.
 const LANES_PER_QUEUE: i32 = 16;
-/// Where the items that must be claimed alone are, within a queue.
+/// Offset, within a queue, of the lane of items that must be claimed alone.
 const ALONE: i32 = 8;
 
 /// The lane of a priority in the queue with this number.
@@ -24,7 +23,7 @@ pub(crate) fn alone_lane(queue: i32) -> Lane {
     queue * LANES_PER_QUEUE + ALONE
 }
 
-/// The number of the queue, or of the endpoint, that a lane belongs to.
+/// Number of the queue or endpoint that a lane belongs to.
 pub(crate) fn queue_of(lane: Lane) -> i32 {
     lane.div_euclid(LANES_PER_QUEUE)
 }
@@ -35,7 +34,7 @@ pub(crate) fn priority(lane: Lane) -> Priority {
     Priority::new(Priority::MAX.level().saturating_sub(step_of(lane))).unwrap_or_default()
 }
 
-/// The lane of an endpoint. One that cannot be is a spare one, where nothing waits.
+/// The lane of an endpoint. An invalid one maps to an unused lane, which is always empty.
 pub(crate) fn lane_of(lane: EndpointLane) -> Lane {
     let endpoint = i32::try_from(lane.endpoint).unwrap_or(i32::MAX);
     let step = i32::from(lane.step).min(LANES_PER_QUEUE - 1);
@@ -44,12 +43,12 @@ pub(crate) fn lane_of(lane: EndpointLane) -> Lane {
         .saturating_add(step)
 }
 
-/// Which lane of its queue or endpoint it is.
+/// Position of a lane within its queue or endpoint.
 pub(crate) fn step_of(lane: Lane) -> u8 {
     u8::try_from(lane.rem_euclid(LANES_PER_QUEUE)).unwrap_or(0)
 }
 
-/// The lanes of a queue that are claimed together, the most urgent first.
+/// Lanes of a queue that are claimed together, the most urgent first.
 pub(crate) fn lanes(queue: i32) -> impl Iterator<Item = Lane> {
     (0..=i32::from(Priority::MAX.level())).map(move |step| queue * LANES_PER_QUEUE + step)
 }

@@ -1,51 +1,45 @@
 //! The stores of Tenure: PostgreSQL for many machines, an embedded SQLite file for one, and memory
-//! for tests. The only crate that knows SQL or a database driver; no driver's error leaves it.
+//! for tests. Only this crate contains SQL; no driver error leaves it.
 //!
-//! Each store keeps the built-in outbox in the *queue layout* (append-only events, narrow ready
+//! Each store holds the built-in outbox in the *queue layout* (append-only events, narrow ready
 //! rows, one lease row per claim). The two databases also lease the rows of any table that a
 //! [`LeaseTable`](tenure_core::LeaseTable) describes: the *row layout*.
 
-#[cfg(not(all(feature = "postgres", feature = "sqlite")))]
-mod absent;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod adopt;
-#[cfg(feature = "bench")]
-pub mod bench;
 mod calls;
 mod cluster;
-mod complaint;
 pub mod config;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod enqueue_statement;
 mod error_text;
+#[cfg(not(all(feature = "postgres", feature = "sqlite")))]
+mod feature_off;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod headers;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod jobs;
 mod lane;
 mod limits;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-mod marks;
 pub mod memory;
+mod messages;
 mod open;
 mod page;
-#[cfg(all(feature = "testing", any(feature = "postgres", feature = "sqlite")))]
-mod planted;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod refusal_reason;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod render;
 mod replay_step;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod rows;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-mod second_look;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-mod seen;
-mod sight;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod work_lease;
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub use enqueue_statement::EnqueueStatement;
 pub use open::{Companion, Migrated, Opened, is_migrated, migrate, migration_sql, open};
-#[cfg(all(feature = "testing", any(feature = "postgres", feature = "sqlite")))]
-pub use planted::Planted;

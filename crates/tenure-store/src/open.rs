@@ -1,27 +1,28 @@
-//! From an address to a store.
+//! Opening and migrating a store by its address.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use tenure_core::store::{Rows, Store, StoreError, StoreErrorKind, Tables};
 
-#[cfg(not(feature = "postgres"))]
-use crate::absent as postgres_door;
-#[cfg(not(feature = "sqlite"))]
-use crate::absent as sqlite_door;
 use crate::config::StoreConfig;
+#[cfg(not(feature = "postgres"))]
+use crate::feature_off as postgres_open;
+#[cfg(not(feature = "sqlite"))]
+use crate::feature_off as sqlite_open;
 use crate::memory::{MemoryStore, SystemClock};
 #[cfg(feature = "postgres")]
-use crate::postgres::{PostgresStore, door as postgres_door};
+use crate::postgres::{PostgresStore, open as postgres_open};
 #[cfg(feature = "sqlite")]
-use crate::sqlite::{SqliteStore, door as sqlite_door};
+use crate::sqlite::{SqliteStore, open as sqlite_open};
 
-/// From which version of the tables to which a migration went.
+/// Versions of the tables before and after a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Migrated {
-    /// The version that was found; 0: no tables.
+    /// Version before; 0 if there were no tables.
     pub from: u32,
-    /// The version that is there now.
+    /// Version now.
     pub to: u32,
 }
 
@@ -29,7 +30,7 @@ pub struct Migrated {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Opened {
-    /// In memory: gone with the program.
+    /// In memory, lost with the process.
     Memory(Arc<MemoryStore>),
     /// In an SQLite file.
     #[cfg(feature = "sqlite")]
@@ -40,7 +41,7 @@ pub enum Opened {
 }
 
 impl Opened {
-    /// The store, whatever its kind.
+    /// The store, independent of its kind.
     pub fn store(&self) -> &dyn Store {
         match self {
             Self::Memory(store) => store.as_ref(),
@@ -51,7 +52,7 @@ impl Opened {
         }
     }
 
-    /// The store, to be shared.
+    /// The store as a shared pointer.
     pub fn shared(&self) -> Arc<dyn Store> {
         match self {
             Self::Memory(store) => Arc::<MemoryStore>::clone(store),
@@ -62,7 +63,7 @@ impl Opened {
         }
     }
 
-    /// The tables of the user's own in this database; `None`: there can be none.
+    /// Port to adopted tables; `None` in memory.
     pub fn tables(&self) -> Option<&dyn Tables> {
         match self {
             Self::Memory(_) => None,
@@ -73,9 +74,9 @@ impl Opened {
         }
     }
 
-    /// The same database for the heartbeat, so that it never waits behind other work: on PostgreSQL
-    /// through up to `connections` of its own, made when they are first used and on the runtime
-    /// that uses them; elsewhere the same store.
+    /// Returns a handle for the heartbeat, so that the heartbeat never waits behind other work. On
+    /// PostgreSQL it has up to `connections` connections of its own, opened at first use on the
+    /// runtime that uses them; elsewhere it is the same store.
     #[cfg_attr(
         not(feature = "postgres"),
         expect(unused_variables, reason = "only PostgreSQL has connections to count")
@@ -91,14 +92,14 @@ impl Opened {
     }
 }
 
-/// A store and the rows of one table in it.
+/// A store and the rows of one of its tables.
 pub type Companion = (Arc<dyn Store>, Arc<dyn Rows>);
 
 impl Opened {
-    /// As [`Opened::companion`], and beside it these rows through the same connections.
+    /// Like [`Opened::companion`], with these rows through the same connections.
     ///
     /// # Errors
-    /// The description is no table's.
+    /// The description of the table is not valid.
     #[cfg_attr(
         not(feature = "postgres"),
         expect(unused_variables, reason = "only PostgreSQL has connections to count")
@@ -122,7 +123,7 @@ impl Opened {
     }
 }
 
-/// What an address names.
+/// A parsed address.
 enum Address<'a> {
     Memory,
     Sqlite(&'a Path),
@@ -142,22 +143,22 @@ impl<'a> Address<'a> {
             .or_else(|| url.strip_prefix("sqlite:"));
         match path {
             Some(path) if !path.is_empty() => Ok(Self::Sqlite(Path::new(path))),
-            // The address itself is not repeated: it may hold a password.
+            // The message does not repeat the address: it may contain a password.
             _ => Err(StoreError::new(
                 verb,
                 StoreErrorKind::Invalid,
                 "the address names no database",
             )
-            .hint("expected sqlite://FILE, postgres://USER@HOST/DATABASE or memory:")),
+            .with_hint("expected sqlite://FILE, postgres://USER@HOST/DATABASE or memory:")),
         }
     }
 }
 
-/// Opens the store that an address names. An SQLite file is created and migrated by itself; a
-/// PostgreSQL database must have been migrated.
+/// Opens a store by its address. Creates and migrates an SQLite file; a PostgreSQL database must
+/// have been migrated.
 ///
 /// # Errors
-/// The address is not valid, the database cannot be reached, is of another version, or this program
+/// The address is not valid, the database cannot be reached or has another version, or this program
 /// was built without it.
 pub async fn open(url: &str, config: &StoreConfig) -> Result<Opened, StoreError> {
     match Address::parse("open", url)? {
@@ -165,25 +166,25 @@ pub async fn open(url: &str, config: &StoreConfig) -> Result<Opened, StoreError>
             let store = MemoryStore::new(Arc::new(SystemClock));
             Ok(Opened::Memory(Arc::new(store)))
         }
-        Address::Sqlite(path) => sqlite_door::open(path, config).await,
-        Address::Postgres(url) => postgres_door::open(url, config).await,
+        Address::Sqlite(path) => sqlite_open::open(path, config).await,
+        Address::Postgres(url) => postgres_open::open(url, config).await,
     }
 }
 
 /// Creates the tables, or brings them to the version of this program.
 ///
 /// # Errors
-/// As [`open`].
+/// See [`open`].
 pub async fn migrate(url: &str, config: &StoreConfig) -> Result<Migrated, StoreError> {
     match Address::parse("migrate", url)? {
         Address::Memory => Ok(Migrated { from: 0, to: 0 }),
-        Address::Sqlite(path) => sqlite_door::migrate(path, config).await,
-        Address::Postgres(url) => postgres_door::migrate(url, config).await,
+        Address::Sqlite(path) => sqlite_open::migrate(path, config).await,
+        Address::Postgres(url) => postgres_open::migrate(url, config).await,
     }
 }
 
-/// Whether [`open`] would leave the tables of this database as they are: it migrates an SQLite file
-/// by itself, which a command that promises to change nothing must not do.
+/// Returns whether [`open`] would leave the tables unchanged. `open` migrates an SQLite file, which
+/// a read-only command must not do.
 ///
 /// # Errors
 /// The address is not valid, or the file cannot be read.
@@ -195,15 +196,14 @@ pub fn is_migrated(url: &str) -> Result<bool, StoreError> {
     }
 }
 
-/// The SQL that [`migrate`] would run on an empty database of this kind, for an administrator to
-/// apply.
+/// The SQL that [`migrate`] would run on an empty database, for an administrator to apply.
 ///
 /// # Errors
 /// The address is not valid, or this program was built without that database.
 pub fn migration_sql(url: &str) -> Result<String, StoreError> {
     match Address::parse("migrate", url)? {
         Address::Memory => Ok(String::new()),
-        Address::Sqlite(_) => sqlite_door::migration_sql(),
-        Address::Postgres(_) => postgres_door::migration_sql(),
+        Address::Sqlite(_) => sqlite_open::migration_sql(),
+        Address::Postgres(_) => postgres_open::migration_sql(),
     }
 }

@@ -1,16 +1,16 @@
-//! Pages: one id more than the limit is read, and tells whether there is a next page.
+//! Pages of a list: one id more than the limit is read, which shows whether there is a next page.
 
 use tenure_core::ItemId;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 use tenure_core::Record;
 use tenure_core::store::Filter;
 
-/// How many items a page has at most, if this many were asked for.
+/// Maximum number of items of a page for a requested number.
 pub(crate) fn page_limit(asked: u32) -> u32 {
     asked.min(Filter::PAGE_MAX)
 }
 
-/// The ids of a page of this limit, and where the next one begins.
+/// The ids of a page, and the start of the next one.
 pub(crate) fn cut(mut ids: Vec<ItemId>, limit: u32) -> (Vec<ItemId>, Option<ItemId>) {
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let has_more = ids.len() > limit;
@@ -19,7 +19,7 @@ pub(crate) fn cut(mut ids: Vec<ItemId>, limit: u32) -> (Vec<ItemId>, Option<Item
     (ids, next)
 }
 
-/// Records in the order in which their ids were asked for; what was not found is left out.
+/// Records in the order of `ids`; missing ones are left out.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) fn in_order(ids: &[ItemId], found: Vec<Record>) -> Vec<Record> {
     let found: std::collections::HashMap<ItemId, Record> = found

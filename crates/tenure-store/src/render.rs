@@ -1,8 +1,9 @@
-//! Fills a lease table's names into the text of a statement.
+//! Renders statements: fills the names of a lease table into their text.
 //!
-//! A text has holes such as `{until}`. Only checked names and words go into them, quoted; a hole
-//! that nothing fills is an error, so no brace ever reaches a database. A line with a hole for what
-//! a table does not have (`{status}` and its words, where the moments tell the state) is left out.
+//! A text has placeholders such as `{until}`. Only checked, quoted names and words replace them; an
+//! unknown placeholder is an error, so no brace reaches a database. A line whose placeholder names
+//! something that the table lacks (`{status}` and its words, where timestamps give the state) is
+//! left out.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,28 +13,28 @@ use tenure_core::{Condition, Direction, Identifier, LeaseTable, State, States};
 
 use crate::rows::changed_hint;
 
-/// The line that begins a named statement of a file that has several.
+/// Line that starts a named statement in a file with several.
 pub(crate) const MARKER: &str = "-- statement: ";
 
-/// What the holes of a lease table's statements are filled with.
+/// Values for the placeholders of a lease table's statements.
 #[derive(Debug)]
 pub(crate) struct Names {
     filled: BTreeMap<&'static str, String>,
-    /// The holes for what this table does not have.
+    /// Placeholders for columns that this table lacks.
     absent: Vec<&'static str>,
 }
 
-/// What a table without a status column does not have.
+/// Placeholders that a table without a status column lacks.
 const STATUS_HOLES: [&str; 6] = ["status", "words", "pending", "claimed", "done", "dead"];
 
 impl Names {
-    /// The names of this table. `schema` is where Tenure's own tables are.
+    /// The names of this table. `schema` holds Tenure's own tables.
     ///
     /// # Errors
-    /// Two facts share a column, or two states cannot be told apart.
+    /// Two facts share a column, or two states have the same conditions.
     pub(crate) fn of(table: &LeaseTable, schema: Option<&Identifier>) -> Result<Self, StoreError> {
         table.check().map_err(|problem| {
-            StoreError::invalid("open", &problem).hint("describe the table anew")
+            StoreError::invalid("open", &problem).with_hint("describe the table anew")
         })?;
         let facts = table.facts();
         let mut names = Self {
@@ -69,7 +70,7 @@ impl Names {
         Ok(names)
     }
 
-    /// The names with one more hole filled, by a text of checked names and words.
+    /// Adds a placeholder whose text consists of checked names and words.
     pub(crate) fn with(mut self, hole: &'static str, text: String) -> Self {
         self.filled.insert(hole, text);
         self
@@ -79,13 +80,13 @@ impl Names {
         self.filled.insert(hole, name.quoted());
     }
 
-    /// A name to stand within a text's own quotes.
+    /// Adds a name to be used inside quotes of the text.
     fn bare(&mut self, hole: &'static str, name: &Identifier) {
         self.filled.insert(hole, name.as_str().to_owned());
     }
 
-    /// How a row tells its state: `is_…` and `state` ask a row `t`, `bare_…` where there is no such
-    /// name; and the words that a row is given.
+    /// Conditions of the states: `is_…` and `state` refer to a row `t`, `bare_…` to columns without
+    /// a prefix; and the words written into a status.
     fn states(&mut self, table: &LeaseTable) {
         let [pending, claimed, done, dead] = State::ALL.map(|state| conditions(table, state, "t."));
         self.filled.insert("is_pending", pending);
@@ -117,10 +118,10 @@ impl Names {
         self.filled.insert("dead", dead);
     }
 
-    /// The text with every hole filled, without its comment lines and without empty lines.
+    /// The text with every placeholder filled, without comments and empty lines.
     ///
     /// # Errors
-    /// A hole has no name here.
+    /// A placeholder is unknown.
     pub(crate) fn render(&self, file: &str, text: &str) -> Result<String, StoreError> {
         let mut out = String::with_capacity(text.len() * 2);
         for line in text.lines() {
@@ -129,7 +130,7 @@ impl Names {
                 continue;
             }
             let line = self.fill(file, line)?;
-            // A hole that is filled with nothing leaves no line behind.
+            // A placeholder with an empty value leaves no line behind.
             if !line.trim().is_empty() {
                 out.push_str(line.trim_end());
                 out.push('\n');
@@ -166,18 +167,17 @@ impl Names {
     }
 }
 
-/// What is done to the text of a file, by its name, before it is filled: nothing, but in tests.
+/// Change applied to the text of a file before rendering; the identity except in tests.
 pub(crate) type Edit<'a> = &'a (dyn Fn(&'static str, &'static str) -> Cow<'static, str> + Sync);
 
-/// Leaves the text of a file as it is.
 pub(crate) fn as_written(_file: &'static str, text: &'static str) -> Cow<'static, str> {
     Cow::Borrowed(text)
 }
 
-/// Whether a table has every column that its description names; `columns` is what it has.
+/// Checks that a table has every column that its description names.
 ///
 /// # Errors
-/// There is no such table, or it lacks columns: all of them are named at once.
+/// The table does not exist, or it lacks columns; the error names all of them.
 pub(crate) fn check_columns(
     table: &LeaseTable,
     columns: &BTreeSet<String>,
@@ -185,7 +185,7 @@ pub(crate) fn check_columns(
     let invalid = |message: String| StoreError::new("open", StoreErrorKind::Invalid, message);
     if columns.is_empty() {
         return Err(invalid(format!("there is no table {}", table.name))
-            .hint("create it first, or check its name and the search path"));
+            .with_hint("create it first, or check its name and the search path"));
     }
     let named = table.facts().into_iter().map(|(_, column)| column);
     let ordering = table.order.iter().map(|(column, _)| column);
@@ -210,10 +210,10 @@ pub(crate) fn check_columns(
         table.name,
         missing.join(", ")
     ))
-    .hint(hint))
+    .with_hint(hint))
 }
 
-/// The table's name; the schema stands before the names of our own tables only.
+/// The quoted name of a table; the schema is added for Tenure's own tables only.
 fn qualified(name: &Identifier, schema: Option<&Identifier>) -> String {
     match schema {
         Some(schema) if name.as_str().starts_with("tenure_") => {
@@ -228,7 +228,7 @@ fn fence_sequence(schema: Option<&Identifier>) -> String {
     format!("{}tenure_fence", front.unwrap_or_default())
 }
 
-/// The order of the claims; the key comes last, so that it is one.
+/// The order of claims; the primary key comes last and makes it total.
 fn order(table: &LeaseTable, qualifier: &str) -> String {
     let key = (&table.key, &Direction::Ascending);
     let columns = table
@@ -246,7 +246,7 @@ fn order(table: &LeaseTable, qualifier: &str) -> String {
     columns.map(part).collect::<Vec<_>>().join(", ")
 }
 
-/// What a row in this state looks like.
+/// Conditions of a row in this state.
 fn conditions(table: &LeaseTable, state: State, qualifier: &str) -> String {
     let part = |condition: &Condition<'_>| match condition {
         Condition::Is(column, word) => {
@@ -259,7 +259,7 @@ fn conditions(table: &LeaseTable, state: State, qualifier: &str) -> String {
     parts.join(" and ")
 }
 
-/// The state of a row in our words; null if its columns tell none.
+/// Expression for the state of a row; null if its columns match none.
 fn state(table: &LeaseTable, qualifier: &str) -> String {
     let when = |state: State| {
         let conditions = conditions(table, state, qualifier);
@@ -268,8 +268,9 @@ fn state(table: &LeaseTable, qualifier: &str) -> String {
     format!("case {} end", State::ALL.map(when).join(" "))
 }
 
-/// What a table that we make asks of a claim besides its holder and its end: where others may claim
-/// with statements that know no more than those two, nothing.
+/// Check constraints on a claim, in addition to holder and end of term, for a table that Tenure
+/// creates. A table in which other programs claim has none: their statements set only those two
+/// columns.
 fn claim_checks(table: &LeaseTable, claimed: &str) -> String {
     let columns = match &table.states {
         States::Worded(_) => vec![&table.columns.token, &table.columns.claimed_at],
@@ -283,8 +284,8 @@ fn claim_checks(table: &LeaseTable, claimed: &str) -> String {
     checks.join("\n    ")
 }
 
-/// What a table that we make asks of the moments at which rows end: they are those of the state; or
-/// they tell the state themselves, and are never both there.
+/// Check constraints on the end timestamps of a table that Tenure creates: they agree with the
+/// status, or give the state themselves and are never both set.
 fn end_checks(table: &LeaseTable, done: &str, dead: &str) -> String {
     let columns = &table.columns;
     let (done_at, dead_at) = (columns.done_at.quoted(), columns.dead_at.quoted());
@@ -295,7 +296,8 @@ fn end_checks(table: &LeaseTable, done: &str, dead: &str) -> String {
     [check(done, &done_at), check(dead, &dead_at)].join(",\n    ")
 }
 
-/// The columns that only the order needs, for a table that we make. Both databases read the type.
+/// Columns that only the order needs, for a table that Tenure creates. Both databases accept the
+/// type.
 fn order_columns(table: &LeaseTable, facts: &[(&'static str, &Identifier)]) -> String {
     table
         .order

@@ -1,29 +1,29 @@
-//! A step of a replay: how far it looks, and what follows from what it found.
+//! One step of a bulk replay: its bounds and its result.
 
 use std::time::Duration;
 
 use tenure_core::ItemId;
 use tenure_core::store::{ReplayOperation, Stepped};
 
-/// A step walks past this many items at most, however few of them match: it is one transaction.
+/// Maximum items that a step examines, even if few match: a step is one transaction.
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub(crate) const WALK: u32 = 10_000;
 
-/// What a step did.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// All up to here was looked at.
+    /// Last id that was examined.
     pub(crate) reached: ItemId,
     pub(crate) replayed: u32,
     pub(crate) refused: u32,
-    /// Until the next step.
+    /// Delay until the next step.
     pub(crate) wait: Duration,
-    /// All was looked at.
+    /// Every item has been examined.
     pub(crate) is_all: bool,
 }
 
 impl Progress {
-    /// A step of at most `size` items that looked up to `bound`, found these and put so many back.
+    /// Result of a step of at most `size` items that examined ids up to `bound`.
     pub(crate) fn new(
         operation: &ReplayOperation,
         (found, size): (&[ItemId], u32),
@@ -46,7 +46,7 @@ impl Progress {
     }
 }
 
-/// The answer to a step: when the next one is due, of this operation or of another.
+/// The answer to a step: when the next step of any replay is due.
 pub(crate) fn stepped(
     operation: ReplayOperation,
     wait: Duration,

@@ -1,21 +1,22 @@
-//! What the row layouts of both databases share: the words of a settle as lists, and the reading of
-//! a row's state and hold.
+//! Row layout, shared by both databases: the columns of a settle, and the state and hold of a row.
 
-use tenure_core::store::{Claim, Company, Reap, Reaped, Rest, StoreError, StoreErrorKind};
-use tenure_core::{Fence, Hold, ItemId, LeaseTable, Outcome, State, States, Timestamp, Word};
+use tenure_core::store::{Claim, Isolation, Reap, Reaped, Rest, StoreError, StoreErrorKind};
+use tenure_core::{
+    Fence, Hold, ItemId, LeaseTable, Outcome, OutcomeKind, State, States, Timestamp,
+};
 
 use crate::error_text::error_text;
 use crate::limits::{INLINE_REAP_LIMIT, micros};
 
-/// What a settle says of one row, as the statements take it.
-pub(crate) struct Said {
+/// Outcome of one row, as parameters of the statements.
+pub(crate) struct SettleColumns {
     pub(crate) id: i64,
     pub(crate) word: &'static str,
     pub(crate) delay: i64,
     pub(crate) error: Option<String>,
 }
 
-impl Said {
+impl SettleColumns {
     pub(crate) fn of(id: ItemId, outcome: &Outcome) -> Self {
         let (delay, error) = match outcome {
             Outcome::Done => (0, None),
@@ -25,13 +26,13 @@ impl Said {
         };
         Self {
             id: id.number(),
-            word: outcome.word().as_str(),
+            word: outcome.kind().as_str(),
             delay,
             error,
         }
     }
 
-    /// What is said of a row that is not named.
+    /// Outcome of a row that the settle does not name.
     #[cfg(feature = "sqlite")]
     pub(crate) fn of_rest(id: i64, word: &'static str) -> Self {
         Self {
@@ -43,10 +44,11 @@ impl Said {
     }
 }
 
-/// The reap that a claim begins with where what has lapsed is as good as free: all of it must be
-/// back before the claim looks, or the order of the table would not hold. So it is repeated while
-/// it finds its fill, and its delays are none; the crash budget stays the caller's. `None`: the
-/// claim comes first, and a reap follows if it is short.
+/// Returns the reap that runs before a claim, for tables in which a lapsed row counts as free: all
+/// lapsed rows must be available before the claim chooses, or the claim would break the order of
+/// the table. The caller repeats the reap while it returns full batches. The reap uses the policy
+/// of the claim, without delays. `None`: the claim comes first, and a reap follows if the claim is
+/// short.
 pub(crate) fn first_reap(table: &LeaseTable, claim: &Claim) -> Option<Reap> {
     if table.states != States::Derived {
         return None;
@@ -57,28 +59,28 @@ pub(crate) fn first_reap(table: &LeaseTable, claim: &Claim) -> Option<Reap> {
     Some(reap)
 }
 
-/// Whether a reap may have left more behind.
+/// Returns whether a reap may have left lapsed rows.
 pub(crate) fn is_full(reap: &Reap, reaped: usize) -> bool {
     u32::try_from(reaped).is_ok_and(|reaped| reaped >= reap.limit)
 }
 
-/// Whether a claim takes rows that must be worked alone in their turn like all others: it does
-/// where what has lapsed is as good as free, if it takes no more than one row anyway.
+/// Returns whether a claim takes poison rows in their order, like all other rows: true if a lapsed
+/// row counts as free and the claim takes only one row.
 pub(crate) fn takes_lone_rows(table: &LeaseTable, claim: &Claim) -> bool {
-    table.states == States::Derived && claim.company == Company::Together && claim.most() == 1
+    table.states == States::Derived && claim.isolation == Isolation::Shared && claim.most() == 1
 }
 
-/// The word for the rows that a settle does not name; `None` keeps them held.
+/// Outcome of the rows that a settle does not name; `None` keeps them held.
 pub(crate) fn rest_word(rest: Rest) -> Option<&'static str> {
     match rest {
         Rest::Keep => None,
-        Rest::Done => Some(Word::Done.as_str()),
-        Rest::Release => Some(Word::Release.as_str()),
+        Rest::Done => Some(OutcomeKind::Done.as_str()),
+        Rest::Release => Some(OutcomeKind::Release.as_str()),
     }
 }
 
-/// What to do about a table that was adopted and has lost a column since; `None` for a table of our
-/// own, which a migration makes.
+/// Hint for an adopted table that lost a column; `None` for Tenure's own tables, which migrations
+/// create.
 pub(crate) fn changed_hint(table: &LeaseTable) -> Option<String> {
     let name = &table.name;
     (!name.as_str().starts_with("tenure_")).then(|| {
@@ -89,10 +91,10 @@ pub(crate) fn changed_hint(table: &LeaseTable) -> Option<String> {
     })
 }
 
-/// The state of a row, as a statement found it.
+/// The state of a row.
 ///
 /// # Errors
-/// Its columns tell none: someone else wrote them.
+/// Its columns match no state; another program wrote them.
 pub(crate) fn state_of(
     verb: &'static str,
     table: &LeaseTable,
@@ -105,14 +107,14 @@ pub(crate) fn state_of(
             .filter_map(|state| table.states.word(state))
             .collect();
         words.dedup();
-        StoreError::new(verb, StoreErrorKind::Corrupt, problem).hint(format!(
+        StoreError::new(verb, StoreErrorKind::Corrupt, problem).with_hint(format!(
             "look for a status that is none of {}, and set it right",
             words.join(", ")
         ))
     })
 }
 
-/// The hold on a row, if it is claimed and its columns say so.
+/// The hold on a row, if it is claimed.
 pub(crate) fn hold_of(
     state: State,
     holder: Option<String>,
@@ -130,7 +132,7 @@ pub(crate) fn hold_of(
     }
 }
 
-/// What a reap ended, and the last row that the table itself kept from being ended.
+/// Result of a reap, with the error of the last row that the table refused to change.
 #[derive(Debug, Default)]
 pub(crate) struct ReapedRows {
     pub(crate) rows: Vec<Reaped>,
@@ -138,7 +140,7 @@ pub(crate) struct ReapedRows {
 }
 
 impl ReapedRows {
-    /// The answer: a row that cannot be ended is told when nothing else is left to end.
+    /// The answer: a refused row is an error only if the reap ended no other row.
     pub(crate) fn told(self) -> Result<Vec<Reaped>, StoreError> {
         match self.failed {
             Some(error) if self.rows.is_empty() => Err(error),

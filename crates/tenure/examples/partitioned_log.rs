@@ -1,7 +1,7 @@
-//! A consumer of a log: each customer's offsets strictly in order and one at a time, different
-//! customers at once on several threads. The work lease keeps the order; this program decides when
-//! what is tried, follows the hints, finds what was left behind and commits. Run it with
-//! `cargo run -p tenure --example partitioned_log`.
+//! A consumer of a log on several threads: the offsets of a customer are processed in order and one
+//! at a time, different customers concurrently. The work lease keeps the order; this program
+//! schedules retries, follows the hints, recovers lost hints and commits. Run it with `cargo run -p
+//! tenure --example partitioned_log`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
@@ -10,10 +10,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use tenure::domain::Offsets;
-use tenure::{
-    AcquireResult, Clock, DomainRules, FailResult, SystemClock, Timestamp, Token, WorkLease,
-};
+use tenure::lease::Token;
+use tenure::store::{Clock, SystemClock, Timestamp};
+use tenure::work_lease::{AcquireResult, DomainRules, FailResult, Offsets, WorkLease};
 
 fn main() -> Result<(), Box<dyn Error>> {
     run(&mut std::io::stdout())
@@ -21,39 +20,39 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 const CUSTOMERS: [&str; 4] = ["ada", "ben", "cyd", "dov"];
 const WORKERS: usize = 3;
-/// As many offsets are read at once, and as often.
+/// Offsets per batch.
 const BATCH: i64 = 20;
 const BATCHES: i64 = 2;
-/// When an offset is tried again, by the number of its failures, from when it was first acquired.
+/// Delay of a retry by the number of failures, counted from the first acquisition.
 const LADDER: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(40)];
-/// How often to look for what a lost hint left behind.
+/// Interval between two searches for lost hints.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Whose offset it is: what the log says at this place.
+/// Customer of an offset, as the log would say.
 fn customer(offset: i64) -> &'static str {
     let number = usize::try_from(offset * 3 % 5).unwrap_or(0);
     CUSTOMERS.get(number % CUSTOMERS.len()).unwrap_or(&"ada")
 }
 
-/// What a worker is given.
+/// Work for a worker.
 struct Work {
     domain: &'static str,
     offset: i64,
     token: Token,
 }
 
-/// What it says when it has tried.
+/// Result of an attempt.
 struct News {
     work: Work,
     is_well: bool,
 }
 
-/// The work itself. Every seventh offset fails at first; 13 fails for good.
+/// The actual work. Every seventh offset (3, 10, …) fails at first; 13 always fails.
 fn handle(offset: i64, retry_count: u32) -> bool {
     offset != 13 && (offset % 7 != 3 || retry_count > 0)
 }
 
-/// A worker: tries what it is given and says how it went. It holds no lock while it works.
+/// A worker: does the work and reports the result. It holds no lock meanwhile.
 fn work(lease: &WorkLease, given: &Receiver<Work>, news: &SyncSender<News>) {
     while let Ok(work) = given.recv() {
         let retries = lease.reservation(work.domain).map(|held| held.retry_count);
@@ -64,26 +63,26 @@ fn work(lease: &WorkLease, given: &Receiver<Work>, news: &SyncSender<News>) {
     }
 }
 
-/// Decides when what is tried. The work lease never does.
+/// Schedules the attempts, which the work lease never does.
 struct Orchestrator<'a> {
     lease: &'a WorkLease,
     workers: Vec<SyncSender<Work>>,
-    /// What is to be tried again, and when.
+    /// Scheduled retries.
     later: VecDeque<(Timestamp, Work)>,
-    /// What is over, for the commit.
+    /// Offsets that have ended, for the commit.
     ended: Offsets,
-    /// The same, per customer, in the order in which it ended.
+    /// The same per customer, in the order of their ends.
     order: BTreeMap<&'static str, Vec<i64>>,
     given_up: Vec<i64>,
     hints_to_lose: u32,
     found: u32,
 }
 
-/// Says on `out` what happens.
+/// Runs the example and prints its results to `out`.
 pub(crate) fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let lease = WorkLease::new(DomainRules::max_attempts(3)?);
-    // At most one offset of a domain is in flight, so that a channel with a place for each domain
-    // is never full.
+    // At most one offset per domain is in flight, so a channel with one slot per domain is never
+    // full.
     let (news, heard) = sync_channel(CUSTOMERS.len());
     let mut workers = Vec::new();
     let mut inboxes = Vec::new();
@@ -97,7 +96,7 @@ pub(crate) fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
             let (lease, news) = (&lease, news.clone());
             scope.spawn(move || work(lease, &given, &news));
         }
-        // Only workers have news from here on: without them nothing is waited for.
+        // Only the workers send results now: when they are gone, receiving ends.
         drop(news);
         let mut orchestrator = Orchestrator {
             lease: &lease,
@@ -109,7 +108,7 @@ pub(crate) fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
             hints_to_lose: 1,
             found: 0,
         };
-        // On start: a hint may have been lost with whoever was here before.
+        // At the start: the previous process may have lost a hint.
         orchestrator.look()?;
         for batch in 0..BATCHES {
             orchestrator.read(batch * BATCH..(batch + 1) * BATCH, &heard)?;
@@ -119,7 +118,7 @@ pub(crate) fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
 }
 
 impl Orchestrator<'_> {
-    /// Submits a batch of the log, works it, and commits it bit by bit.
+    /// Submits a batch of the log, processes it, and commits step by step.
     fn read(
         &mut self,
         batch: std::ops::Range<i64>,
@@ -128,7 +127,7 @@ impl Orchestrator<'_> {
         let mut acquired = Vec::new();
         for offset in batch.clone() {
             let domain = customer(offset);
-            // Not `try_acquire`: beside a hint that is on its way, a newcomer would be refused.
+            // Not `try_acquire`: while a hint is on its way, it would refuse a new offset.
             let answer = self.lease.submit(domain, offset)?;
             acquired.push((domain, offset, answer));
         }
@@ -156,7 +155,7 @@ impl Orchestrator<'_> {
         Ok(())
     }
 
-    /// Gives an offset to a worker, if it is in flight.
+    /// Sends an offset to a worker, if it was acquired.
     fn start(
         &self,
         domain: &'static str,
@@ -176,7 +175,7 @@ impl Orchestrator<'_> {
         Ok(())
     }
 
-    /// An offset is over: commits, and follows the hint. One is lost on purpose.
+    /// Ends an offset: commits, and follows the hint. Loses one hint on purpose.
     fn end(&mut self, work: &Work, hint: Option<i64>) -> Result<(), Box<dyn Error>> {
         self.ended.insert(work.offset);
         self.order.entry(work.domain).or_default().push(work.offset);
@@ -192,7 +191,7 @@ impl Orchestrator<'_> {
         self.start(work.domain, next, answer)
     }
 
-    /// An offset failed: the ladder says when it is tried again.
+    /// Schedules the retry of a failed offset, or ends it after its last attempt.
     fn failed(&mut self, work: Work) -> Result<(), Box<dyn Error>> {
         let answer = self.lease.fail(work.domain, &work.token)?;
         if !matches!(answer, FailResult::RetryScheduled(_)) {
@@ -208,7 +207,7 @@ impl Orchestrator<'_> {
         Ok(())
     }
 
-    /// Tries again what is due. It is still in flight, under the token that it had.
+    /// Starts due retries. Their offsets are still in flight, under the same token.
     fn start_due(&mut self) -> Result<(), Box<dyn Error>> {
         let now = SystemClock.now();
         for _ in 0..self.later.len() {
@@ -225,7 +224,7 @@ impl Orchestrator<'_> {
         Ok(())
     }
 
-    /// Takes up the domains of which nothing is in flight although something waits.
+    /// Acquires the heads of domains that have a backlog but nothing in flight.
     fn look(&mut self) -> Result<(), Box<dyn Error>> {
         for (domain, head) in self.lease.idle_with_backlog() {
             self.found += 1;
@@ -235,14 +234,14 @@ impl Orchestrator<'_> {
         Ok(())
     }
 
-    /// How long to wait for news: until the next retry, or until it is time to look.
+    /// Time to wait for a result: until the next retry or the next search.
     fn wait(&self) -> Duration {
         let now = SystemClock.now();
         let waits = self.later.iter().map(|(due, _)| due.since(now));
         waits.min().map_or(LOOK, |wait| wait.min(LOOK))
     }
 
-    /// The position of the log up to which everything is over.
+    /// Position in the log below which every offset has ended.
     fn committed(&self) -> i64 {
         match self.ended.ranges().next() {
             Some((0, last)) => last + 1,

@@ -1,7 +1,7 @@
-//! A long import that can be killed at any moment and goes on where it was: a file of CSV is read
-//! in chunks, and the rows of a chunk are committed together with its checkpoint. Run it with
-//! `cargo run -p tenure --example resumable_import`, end it with ctrl-c or `kill -9`, run it again.
-//! Nothing is to be installed: it keeps its rows in an SQLite file.
+//! A long import that continues after a kill: it reads a CSV file in chunks, and commits the rows
+//! of a chunk together with its checkpoint. Run it with `cargo run -p tenure --example
+//! resumable_import`, end it with ctrl-c or `kill -9`, and run it again. It needs no installation:
+//! its rows are in an SQLite file.
 
 use std::error::Error;
 use std::io::Write;
@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, TransactionBehavior};
-use tenure::job::{MatrixName, NewJob};
-use tenure::{ChunkAnswer, Failure, HeldJob, JobFilter, Outcome, SyncState, Tenure, Term};
+use tenure::job::{ChunkAnswer, HeldJob, JobFilter, JobId, MatrixName, NewJob, SyncState};
+use tenure::{Failure, Outcome, Tenure, Term};
 
-/// How many chunks the file has, and how many lines each of them.
+/// Chunks of the file, and lines of a chunk.
 pub(crate) const CHUNKS: u32 = 60;
 pub(crate) const LINES: u32 = 500;
 
@@ -21,11 +21,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let path = std::env::temp_dir().join("tenure-resumable-import.db");
     let mut out = std::io::stdout();
     writeln!(out, "importing to {}", path.display())?;
-    // Slow enough to be killed by hand.
+    // Slow enough to kill it by hand.
     run(&mut out, &path, Duration::from_millis(150)).await
 }
 
-/// Imports into the file at `path`, or goes on with that, and says on `out` how far it is. Each
+/// Starts or continues the import into the file at `path`, and prints its progress to `out`. Each
 /// chunk takes at least `pace`.
 pub(crate) async fn run(
     out: &mut impl Write,
@@ -44,10 +44,10 @@ pub(crate) async fn run(
         let path = path.to_owned();
         move |job: HeldJob| import(job, path.clone(), pace)
     });
-    // Short leases, so that nobody waits for minutes when this is run again after a kill.
+    // Short leases, so that a run after a kill does not wait for minutes.
     let term = Term::new(Duration::from_secs(3))?;
     let beat = Duration::from_millis(500);
-    let importing = importing.rhythm(term, beat).chunk_rhythm(term, beat);
+    let importing = importing.timing(term, beat).chunk_timing(term, beat);
     let worker = importing.start().await?;
     let state = loop {
         let progress = tenure.jobs().progress(&matrix).await?;
@@ -63,7 +63,7 @@ pub(crate) async fn run(
     worker.stop().await;
     writeln!(out, "the job is {}", state.as_str())?;
     let count = "select count(*) from orders where job = ?1";
-    let rows: u32 = shop.query_row(count, [id], |row| row.get(0))?;
+    let rows: u32 = shop.query_row(count, [id.number()], |row| row.get(0))?;
     writeln!(
         out,
         "rows in the table: {rows}; in the file: {}",
@@ -78,11 +78,11 @@ fn open_shop(path: &Path) -> rusqlite::Result<Connection> {
     Ok(shop)
 }
 
-/// The job that was left behind, or a new one; and its matrix.
+/// Finds the unfinished job, or enqueues a new one; also returns its matrix.
 async fn find_or_begin(
     out: &mut impl Write,
     tenure: &Tenure,
-) -> Result<(i64, MatrixName), Box<dyn Error>> {
+) -> Result<(JobId, MatrixName), Box<dyn Error>> {
     let jobs = tenure.jobs().list(&JobFilter::default(), 1).await?;
     let is_open = |state| !matches!(state, SyncState::Completed | SyncState::Failed);
     if let Some(job) = jobs.into_iter().find(|job| is_open(job.state)) {
@@ -98,12 +98,12 @@ async fn find_or_begin(
     Ok((id, job.matrix))
 }
 
-/// Works through the file.
+/// Imports the file.
 async fn import(job: HeldJob, path: PathBuf, pace: Duration) -> Result<Outcome, Failure> {
     let mut shop = open_shop(&path)?;
     job.total(CHUNKS.into()).await?;
     for no in 0..CHUNKS {
-        // One that is done is passed by; one that a dead process had is waited for.
+        // Skips a finished chunk; waits for a chunk that a dead process held.
         let ChunkAnswer::Claimed(chunk) = job.chunk(&format!("{no:03}")).wait().await? else {
             continue;
         };
@@ -115,17 +115,17 @@ async fn import(job: HeldJob, path: PathBuf, pace: Duration) -> Result<Outcome, 
             let (order, total) = line.split_once(',').ok_or(std::fmt::Error)?;
             let (order, total) = (order.parse::<i64>()?, total.parse::<i64>()?);
             let insert = "insert into orders (job, id, total) values (?1, ?2, ?3)";
-            tx.execute(insert, [job.id(), order, total])?;
+            tx.execute(insert, [job.id().number(), order, total])?;
             rows += 1;
         }
-        // The rows are there if and only if the chunk is done: `?` rolls both back.
+        // The rows exist if and only if the chunk is done: `?` rolls both back.
         chunk.complete_on(&tx, rows)?;
         tx.commit()?;
     }
     Ok(Outcome::Done)
 }
 
-/// The lines of a chunk; a real import would read them from its file.
+/// Lines of a chunk; a real import would read them from its file.
 fn read_chunk(no: u32) -> String {
     let orders = no * LINES..(no + 1) * LINES;
     let lines = orders.map(|order| format!("{order},{}\n", order % 97));

@@ -1,17 +1,19 @@
-//! Webhooks without a server: an order and its event in one transaction, a worker that owes the
-//! event to an endpoint, a sender that calls it, and a receiver in the same process that verifies
-//! what comes. Run it with `cargo run -p tenure --example webhooks`.
+//! Webhooks without a separate server: an order and its event in one transaction, a worker that
+//! creates a delivery for an endpoint, a sender that calls it, and a receiver in the same process
+//! that verifies the call. Run it with `cargo run -p tenure --example webhooks`.
 
 use std::error::Error;
 use std::io::Write;
 use std::sync::Arc;
 
-use tenure::webhook::verify::Verifier;
+use tenure::operate::Filter;
+use tenure::publish::TopicPattern;
+use tenure::store::{Clock as _, SystemClock};
 use tenure::webhook::{
     AddressPolicy, CallerConfig, EndpointId, EndpointSettings, Keyring, NewEndpoint, Scheme,
-    Secrets, SigningKey, WebhookCaller,
+    Secrets, SigningKey, WebhookCaller, verify::Verifier,
 };
-use tenure::{Clock as _, Event, Filter, State, SystemClock, Tenure, TopicPattern};
+use tenure::{Event, State, Tenure};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -20,13 +22,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     run(&mut std::io::stdout()).await
 }
 
-/// Says on `out` what happens.
+/// Runs the example and prints its steps to `out`.
 pub(crate) async fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("shop.db");
     let tenure = Tenure::open(&format!("sqlite://{}", path.display())).await?;
 
-    // The endpoint: its secret is sealed with a key that is not in the database.
+    // The secret of the endpoint is sealed with a key that is not in the database.
     let receiver = TcpListener::bind("127.0.0.1:0").await?;
     let address = receiver.local_addr()?;
     let keyring = Keyring::parse(&Keyring::generate_line("2027")?)?;
@@ -40,7 +42,7 @@ pub(crate) async fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     };
     tenure.add_endpoint(&endpoint).await?;
 
-    // This machine may not be called unless it is allowed.
+    // Calls to this machine must be allowed explicitly.
     let mut config = CallerConfig::new(Arc::new(keyring), Arc::new(SystemClock));
     config.policy = AddressPolicy {
         allow_http: true,
@@ -52,12 +54,12 @@ pub(crate) async fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let sender = tenure.sender(caller).start().await?;
     let worker = tenure.worker().fan_out().wakes(&sender).start().await?;
 
-    // The shop's own connection and table, in the same file.
+    // The application's own connection and table, in the same file.
     let mut shop = rusqlite::Connection::open(&path)?;
     shop.execute_batch("create table orders (id integer primary key, total integer not null)")?;
     let tx = shop.transaction()?;
     tx.execute("insert into orders (id, total) values (7, 990)", [])?;
-    tenure.enqueue_on(&tx, Event::new("order.paid", &7)?)?;
+    tenure.enqueue(&tx, Event::new("order.paid", &7)?)?;
     tx.commit()?;
     tenure.wake();
     writeln!(out, "order 7 was committed, and its event with it")?;
@@ -91,7 +93,7 @@ pub(crate) async fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Takes one call and answers 204: its headers and its body, exactly as they came.
+/// Receives one call and answers 204; returns the headers and the body, unchanged.
 async fn take(stream: TcpStream) -> Result<(Vec<(String, String)>, Vec<u8>), Box<dyn Error>> {
     let mut stream = BufReader::new(stream);
     let mut headers = Vec::new();

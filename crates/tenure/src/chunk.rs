@@ -1,5 +1,4 @@
-//! Chunks in the hands of whoever works on them: asked for by a job's handler, or by others on its
-//! matrix.
+//! Chunks: claimed by the handler of a job, or by other programs on the same matrix.
 
 use std::fmt;
 use std::future::Future;
@@ -11,30 +10,30 @@ use tenure_core::store::{
     ChunkEnd, ChunkHold, ClaimChunk, EndChunk, JobHold, StoreError, StoreErrorKind,
 };
 use tenure_core::{Fence, Refusal, Timestamp, Token, WorkerId};
-use tenure_engine::{ChunkKeeper, ChunkThread, Context, KeptChunk};
+use tenure_engine::{ChunkRenewer, ChunkThread, Context, RenewedChunk};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::held_job::{HoldError, kept};
-use crate::jobs::book;
+use crate::held_job::{HoldError, accepted};
+use crate::jobs::job_port;
 use crate::tenure::Tenure;
 
-/// How soon a chunk that somebody else has is asked for again, at first and later.
+/// Delays before a chunk that another worker holds is claimed again: the first, and the longest.
 const AGAIN_SOONEST: Duration = Duration::from_millis(100);
 const AGAIN_LATEST: Duration = Duration::from_secs(5);
-/// How long a worker that stops waits for its chunks to be given back.
+/// Timeout of a stopping worker for releasing its chunks.
 const RETURN: Duration = Duration::from_secs(2);
 
-/// Where chunks in hand are kept alive: by the worker on jobs that runs, else on a thread.
+/// Renews the leases of held chunks: in the running worker on jobs, otherwise on a thread.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkHome {
-    keeper: Arc<ChunkKeeper>,
+    keeper: Arc<ChunkRenewer>,
     thread: Mutex<Option<ChunkThread>>,
-    /// How many chunks are being given back.
+    /// Number of chunks that are being released.
     returning: Arc<watch::Sender<u32>>,
 }
 
-/// A chunk that is being given back.
+/// Counts a chunk while it is being released.
 struct Returning(Arc<watch::Sender<u32>>);
 
 impl Drop for Returning {
@@ -44,7 +43,7 @@ impl Drop for Returning {
 }
 
 impl ChunkHome {
-    pub(crate) fn new(keeper: ChunkKeeper) -> Self {
+    pub(crate) fn new(keeper: ChunkRenewer) -> Self {
         Self {
             keeper: Arc::new(keeper),
             ..Self::default()
@@ -56,32 +55,32 @@ impl ChunkHome {
         Returning(Arc::clone(&self.returning))
     }
 
-    /// Waits until what was dropped is given back, but not for long: the rest lapses.
+    /// Waits until dropped chunks are released, up to a timeout; the rest lapses.
     pub(crate) async fn cleared(&self) {
         let mut returning = self.returning.subscribe();
         let cleared = returning.wait_for(|chunks| *chunks == 0);
         drop(timeout(RETURN, cleared).await);
     }
 
-    pub(crate) fn keeper(&self) -> &Arc<ChunkKeeper> {
+    pub(crate) fn keeper(&self) -> &Arc<ChunkRenewer> {
         &self.keeper
     }
 
-    /// Sees that there is a thread, for those who have no worker.
+    /// Starts the thread that renews chunks, if it does not run yet.
     pub(crate) fn keep(&self, tenure: &Tenure) -> Result<(), StoreError> {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() {
             let started = self.keeper.run_on_thread(tenure.companion());
             *thread = Some(started.map_err(|error| {
                 let message = "the thread that keeps chunks could not be started";
-                StoreError::new("chunk", StoreErrorKind::Unavailable, message).cause(error)
+                StoreError::new("chunk", StoreErrorKind::Unavailable, message).with_cause(error)
             })?);
         }
         Ok(())
     }
 }
 
-/// Where chunks are asked for: by whom, of which matrix, for which job.
+/// Context of a claim of chunks: worker, matrix and job.
 pub(crate) struct Workplace {
     pub(crate) tenure: Tenure,
     pub(crate) home: Arc<ChunkHome>,
@@ -95,7 +94,7 @@ impl Workplace {
         self.job.as_ref().map(|(hold, _)| hold.clone())
     }
 
-    /// Waits until the hold on the job is over; for ever without one.
+    /// Waits until the hold on the job is over; never returns without a job.
     async fn cancelled(&self) {
         match &self.job {
             Some((_, cx)) => cx.cancelled().await,
@@ -104,8 +103,8 @@ impl Workplace {
     }
 }
 
-/// A chunk that is being asked for; `chunk(…)` of a job or a matrix begins one.
-#[must_use = "nothing is asked before `claim` or `wait`"]
+/// Request for a chunk, created by `chunk(…)` of a job or a matrix.
+#[must_use = "nothing is claimed before `claim` or `wait`"]
 pub struct ChunkAsk {
     place: Arc<Workplace>,
     name: String,
@@ -121,21 +120,22 @@ impl ChunkAsk {
         }
     }
 
-    /// Not if it was synced less than this long ago. One that was completed is done for good.
+    /// Skips the chunk if it was synced less than this long ago. A completed chunk is always
+    /// skipped.
     pub fn fresh_for(mut self, length: Duration) -> Self {
         self.fresh_for = Some(length);
         self
     }
 
-    /// Asks for it, and waits for nobody.
+    /// Claims the chunk, without waiting for another holder.
     ///
     /// # Errors
-    /// The hold on the job is over, the name cannot be one, or the store could not answer.
+    /// The hold on the job is over, the name is not valid, or the store failed.
     pub async fn claim(self) -> Result<ChunkAnswer, HoldError> {
         self.ask().await
     }
 
-    /// Asks for it until nobody else has it: it is ours then, or done, or failed.
+    /// Claims the chunk, and waits while another worker holds it.
     ///
     /// # Errors
     /// As [`ChunkAsk::claim`].
@@ -146,7 +146,7 @@ impl ChunkAsk {
             if !matches!(answer, ChunkAnswer::Held { .. }) {
                 return Ok(answer);
             }
-            // A store gives no notice of the end of a hold.
+            // The store sends no notice when a hold ends, so poll.
             sleep(again).await;
             again = (again * 2).min(AGAIN_LATEST);
         }
@@ -172,7 +172,7 @@ impl ChunkAsk {
             job: place.hold(),
             now: None,
         };
-        // Given back if this is dropped or fails before the answer is known.
+        // Released if this is dropped or fails before the answer is known.
         let mut loose = Loose {
             place: Arc::clone(place),
             key,
@@ -180,7 +180,7 @@ impl ChunkAsk {
             is_open: true,
         };
         let sent_at = Instant::now();
-        let answer = book(&place.tenure)?.claim_chunk(&claim).await;
+        let answer = job_port(&place.tenure)?.claim_chunk(&claim).await;
         loose.is_open = match &answer {
             Ok(answer) => matches!(answer, ChunkClaim::Claimed(_)),
             Err(error) => error.is_transient(),
@@ -211,29 +211,29 @@ impl fmt::Debug for ChunkAsk {
     }
 }
 
-/// What came of asking for a chunk.
+/// Answer to the request for a chunk.
 #[derive(Debug)]
 #[must_use = "a chunk that is dropped is given back"]
 pub enum ChunkAnswer {
-    /// It is ours.
+    /// The caller holds it now.
     Claimed(HeldChunk),
-    /// It was done at this moment, and that is recent enough, or it is done for good.
+    /// It is done: recently enough, or for good.
     Done {
-        /// When.
+        /// Time at which it was done.
         at: Timestamp,
     },
-    /// Somebody else has it.
+    /// Another worker holds it.
     Held {
-        /// Who.
+        /// Worker id of the holder.
         holder: String,
-        /// Until when, unless it is renewed.
+        /// End of the lease, unless it is renewed.
         until: Timestamp,
     },
     /// It failed for good.
     Failed,
 }
 
-/// A hold on a chunk that is given back when this is dropped.
+/// A claim that is released on drop.
 struct Loose {
     place: Arc<Workplace>,
     key: ChunkKey,
@@ -242,7 +242,7 @@ struct Loose {
 }
 
 impl Drop for Loose {
-    /// Without a runtime nobody can be told, and the lease lapses.
+    /// Without a runtime nothing can be written, and the lease lapses.
     fn drop(&mut self) {
         if !self.is_open {
             return;
@@ -254,7 +254,7 @@ impl Drop for Loose {
         let end = EndChunk {
             key: self.key.clone(),
             token: self.token.clone(),
-            // It is given back also when the hold on the job is over.
+            // Released even if the hold on the job is over.
             job: None,
             end: Some(ChunkEnd::Released),
             cursor: None,
@@ -263,18 +263,19 @@ impl Drop for Loose {
         let returning = self.place.home.begin_return();
         runtime.spawn(async move {
             let _returning = returning;
-            if let Ok(book) = book(&tenure) {
-                // If this fails the lease lapses by itself.
+            if let Ok(book) = job_port(&tenure) {
+                // If this fails, the lease lapses.
                 drop(book.end_chunk(&end).await);
             }
         });
     }
 }
 
-/// A chunk in hand. Its lease is renewed for as long as this is there; dropping it gives it back.
+/// A held chunk. Its lease is renewed until the chunk is ended or dropped; dropping it releases it.
 ///
 /// ```
-/// use tenure::{ChunkAnswer, Tenure};
+/// use tenure::job::ChunkAnswer;
+/// use tenure::Tenure;
 ///
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -282,9 +283,9 @@ impl Drop for Loose {
 /// # let url = format!("sqlite://{}", folder.path().join("shop.db").display());
 /// let orders = Tenure::open(&url).await?.matrix("orders")?;
 /// let ChunkAnswer::Claimed(chunk) = orders.chunk("2026-11").claim().await? else {
-///     panic!("nobody has it");
+///     panic!("no worker holds it");
 /// };
-/// chunk.note("row 500").await?; // whoever has it next begins there
+/// chunk.note("row 500").await?; // a next holder would begin there
 /// let rows = chunk.during(async { 1000 }).await?; // dropped when the hold is over
 /// chunk.complete(rows).await?;
 /// let again = orders.chunk("2026-11").claim().await?;
@@ -295,39 +296,39 @@ impl Drop for Loose {
 #[must_use = "a chunk that is dropped is given back"]
 pub struct HeldChunk {
     chunk: Chunk,
-    kept: KeptChunk,
+    kept: RenewedChunk,
     loose: Loose,
 }
 
 impl HeldChunk {
-    /// Which.
+    /// Matrix and name of the chunk.
     pub fn key(&self) -> &ChunkKey {
         &self.chunk.key
     }
 
-    /// Where whoever had it before was, as that wrote it down; `None`: at the beginning.
+    /// Cursor of the previous holder; `None` at the beginning.
     pub fn cursor(&self) -> Option<&str> {
         self.chunk.cursor.as_deref()
     }
 
-    /// How often it was in hand before, and once more: 1 at the first try.
+    /// Number of the attempt, starting with 1.
     pub fn attempt(&self) -> u32 {
         self.chunk.attempts.saturating_add(1)
     }
 
-    /// The number of the claim. Hand it to the receiver: it refuses what is older than what it has
-    /// seen.
+    /// Number of the claim. Send it along: the receiver can refuse a lower fence than it has seen.
     pub fn fence(&self) -> Fence {
         self.chunk.lease.fence
     }
 
-    /// Whether the hold on it, or on its job, is over: what is done from now on may be done twice.
+    /// Returns true if the hold on the chunk, or on its job, is over. Work from then on may be done
+    /// twice.
     pub fn is_cancelled(&self) -> bool {
         let job = self.loose.place.job.as_ref();
         self.kept.is_cancelled() || job.is_some_and(|(_, cx)| cx.is_cancelled())
     }
 
-    /// Waits until the hold on it, or on its job, is over.
+    /// Waits until the hold on the chunk, or on its job, is over.
     pub async fn cancelled(&self) {
         tokio::select! {
             () = self.kept.cancelled() => {}
@@ -335,10 +336,10 @@ impl HeldChunk {
         }
     }
 
-    /// Works on it, and drops the work when the hold is over.
+    /// Runs `work`, and drops it when the hold is over.
     ///
     /// # Errors
-    /// The hold was over before the work was done.
+    /// The hold ended before the work.
     pub async fn during<T>(&self, work: impl Future<Output = T>) -> Result<T, HoldError> {
         tokio::select! {
             biased;
@@ -347,26 +348,27 @@ impl HeldChunk {
         }
     }
 
-    /// Writes down where it is, and keeps it.
+    /// Saves the cursor and keeps the hold.
     ///
     /// # Errors
-    /// The hold on it or on its job is over, or the store could not answer.
+    /// The hold on the chunk or on its job is over, or the store failed.
     pub async fn note(&self, cursor: &str) -> Result<(), HoldError> {
         let mut end = self.ending(None);
         end.cursor = Some(cursor.to_owned());
-        kept(book(&self.loose.place.tenure)?.end_chunk(&end).await?)
+        accepted(job_port(&self.loose.place.tenure)?.end_chunk(&end).await?)
     }
 
-    /// It is done for good, with so many rows.
+    /// Ends the chunk as done for good, with this number of rows.
     ///
     /// # Errors
-    /// As [`HeldChunk::note`]. When the store could not answer, it may be done or not: ask for the
-    /// chunk again.
+    /// As [`HeldChunk::note`]. After a failure of the store the chunk may or may not be done: claim
+    /// it again.
     pub async fn complete(self, row_count: u64) -> Result<(), HoldError> {
         self.end(ChunkEnd::Completed { row_count }).await
     }
 
-    /// It is done, with so many rows, and may be done again: see [`ChunkAsk::fresh_for`].
+    /// Ends the chunk as done with this number of rows, but repeatable: see
+    /// [`ChunkAsk::fresh_for`].
     ///
     /// # Errors
     /// As [`HeldChunk::complete`].
@@ -374,7 +376,7 @@ impl HeldChunk {
         self.end(ChunkEnd::Synced { row_count }).await
     }
 
-    /// It went wrong in this way; it may be tried again.
+    /// Ends the chunk as failed with this error; it may be claimed again.
     ///
     /// # Errors
     /// As [`HeldChunk::complete`].
@@ -383,11 +385,12 @@ impl HeldChunk {
         self.end(ChunkEnd::Failed { error }).await
     }
 
-    /// It went wrong in this way, and nobody is to try it again: whoever asks for it is answered
-    /// [`ChunkAnswer::Failed`] from then on, also the retry of a job.
+    /// Ends the chunk as failed for good with this error. From then on every claim of it returns
+    /// [`ChunkAnswer::Failed`], also in the retry of a job.
     ///
     /// ```
-    /// use tenure::{ChunkAnswer, Tenure};
+    /// use tenure::job::ChunkAnswer;
+    /// use tenure::Tenure;
     ///
     /// # #[tokio::main]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -395,7 +398,7 @@ impl HeldChunk {
     /// # let url = format!("sqlite://{}", folder.path().join("shop.db").display());
     /// let orders = Tenure::open(&url).await?.matrix("orders")?;
     /// let ChunkAnswer::Claimed(chunk) = orders.chunk("2026-11").claim().await? else {
-    ///     panic!("nobody has it");
+    ///     panic!("no worker holds it");
     /// };
     /// chunk.fail_for_good("there is no such month").await?;
     /// let again = orders.chunk("2026-11").claim().await?;
@@ -412,7 +415,7 @@ impl HeldChunk {
         self.end(ChunkEnd::Dead { error }).await
     }
 
-    /// Gives it back as it is, and waits until that is done; dropping it does not wait.
+    /// Releases the chunk unchanged, and waits until that is written; a drop does not wait.
     ///
     /// # Errors
     /// As [`HeldChunk::complete`].
@@ -420,8 +423,8 @@ impl HeldChunk {
         self.end(ChunkEnd::Released).await
     }
 
-    /// The end that a transaction of the caller's is to write. The hold stands until that is
-    /// committed, and is given back by a drop if it never is.
+    /// The end of the chunk, for the caller's transaction to write. The hold lasts until the
+    /// commit; if the transaction never commits, the drop releases it.
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub(crate) fn end_in_transaction(&self, how: ChunkEnd) -> (&Tenure, EndChunk) {
         self.kept.ends();
@@ -432,9 +435,9 @@ impl HeldChunk {
         self.kept.ends();
         let end = self.ending(Some(how));
         let place = Arc::clone(&self.loose.place);
-        let answer = book(&place.tenure)?.end_chunk(&end).await?;
+        let answer = job_port(&place.tenure)?.end_chunk(&end).await?;
         self.loose.is_open = false;
-        kept(answer)
+        accepted(answer)
     }
 
     fn ending(&self, end: Option<ChunkEnd>) -> EndChunk {

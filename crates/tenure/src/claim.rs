@@ -1,28 +1,28 @@
-//! How `Tenure::claim` and `Table::claim` ask a store: what they ask for first, and what they do
-//! when an answer is lost.
+//! Claims of `Tenure::claim` and `Table::claim`: isolated items in turn, and recovery from a lost
+//! answer.
 
 use tenure_core::Held;
-use tenure_core::store::{Claim, Company, LeaseStore, Rest, Settle, StoreError};
+use tenure_core::store::{Claim, Isolation, LeaseStore, Rest, Settle, StoreError};
 
-/// Out of this many claims one asks first for an item that must be worked alone.
+/// One claim in this many asks first for an isolated item.
 const ALONE_TURN: u64 = 8;
 
-/// Claims for the `turn`-th time. Items that must be worked alone are asked for when there is
-/// nothing else, and now and then first: a busy queue must not starve them.
+/// Claims for the `turn`-th time. Isolated items are claimed when nothing else is available, and
+/// sometimes first, so that a busy queue does not starve them.
 pub(crate) async fn in_turn(
     store: &dyn LeaseStore,
     turn: u64,
     ask: impl Fn() -> Claim,
 ) -> Result<Option<Held>, StoreError> {
     let order = if turn.is_multiple_of(ALONE_TURN) {
-        [Company::Alone, Company::Together]
+        [Isolation::Isolated, Isolation::Shared]
     } else {
-        [Company::Together, Company::Alone]
+        [Isolation::Shared, Isolation::Isolated]
     };
-    for company in order {
-        let ask = match company {
-            Company::Together => ask(),
-            Company::Alone => ask().alone(),
+    for isolation in order {
+        let ask = match isolation {
+            Isolation::Shared => ask(),
+            Isolation::Isolated => ask().alone(),
         };
         if let Some(held) = once(store, &ask).await? {
             return Ok(Some(held));
@@ -31,13 +31,13 @@ pub(crate) async fn in_turn(
     Ok(None)
 }
 
-/// Claims. When it may have taken effect although we were told of a failure, what it took is given
-/// back by its token; else it would be held by nobody until the lease lapses.
+/// Claims. If the claim failed but may have taken effect, releases its items by the token;
+/// otherwise they would stay held until the lease lapses.
 async fn once(store: &dyn LeaseStore, ask: &Claim) -> Result<Option<Held>, StoreError> {
     let answer = store.claim(ask).await;
     if answer.as_ref().is_err_and(StoreError::is_transient) {
         let release = Settle::new(ask.token.clone()).rest(Rest::Release);
-        // If this fails too, the lease lapses by itself; the first error says more.
+        // If this fails as well, the lease lapses; the first error is more useful.
         drop(store.settle(&release).await);
     }
     answer

@@ -1,41 +1,42 @@
-//! A job in the hands of its handler.
+//! `HeldJob`: a job held by its handler.
 
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::job::{Job, Note};
+use tenure_core::job::{Job, JobId, Note};
 use tenure_core::store::{CheckpointError, JobHold, StoreError};
 use tenure_core::{Fence, Guarded, Refusal};
 use tenure_engine::Context;
 use tokio::time::Instant;
 
 use crate::chunk::{ChunkAsk, Workplace};
-use crate::jobs::book;
+use crate::jobs::job_port;
 
-/// Why something was not written for a job or a chunk.
+/// Reason why nothing was written for a job or a chunk.
 ///
 /// ```
-/// use tenure::{HoldError, Refusal};
+/// use tenure::job::HoldError;
+/// use tenure::lease::Refusal;
 ///
 /// let error = HoldError::Refused(Refusal::Lost);
-/// assert!(error.is_over(), "somebody else may have it: leave it");
+/// assert!(error.is_over(), "another worker may hold it: stop");
 /// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HoldError {
-    /// The hold is over, and nothing was changed. Whoever has it now goes on; roll a transaction
-    /// back that was to be committed with it.
+    /// The hold is over, and nothing was changed. The current holder continues the work: roll back
+    /// the transaction that was to be committed with it.
     #[error("the hold is over: {0}")]
     Refused(Refusal),
-    /// The store could not answer.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl HoldError {
-    /// Whether the work is no longer the caller's.
+    /// Returns true if the hold is over.
     pub const fn is_over(&self) -> bool {
         matches!(self, Self::Refused(_))
     }
@@ -50,21 +51,22 @@ impl From<CheckpointError> for HoldError {
     }
 }
 
-/// A guarded answer as a result: what is refused is an error to whoever works.
-pub(crate) fn kept(answer: Guarded) -> Result<(), HoldError> {
+/// Turns a refusal into an error.
+pub(crate) fn accepted(answer: Guarded) -> Result<(), HoldError> {
     match answer {
-        Guarded::Kept(()) => Ok(()),
+        Guarded::Accepted(()) => Ok(()),
         Guarded::Refused(why) => Err(HoldError::Refused(why)),
     }
 }
 
-/// A job in the hands of its handler.
+/// A job held by its handler.
 ///
-/// The clones are the same hold, for work that is handed to others. Everything that is written
-/// through it is refused once the hold is over.
+/// Clones share the hold, for tasks that the handler spawns. All writes through it are refused once
+/// the hold is over.
 ///
 /// ```
-/// use tenure::{ChunkAnswer, Failure, HeldJob, Outcome};
+/// use tenure::job::{ChunkAnswer, HeldJob};
+/// use tenure::{Failure, Outcome};
 ///
 /// async fn import(job: HeldJob) -> Result<Outcome, Failure> {
 ///     let first: u64 = job.cursor().map_or(Ok(0), str::parse)?; // where it was left
@@ -84,20 +86,20 @@ pub(crate) fn kept(answer: Guarded) -> Result<(), HoldError> {
 /// ```
 #[derive(Clone)]
 pub struct HeldJob {
-    inner: Arc<Inner>,
+    inner: Arc<HeldJobInner>,
 }
 
-struct Inner {
+struct HeldJobInner {
     job: Job,
     cx: Context,
     hold: JobHold,
     place: Arc<Workplace>,
-    /// When it is to end, if that is before the engine ends it.
+    /// End of the handler's time, if it is before the engine's limit.
     ends_at: Option<Instant>,
 }
 
 impl HeldJob {
-    /// This job under this hold; its chunks are asked for at this place.
+    /// Combines a job with its hold; `place` claims its chunks.
     pub(crate) fn new(
         job: Job,
         cx: Context,
@@ -110,7 +112,7 @@ impl HeldJob {
         };
         place.job = Some((hold.clone(), cx.clone()));
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(HeldJobInner {
                 job,
                 cx,
                 hold,
@@ -120,72 +122,71 @@ impl HeldJob {
         }
     }
 
-    /// Its number.
-    pub fn id(&self) -> i64 {
+    /// Number of the job.
+    pub fn id(&self) -> JobId {
         self.inner.job.id
     }
 
-    /// The job as it stood when it was claimed.
+    /// The job as it was at the claim.
     pub fn job(&self) -> &Job {
         &self.inner.job
     }
 
-    /// With what it is to be done: JSON.
+    /// Payload of the job: JSON.
     pub fn payload(&self) -> &str {
         &self.inner.job.payload
     }
 
-    /// Where its last handler was, as that wrote it down; `None`: at the beginning.
+    /// Last saved cursor; `None` at the beginning.
     pub fn cursor(&self) -> Option<&str> {
         self.inner.job.cursor.as_deref()
     }
 
-    /// How often it was held before, and once more: 1 at the first try.
+    /// Number of the attempt, starting with 1.
     pub fn attempt(&self) -> u32 {
         self.inner.cx.attempt()
     }
 
-    /// The number of the claim. Hand it to the receiver: it refuses what is older than what it has
-    /// seen.
+    /// Number of the claim. Send it along: the receiver can refuse a lower fence than it has seen.
     pub fn fence(&self) -> Fence {
         self.inner.cx.fence()
     }
 
-    /// How long the handler may go on; then it is stopped, and the job is tried again.
+    /// Time until the handler is cancelled and the job is retried.
     pub fn time_left(&self) -> Duration {
         let left = self.inner.cx.time_left();
         let ends_at = self.inner.ends_at;
         ends_at.map_or(left, |at| at.duration_since(Instant::now()).min(left))
     }
 
-    /// Whether the hold is over: the job was cancelled, or somebody else may have it.
+    /// Returns true if the hold is over: the job was cancelled, or another worker may hold it.
     pub fn is_cancelled(&self) -> bool {
         self.inner.cx.is_cancelled()
     }
 
-    /// Waits until the hold is over. A handler is dropped then by itself; this is for work that it
-    /// has handed to others.
+    /// Waits until the hold is over. The handler itself is dropped then; this is for tasks that it
+    /// spawned.
     pub fn cancelled(&self) -> impl Future<Output = ()> + Send + 'static {
         let cx = self.inner.cx.clone();
         async move { cx.cancelled().await }
     }
 
-    /// Asks for a chunk of its matrix. The chunk is worked on for this job: what is written for it
-    /// is refused once the hold on the job is over.
+    /// Creates the request for a chunk of its matrix. Writes for the chunk are refused once the
+    /// hold on the job is over.
     pub fn chunk(&self, name: &str) -> ChunkAsk {
         ChunkAsk::new(Arc::clone(&self.inner.place), name)
     }
 
-    /// Writes down where it is: whoever takes the job up next begins there. A cursor has at most
-    /// 64 KiB and no NUL character.
+    /// Saves the cursor, where the next handler of the job begins: at most 64 KiB, without NUL
+    /// characters.
     ///
     /// # Errors
-    /// The hold is over, the cursor is none, or the store could not answer.
+    /// The hold is over, the cursor is not valid, or the store failed.
     pub async fn checkpoint(&self, cursor: &str) -> Result<(), HoldError> {
         self.note(&at(cursor)).await
     }
 
-    /// Writes down how many chunks there are, for those who watch the progress.
+    /// Saves the total number of chunks, for progress reports.
     ///
     /// # Errors
     /// As [`HeldJob::checkpoint`].
@@ -197,10 +198,10 @@ impl HeldJob {
         self.note(&note).await
     }
 
-    /// Writes down what came of it: JSON.
+    /// Saves the result of the job: JSON.
     ///
     /// # Errors
-    /// As [`HeldJob::checkpoint`], and when it is no JSON or over 1 MiB.
+    /// As [`HeldJob::checkpoint`], or the result is not JSON or exceeds 1 MiB.
     pub async fn result(&self, json: &str) -> Result<(), HoldError> {
         let note = Note {
             result: Some(json.to_owned()),
@@ -209,11 +210,10 @@ impl HeldJob {
         self.note(&note).await
     }
 
-    /// Writes down several things at once: all of them or none.
+    /// Saves several values at once, all or none.
     ///
     /// ```
-    /// use tenure::job::Note;
-    /// use tenure::{HeldJob, HoldError};
+    /// use tenure::job::{HeldJob, HoldError, Note};
     ///
     /// async fn begin(job: &HeldJob) -> Result<(), HoldError> {
     ///     let note = Note {
@@ -226,13 +226,13 @@ impl HeldJob {
     /// ```
     ///
     /// # Errors
-    /// As [`HeldJob::checkpoint`], and when [`Note::check`] refuses it.
+    /// As [`HeldJob::checkpoint`], or [`Note::check`] fails.
     pub async fn note(&self, note: &Note) -> Result<(), HoldError> {
         let place = &self.inner.place;
-        kept(book(&place.tenure)?.note_job(self.hold(), note).await?)
+        accepted(job_port(&place.tenure)?.note_job(self.hold(), note).await?)
     }
 
-    /// What proves the hold.
+    /// Id and token of the hold.
     pub(crate) fn hold(&self) -> &JobHold {
         &self.inner.hold
     }
@@ -243,7 +243,7 @@ impl HeldJob {
     }
 }
 
-/// A note of where a job is.
+/// A note with this cursor.
 pub(crate) fn at(cursor: &str) -> Note {
     Note {
         cursor: Some(cursor.to_owned()),

@@ -1,18 +1,31 @@
-//! Tenure hands every piece of work to exactly one holder for a limited time, takes it back when
-//! the holder dies, and refuses the late answer of a holder who was replaced. It runs on the
-//! database that you have: PostgreSQL when there are several machines, an SQLite file when there is
-//! one, memory for tests.
+//! Tenure is a lease engine for background work. It leases each item to one worker at a time, for a
+//! limited term; it makes the item available again when that worker dies; and it refuses the writes
+//! of a worker that was replaced. It runs on your database: PostgreSQL for several machines, an
+//! SQLite file for one machine, memory for tests.
 //!
-//! This crate is the front door: [`Tenure`] and the words of `tenure-core`. It holds no rules and
-//! no SQL of its own. Features: `postgres`, `sqlite`, `server` (the HTTP API as a router to mount);
-//! none by default.
+//! Start with [`Tenure`], [`NewEvent`] and [`WorkerBuilder`]. All other names are in modules by
+//! subject: [`enqueue`], [`worker`], [`lease`], [`operate`], [`settings`], [`publish`], [`job`],
+//! [`table`], [`webhook`], [`work_lease`], [`store`] and, for the tests of your own program,
+//! `testing`.
 //!
-//! # The event exists if and only if the change does
+//! Features, all off by default:
 //!
-//! An event is enqueued in the transaction of the change that caused it.
+//! | feature | adds |
+//! |---|---|
+//! | `postgres`, `sqlite` | a store; the memory store needs no feature |
+//! | `sqlx-sqlite` | enqueueing in transactions of sqlx on SQLite |
+//! | `exec`, `lines` | a publisher: a command, or a line of JSON, per event |
+//! | `webhook` | HTTP and TLS for the sender, and signatures |
+//! | `server` | the HTTP API as a router to mount |
+//! | `testing` | the test kit |
+//!
+//! # Enqueue in your transaction
+//!
+//! Enqueue an event in the transaction of the change that caused it: the event exists if and only
+//! if the change does.
 //!
 //! ```
-//! use tenure::{Event, State, Tenure};
+//! use tenure::{NewEvent, State, Tenure};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -24,8 +37,8 @@
 //! shop.execute_batch("create table orders (id integer primary key, total integer)")?;
 //! let tx = shop.transaction()?;
 //! tx.execute("insert into orders (id, total) values (7, 990)", [])?;
-//! let event = Event::new("order.paid", &serde_json::json!({"order": 7}))?;
-//! let id = tenure.enqueue_on(&tx, event)?.id();
+//! let event = NewEvent::new("order.paid", &serde_json::json!({"order": 7})).key("customer-7");
+//! let id = tenure.enqueue(&tx, event)?.id();
 //! tx.commit()?;
 //!
 //! let record = tenure.find(&[id]).await?.pop().expect("it was committed");
@@ -34,24 +47,31 @@
 //! # }
 //! ```
 //!
-//! On PostgreSQL it is `tenure.enqueue(&mut *tx, event).await?` with a transaction of sqlx. Without
-//! a transaction of yours there is [`Tenure::enqueue_now`].
+//! On PostgreSQL, call `tenure.enqueue(&mut *tx, event).await?` with a transaction of sqlx.
+//! [`Tenure::enqueue_now`] needs no transaction, and `Tenure::enqueue_statement` serves all other
+//! drivers.
 //!
-//! # A worker
+//! # Run a worker
 //!
-//! Name a handler for the topics it takes; the worker claims, calls it, renews what is held,
-//! settles, ends the leases of the dead and prunes, until it is told to stop.
+//! Register a handler for a topic pattern. The worker claims events, calls the handler, renews
+//! leases, settles, reaps lapsed leases and prunes, until you stop it.
 //!
 //! ```
-//! use tenure::{Context, Event, Outcome, Tenure};
+//! use tenure::{Context, Tenure};
 //!
+//! #[derive(serde::Serialize, serde::Deserialize)]
+//! struct Order {
+//!     id: u64,
+//! }
+//!
+//! # async fn ship(order: Order) -> Result<(), std::io::Error> { Ok(drop(order)) }
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let tenure = Tenure::open("memory:").await?;
-//! let worker = tenure.worker().on("order.*", |event: Event, cx: Context| async move {
-//!     let order: u64 = event.payload().parse()?; // `?` is a retry, with backoff
-//!     println!("order {order}: try {}, fence {}", cx.attempt(), cx.fence());
-//!     Ok(Outcome::Done)
+//! let worker = tenure.worker().on_json("order.*", |order: Order, cx: Context| async move {
+//!     println!("order {}: attempt {}, fence {}", order.id, cx.attempt(), cx.fence());
+//!     ship(order).await?; // `?` is a retry, with backoff
+//!     Ok(())
 //! });
 //! # let ctrl_c = async {};
 //! worker.run_until(ctrl_c).await?; // or `.run_until_signal()`, or `.start()` and `.stop()`
@@ -59,24 +79,25 @@
 //! # }
 //! ```
 //!
-//! A handler says what came of an event as an [`Outcome`] or with an error. It is dropped at its
-//! next await when its hold is over; what it has handed to others asks [`Context::cancelled`].
+//! A handler returns an [`Outcome`] or an error. When its hold is over, the worker drops it at its
+//! next await; work that it spawned must watch [`Context::cancelled`].
 //!
-//! # Claim, work, settle by hand
+//! # Claim and settle manually
 //!
 //! ```
-//! use tenure::{Event, Outcome, Settle, Tenure};
+//! use tenure::lease::Settle;
+//! use tenure::{NewEvent, Outcome, Tenure};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let tenure = Tenure::open("memory:").await?;
-//! tenure.enqueue_now(Event::new("order.paid", &serde_json::json!({"order": 7}))?).await?;
+//! tenure.enqueue_now(NewEvent::new("order.paid", &serde_json::json!({"order": 7}))).await?;
 //!
 //! let held = tenure.claim(10).await?.expect("one event is due");
 //! for item in &held.items {
 //!     let event = item.content.event().expect("the outbox holds events");
 //!     assert_eq!(event.topic(), "order.paid");
-//!     // Work here, and hand `held.lease.fence` to the receiver: it refuses what is older.
+//!     // Work here, and send `held.lease.fence` along: the receiver can refuse older fences.
 //! }
 //! let answer = tenure.settle(&Settle::new(held.lease.token.clone()).done(held.ids())).await?;
 //! assert_eq!(answer.refused().count(), 0);
@@ -85,33 +106,35 @@
 //! # }
 //! ```
 //!
-//! What is not done is said as an [`Outcome`]: [`Outcome::Retry`] with a delay that a
-//! [`RetryPolicy`] computes, [`Outcome::Dead`], or [`Outcome::Release`]. Work that takes longer
-//! than the term is kept with [`Tenure::renew`].
+//! Report any other result as an [`Outcome`]: [`Outcome::Retry`] with a delay computed by a
+//! [`RetryPolicy`](lease::RetryPolicy), [`Outcome::Dead`] or [`Outcome::Release`]. Work that takes
+//! longer than the term needs [`Tenure::renew`].
 //!
-//! # Refused is an answer
+//! # A refused write is not an error
 //!
-//! A holder that stalls past its term is replaced, and what it says afterwards changes nothing. It
-//! is told so, with the reason; there is no error to handle, only work to drop.
+//! A holder that stalls past its term is replaced. Its later writes change nothing, and the store
+//! answers them with the reason of the refusal. Discard the work; there is no error to handle.
 //!
 //! ```
 //! use std::time::Duration;
-//! use tenure::{Claim, Clock, Event, LapsePolicy, Reap, Refusal, Settle, SystemClock, Tenure};
+//! use tenure::lease::{Claim, LapsePolicy, Reap, Refusal, Settle};
+//! use tenure::store::{Clock, SystemClock};
+//! use tenure::{NewEvent, Tenure};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let tenure = Tenure::open("memory:").await?;
-//! tenure.enqueue_now(Event::new("order.paid", &7)?).await?;
+//! tenure.enqueue_now(NewEvent::new("order.paid", &7)).await?;
 //! let stalled = tenure.claim(1).await?.expect("it is due");
 //!
-//! // A minute later the term of 30 s is over: the lease is ended, someone else takes the item.
+//! // A minute later, its term of 30 s is over: the lease is reaped, and the item claimed again.
 //! let later = SystemClock.now().after(Duration::from_secs(60));
 //! tenure.reap(&Reap::new(100, LapsePolicy::default()).at(later)).await?;
 //! let next = Claim::new(tenure.token(), 1).at(later.after(Duration::from_secs(1)));
 //! let successor = tenure.claim_with(&next).await?.expect("it is due again");
 //! assert!(successor.lease.fence > stalled.lease.fence);
 //!
-//! // The first holder wakes up and says done.
+//! // The first holder wakes up and settles: refused.
 //! let late = Settle::new(stalled.lease.token.clone()).done(stalled.ids());
 //! let answer = tenure.settle(&late).await?;
 //! assert_eq!(answer.refused().next(), Some((stalled.ids()[0], Refusal::Lost)));
@@ -119,13 +142,14 @@
 //! # }
 //! ```
 //!
-//! # Long work, chunk by chunk
+//! # Run long work in chunks
 //!
-//! A job is leased like an event, and its work is done in chunks, each with a lease and a
-//! checkpoint of its own: whoever takes it up after a crash does only what is left.
+//! A job is leased like an event. Its work is divided into chunks, each with its own lease and
+//! checkpoint, so that after a crash the next worker does only the remaining chunks.
 //!
 //! ```
-//! use tenure::{ChunkAnswer, HeldJob, Outcome, Tenure};
+//! use tenure::job::{ChunkAnswer, HeldJob};
+//! use tenure::{Outcome, Tenure};
 //!
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -134,8 +158,8 @@
 //! let tenure = Tenure::open(&url).await?;
 //! let worker = tenure.jobs().on("import.orders", |job: HeldJob| async move {
 //!     for month in 1..=12 {
-//!         let ask = job.chunk(&format!("2026-{month:02}"));
-//!         if let ChunkAnswer::Claimed(chunk) = ask.wait().await? {
+//!         let chunk = job.chunk(&format!("2026-{month:02}"));
+//!         if let ChunkAnswer::Claimed(chunk) = chunk.wait().await? {
 //!             chunk.complete(1000).await?; // its rows
 //!         }
 //!     }
@@ -147,17 +171,17 @@
 //! # }
 //! ```
 //!
-//! See [`Jobs`], [`HeldJob`] and [`HeldChunk`]; the example `resumable_import` can be killed and
-//! started again.
+//! See [`Jobs`](job::Jobs), [`HeldJob`](job::HeldJob) and [`HeldChunk`](job::HeldChunk). You can
+//! kill the example `resumable_import` at any time and start it again: it continues.
 //!
-//! # Offsets in order
+//! # Process offsets in order
 //!
-//! [`WorkLease`] keeps the order of what a log brings, in process and without a database: of each
-//! domain one offset is in flight, the others wait for their turn, and none is worked twice. It
-//! hands nothing off by itself: the next offset is told as a hint.
+//! A [`WorkLease`](work_lease::WorkLease) keeps the offsets of a log in order, in memory and
+//! without a database: each domain has at most one offset in flight, the others wait, and no offset
+//! is processed twice. It starts no work itself; it returns the next offset as a hint.
 //!
 //! ```
-//! use tenure::{AcquireResult, DomainRules, FailResult, SucceedResult, WorkLease};
+//! use tenure::work_lease::{AcquireResult, DomainRules, FailResult, SucceedResult, WorkLease};
 //!
 //! let lease = WorkLease::new(DomainRules { max_retries: 0, ..DomainRules::default() });
 //! let AcquireResult::Acquired(token) = lease.submit("customer-7", 1)? else {
@@ -173,104 +197,84 @@
 //! assert_eq!(lease.fail("customer-7", &token)?, FailResult::GiveUpNoBacklog);
 //! let refused = lease.succeed("customer-7", &token).unwrap_err();
 //! assert!(refused.is_illegal_state(), "it was ended already");
-//! # Ok::<(), tenure::WorkLeaseError>(())
+//! # Ok::<(), tenure::work_lease::WorkLeaseError>(())
 //! ```
 //!
-//! The example `partitioned_log` is a whole consumer with several threads.
+//! The example `partitioned_log` is a complete consumer with several threads.
 //!
-//! [`Tenure::work_lease`] keeps the same contract in the store, for all processes that share it:
-//! see [`StoredWorkLease`].
+//! [`Tenure::work_lease`] has the same contract in the database, shared by all processes: see
+//! [`StoredWorkLease`](work_lease::StoredWorkLease).
 //!
-//! # Looking and repairing
+//! # Inspect and repair
 //!
-//! [`Tenure::list`], [`find`](Tenure::find), [`timeline`](Tenure::timeline) and
-//! [`count`](Tenure::count) show; [`replay`](Tenure::replay) puts back what is done or dead,
-//! [`bury`](Tenure::bury) settles an item dead, [`pause_queue`](Tenure::pause_queue) holds a queue
-//! back. The program `tenure` does the same from a shell.
+//! [`Tenure::list`], [`find`](Tenure::find), [`timeline`](Tenure::timeline),
+//! [`count`](Tenure::count) and [`why`](Tenure::why) inspect. [`replay`](Tenure::replay) makes done
+//! or dead items pending again, [`bury`](Tenure::bury) settles an item as dead, and
+//! [`pause_queue`](Tenure::pause_queue) pauses a queue. The program `tenure` does the same from a
+//! shell.
+//!
+//! # Stability
+//!
+//! A minor version may add fields to structs that Tenure returns and variants to enums marked
+//! `#[non_exhaustive]`. Build a struct with its constructor or with `..Default::default()`, and
+//! match the fields you need with `..`. The crates below this one, such as `tenure-core`, are its
+//! implementation: depend on `tenure` alone.
 
+mod builder;
 mod chunk;
 mod claim;
+pub mod enqueue;
 mod held_job;
-mod job_worker;
+pub mod job;
 mod jobs;
+pub mod lease;
 mod matrix;
-mod operate;
-mod owed;
-#[cfg(feature = "postgres")]
-mod postgres;
+pub mod operate;
 #[cfg(feature = "postgres")]
 mod postgres_jobs;
+pub mod publish;
 mod replays;
-mod sender;
+pub mod settings;
 mod signal;
 #[cfg(feature = "sqlite")]
-mod sqlite;
-#[cfg(feature = "sqlite")]
 mod sqlite_jobs;
-mod table;
-mod table_worker;
+pub mod store;
+mod subscribed_topics;
+pub mod table;
 mod tenure;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod webhook;
-mod work_lease;
-mod worker;
+pub mod work_lease;
+pub mod worker;
 
-pub use tenure_core::domain;
-pub use tenure_core::job;
-pub use tenure_core::store::{
-    Bury, ChangeEndpoint, ChangeSettings, Claim, ClaimChunk, ClusterSettings, Company, Counts,
-    DeliveryCounts, DomainFilter, DomainRecord, DomainState, Enqueued, Filter, Finding, HeldChunks,
-    JobFilter, Kind, NewReplay, Page, Pause, Presence, Prune, Pruned, Queue, QueueCounts, Rate,
-    Reap, Reaped, Recovered, Renew, Renewed, Replay, ReplayOperation, ReplayState, Replayed, Rest,
-    Settle, Settlement, Skip, StepReplay, Stepped, Store, StoreError, StoreErrorKind, Tell,
-    Verdict, WhileHeld, WorkerRecord, WorkerReport,
-};
+pub use tenure_core::store::{Enqueued, StoreError, StoreErrorKind};
 pub use tenure_core::{
-    AcquireResult, Addition, Adds, AdoptedTable, Again, Boundary, Clock, Content, Counters,
-    DELAY_MAX, DomainName, DomainRules, Encoding, EndedHold, Event, Facts, FailResult, Failure,
-    Fence, Guarded, HEADERS_BYTES_MAX, Held, Hold, Identifier, Indexes, Invalid, Item, ItemId,
-    JobFacts, LapsePolicy, Lateness, Lease, LeaseTable, MapFault, NAME_BYTES_MAX, Obstacle, OnDead,
-    Outcome, PAYLOAD_BYTES_MAX, PAYLOAD_DEPTH_MAX, Plan, PlannedIndex, Priority, Publication,
-    PublishError, PublishErrorKind, Publisher, Publishing, QueueName, Record, Refusal,
-    ReplayResult, Reservation, RetryPolicy, Said, Setting, Settings, SpaceName, Stage, State,
-    States, SucceedResult, SyncState, Term, Timestamp, Token, TopicPattern, Whereabouts, Why, Word,
-    WorkLeaseError, WorkerId, brief_duration, duration_text, parse_duration, reason, why, why_job,
+    Event, Failure, Fence, IntoOutcome, Invalid, ItemId, NewEvent, Outcome, PayloadError, Problems,
+    Publisher, Settings, State, Term,
 };
-pub use tenure_engine::metrics as engine_metrics;
-pub use tenure_engine::{
-    Check, Context, Duties, Duty, Ended, Handler, Handling, Health, Readiness, Relay, Tallied,
-    Topics,
-};
-pub use tenure_publish::{Exec, ExecCall, Lines};
+pub use tenure_engine::{Context, HandlerOptions, StopReport};
 #[cfg(feature = "server")]
 pub use tenure_server as server;
-/// What speed is measured against, and what is measured beside the front door.
-#[cfg(feature = "bench")]
-pub mod bench {
-    pub use tenure_store::bench::*;
-}
-pub use tenure_store::config::{Planner, StoreConfig, Synchronous};
-pub use tenure_store::memory::{SystemClock, WorkLease};
-pub use tenure_store::{Migrated, is_migrated, migrate, migration_sql};
+pub use tenure_store::config::StoreConfig;
+pub use tenure_store::migrate;
 
-pub use crate::chunk::{ChunkAnswer, ChunkAsk, HeldChunk};
-pub use crate::held_job::{HeldJob, HoldError};
-pub use crate::job_worker::JobWorkerBuilder;
-pub use crate::jobs::Jobs;
-pub use crate::matrix::Matrix;
-pub use crate::sender::SenderBuilder;
+pub use crate::builder::TenureBuilder;
 pub use crate::signal::Signals;
-pub use crate::table::Table;
-pub use crate::table_worker::TableWorkerBuilder;
-pub use crate::tenure::{Tenure, new_worker_id};
-pub use crate::work_lease::{StoredWorkLease, StoredWorkLeaseError};
-pub use crate::worker::{Watch, Worker, WorkerBuilder, WorkerError};
+pub use crate::tenure::Tenure;
+pub use crate::worker::{Worker, WorkerBuilder, WorkerError};
 
-/// The code of the README compiles.
+/// Compiles the code of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// The code of the page on jobs compiles.
+/// Runs the code of the page on tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/TESTING.md")]
+struct TestingPage;
+
+/// Compiles the code of the page on jobs.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/JOBS.md")]
 struct JobsPage;

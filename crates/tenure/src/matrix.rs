@@ -1,4 +1,4 @@
-//! A matrix: what is worked through, chunk by chunk, also by those who have no job for it.
+//! `Matrix`: a set of chunks, with or without a job.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,18 +7,18 @@ use std::time::Duration;
 use tenure_core::job::{MatrixName, Progress};
 use tenure_core::store::StoreError;
 use tenure_core::{Invalid, Term};
-use tenure_engine::ChunkKeeper;
+use tenure_engine::ChunkRenewer;
 
 use crate::chunk::{ChunkAsk, ChunkHome, Workplace};
-use crate::jobs::book;
+use crate::jobs::job_port;
 use crate::tenure::Tenure;
 
 impl Tenure {
-    /// What is worked through under this name: chunks that anyone may ask for, with or without a
-    /// job. Each is in one hand at a time.
+    /// Returns the matrix of this name: a set of chunks that any program can claim, with or without
+    /// a job. Each chunk has one holder at a time.
     ///
     /// # Errors
-    /// A name is 1 to 200 bytes without control characters.
+    /// The name is not 1 to 200 bytes without control characters.
     pub fn matrix(&self, name: &str) -> Result<Matrix, Invalid> {
         Ok(Matrix {
             tenure: self.clone(),
@@ -28,12 +28,13 @@ impl Tenure {
     }
 }
 
-/// What is worked through, chunk by chunk. The leases on its chunks are renewed by the worker on
-/// jobs that runs in this program, else on a thread of their own.
+/// A set of chunks to work through. The leases of its chunks are renewed by the worker on jobs of
+/// this program, or on a separate thread if there is none.
 ///
 /// ```
 /// use std::time::Duration;
-/// use tenure::{ChunkAnswer, Tenure};
+/// use tenure::job::ChunkAnswer;
+/// use tenure::Tenure;
 ///
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -41,10 +42,10 @@ impl Tenure {
 /// # let url = format!("sqlite://{}", folder.path().join("shop.db").display());
 /// let prices = Tenure::open(&url).await?.matrix("prices")?;
 /// for currency in ["EUR", "USD"] {
-///     // Whoever else does the same has one of them while we have the other.
-///     let ask = prices.chunk(currency).fresh_for(Duration::from_secs(3600));
-///     if let ChunkAnswer::Claimed(chunk) = ask.claim().await? {
-///         chunk.synced(40).await?; // and in an hour again
+///     // Another program can claim one of them while this one holds the other.
+///     let chunk = prices.chunk(currency).fresh_for(Duration::from_secs(3600));
+///     if let ChunkAnswer::Claimed(chunk) = chunk.claim().await? {
+///         chunk.synced(40).await?; // claimable again in an hour
 ///     }
 /// }
 /// assert_eq!(prices.progress().await?.rows, 80);
@@ -59,22 +60,22 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// Its name.
+    /// Name of the matrix.
     pub fn name(&self) -> &MatrixName {
         &self.name
     }
 
-    /// Leases on its chunks run this long and are renewed this often; 2 minutes and 30 s unless
-    /// set. They are then renewed on a thread of their own.
+    /// Sets term and heartbeat of the leases on its chunks; 2 minutes and 30 s by default. They are
+    /// then renewed on a separate thread.
     ///
     /// # Errors
-    /// Three heartbeats are not less than the term.
-    pub fn rhythm(mut self, term: Term, heartbeat: Duration) -> Result<Self, Invalid> {
-        self.home = Arc::new(ChunkHome::new(ChunkKeeper::new(term, heartbeat)?));
+    /// The term is not longer than three heartbeats.
+    pub fn timing(mut self, term: Term, heartbeat: Duration) -> Result<Self, Invalid> {
+        self.home = Arc::new(ChunkHome::new(ChunkRenewer::new(term, heartbeat)?));
         Ok(self)
     }
 
-    /// Asks for a chunk.
+    /// Creates the request for a chunk.
     pub fn chunk(&self, name: &str) -> ChunkAsk {
         let place = Workplace {
             tenure: self.tenure.clone(),
@@ -86,12 +87,12 @@ impl Matrix {
         ChunkAsk::new(Arc::new(place), name)
     }
 
-    /// How far the work on it has come.
+    /// Returns the progress of the work on it.
     ///
     /// # Errors
-    /// The store keeps no jobs, or the database is away.
+    /// The store does not support jobs, or the database is unavailable.
     pub async fn progress(&self) -> Result<Progress, StoreError> {
-        book(&self.tenure)?.progress(&self.name, None).await
+        job_port(&self.tenure)?.progress(&self.name, None).await
     }
 }
 

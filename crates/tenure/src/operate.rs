@@ -1,75 +1,82 @@
-//! The operator's verbs of `Tenure`: look, explain, replay, bury, queues, prune, settings.
+//! Operations: inspect, explain, replay and bury items; keys, queues, settings and pruning.
 
-use tenure_core::store::{
-    Bury, ChangeSettings, ClusterSettings, Counts, DomainFilter, DomainRecord, Filter, Finding,
-    Page, Pause, Presence, Prune, Pruned, Queue, QueueCounts, Replay, Replayed, Skip, StoreError,
-    StoreErrorKind, WorkerRecord,
+pub use tenure_core::store::{
+    Bury, Counts, DeliveryCounts, Filter, Finding, KeyFilter, KeyRecord, KeyState, Kind, NewReplay,
+    OnStep, Page, Pause, Presence, Prune, Pruned, Queue, QueueCounts, Replay, ReplayOperation,
+    ReplayRate, ReplayState, Replayed, Skip, StepReplay, Stepped, Verdict, WorkerRecord,
+    WorkerReport,
 };
+pub use tenure_core::{Facts, OnDead, Why, reason, why};
+pub use tenure_engine::{Check, Duties, Duty, Health, OutcomeCounts, metrics};
+
+pub use crate::worker::Watch;
+
+use tenure_core::store::{ChangeSettings, ClusterSettings, StoreError, StoreErrorKind};
 use tenure_core::webhook::Delivery;
 use tenure_core::{
-    Clock as _, EndedHold, Event, Facts, Guarded, Invalid, ItemId, QueueName, Record, Settings,
-    Term, Timestamp, Why, why,
+    Clock as _, Event, Guarded, ItemId, NewEvent, PastHold, Problems, QueueName, Record, Settings,
+    Term, Timestamp,
 };
 use tenure_store::memory::SystemClock;
 
 use crate::tenure::Tenure;
 
-/// As many workers are looked at to explain one item; those seen last come first.
+/// `why` considers at most this many workers, those seen last first.
 pub(crate) const WORKERS: u32 = 1_000;
 
 impl Tenure {
-    /// Everything that is known of these items; unknown ids are left out.
+    /// Reads these items; unknown ids are left out.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn find(&self, ids: &[ItemId]) -> Result<Vec<Record>, StoreError> {
         self.store().find(ids).await
     }
 
-    /// The ended holds of an item, oldest first.
+    /// Past holds of an item, oldest first.
     ///
     /// # Errors
-    /// The database is away.
-    pub async fn timeline(&self, id: ItemId) -> Result<Vec<EndedHold>, StoreError> {
+    /// The database is unavailable.
+    pub async fn timeline(&self, id: ItemId) -> Result<Vec<PastHold>, StoreError> {
         self.store().timeline(id).await
     }
 
-    /// Up to `limit` (at most 1000) items, newest first.
+    /// Lists up to `limit` (at most 1000) items, newest first.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn list(&self, filter: &Filter, limit: u32) -> Result<Page, StoreError> {
         self.store().list(filter, limit).await
     }
 
-    /// How many items stand where, in one snapshot.
+    /// Counts items by state and queue in one snapshot.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn count(&self) -> Result<Counts, StoreError> {
         self.store().count(None).await
     }
 
-    /// Why an item is not being worked on, in one sentence; `None` when there is no such item. The
-    /// settings are those that workers run by: they say how often it may fail.
+    /// Explains in one sentence why an item is not being worked on; `None` if it does not exist.
+    /// Pass the settings of the workers, which limit retries and crashes.
     ///
     /// ```
-    /// use tenure::{Event, Settings, Tenure};
+    /// use tenure::{Event, Settings, Tenure, NewEvent};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let tenure = Tenure::open("memory:").await?;
     /// let id = tenure.enqueue_now(Event::new("order.paid", &7)?).await?.id();
     /// let why = tenure.why(id, &Settings::default()).await?.expect("it was written");
-    /// assert_eq!(why.sentence, "it is due, but no worker is here");
+    /// assert_eq!(why.sentence, "it is due, but no worker is running");
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn why(&self, id: ItemId, settings: &Settings) -> Result<Option<Why>, StoreError> {
-        // The workers first: they bring the moment, and what is looked at later is never older.
+        // Read the workers first: their answer has the current time; later reads are never older.
         let (moment, workers) = self.workers(WORKERS).await?;
         let Some(record) = self.find(&[id]).await?.pop() else {
             return Ok(None);
@@ -78,18 +85,18 @@ impl Tenure {
             Some(delivery) => self.endpoints_by_number().await?.remove(&delivery.endpoint),
             None => None,
         };
-        let key = record.content.event().and_then(Event::ordering_key);
-        // Deliveries keep the order of a key for each endpoint by itself.
+        let key = record.content.event().and_then(Event::key);
+        // Deliveries keep the order of a key separately for each endpoint.
         let key = key.map(|key| match &endpoint {
             Some(endpoint) => Delivery::key(&endpoint.id, key),
             None => key.to_owned(),
         });
-        let domain = match key {
-            Some(key) => self.store().domain(&key).await?,
+        let key = match key {
+            Some(key) => self.store().key(&key).await?,
             None => None,
         };
-        // Whose turn it is decides: an event behind another one of its key waits for that one.
-        let first = domain.as_ref().and_then(|domain| domain.head.as_ref());
+        // An event behind the head of its key waits for that head.
+        let first = key.as_ref().and_then(|key| key.head.as_ref());
         let queue = queue_of(first.unwrap_or(&record));
         let paused = |other: &Queue| other.name == queue && other.paused;
         let counts = self.count().await?;
@@ -101,7 +108,7 @@ impl Tenure {
             },
             workers: present(workers, moment),
             settings: settings.clone(),
-            domain,
+            key,
             endpoint,
         };
         Ok(Some(why(
@@ -111,31 +118,33 @@ impl Tenure {
         )))
     }
 
-    /// Up to `limit` workers, those seen last first; beside them the present moment of the store,
-    /// by which [`WorkerRecord::presence`] is judged.
+    /// Lists up to `limit` workers, those seen last first, and returns the current time of the
+    /// store, for [`WorkerRecord::presence`].
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn workers(&self, limit: u32) -> Result<(Timestamp, Vec<WorkerRecord>), StoreError> {
         self.store().workers(limit).await
     }
 
-    /// Up to `limit` ordering keys, those first that have had their head for longest; of those that
-    /// stand still, first all that are blocked.
+    /// Lists up to `limit` ordering keys, those with the oldest head first; among keys that stand
+    /// still, blocked ones come first.
     ///
     /// ```
-    /// use tenure::{DomainFilter, DomainState, Event, Tenure};
+    /// use tenure::operate::{KeyFilter, KeyState};
+    /// use tenure::{Event, NewEvent, Tenure};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let tenure = Tenure::open("memory:").await?;
     /// for order in [7, 8] {
-    ///     tenure.enqueue_now(Event::new("order.paid", &order)?.key("customer-7")?).await?;
+    ///     let paid = NewEvent::new("order.paid", &order).key("customer-7");
+    ///     tenure.enqueue_now(paid).await?;
     /// }
-    /// let domains = tenure.domains(DomainFilter::Open, 10).await?;
-    /// assert_eq!((domains[0].key.as_str(), domains[0].state), ("customer-7", DomainState::Due));
-    /// // The second one stands behind the first, and only the first can be claimed.
-    /// assert_eq!(domains[0].waiting, 1);
+    /// let keys = tenure.keys(KeyFilter::Open, 10).await?;
+    /// assert_eq!((keys[0].name.as_str(), keys[0].state), ("customer-7", KeyState::Due));
+    /// // The second event waits behind the first; only the first can be claimed.
+    /// assert_eq!(keys[0].waiting, 1);
     /// let held = tenure.claim(10).await?.expect("the head is due");
     /// assert_eq!(held.items.len(), 1);
     /// # Ok(())
@@ -143,69 +152,66 @@ impl Tenure {
     /// ```
     ///
     /// # Errors
-    /// The database is away.
-    pub async fn domains(
-        &self,
-        filter: DomainFilter,
-        limit: u32,
-    ) -> Result<Vec<DomainRecord>, StoreError> {
-        self.store().domains(filter, limit).await
+    /// The database is unavailable.
+    pub async fn keys(&self, filter: KeyFilter, limit: u32) -> Result<Vec<KeyRecord>, StoreError> {
+        self.store().keys(filter, limit).await
     }
 
-    /// Everything that is known of one ordering key; `None` when that is nothing.
+    /// Reads one ordering key; `None` if it is unknown.
     ///
     /// # Errors
-    /// The key is empty, too long or has control characters; or the database is away.
-    pub async fn domain(&self, key: &str) -> Result<Option<DomainRecord>, StoreError> {
-        check_key("domain", key)?;
-        self.store().domain(key).await
+    /// The key is empty, too long or has control characters; or the database is unavailable.
+    pub async fn key(&self, key: &str) -> Result<Option<KeyRecord>, StoreError> {
+        check_key("key", key)?;
+        self.store().key(key).await
     }
 
-    /// Begins or ends the pause of an ordering key: while it is paused none of its events is
-    /// claimed.
+    /// Pauses or resumes an ordering key. None of its events is claimed while it is paused.
     ///
     /// ```
-    /// use tenure::{Pause, Tenure};
+    /// use tenure::operate::Pause;
+    /// use tenure::Tenure;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let tenure = Tenure::open("memory:").await?;
-    /// tenure.pause_domain("customer-7", Pause::Begin).await?;
-    /// // What no event can have as its key is not remembered.
-    /// assert!(tenure.pause_domain("", Pause::Begin).await.is_err());
+    /// tenure.pause_key("customer-7", Pause::Begin).await?;
+    /// // An empty key is not valid.
+    /// assert!(tenure.pause_key("", Pause::Begin).await.is_err());
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// The key is empty, too long or has control characters; or the database is away.
-    pub async fn pause_domain(&self, key: &str, pause: Pause) -> Result<(), StoreError> {
-        check_key("pause domain", key)?;
-        self.store().pause_domain(key, pause).await
+    /// The key is empty, too long or has control characters; or the database is unavailable.
+    pub async fn pause_key(&self, key: &str, pause: Pause) -> Result<(), StoreError> {
+        check_key("pause key", key)?;
+        self.store().pause_key(key, pause).await
     }
 
-    /// Goes on without the head of an ordering key: one that is dead and blocks is left behind, any
-    /// other one is buried; if `only` is given, only that one. `reason` is for people, and is then
-    /// in the event's last error. Answers with the event; refused when there is none, or another
-    /// one.
+    /// Continues an ordering key without its head: a dead head that blocks the key is skipped, any
+    /// other head is buried. If `only` is given, the head must be that event. `reason` is stored in
+    /// the last error of the event. Returns the event; refused if the key has no head, or if its
+    /// head is another event.
     ///
     /// ```
-    /// use tenure::{Event, Guarded, Tenure};
+    /// use tenure::lease::Guarded;
+    /// use tenure::{Event, NewEvent, Tenure};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let tenure = Tenure::open("memory:").await?;
-    /// assert!(!tenure.skip("customer-7", None, "a test").await?.is_kept());
+    /// assert!(!tenure.skip("customer-7", None, "a test").await?.is_accepted());
     ///
-    /// let event = Event::new("order.paid", &7)?.key("customer-7")?;
+    /// let event = NewEvent::new("order.paid", &7).key("customer-7").build()?;
     /// let id = tenure.enqueue_now(event).await?.id();
-    /// assert_eq!(tenure.skip("customer-7", Some(id), "a test").await?, Guarded::Kept(id));
+    /// assert_eq!(tenure.skip("customer-7", Some(id), "a test").await?, Guarded::Accepted(id));
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// The key is empty, too long or has control characters; or the database is away.
+    /// The key is empty, too long or has control characters; or the database is unavailable.
     pub async fn skip(
         &self,
         key: &str,
@@ -218,27 +224,28 @@ impl Tenure {
         self.store().skip(&skip).await
     }
 
-    /// What the database says of its own health; it changes nothing.
+    /// Checks the health of the database; changes nothing.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn examine(&self) -> Result<Vec<Finding>, StoreError> {
         self.store().examine().await
     }
 
-    /// Deletes settled items past their retention, one round; [`Pruned::more`] says whether another
-    /// one may find more.
+    /// Deletes settled items past their retention, one batch; [`Pruned::more`] is true if another
+    /// batch may find more.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn prune(&self, prune: &Prune) -> Result<Pruned, StoreError> {
         self.store().prune(prune).await
     }
 
-    /// Puts settled items back, to be worked again; refused for what is not settled.
+    /// Makes settled items pending again; refused for items that are not settled.
     ///
     /// ```
-    /// use tenure::{Event, Refusal, Tenure};
+    /// use tenure::lease::Refusal;
+    /// use tenure::{Event, NewEvent, Tenure};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -247,80 +254,79 @@ impl Tenure {
     /// let answers = tenure.replay(&[id]).await?;
     /// assert_eq!(answers[0].1.refusal(), Some(Refusal::NotSettled));
     ///
-    /// assert!(tenure.bury(id, "sent by mistake").await?.is_kept());
+    /// assert!(tenure.bury(id, "sent by mistake").await?.is_accepted());
     /// let answers = tenure.replay(&[id]).await?;
-    /// assert!(answers[0].1.is_kept());
+    /// assert!(answers[0].1.is_accepted());
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn replay(&self, ids: &[ItemId]) -> Result<Replayed, StoreError> {
         self.store().replay(&Replay::new(ids.to_vec())).await
     }
 
-    /// Settles an item dead, now, whoever holds it; `reason` is for people. Refused for what is
-    /// settled already.
+    /// Settles an item as dead now, even if a worker holds it; `reason` is stored for operators.
+    /// Refused for an item that is already settled.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn bury(&self, id: ItemId, reason: &str) -> Result<Guarded, StoreError> {
         let bury = Bury::new(id, self.token(), reason);
         self.store().bury(&bury).await
     }
 
-    /// All queues, by name.
+    /// Lists all queues by name.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn queues(&self) -> Result<Vec<Queue>, StoreError> {
         self.store().queues().await
     }
 
-    /// Declares a queue, or gives one that is there another term.
+    /// Adds a queue, or changes the term of an existing one.
     ///
-    /// Workers take the term of a queue where it has one; a claim by hand names its own.
+    /// Workers use the term of a queue if it has one; a manual claim names its own.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn add_queue(&self, name: &QueueName, term: Option<Term>) -> Result<(), StoreError> {
         self.store().add_queue(name, term).await
     }
 
-    /// Lets claims pass this queue by; refused when there is no such queue.
+    /// Pauses a queue: claims skip it. Refused if it does not exist.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn pause_queue(&self, name: &QueueName) -> Result<Guarded, StoreError> {
         self.store().pause_queue(name, Pause::Begin).await
     }
 
-    /// Lets claims take from this queue again; refused when there is no such queue.
+    /// Resumes a queue. Refused if it does not exist.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn resume_queue(&self, name: &QueueName) -> Result<Guarded, StoreError> {
         self.store().pause_queue(name, Pause::End).await
     }
 
-    /// What is set for all processes; it stands over each one's own configuration.
+    /// Reads the settings of the cluster, which override the configuration of each process.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn settings(&self) -> Result<ClusterSettings, StoreError> {
         self.store().settings().await
     }
 
-    /// Changes all of the named values or none; answers the new version, or `None` when someone
-    /// else changed something since the version that the caller has seen.
+    /// Changes all of these values or none; returns the new version, or `None` if another caller
+    /// changed the settings since the version that this caller has read.
     ///
-    /// The values are not judged here: check them with
-    /// [`Settings::overlaid`](crate::Settings::overlaid) first. Workers take them over within
-    /// seconds.
+    /// The values are not checked here: check them with
+    /// [`Settings::overlaid`](crate::Settings::overlaid) first. Workers apply them within seconds.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn change_settings(
         &self,
         change: &ChangeSettings,
@@ -329,28 +335,28 @@ impl Tenure {
     }
 }
 
-/// What waits in one line.
+/// Counts of one queue or endpoint.
 fn counts_of<T: PartialEq>(lines: Vec<(T, QueueCounts)>, line: &T) -> QueueCounts {
     let found = lines.into_iter().find(|(name, _)| name == line);
     found.map(|(_, counts)| counts).unwrap_or_default()
 }
 
-/// Refuses what no event can have as its key: asked for it, a store would find nothing and say so.
+/// Refuses invalid keys, for which a store would report that it found nothing.
 fn check_key(verb: &'static str, key: &str) -> Result<(), StoreError> {
-    let invalid = |problem: Invalid| {
-        StoreError::new(verb, StoreErrorKind::Invalid, problem.to_string())
-            .hint("name the key as it was given to the events")
+    let invalid = |problems: Problems| {
+        StoreError::new(verb, StoreErrorKind::Invalid, problems.to_string())
+            .with_hint("name the key as it was given to the events")
     };
-    let event = Event::from_json("any", "null").and_then(|event| event.key(key));
+    let event = NewEvent::from_json("any", "null").key(key).build();
     event.map(drop).map_err(invalid)
 }
 
 fn queue_of(record: &Record) -> QueueName {
-    let event = record.content.event().map(Event::queue_name);
+    let event = record.content.event().map(Event::queue);
     event.cloned().unwrap_or_default()
 }
 
-/// The workers, and where each one stands at this moment of the store.
+/// The workers, each with its presence at this time of the store.
 pub(crate) fn present(
     workers: Vec<WorkerRecord>,
     moment: Timestamp,
@@ -362,8 +368,8 @@ pub(crate) fn present(
     workers.into_iter().map(stands).collect()
 }
 
-/// The store's moment, unless that is before the item was written: a clock that says so is no judge
-/// of it, and this machine's is taken.
+/// The time of the store, unless that is before the creation of the item: then the clock of the
+/// store is wrong, and the time of this machine is used.
 pub(crate) fn credible(moment: Timestamp, created_at: Timestamp) -> Timestamp {
     if moment < created_at {
         return SystemClock.now();

@@ -3,28 +3,29 @@
 use std::fmt;
 
 use sqlx::PgConnection;
-use tenure_core::job::NewJob;
+use tenure_core::job::{JobId, NewJob};
 use tenure_core::store::{ChunkEnd, StoreError};
 use tenure_store::Opened;
 use tenure_store::postgres::PostgresStore;
 
 use crate::chunk::HeldChunk;
+use crate::enqueue::wrong_connection;
 use crate::held_job::{HeldJob, HoldError, at};
 use crate::jobs::{Jobs, first};
-use crate::tenure::{Tenure, wrong_connection_to};
+use crate::tenure::Tenure;
 
 impl Jobs {
-    /// Writes a job on the caller's connection: inside its transaction the job exists if and only
-    /// if that transaction commits. Then call [`Tenure::wake`], or the job is found a little later.
+    /// Writes a job on the caller's connection: inside a transaction, the job exists if and only if
+    /// the transaction commits. Call [`Tenure::wake`] after the commit; otherwise workers find the
+    /// job at their next poll.
     ///
     /// # Errors
-    /// The open store is not PostgreSQL, or the database is away. The caller's transaction is then
-    /// to be rolled back.
+    /// The open store is not PostgreSQL, or the database is unavailable. Roll the transaction back.
     pub async fn enqueue_in(
         &self,
         conn: &mut PgConnection,
         job: NewJob,
-    ) -> Result<i64, StoreError> {
+    ) -> Result<JobId, StoreError> {
         let store = postgres(self.tenure(), "enqueue")?;
         let jobs = std::slice::from_ref(&job);
         first(&store.enqueue_jobs_on(conn, jobs).await?)
@@ -32,15 +33,16 @@ impl Jobs {
 }
 
 impl HeldJob {
-    /// Writes down where it is in the caller's transaction, as its last statement: what the
-    /// transaction did is there if and only if the checkpoint is. When it is refused, roll the
-    /// transaction back: whoever has the job now does the same work.
+    /// Saves the cursor of the job in the caller's transaction, as its last statement: the writes
+    /// of the transaction exist if and only if the checkpoint does. If it is refused, roll the
+    /// transaction back: the current holder does the same work.
     ///
-    /// Commit at once: until then the row of the job is kept from the heartbeat.
+    /// Commit soon: until then the row of the job is locked, and the heartbeat cannot renew it.
     ///
     /// ```no_run
     /// use sqlx::{Connection, PgConnection};
-    /// use tenure::{Failure, HeldJob, Outcome};
+    /// use tenure::job::HeldJob;
+    /// use tenure::{Failure, Outcome};
     ///
     /// async fn import(job: HeldJob) -> Result<Outcome, Failure> {
     ///     let mut shop = PgConnection::connect("postgres://localhost/shop").await?;
@@ -57,7 +59,7 @@ impl HeldJob {
     /// ```
     ///
     /// # Errors
-    /// The hold is over, the open store is not PostgreSQL, or the database is away.
+    /// The hold is over, the open store is not PostgreSQL, or the database is unavailable.
     pub async fn checkpoint_in(
         &self,
         conn: &mut PgConnection,
@@ -69,27 +71,27 @@ impl HeldJob {
 }
 
 impl HeldChunk {
-    /// It is done for good, with so many rows, if and only if the caller's transaction commits. As
-    /// the last statement of that; when it is refused, roll the transaction back. If the
-    /// transaction is never committed, the chunk is given back when this is dropped.
+    /// Completes the chunk for good, with this number of rows, if and only if the caller's
+    /// transaction commits. Call it as the last statement; if it is refused, roll the transaction
+    /// back. If the transaction never commits, dropping this chunk releases it.
     ///
     /// ```no_run
     /// use sqlx::{Connection, PgConnection};
-    /// use tenure::HeldChunk;
+    /// use tenure::job::HeldChunk;
     ///
     /// # async fn example(chunk: HeldChunk) -> Result<(), Box<dyn std::error::Error>> {
     /// let mut shop = PgConnection::connect("postgres://localhost/shop").await?;
     /// let mut tx = shop.begin().await?;
     /// sqlx::query("insert into orders (id) values (7)").execute(&mut *tx).await?;
-    /// chunk.complete_in(&mut tx, 1).await?; // refused: `tx` is dropped and rolled back
+    /// chunk.complete_in(&mut tx, 1).await?; // if refused, `tx` is dropped and rolled back
     /// tx.commit().await?;
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// The hold on it or on its job is over, the open store is not PostgreSQL, or the database is
-    /// away.
+    /// The hold on the chunk or on its job is over, the open store is not PostgreSQL, or the
+    /// database is unavailable.
     pub async fn complete_in(
         &self,
         conn: &mut PgConnection,
@@ -98,7 +100,8 @@ impl HeldChunk {
         self.end_in(conn, ChunkEnd::Completed { row_count }).await
     }
 
-    /// It is done, with so many rows, and may be done again; as [`HeldChunk::complete_in`].
+    /// Marks the chunk as done with this number of rows, but repeatable; otherwise like
+    /// [`HeldChunk::complete_in`].
     ///
     /// # Errors
     /// As [`HeldChunk::complete_in`].
@@ -110,8 +113,8 @@ impl HeldChunk {
         self.end_in(conn, ChunkEnd::Synced { row_count }).await
     }
 
-    /// It failed for good, if and only if the caller's transaction commits; as
-    /// [`HeldChunk::complete_in`].
+    /// Marks the chunk as failed for good, if and only if the caller's transaction commits;
+    /// otherwise like [`HeldChunk::complete_in`].
     ///
     /// # Errors
     /// As [`HeldChunk::complete_in`].
@@ -133,7 +136,7 @@ impl HeldChunk {
 
 fn postgres<'a>(tenure: &'a Tenure, verb: &'static str) -> Result<&'a PostgresStore, StoreError> {
     let Opened::Postgres(store) = tenure.opened() else {
-        return Err(wrong_connection_to(verb, "one of PostgreSQL"));
+        return Err(wrong_connection(verb, "one of PostgreSQL"));
     };
     Ok(store)
 }

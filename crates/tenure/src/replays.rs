@@ -1,4 +1,4 @@
-//! The verbs of `Tenure` on replays that are on record.
+//! Bulk replays: stored operations that replay all items that match a filter.
 
 use tenure_core::Guarded;
 use tenure_core::store::{NewReplay, ReplayOperation, StepReplay, Stepped, StoreError};
@@ -6,11 +6,12 @@ use tenure_core::store::{NewReplay, ReplayOperation, StepReplay, Stepped, StoreE
 use crate::tenure::Tenure;
 
 impl Tenure {
-    /// Begins to put back all that matches a filter. The operation is on record: workers go on with
-    /// it step by step, wherever they run, and so may you.
+    /// Starts a bulk replay of all items that match a filter. The operation is stored: workers
+    /// carry it out step by step, in any process, and you can step it yourself.
     ///
     /// ```
-    /// use tenure::{Event, Filter, NewReplay, Rate, State, StepReplay, Tenure};
+    /// use tenure::operate::{Filter, NewReplay, ReplayRate, StepReplay};
+    /// use tenure::{Event, State, Tenure};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -20,7 +21,7 @@ impl Tenure {
     ///
     /// let dead = Filter { state: Some(State::Dead), ..Filter::default() };
     /// let mut replay = NewReplay::new(dead)?;
-    /// replay.rate = Some(Rate::parse("50/s")?);
+    /// replay.rate = Some(ReplayRate::parse("50/s")?);
     /// let started = tenure.start_replay(&replay).await?;
     ///
     /// let stepped = tenure.step_replay(&StepReplay::new(100).only(started.id)).await?;
@@ -30,39 +31,40 @@ impl Tenure {
     /// ```
     ///
     /// # Errors
-    /// The database is away, or the filter names a queue that is not there.
+    /// The database is unavailable, or the filter names a queue that does not exist.
     pub async fn start_replay(&self, replay: &NewReplay) -> Result<ReplayOperation, StoreError> {
         self.store().replay_operations().start_replay(replay).await
     }
 
-    /// Takes the next step of a replay that is due; workers do so by themselves.
+    /// Does the next step of a bulk replay that is due; workers do this as well.
     ///
     /// # Errors
-    /// The database is away; nothing of the step was done.
+    /// The database is unavailable; the step had no effect.
     pub async fn step_replay(&self, step: &StepReplay) -> Result<Stepped, StoreError> {
         self.store().replay_operations().step_replay(step).await
     }
 
-    /// Up to `limit` replays on record, the newest first.
+    /// Lists up to `limit` bulk replays, newest first.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn replays(&self, limit: u32) -> Result<Vec<ReplayOperation>, StoreError> {
         self.store().replay_operations().replays(limit).await
     }
 
-    /// One replay on record.
+    /// Reads one bulk replay.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn replay_operation(&self, id: u64) -> Result<Option<ReplayOperation>, StoreError> {
         self.store().replay_operations().replay_operation(id).await
     }
 
-    /// Ends a replay; what it put back stays so. Refused when there is none, or it has ended.
+    /// Ends a bulk replay; items that it replayed stay replayed. Refused if it does not exist or
+    /// has ended.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn cancel_replay(&self, id: u64) -> Result<Guarded<ReplayOperation>, StoreError> {
         self.store()
             .replay_operations()

@@ -1,4 +1,4 @@
-//! The signals that tell a process to end.
+//! Signals that ask a process to end.
 
 use std::io;
 
@@ -64,14 +64,14 @@ mod kind {
     }
 }
 
-/// Receives the signals that tell the process to end; from its making on they end it no more by
-/// themselves.
+/// Receives the signals that ask the process to end. From its creation on, they no longer end the
+/// process by themselves.
 ///
 /// ```no_run
 /// # async fn example() -> std::io::Result<()> {
 /// let mut signals = tenure::Signals::new()?;
-/// signals.next().await; // end in order
-/// signals.next().await; // end at once
+/// signals.next().await; // stop gracefully
+/// signals.next().await; // stop at once
 /// # Ok(())
 /// # }
 /// ```
@@ -79,15 +79,15 @@ mod kind {
 pub struct Signals(kind::Kind);
 
 impl Signals {
-    /// Receives them from now on.
+    /// Starts to receive signals.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The operating system refuses.
     pub fn new() -> io::Result<Self> {
         kind::Kind::new().map(Self)
     }
 
-    /// Waits for the next one: SIGINT or SIGTERM.
+    /// Waits for the next signal: SIGINT or SIGTERM; on Windows, Ctrl-C or a shutdown.
     pub async fn next(&mut self) {
         self.0.next().await;
     }

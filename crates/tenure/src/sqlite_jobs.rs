@@ -3,28 +3,29 @@
 use std::fmt;
 
 use rusqlite::Connection;
-use tenure_core::job::NewJob;
+use tenure_core::job::{JobId, NewJob};
 use tenure_core::store::{ChunkEnd, StoreError};
 use tenure_store::Opened;
 use tenure_store::sqlite::SqliteStore;
 
 use crate::chunk::HeldChunk;
+use crate::enqueue::wrong_connection;
 use crate::held_job::{HeldJob, HoldError, at};
 use crate::jobs::{Jobs, first};
-use crate::tenure::{Tenure, wrong_connection_to};
+use crate::tenure::Tenure;
 
 impl Jobs {
-    /// Writes a job on the caller's connection: inside its transaction the job exists if and only
-    /// if that transaction commits. Then call [`Tenure::wake`], or the job is found a little later.
+    /// Writes a job on the caller's connection: inside a transaction, the job exists if and only if
+    /// the transaction commits. Call [`Tenure::wake`] after the commit; otherwise workers find the
+    /// job at their next poll.
     ///
     /// # Errors
-    /// The open store is not SQLite, or the file is busy. The caller's transaction is then to be
-    /// rolled back.
+    /// The open store is not SQLite, or the file is busy. Roll the transaction back.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "as in its sisters, a job is handed over"
     )]
-    pub fn enqueue_on(&self, conn: &Connection, job: NewJob) -> Result<i64, StoreError> {
+    pub fn enqueue_on(&self, conn: &Connection, job: NewJob) -> Result<JobId, StoreError> {
         is_sqlite(self.tenure(), "enqueue")?;
         first(&SqliteStore::enqueue_jobs_on(
             conn,
@@ -34,16 +35,17 @@ impl Jobs {
 }
 
 impl HeldJob {
-    /// Writes down where it is in the caller's transaction, as its last statement: what the
-    /// transaction did is there if and only if the checkpoint is. When it is refused, roll the
-    /// transaction back: whoever has the job now does the same work.
+    /// Saves the cursor of the job in the caller's transaction, as its last statement: the writes
+    /// of the transaction exist if and only if the checkpoint does. If it is refused, roll the
+    /// transaction back: the current holder does the same work.
     ///
-    /// Begin the transaction as immediate, and commit at once: an SQLite file has one writer, and
-    /// the heartbeat is one, too.
+    /// Begin the transaction as immediate and commit soon: an SQLite file has one writer at a time,
+    /// and the heartbeat must write, too.
     ///
     /// ```
     /// use rusqlite::{Connection, TransactionBehavior};
-    /// use tenure::{Failure, HeldJob, Outcome};
+    /// use tenure::job::HeldJob;
+    /// use tenure::{Failure, Outcome};
     ///
     /// async fn import(job: HeldJob) -> Result<Outcome, Failure> {
     ///     let mut shop = Connection::open("shop.db")?;
@@ -67,31 +69,33 @@ impl HeldJob {
 }
 
 impl HeldChunk {
-    /// It is done for good, with so many rows, if and only if the caller's transaction commits. As
-    /// the last statement of that; when it is refused, roll the transaction back. If the
-    /// transaction is never committed, the chunk is given back when this is dropped.
+    /// Completes the chunk for good, with this number of rows, if and only if the caller's
+    /// transaction commits. Call it as the last statement; if it is refused, roll the transaction
+    /// back. If the transaction never commits, dropping this chunk releases it.
     ///
     /// ```
     /// use rusqlite::{Connection, TransactionBehavior};
-    /// use tenure::HeldChunk;
+    /// use tenure::job::HeldChunk;
     ///
     /// # type Done = Result<(), Box<dyn std::error::Error>>;
     /// # fn example(shop: &mut Connection, chunk: HeldChunk) -> Done {
     /// let tx = shop.transaction_with_behavior(TransactionBehavior::Immediate)?;
     /// tx.execute("insert into orders (id) values (7)", [])?;
-    /// chunk.complete_on(&tx, 1)?; // refused: `tx` is dropped and rolled back
+    /// chunk.complete_on(&tx, 1)?; // if refused, `tx` is dropped and rolled back
     /// tx.commit()?;
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// The hold on it or on its job is over, the open store is not SQLite, or the file is busy.
+    /// The hold on the chunk or on its job is over, the open store is not SQLite, or the file is
+    /// busy.
     pub fn complete_on(&self, conn: &Connection, row_count: u64) -> Result<(), HoldError> {
         self.end_on(conn, ChunkEnd::Completed { row_count })
     }
 
-    /// It is done, with so many rows, and may be done again; as [`HeldChunk::complete_on`].
+    /// Marks the chunk as done with this number of rows, but repeatable; otherwise like
+    /// [`HeldChunk::complete_on`].
     ///
     /// # Errors
     /// As [`HeldChunk::complete_on`].
@@ -99,8 +103,8 @@ impl HeldChunk {
         self.end_on(conn, ChunkEnd::Synced { row_count })
     }
 
-    /// It failed for good, if and only if the caller's transaction commits; as
-    /// [`HeldChunk::complete_on`].
+    /// Marks the chunk as failed for good, if and only if the caller's transaction commits;
+    /// otherwise like [`HeldChunk::complete_on`].
     ///
     /// # Errors
     /// As [`HeldChunk::complete_on`].
@@ -122,7 +126,7 @@ impl HeldChunk {
 
 fn is_sqlite(tenure: &Tenure, verb: &'static str) -> Result<(), StoreError> {
     let Opened::Sqlite(_) = tenure.opened() else {
-        return Err(wrong_connection_to(verb, "one of SQLite"));
+        return Err(wrong_connection(verb, "one of SQLite"));
     };
     Ok(())
 }

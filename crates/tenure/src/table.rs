@@ -1,29 +1,36 @@
-//! `Table`: a table of your own that was adopted, with the verbs by hand; and adopting one.
+//! `Table`: an adopted table with claim, renew, settle and reap; and the adoption of tables.
+
+pub use tenure_core::{
+    Addition, Adds, AdoptedTable, Identifier, Indexes, LeaseTable, MapFault, Obstacle, Plan,
+    PlannedIndex, Stage, States, SyncState, TableLocation, TableMap,
+};
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tenure_core::store::{
-    Bury, Claim, Counts, Filter, Page, Reap, Reaped, Renew, Renewed, Replay, Replayed, Rest, Rows,
-    Settle, Settlement, StoreError, StoreErrorKind, Tell, WhileHeld, WorkerRecord,
+    Bury, Claim, Counts, Filter, OnStep, Page, Reap, Reaped, Renew, Renewed, Replay, Replayed,
+    Rest, Rows, Settle, Settlement, StoreError, StoreErrorKind, WhileHeld, WorkerRecord,
 };
 use tenure_core::{
-    AdoptedTable, Facts, FoundTable, Guarded, Held, ItemId, LapsePolicy, LeaseTable, Plan, Record,
-    Settings, States, Token, Whereabouts, Why, why,
+    Facts, Guarded, Held, ItemId, LapsePolicy, Record, Settings, TableFacts, Token, Why, why,
 };
 
 use crate::claim;
 use crate::operate::{WORKERS, credible, present};
-use crate::table_worker::TableWorkerBuilder;
-use crate::tenure::Tenure;
 
-/// A table of your own whose rows are leased. Clones share it.
+use crate::tenure::Tenure;
+use crate::worker::{RowSource, WorkerBuilder};
+
+/// An adopted table of your own, whose rows are leased. Clones are cheap.
 ///
-/// `tenure adopt` makes one of a table that is there; so does [`Tenure::adopt`].
+/// `tenure adopt` or [`Tenure::adopt`] adopts an existing table.
 ///
 /// ```
-/// use tenure::{Content, LeaseTable, Settle, Tenure};
+/// use tenure::lease::{Content, Settle};
+/// use tenure::table::LeaseTable;
+/// use tenure::Tenure;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -55,15 +62,16 @@ use crate::tenure::Tenure;
 pub struct Table {
     tenure: Tenure,
     rows: Arc<dyn Rows>,
-    /// Calls of [`Table::claim`].
+    /// Number of calls of [`Table::claim`].
     claims: Arc<AtomicU64>,
 }
 
 impl Tenure {
-    /// A table of yours that was adopted.
+    /// Opens an adopted table.
     ///
     /// # Errors
-    /// It was not adopted, or not to the end; it lost columns since; or the database is away.
+    /// The table was not adopted, or only in part; it has lost required columns since; or the
+    /// database is unavailable.
     pub async fn table(&self, name: &str) -> Result<Table, StoreError> {
         let invalid = |message| StoreError::new("open", StoreErrorKind::Invalid, message);
         let adopted = self.adopted_tables().await?;
@@ -71,23 +79,23 @@ impl Tenure {
         let mut named = known.filter(|known| known.table.name.as_str() == name);
         let Some(adopted) = named.next() else {
             let message = format!("the table {name} was not adopted");
-            return Err(invalid(message).hint(format!("run `tenure adopt {name}` first")));
+            return Err(invalid(message).with_hint(format!("run `tenure adopt {name}` first")));
         };
         if let Some(told) = adopted.elsewhere() {
-            return Err(invalid(told.what).hint(told.hint));
+            return Err(invalid(told.what).with_hint(told.hint));
         }
-        if adopted.whereabouts == Whereabouts::Gone {
+        if adopted.location == TableLocation::Gone {
             let message = format!("the table {name} was adopted and is gone: dropped or renamed");
             let hint = format!(
                 "`tenure adopt {name} --undo` forgets it; one that was renamed should get its \
                  name back first"
             );
-            return Err(invalid(message).hint(hint));
+            return Err(invalid(message).with_hint(hint));
         }
         if !adopted.is_finished {
             let message = format!("the table {name} is adopted only half way");
             let hint = format!("run `tenure adopt {name}` again: it goes on where it stopped");
-            return Err(invalid(message).hint(hint));
+            return Err(invalid(message).with_hint(hint));
         }
         Ok(Table {
             tenure: self.clone(),
@@ -96,56 +104,55 @@ impl Tenure {
         })
     }
 
-    /// The tables that were adopted or are half way there, by name.
+    /// Lists the tables that were adopted, completely or in part, by name.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn adopted_tables(&self) -> Result<Vec<AdoptedTable>, StoreError> {
         self.user_tables()?.adopted().await
     }
 
-    /// What a table of yours needs to be leased; nothing is changed. The inner error has every
-    /// reason why it cannot be.
+    /// Plans the adoption of a table; changes nothing. The inner error lists every obstacle.
     ///
     /// # Errors
-    /// The database is away, or this store has no tables but Tenure's own.
+    /// The database is unavailable, or the store does not support adopted tables.
     pub async fn adoption(
         &self,
         table: &LeaseTable,
-    ) -> Result<Result<Plan, Vec<tenure_core::Obstacle>>, StoreError> {
+    ) -> Result<Result<Plan, Vec<Obstacle>>, StoreError> {
         let found = self.look_at(table).await?;
         let adopted = self.adopted_tables().await?;
         let recorded = adopted.iter().find(|known| known.table.name == table.name);
         Ok(table.plan(&found, recorded))
     }
 
-    /// What the database says of a table.
-    async fn look_at(&self, table: &LeaseTable) -> Result<FoundTable, StoreError> {
-        self.user_tables()?.look(table).await
+    /// Reads the facts about a table.
+    async fn look_at(&self, table: &LeaseTable) -> Result<TableFacts, StoreError> {
+        self.user_tables()?.inspect(table).await
     }
 
-    /// Does what is left of a plan, and tells each step. The table's writers go on. What was done
-    /// when it fails stays: plan again and go on from there.
+    /// Carries out the rest of a plan and reports each step, without blocking the table's writers.
+    /// Completed steps stay when it fails: plan again to continue from there.
     ///
     /// # Errors
-    /// The table is in use all the time, or the database is away.
-    pub async fn adopt(&self, plan: &Plan, tell: Tell<'_>) -> Result<(), StoreError> {
+    /// The table is locked for too long, or the database is unavailable.
+    pub async fn adopt(&self, plan: &Plan, tell: OnStep<'_>) -> Result<(), StoreError> {
         self.user_tables()?.adopt(plan, tell).await
     }
 
-    /// The SQL of a plan, to be read or applied by an administrator.
+    /// Returns the SQL of a plan, for an administrator to read or apply.
     ///
     /// # Errors
-    /// This store has no tables but Tenure's own.
+    /// The store does not support adopted tables.
     pub fn adoption_sql(&self, plan: &Plan) -> Result<String, StoreError> {
         self.user_tables()?.adoption_sql(plan)
     }
 
-    /// Gives a table back: takes away what was added, and nothing else. Answers how many leases of
-    /// ours are in the way; then nothing was changed.
+    /// Gives a table back: removes exactly the objects that Tenure added. If held leases prevent
+    /// that, changes nothing and returns their number.
     ///
     /// # Errors
-    /// The table is in use all the time, or the database is away.
+    /// The table is locked for too long, or the database is unavailable.
     pub async fn undo_adoption(
         &self,
         adopted: &AdoptedTable,
@@ -154,34 +161,34 @@ impl Tenure {
         self.user_tables()?.undo(adopted, held).await
     }
 
-    /// The SQL that gives a table back.
+    /// Returns the SQL that gives a table back.
     ///
     /// # Errors
-    /// This store has no tables but Tenure's own.
+    /// The store does not support adopted tables.
     pub fn undo_sql(&self, adopted: &AdoptedTable) -> Result<String, StoreError> {
         self.user_tables()?.undo_sql(adopted)
     }
 }
 
 impl Table {
-    /// What the table calls our facts.
+    /// Description of the table: the columns and words for the facts of a lease.
     pub fn described(&self) -> &LeaseTable {
         self.rows.table()
     }
 
-    /// Begins a worker on this table: name its handler, then start it or run it.
-    pub fn worker(&self) -> TableWorkerBuilder {
-        TableWorkerBuilder::new(self.clone())
+    /// Creates the builder of a worker on this table: set its handler, then start or run it.
+    pub fn worker(&self) -> WorkerBuilder<RowSource> {
+        WorkerBuilder::rows(self.clone())
     }
 
-    /// Claims up to `limit` rows for the standard term; `None` when nothing may be claimed. What
-    /// has lapsed is put back on the way, so that no reaper is needed.
+    /// Claims up to `limit` rows for the default term; `None` if no row is available. It reaps
+    /// lapsed leases first, so that no reaper is needed.
     ///
-    /// As with [`Tenure::claim`], a row whose lease lapsed twice is handed out alone, and what was
-    /// claimed when the answer was lost is given back.
+    /// As with [`Tenure::claim`], a row whose lease lapsed twice or more is claimed alone, and rows
+    /// are released if the answer of the store is lost.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn claim(&self, limit: u32) -> Result<Option<Held>, StoreError> {
         let turn = self.claims.fetch_add(1, Ordering::Relaxed) + 1;
         let ask = || {
@@ -191,76 +198,77 @@ impl Table {
         claim::in_turn(self.rows.as_ref(), turn, ask).await
     }
 
-    /// Claims as this ask says; take its token from [`Tenure::token`].
+    /// Claims with these options; take the token from [`Tenure::token`].
     ///
     /// # Errors
-    /// The token was used before, or the database is away.
+    /// The token was used before, or the database is unavailable.
     pub async fn claim_with(&self, claim: &Claim) -> Result<Option<Held>, StoreError> {
         self.rows.claim(claim).await
     }
 
-    /// Prolongs leases; answers for each token in order. One whose row is in somebody's
-    /// transaction just now is left out: ask for it again. May be repeated.
+    /// Extends leases; returns a result for each token, in order. Safe to repeat. A lease whose row
+    /// is locked by another transaction is left out: renew it again.
     ///
     /// # Errors
-    /// The database is away. A lease that is lost or over is no error but an answer.
+    /// The database is unavailable. A lost or ended lease is reported as refused, not as an error.
     pub async fn renew(&self, renew: &Renew) -> Result<Vec<(Token, Guarded<Renewed>)>, StoreError> {
         self.rows.renew(renew).await
     }
 
-    /// Ends holds, each with its outcome. May be repeated.
+    /// Ends holds, each with its outcome. Safe to repeat.
     ///
     /// # Errors
-    /// A row is named twice, or the database is away. A stale token is no error but an answer.
+    /// A row is named twice, or the database is unavailable. A stale token is reported as refused,
+    /// not as an error.
     pub async fn settle(&self, settle: &Settle) -> Result<Settlement, StoreError> {
         self.rows.settle(settle).await
     }
 
-    /// Gives back whatever is still held under this token, unworked; answers how many rows.
+    /// Releases all rows still held under this token; returns their number.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn release(&self, token: &Token) -> Result<u32, StoreError> {
         let settle = Settle::new(token.clone()).rest(Rest::Release);
         Ok(self.settle(&settle).await?.rest)
     }
 
-    /// Ends lapsed leases: their rows are pending again, or dead when they lapsed too often.
+    /// Ends lapsed leases: their rows become pending again, or dead if they lapsed too often.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn reap(&self, reap: &Reap) -> Result<Vec<Reaped>, StoreError> {
         self.rows.reap(reap).await
     }
 
-    /// Everything that is known of these rows; unknown ids are left out.
+    /// Reads these rows; unknown ids are left out.
     ///
     /// # Errors
-    /// The database is away, or a row is in no state that the table's words know.
+    /// The database is unavailable, or the status of a row is not one of the table's words.
     pub async fn find(&self, ids: &[ItemId]) -> Result<Vec<Record>, StoreError> {
         self.rows.find(ids).await
     }
 
-    /// Up to `limit` (at most 1000) rows, newest first.
+    /// Lists up to `limit` (at most 1000) rows, newest first.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn list(&self, filter: &Filter, limit: u32) -> Result<Page, StoreError> {
         self.rows.list(filter, limit).await
     }
 
-    /// How many rows stand where. Every row is looked at.
+    /// Counts the rows by state. Scans the whole table.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn count(&self) -> Result<Counts, StoreError> {
         self.rows.count(None).await
     }
 
-    /// Why a row is not being worked on, in one sentence; `None` when there is no such row.
+    /// Explains in one sentence why a row is not being worked on; `None` if it does not exist.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn why(&self, id: ItemId, settings: &Settings) -> Result<Option<Why>, StoreError> {
         let (moment, workers) = self.tenure.workers(WORKERS).await?;
         let Some(record) = self.find(&[id]).await?.pop() else {
@@ -279,7 +287,7 @@ impl Table {
             ..Facts::default()
         };
         let mut answer = why(&record, &facts, credible(moment, record.created_at));
-        // What is said of events is said of rows; what is to be typed names the table.
+        // The explanation of events applies to rows, but its commands must name the table.
         let table = &self.described().name;
         let either = "`tenure serve`, or `tenure work`";
         let hint = answer.hint.take();
@@ -293,31 +301,32 @@ impl Table {
         Ok(Some(answer))
     }
 
-    /// Puts rows that are done or dead back, to be worked again.
+    /// Makes done or dead rows pending again.
     ///
     /// # Errors
-    /// The table has no status: there, what is done or dead stays so. Or the database is away.
+    /// The table has no status column, so its rows cannot be replayed; or the database is
+    /// unavailable.
     pub async fn replay(&self, ids: &[ItemId]) -> Result<Replayed, StoreError> {
         if self.described().states == States::Derived {
             let name = &self.described().name;
             let message = format!("what is done or dead in {name} stays so: it has no status");
             return Err(StoreError::new("replay", StoreErrorKind::Invalid, message)
-                .hint("write a new row with the same content"));
+                .with_hint("write a new row with the same content"));
         }
         self.rows.replay(&Replay::new(ids.to_vec())).await
     }
 
-    /// Settles a row dead, now, whoever holds it; `reason` is for people.
+    /// Settles a row as dead now, even if a worker holds it; `reason` is stored for operators.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn bury(&self, id: ItemId, reason: &str) -> Result<Guarded, StoreError> {
         let bury = Bury::new(id, self.tenure.token(), reason);
         self.rows.bury(&bury).await
     }
 
-    /// The workers on this table. Those on events neither claim its rows nor reap them; and the
-    /// rows stand in one line, which each of these serves.
+    /// Selects the workers on this table; workers on events neither claim nor reap its rows. The
+    /// rows have a single queue, which each of these workers serves.
     fn own(&self, mut workers: Vec<WorkerRecord>) -> Vec<WorkerRecord> {
         let table = self.described().name.as_str();
         workers.retain(|worker| worker.report.works_on(table));

@@ -1,33 +1,33 @@
-//! `Tenure`: a store and a worker's identity put together; enqueue and the four verbs by hand.
+//! `Tenure`: an open store with a worker id; enqueue, claim, renew, settle and reap.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tenure_core::store::{
-    Claim, Enqueued, Reap, Reaped, Renew, Renewed, Rest, Rows, Settle, Settlement, Store,
-    StoreError, StoreErrorKind, Tables,
+    Claim, Reap, Reaped, Renew, Renewed, Rest, Rows, Settle, Settlement, Store, StoreError,
+    StoreErrorKind, Tables,
 };
 use tenure_core::webhook::Caller;
-use tenure_core::{Event, Guarded, Held, Invalid, Token, WorkerId};
+use tenure_core::{Guarded, Held, Invalid, Token, WorkerId};
 use tenure_store::config::StoreConfig;
 use tenure_store::{Companion, Opened, open};
 
+use crate::builder::TenureBuilder;
 use crate::chunk::ChunkHome;
 use crate::claim;
 use crate::jobs::Jobs;
-use crate::sender::SenderBuilder;
-use crate::worker::{Watch, WorkerBuilder};
+use crate::worker::{DeliverySource, Watch, WorkerBuilder};
 
-/// Of the connections to PostgreSQL, those kept for the heartbeat.
-const HEARTBEAT_CONNECTIONS: u32 = 2;
-/// The fewest connections to PostgreSQL that a worker runs with.
+/// Connections to PostgreSQL that are reserved for the heartbeat.
+pub(crate) const HEARTBEAT_CONNECTIONS: u32 = 2;
+/// Minimum number of connections to PostgreSQL for a worker.
 const CONNECTIONS_MIN: u32 = HEARTBEAT_CONNECTIONS + 1;
 
-/// An open store, and the worker that this program is to it.
+/// An open store, together with the worker id of this program.
 ///
-/// Cloning is cheap; the clones are the same worker. Two programs, and two starts of one program,
-/// are different workers: the id has a random part that is drawn here.
+/// Clones are cheap and share the worker id. The id has a random suffix, so two programs, or two
+/// starts of one program, are different workers.
 ///
 /// ```
 /// use tenure::Tenure;
@@ -41,48 +41,54 @@ const CONNECTIONS_MIN: u32 = HEARTBEAT_CONNECTIONS + 1;
 /// ```
 #[derive(Clone)]
 pub struct Tenure {
-    inner: Arc<Inner>,
+    inner: Arc<TenureInner>,
 }
 
-struct Inner {
+struct TenureInner {
     opened: Opened,
     worker: WorkerId,
-    /// Tokens given out.
+    /// Number of issued tokens.
     tokens: AtomicU64,
-    /// Workers started.
+    /// Number of started workers.
     workers: AtomicU64,
-    /// Calls of [`Tenure::claim`].
+    /// Number of calls of [`Tenure::claim`].
     claims: AtomicU64,
-    /// How many connections there may be in all.
+    /// Maximum number of connections, including those of the heartbeat.
     connections: u32,
-    /// The workers of this process, to be woken after an enqueue.
+    /// Workers of this process, to wake after an enqueue.
     watches: Mutex<Vec<Watch>>,
-    /// The chunks that this process has in hand.
+    /// Chunks that this process holds.
     chunks: Arc<ChunkHome>,
 }
 
 impl Tenure {
-    /// Opens the store at `url`: `memory:`, `sqlite://path`, `postgres://…`.
+    /// Opens the store at `url`: `memory:`, `sqlite://path` or `postgres://…`.
     ///
-    /// An SQLite file is made and migrated when needed; a PostgreSQL database is migrated with
+    /// Creates and migrates an SQLite file if needed. Migrate a PostgreSQL database with
     /// [`migrate`](crate::migrate) or `tenure migrate`.
     ///
     /// # Errors
-    /// The address is of no known kind or its feature is off; the database is away, or its schema
-    /// is of another version.
+    /// The URL is not supported or its feature is off, the database is unavailable, or its schema
+    /// has another version.
     pub async fn open(url: &str) -> Result<Self, StoreError> {
         Self::open_with(url, &StoreConfig::default(), "tenure").await
     }
 
-    /// Opens the store at `url` with these settings, as the worker `name`.
+    /// Creates a builder, to open a store with a configuration and a name, or on the application's
+    /// own pool.
+    pub fn builder() -> TenureBuilder {
+        TenureBuilder::default()
+    }
+
+    /// Opens the store at `url` with this configuration, as a worker named `name`.
     ///
-    /// On PostgreSQL, two of the connections are kept for the heartbeat of a [`worker`], which runs
-    /// with three or more.
+    /// On PostgreSQL, two of the connections are reserved for the heartbeat of a [`worker`], so a
+    /// worker needs at least three.
     ///
     /// [`worker`]: Tenure::worker
     ///
     /// # Errors
-    /// As [`Tenure::open`], and when the name is not 1 to 64 of the characters `A-Z a-z 0-9 . _ -`.
+    /// As [`Tenure::open`], or the name is not 1 to 64 of the characters `A-Z a-z 0-9 . _ -`.
     pub async fn open_with(
         url: &str,
         config: &StoreConfig,
@@ -93,8 +99,8 @@ impl Tenure {
         Self::open_as(url, config, worker).await
     }
 
-    /// Opens the store at `url` with these settings, as a worker whose id was drawn before, by
-    /// [`new_worker_id`]: for programs that log under it before they reach the store.
+    /// Opens the store at `url` with this configuration, under a worker id from [`new_worker_id`]:
+    /// for programs that log the id before they open the store.
     ///
     /// # Errors
     /// As [`Tenure::open`].
@@ -108,144 +114,130 @@ impl Tenure {
             ..config.clone()
         };
         let opened = open(url, &general).await?;
-        Ok(Self {
-            inner: Arc::new(Inner {
+        Ok(Self::of(opened, worker, config.connections))
+    }
+
+    /// Combines an open store with a worker id.
+    pub(crate) fn of(opened: Opened, worker: WorkerId, connections: u32) -> Self {
+        Self {
+            inner: Arc::new(TenureInner {
                 opened,
                 worker,
                 tokens: AtomicU64::new(0),
                 workers: AtomicU64::new(0),
                 claims: AtomicU64::new(0),
-                connections: config.connections,
+                connections,
                 watches: Mutex::default(),
                 chunks: Arc::default(),
             }),
-        })
+        }
     }
 
-    /// The store, as the port that everything here goes through.
+    /// The store port that all methods here use.
     pub fn store(&self) -> &dyn Store {
         self.inner.opened.store()
     }
 
-    /// The store, to be shared with what outlives a borrow.
+    /// The store port, shared; for code that outlives a borrow.
     pub fn shared(&self) -> Arc<dyn Store> {
         self.inner.opened.shared()
     }
 
-    /// Begins a worker on this store: name its handlers, then start it or run it.
+    /// Creates the builder of a worker on events: register its handlers, then start or run it.
     pub fn worker(&self) -> WorkerBuilder {
-        WorkerBuilder::new(self.clone())
+        WorkerBuilder::events(self.clone())
     }
 
-    /// Begins a sender on this store: it claims what is owed to endpoints and makes the calls
+    /// Creates the builder of a sender: a worker that claims pending deliveries and makes the calls
     /// through `caller`, such as a
     #[cfg_attr(
         feature = "webhook",
         doc = "[`WebhookCaller`](crate::webhook::WebhookCaller)."
     )]
     #[cfg_attr(not(feature = "webhook"), doc = "`WebhookCaller`.")]
-    pub fn sender(&self, caller: Arc<dyn Caller>) -> SenderBuilder {
-        SenderBuilder::new(self.clone(), caller)
+    pub fn sender(&self, caller: Arc<dyn Caller>) -> WorkerBuilder<DeliverySource> {
+        WorkerBuilder::deliveries(self.clone(), caller)
     }
 
-    /// Jobs on this store: long work, done chunk by chunk. See [`Jobs`].
+    /// Jobs of this store: long work, done in chunks. See [`Jobs`].
     pub fn jobs(&self) -> Jobs {
         Jobs::new(self.clone())
     }
 
-    /// Who this program is to the store: `<name>-<random part>`.
+    /// Worker id of this program: `<name>-<random part>`.
     pub fn worker_id(&self) -> &WorkerId {
         &self.inner.worker
     }
 
-    /// Writes an event in a transaction of its own; it is committed when this answers.
-    ///
-    /// # Errors
-    /// There is no such queue, or the database is away.
-    pub async fn enqueue_now(&self, event: Event) -> Result<Enqueued, StoreError> {
-        let answers = self.enqueue_all(std::slice::from_ref(&event)).await?;
-        one(answers)
-    }
-
-    /// Writes all of these events or none, in a transaction of its own; answers in their order.
-    ///
-    /// # Errors
-    /// As [`Tenure::enqueue_now`].
-    pub async fn enqueue_all(&self, events: &[Event]) -> Result<Vec<Enqueued>, StoreError> {
-        let answers = self.store().enqueue(events).await?;
-        self.wake();
-        Ok(answers)
-    }
-
-    /// Lets the workers of this process look for work at once. An enqueue in a transaction of your
-    /// own cannot know when that is committed: call this then, or the event is found a little
-    /// later.
+    /// Makes the workers of this process poll for work at once. Call it after the commit when you
+    /// enqueue in your own transaction; otherwise the workers find the event at their next poll.
     pub fn wake(&self) {
         for watch in self.watches().iter() {
             watch.wake();
         }
     }
 
-    /// A token that was never given out before.
+    /// Creates a new token, unique across all workers.
     pub fn token(&self) -> Token {
         self.token_of(&self.inner.worker)
     }
 
-    /// One that was never given out before, for this worker.
+    /// Creates a new token for this worker.
     pub(crate) fn token_of(&self, worker: &WorkerId) -> Token {
         let claim = self.inner.tokens.fetch_add(1, Ordering::Relaxed) + 1;
         Token::new(worker, claim, rand::random())
     }
 
-    /// Claims up to `limit` items of the default queue for the standard term; `None` when nothing
-    /// may be claimed.
+    /// Claims up to `limit` items of the default queue for the default term; `None` if no item is
+    /// available.
     ///
-    /// An item whose lease lapsed twice is handed out alone, as the only item of its lease, so that
-    /// it cannot take its neighbours with it. Such items are asked for when there is nothing else,
-    /// and first at every eighth call: a busy queue does not keep them waiting.
+    /// An item whose lease lapsed twice or more is claimed alone, so that its crashes affect no
+    /// other item. Such items are claimed when nothing else is available, and first in every eighth
+    /// call, so that a busy queue does not starve them.
     ///
-    /// When the answer of the store was lost, the items are given back by the token before the
-    /// error is handed on.
+    /// If the answer of the store is lost, this method releases the items by their token and then
+    /// returns the error.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn claim(&self, limit: u32) -> Result<Option<Held>, StoreError> {
         let turn = self.inner.claims.fetch_add(1, Ordering::Relaxed) + 1;
         claim::in_turn(self.store(), turn, || Claim::new(self.token(), limit)).await
     }
 
-    /// Claims as this ask says; take its token from [`Tenure::token`].
+    /// Claims with these options; take the token from [`Tenure::token`].
     ///
-    /// When the answer was lost, do not repeat the ask: [`release`](Tenure::release) its token and
-    /// claim anew.
+    /// If the answer is lost, do not repeat the claim: [`release`](Tenure::release) its token, and
+    /// claim with a new one.
     ///
     /// # Errors
-    /// The token was used before, a queue is unknown, or the database is away.
+    /// The token was used before, a queue is unknown, or the database is unavailable.
     pub async fn claim_with(&self, claim: &Claim) -> Result<Option<Held>, StoreError> {
         self.store().claim(claim).await
     }
 
-    /// Prolongs leases; answers for each token in order. May be repeated.
+    /// Extends leases; returns a result for each token, in order. Safe to repeat.
     ///
     /// # Errors
-    /// The database is away. A lease that is lost or over is no error but an answer.
+    /// The database is unavailable. A lost or ended lease is reported as refused, not as an error.
     pub async fn renew(&self, renew: &Renew) -> Result<Vec<(Token, Guarded<Renewed>)>, StoreError> {
         self.store().renew(renew).await
     }
 
-    /// Ends holds, each with its outcome. May be repeated: what had taken effect is answered as it
-    /// was.
+    /// Ends holds, each with its outcome. Safe to repeat: items that were settled before have the
+    /// same result again.
     ///
     /// # Errors
-    /// An item is named twice, or the database is away. A stale token is no error but an answer.
+    /// An item is named twice, or the database is unavailable. A stale token is reported as
+    /// refused, not as an error.
     pub async fn settle(&self, settle: &Settle) -> Result<Settlement, StoreError> {
         self.store().settle(settle).await
     }
 
-    /// Gives back whatever is still held under this token, unworked; answers how many items.
+    /// Releases all items still held under this token; returns their number.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn release(&self, token: &Token) -> Result<u32, StoreError> {
         let settlement = self
             .settle(&Settle::new(token.clone()).rest(Rest::Release))
@@ -253,34 +245,34 @@ impl Tenure {
         Ok(settlement.rest)
     }
 
-    /// Ends lapsed leases: their items are pending again, or dead when they lapsed too often.
+    /// Ends lapsed leases: their items become pending again, or dead if they lapsed too often.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn reap(&self, reap: &Reap) -> Result<Vec<Reaped>, StoreError> {
         self.store().reap(reap).await
     }
 
-    /// The store through connections of its own, for the heartbeat.
+    /// The store through separate connections, for the heartbeat.
     pub(crate) fn companion(&self) -> Arc<dyn Store> {
         self.inner.opened.companion(HEARTBEAT_CONNECTIONS)
     }
 
-    /// The store and these rows through connections of their own, for the heartbeat.
+    /// The store and these rows through separate connections, for the heartbeat.
     pub(crate) fn companion_of(&self, rows: &Arc<dyn Rows>) -> Result<Companion, StoreError> {
         self.inner.opened.companion_of(HEARTBEAT_CONNECTIONS, rows)
     }
 
-    /// The tables of the user's own in this database.
+    /// The port for the user's own tables.
     pub(crate) fn user_tables(&self) -> Result<&dyn Tables, StoreError> {
         self.inner.opened.tables().ok_or_else(|| {
             let message = "this store has no tables but Tenure's own";
             StoreError::new("open", StoreErrorKind::Invalid, message)
-                .hint("open the PostgreSQL or SQLite database that the table is in")
+                .with_hint("open the PostgreSQL or SQLite database that the table is in")
         })
     }
 
-    /// Whether there are connections enough for a worker.
+    /// Checks that there are enough connections for a worker.
     pub(crate) fn check_connections(&self) -> Result<(), Invalid> {
         let connections = self.inner.connections;
         if connections >= CONNECTIONS_MIN {
@@ -294,8 +286,8 @@ impl Tenure {
         ))
     }
 
-    /// Who the next worker is: this program itself; a later one shares its name alone. What one
-    /// says of itself, that it has left for one, is not said of the other.
+    /// Id of the next worker: the first one has the id of this program, later ones share only its
+    /// name. Each has its own record in the cluster, so that one can leave while the other runs.
     pub(crate) fn next_worker_id(&self) -> Result<WorkerId, Invalid> {
         let own = &self.inner.worker;
         if self.inner.workers.fetch_add(1, Ordering::Relaxed) == 0 {
@@ -305,20 +297,20 @@ impl Tenure {
         new_worker_id(name)
     }
 
-    /// Who the next worker of this trade is: this program's name with a word behind it.
+    /// Id of the next worker of this trade: the name of this program, with the trade appended.
     pub(crate) fn worker_id_for(&self, trade: &str) -> Result<WorkerId, Invalid> {
         let own = self.inner.worker.as_str();
         let name = own.rsplit_once('-').map_or("", |(name, _)| name);
-        // A name that has no room for the word is good enough.
+        // If the name is too long with the trade, use the name alone.
         new_worker_id(&format!("{name}-{trade}")).or_else(|_long| new_worker_id(name))
     }
 
-    /// Where the chunks are kept that this program has in hand.
+    /// Chunks that this program holds.
     pub(crate) fn chunk_home(&self) -> &Arc<ChunkHome> {
         &self.inner.chunks
     }
 
-    /// Wakes this worker after each enqueue, until it is gone.
+    /// Wakes this worker after each enqueue, until it stops.
     pub(crate) fn add_watch(&self, watch: Watch) {
         let mut watches = self.watches();
         watches.retain(|watch| !watch.is_over());
@@ -339,7 +331,7 @@ impl Tenure {
 }
 
 impl fmt::Debug for Tenure {
-    /// Shows no address: it may hold a password.
+    /// Omits the URL, which may contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tenure")
             .field("worker", &self.inner.worker)
@@ -347,36 +339,10 @@ impl fmt::Debug for Tenure {
     }
 }
 
-/// Draws the id of a worker: this name and a random part, so that two starts are told apart.
+/// Creates a worker id: this name with a random suffix, different at every start.
 ///
 /// # Errors
 /// The name is not 1 to 64 of the characters `A-Z a-z 0-9 . _ -`.
 pub fn new_worker_id(name: &str) -> Result<WorkerId, Invalid> {
     WorkerId::new(name, rand::random())
-}
-
-/// The only answer of an enqueue of one event.
-pub(crate) fn one(mut answers: Vec<Enqueued>) -> Result<Enqueued, StoreError> {
-    answers.pop().ok_or_else(|| {
-        StoreError::new(
-            "enqueue",
-            StoreErrorKind::Corrupt,
-            "the store answered for no event; expected one answer",
-        )
-    })
-}
-
-/// The refusal of a connection that is not one of the open store.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) fn wrong_connection(found: &'static str) -> StoreError {
-    let hint = "`enqueue` takes a PgConnection (store opened with postgres://), `enqueue_on` a \
-                rusqlite::Connection (sqlite://); `enqueue_now` works on every store";
-    wrong_connection_to("enqueue", found).hint(hint)
-}
-
-/// The same for another verb.
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-pub(crate) fn wrong_connection_to(verb: &'static str, found: &'static str) -> StoreError {
-    let problem = Invalid::new("the connection", found, "one to the store that is open");
-    StoreError::invalid(verb, &problem)
 }

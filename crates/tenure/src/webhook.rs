@@ -1,31 +1,43 @@
-//! Webhooks through the front door: endpoints, what is owed to them, and what came of it.
+//! Webhooks: endpoints, deliveries and their attempts.
 //!
-//! [`Tenure::add_endpoint`] registers an address; [`WorkerBuilder::fan_out`] makes a worker owe it
-//! the events that it is subscribed to, and [`Tenure::sender`] sends them.
+//! [`Tenure::add_endpoint`] registers an address. A worker with [`WorkerBuilder::fan_out`] creates
+//! a delivery for each subscribed endpoint of an event, and a [`Tenure::sender`] sends the
+//! deliveries.
 //!
 //! [`WorkerBuilder::fan_out`]: crate::WorkerBuilder::fan_out
 
 use std::collections::BTreeMap;
 
-use tenure_core::store::{ChangeEndpoint, Filter, Kind, Page, StoreError};
+use tenure_core::store::{Filter, Kind, Page, StoreError};
 use tenure_core::{Guarded, ItemId, Refusal};
 
-pub use tenure_core::webhook::*;
+pub use tenure_core::store::ChangeEndpoint;
+pub use tenure_core::webhook::{
+    Attempt, AttemptOutcome, Call, CallDetail, CallError, CallErrorKind, CallRecord, CallVerdict,
+    Caller, Calling, Delivery, Directive, Disabled, Endpoint, EndpointHealth, EndpointId,
+    EndpointSettings, EndpointState, NewEndpoint, OnGone, RateLimit, RecentCalls, Reply, Request,
+    Schedule, Timings, Warning, attempts, judge,
+};
 #[cfg(feature = "webhook")]
-pub use tenure_publish::webhook::*;
+pub use tenure_publish::webhook::{
+    AddressPolicy, CallerConfig, Dialled, Dialler, Dialling, Keyring, Resolver, Resolving, Scheme,
+    Secrets, Signing, SigningKey, Stream, SystemResolver, Target, TcpDialler, WebhookCaller, names,
+    verify,
+};
 
 use crate::tenure::Tenure;
 
-/// How often a change is tried that others get in the way of.
+/// Maximum attempts of a change that conflicts with other changes.
 const CHANGES_MAX: u32 = 5;
 
 impl Tenure {
-    /// Adds an endpoint and answers with it as it is kept; `None`: the name is taken, perhaps by
-    /// one that was removed.
+    /// Adds an endpoint and returns it as stored; `None` if the name is in use, perhaps by a
+    /// removed endpoint.
     ///
     /// ```
+    /// use tenure::publish::TopicPattern;
     /// use tenure::webhook::{EndpointId, EndpointSettings, NewEndpoint};
-    /// use tenure::{Tenure, TopicPattern};
+    /// use tenure::Tenure;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -37,14 +49,14 @@ impl Tenure {
     ///     sealed: String::new(), // `Secrets::seal` makes it
     /// };
     /// let added = tenure.add_endpoint(&endpoint).await?.expect("the name was free");
-    /// assert!(added.is_owed("order.paid"));
+    /// assert!(added.receives("order.paid"));
     /// assert!(tenure.add_endpoint(&endpoint).await?.is_none());
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn add_endpoint(
         &self,
         endpoint: &NewEndpoint,
@@ -52,11 +64,10 @@ impl Tenure {
         self.store().webhooks().add_endpoint(endpoint, None).await
     }
 
-    /// Endpoints in the order of their names, those behind `after`, at most `limit`; also removed
-    /// ones.
+    /// Lists endpoints by name, including removed ones, starting after `after`, at most `limit`.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn endpoints(
         &self,
         after: Option<&EndpointId>,
@@ -65,28 +76,29 @@ impl Tenure {
         self.store().webhooks().endpoints(after, limit).await
     }
 
-    /// Every endpoint by its number, by which deliveries name it; also removed ones.
+    /// Reads all endpoints, including removed ones, by the number that deliveries refer to.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn endpoints_by_number(&self) -> Result<BTreeMap<u32, Endpoint>, StoreError> {
         let all = self.store().webhooks().all_endpoints().await?.into_iter();
         Ok(all.map(|endpoint| (endpoint.number, endpoint)).collect())
     }
 
-    /// One endpoint, also a removed one.
+    /// Reads one endpoint, which may be a removed one.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn endpoint(&self, id: &EndpointId) -> Result<Option<Endpoint>, StoreError> {
         self.store().webhooks().endpoint(id).await
     }
 
-    /// Changes an endpoint whole, if it is still as it was seen; refused as unknown or as changed.
-    /// Enabling one clears its health. A removed one stays removed.
+    /// Replaces all values of an endpoint if its version is still the one that was read. Refused if
+    /// it does not exist or was changed. Enabling one clears its health. A removed one stays
+    /// removed.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn change_endpoint(
         &self,
         change: &ChangeEndpoint,
@@ -94,13 +106,14 @@ impl Tenure {
         self.store().webhooks().change_endpoint(change).await
     }
 
-    /// Changes an endpoint as `edit` says, from what it is like now; when somebody else changes it
-    /// at the same moment, again from what it is like then. Refused as unknown, or as changed when
-    /// others kept getting in the way.
+    /// Changes an endpoint by `edit`, starting from its current values; repeats that when another
+    /// caller changes it at the same time. Refused if it does not exist, or as changed after
+    /// several conflicts.
     ///
     /// ```
+    /// # use tenure::publish::TopicPattern;
     /// # use tenure::webhook::{EndpointId, EndpointSettings, NewEndpoint};
-    /// # use tenure::{Tenure, TopicPattern};
+    /// # use tenure::Tenure;
     /// use std::time::Duration;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
@@ -112,13 +125,13 @@ impl Tenure {
     /// # tenure.add_endpoint(&NewEndpoint { id: id.clone(), settings, sealed }).await?;
     /// let minute = Duration::from_secs(60);
     /// let changed = tenure.edit_endpoint(&id, |it| it.settings.timeout = minute).await?;
-    /// assert!(changed.is_kept());
+    /// assert!(changed.is_accepted());
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn edit_endpoint(
         &self,
         id: &EndpointId,
@@ -146,12 +159,13 @@ impl Tenure {
         Ok(answer)
     }
 
-    /// Forgets how an endpoint fared: one that is left alone is called again, by every process
-    /// within seconds. Whether it is enabled stays as it is.
+    /// Clears the health of an endpoint: every process calls a paused endpoint again within
+    /// seconds. It stays enabled or disabled as it is.
     ///
     /// ```
-    /// # use tenure::webhook::{EndpointId, EndpointSettings, Health, NewEndpoint};
-    /// # use tenure::{Tenure, TopicPattern};
+    /// # use tenure::publish::TopicPattern;
+    /// # use tenure::webhook::{EndpointId, EndpointSettings, EndpointHealth, NewEndpoint};
+    /// # use tenure::Tenure;
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let tenure = Tenure::open("memory:").await?;
@@ -161,22 +175,23 @@ impl Tenure {
     /// # tenure.add_endpoint(&NewEndpoint { id: id.clone(), settings, sealed }).await?;
     /// tenure.forget_health(&id).await?;
     /// let endpoint = tenure.endpoint(&id).await?;
-    /// assert_eq!(endpoint.map(|it| it.health), Some(Health::default()));
+    /// assert_eq!(endpoint.map(|it| it.health), Some(EndpointHealth::default()));
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn forget_health(&self, id: &EndpointId) -> Result<(), StoreError> {
-        let clean = Health::default();
+        let clean = EndpointHealth::default();
         self.store().webhooks().keep_health(id, &clean).await
     }
 
-    /// Up to `limit` (at most 1000) deliveries, newest first; whatever the filter says of kind.
+    /// Lists up to `limit` (at most 1000) deliveries, newest first; the kind in the filter is
+    /// ignored.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn deliveries(&self, filter: &Filter, limit: u32) -> Result<Page, StoreError> {
         let filter = Filter {
             kind: Kind::Deliveries,
@@ -185,11 +200,10 @@ impl Tenure {
         self.list(&filter, limit).await
     }
 
-    /// The attempts to make a delivery, in the order of their claims; none when there is no such
-    /// delivery.
+    /// Lists the attempts of a delivery, ordered by claim; empty if the delivery does not exist.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unavailable.
     pub async fn attempts(&self, delivery: ItemId) -> Result<Vec<Attempt>, StoreError> {
         let Some(record) = self.find(&[delivery]).await?.pop() else {
             return Ok(Vec::new());

@@ -1,32 +1,38 @@
-//! The work lease on a store: the same contract as in process, kept in the database and shared by
-//! all processes that open it.
+//! Work leases: exclusive, first-in-first-out work on the offsets of a domain. [`WorkLease`] keeps
+//! them in memory; [`StoredWorkLease`] has the same contract in the database, shared by all
+//! processes that open it.
+
+pub use tenure_core::work_lease::{
+    AcquireResult, Backlog, BacklogChange, Change, Decided, Domain, DomainName, DomainRules,
+    DomainView, FailResult, NearRanges, OffsetView, Offsets, RangesChange, ReplayResult,
+    Reservation, ReservationChange, SpaceName, SucceedResult, Terminal, TerminalChange,
+    TerminalRange, WorkLeaseError, fail, renew, replay, submit, succeed, try_acquire,
+};
+pub use tenure_store::memory::WorkLease;
 
 use tenure_core::store::{DomainAsk, StoreError, WorkLeases};
-use tenure_core::{
-    AcquireResult, DomainName, DomainRules, FailResult, Invalid, ReplayResult, Reservation,
-    SpaceName, SucceedResult, Term, Timestamp, Token, WorkLeaseError,
-};
+use tenure_core::{Invalid, Term, Timestamp, Token};
 
 use crate::tenure::Tenure;
 
-/// What a call on a stored work lease came upon: the caller's mistake, by which nothing was
-/// changed, or a store that could not answer.
+/// Error of a call on a stored work lease: a mistake of the caller, which changed nothing, or a
+/// failure of the store.
 ///
-/// When the store could not answer, the call may have taken effect all the same: ask
+/// After a failure of the store the call may still have taken effect: call
 /// [`try_acquire`](StoredWorkLease::try_acquire) for the same offset again.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoredWorkLeaseError {
-    /// The contract does not allow it.
+    /// The contract of the work lease forbids the call.
     #[error(transparent)]
     Contract(#[from] WorkLeaseError),
-    /// The store could not answer.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl StoredWorkLeaseError {
-    /// The caller's mistake, if it is one.
+    /// Returns the caller's mistake, if it is one.
     pub fn contract(&self) -> Option<&WorkLeaseError> {
         match self {
             Self::Contract(mistake) => Some(mistake),
@@ -34,7 +40,8 @@ impl StoredWorkLeaseError {
         }
     }
 
-    /// Whether a holder ended what is not in its hand: no lease, or not its token.
+    /// Returns true if the caller tried to end a hold that it does not have: no lease, or another
+    /// token.
     pub fn is_illegal_state(&self) -> bool {
         self.contract()
             .is_some_and(WorkLeaseError::is_illegal_state)
@@ -42,11 +49,11 @@ impl StoredWorkLeaseError {
 }
 
 impl Tenure {
-    /// The work lease of a space: the domains of one log, or of one partition of it, under one
-    /// watermark. Nothing is written before something is acquired.
+    /// Returns the work lease of a space: the domains of one log, or of one partition of it, which
+    /// share a watermark. Writes nothing until the first offset is acquired.
     ///
     /// # Errors
-    /// A space's name is 1 to 255 bytes without control characters.
+    /// The name is not 1 to 255 bytes without control characters.
     pub fn work_lease(&self, space: &str) -> Result<StoredWorkLease, Invalid> {
         Ok(StoredWorkLease {
             tenure: self.clone(),
@@ -56,25 +63,26 @@ impl Tenure {
     }
 }
 
-/// Exclusive work on the offsets of a domain, first in, first out, for all processes of a store.
+/// Exclusive work on the offsets of a domain, first in, first out, shared by all processes of a
+/// store.
 ///
-/// It hands nothing off and waits for nothing: [`succeed`](Self::succeed) and [`fail`](Self::fail)
-/// tell the next offset as a hint, and when to try again is up to the caller, who reads
-/// `acquired_at` and `retry_count` from the [`reservation`](Self::reservation). A process may die
-/// with a hint or with an offset in its hand: look for
-/// [`idle_with_backlog`](Self::idle_with_backlog) and, with a term, [`lapsed`](Self::lapsed) on
-/// start and now and then.
+/// It starts no work and never waits. [`succeed`](Self::succeed) and [`fail`](Self::fail) return
+/// the next offset as a hint, and the caller decides when to retry: `acquired_at` and `retry_count`
+/// are in the [`reservation`](Self::reservation). A process may die with a hint or with an offset
+/// in flight, so check [`idle_with_backlog`](Self::idle_with_backlog) and, with a term,
+/// [`lapsed`](Self::lapsed) at the start and then regularly.
 ///
 /// ```
 /// use std::time::Duration;
-/// use tenure::{AcquireResult, DomainRules, SucceedResult, Tenure, Term};
+/// use tenure::work_lease::{AcquireResult, DomainRules, SucceedResult};
+/// use tenure::{Tenure, Term};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let folder = tempfile::tempdir()?;
 /// # let url = format!("sqlite://{}", folder.path().join("shop.db").display());
 /// let tenure = Tenure::open(&url).await?;
-/// // All who share the space say the same.
+/// // All processes that share the space should use the same rules.
 /// let rules = DomainRules {
 ///     max_retries: 5,
 ///     term: Some(Term::new(Duration::from_secs(60))?),
@@ -87,11 +95,11 @@ impl Tenure {
 /// };
 /// assert_eq!(lease.submit("customer-7", 2).await?, AcquireResult::Enqueued);
 ///
-/// // Another process, or this one after a crash, ends it by the token.
+/// // Another process, or this one after a crash, ends it with the token.
 /// let other = Tenure::open(&url).await?.work_lease("payments-3")?.rules(rules);
 /// assert_eq!(other.succeed("customer-7", &token).await?, SucceedResult::NextHint(2));
 ///
-/// // Whoever says it again is told: No lease.
+/// // A second call has no lease to end.
 /// let late = lease.succeed("customer-7", &token).await.unwrap_err();
 /// assert!(late.is_illegal_state());
 /// assert_eq!(lease.idle_with_backlog(10).await?[0].1, 2);
@@ -106,42 +114,43 @@ pub struct StoredWorkLease {
 }
 
 impl StoredWorkLease {
-    /// By these rules. All who share a space should say the same.
+    /// Sets the rules. All processes that share a space should use the same.
     #[must_use]
     pub fn rules(mut self, rules: DomainRules) -> Self {
         self.rules = rules;
         self
     }
 
-    /// So many failures of an offset are followed by another try.
+    /// Sets the maximum number of retries of an offset; 10 by default.
     #[must_use]
     pub fn max_retries(mut self, retries: u32) -> Self {
         self.rules.max_retries = retries;
         self
     }
 
-    /// After so long without a sign of its holder an offset may be taken over.
+    /// Sets the time after which another caller may take over an offset that is not renewed. No
+    /// limit by default.
     #[must_use]
     pub fn term(mut self, term: Term) -> Self {
         self.rules.term = Some(term);
         self
     }
 
-    /// So many offsets may wait in a domain.
+    /// Sets the maximum number of offsets in the backlog of a domain. No limit by default.
     #[must_use]
     pub fn backlog_limit(mut self, offsets: u64) -> Self {
         self.rules.backlog_limit = Some(offsets);
         self
     }
 
-    /// Acquires an offset, or queues it behind the one that is in flight.
+    /// Acquires an offset, or queues it behind the one in flight.
     ///
-    /// With a term, the offset in flight is acquired anew when its term is over: under a new token,
-    /// with `acquired_at` and `retry_count` as they were.
+    /// With a term, a lapsed offset in flight is acquired again under a new token; its
+    /// `acquired_at` and `retry_count` stay unchanged.
     ///
     /// # Errors
-    /// Nothing is in flight and the offset is not the head of the backlog; the backlog is at its
-    /// limit; the domain's name cannot be one; or the store could not answer.
+    /// Nothing is in flight and the offset is not the head of the backlog, the backlog is at its
+    /// limit, the domain name is not valid, or the store failed.
     pub async fn try_acquire(
         &self,
         domain: &str,
@@ -151,11 +160,11 @@ impl StoredWorkLease {
         Ok(self.leases().try_acquire(&ask, offset, &fresh).await??)
     }
 
-    /// Acquires an offset if nothing is ahead of it, and else queues it, in one step. Submitted
-    /// offsets of a domain are worked in the order in which they were submitted.
+    /// Acquires an offset if nothing is ahead of it, otherwise queues it, in one step. Submitted
+    /// offsets of a domain are processed in the order of submission.
     ///
     /// # Errors
-    /// The backlog is at its limit; the domain's name cannot be one; or the store could not answer.
+    /// The backlog is at its limit, the domain name is not valid, or the store failed.
     pub async fn submit(
         &self,
         domain: &str,
@@ -165,10 +174,10 @@ impl StoredWorkLease {
         Ok(self.leases().submit(&ask, offset, &fresh).await??)
     }
 
-    /// Ends the offset in flight as processed, and tells the next one.
+    /// Ends the offset in flight as processed, and returns the next one as a hint.
     ///
     /// # Errors
-    /// Nothing is in flight, or it is so under another token; or the store could not answer.
+    /// Nothing is in flight, the token does not match, or the store failed.
     pub async fn succeed(
         &self,
         domain: &str,
@@ -178,8 +187,8 @@ impl StoredWorkLease {
         Ok(self.leases().succeed(&ask, token).await??)
     }
 
-    /// Counts a failure of the offset in flight: it stays so for a retry, or is given up when it
-    /// had `max_retries` of them.
+    /// Counts a failure of the offset in flight. It stays in flight for a retry, or is given up
+    /// after `max_retries` retries.
     ///
     /// # Errors
     /// As [`succeed`](Self::succeed).
@@ -192,8 +201,8 @@ impl StoredWorkLease {
         Ok(self.leases().fail(&ask, token).await??)
     }
 
-    /// Begins the term of the offset in flight anew, and tells until when it stands; `None`: for
-    /// ever. Without a term of its own this caller leaves the end as it is.
+    /// Restarts the term of the offset in flight, and returns its end; `None` if it has no end. A
+    /// caller without a term leaves the end unchanged.
     ///
     /// # Errors
     /// As [`succeed`](Self::succeed).
@@ -206,10 +215,11 @@ impl StoredWorkLease {
         Ok(self.leases().renew(&ask, token).await??)
     }
 
-    /// An operator's order: takes a terminal offset out of its set and queues it at the tail.
+    /// Takes a processed or failed offset out of its set and queues it at the tail of the backlog:
+    /// an operator's order.
     ///
     /// # Errors
-    /// The backlog is at its limit; the domain's name cannot be one; or the store could not answer.
+    /// The backlog is at its limit, the domain name is not valid, or the store failed.
     pub async fn replay(
         &self,
         domain: &str,
@@ -219,10 +229,10 @@ impl StoredWorkLease {
         Ok(self.leases().replay(&ask, offset).await??)
     }
 
-    /// What is in flight in a domain.
+    /// Returns the reservation of a domain, with the offset in flight.
     ///
     /// # Errors
-    /// The domain's name cannot be one; or the store could not answer.
+    /// The domain name is not valid, or the store failed.
     pub async fn reservation(
         &self,
         domain: &str,
@@ -231,11 +241,11 @@ impl StoredWorkLease {
         Ok(self.leases().reservation(&ask).await?)
     }
 
-    /// Up to `limit` domains of which nothing is in flight although something waits, each with the
-    /// head of its backlog. Acquire those: on start, and now and then, in case a hint was lost.
+    /// Lists up to `limit` domains that have a backlog but nothing in flight, each with the head of
+    /// its backlog. A hint was lost: acquire these heads, at the start and then regularly.
     ///
     /// # Errors
-    /// The store could not answer.
+    /// The store failed.
     pub async fn idle_with_backlog(
         &self,
         limit: u32,
@@ -243,39 +253,40 @@ impl StoredWorkLease {
         self.leases().idle_with_backlog(&self.space, limit).await
     }
 
-    /// Up to `limit` domains whose offset in flight is past its term, each with that offset.
-    /// Acquire those: their holders are late or dead. An offset that was acquired without a term is
-    /// never among them, whatever the term of this caller; one that was acquired with a term is,
-    /// also if this caller has none.
+    /// Lists up to `limit` domains whose offset in flight is past its term, each with that offset.
+    /// Their holders are late or dead: acquire these offsets. The term of the reservation decides,
+    /// not the term of this caller, so an offset acquired without a term never lapses.
     ///
     /// # Errors
-    /// The store could not answer.
+    /// The store failed.
     pub async fn lapsed(&self, limit: u32) -> Result<Vec<(DomainName, i64)>, StoreError> {
         self.leases().lapsed(&self.space, limit, None).await
     }
 
-    /// Every offset below it is terminal, except what is in flight or queued.
+    /// Returns the watermark: every offset below it is processed or failed, unless it is in flight
+    /// or queued.
     ///
     /// # Errors
-    /// The store could not answer.
+    /// The store failed.
     pub async fn watermark(&self) -> Result<i64, StoreError> {
         self.leases().watermark(&self.space).await
     }
 
-    /// Says that every offset below this one is terminal, in all domains of the space; what is in
-    /// flight or queued stays as it is. Answers with the watermark that stands: it never goes back.
+    /// Declares every offset below this one processed or failed, in all domains of the space;
+    /// offsets in flight or queued stay unchanged. Returns the current watermark, which never goes
+    /// back.
     ///
     /// # Errors
-    /// The store could not answer.
+    /// The store failed.
     pub async fn advance_watermark(&self, offset: i64) -> Result<i64, StoreError> {
         self.leases().advance_watermark(&self.space, offset).await
     }
 
-    /// Forgets the offsets below this one that were given up, each once the watermark has passed
-    /// it; their answer is then `AlreadyProcessed`.
+    /// Forgets failed offsets below this one, each once the watermark has passed it; from then on
+    /// they count as `AlreadyProcessed`.
     ///
     /// # Errors
-    /// The store could not answer.
+    /// The store failed.
     pub async fn forget_failed_below(&self, offset: i64) -> Result<(), StoreError> {
         self.leases().forget_failed_below(&self.space, offset).await
     }

@@ -1,4 +1,4 @@
-//! `tenure completions`: what a shell needs to complete our command line.
+//! `tenure completions`: the completion script of a shell.
 
 use clap::{Args, CommandFactory as _, ValueEnum};
 use clap_complete::Shell;
@@ -10,24 +10,23 @@ use crate::problem::Stop;
 
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
-    /// For this shell
-    shell: ShellWord,
+    /// The shell
+    shell: ShellArg,
 }
 
-/// The word for a shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ShellWord {
+enum ShellArg {
     Bash,
     Zsh,
     Fish,
 }
 
-impl From<ShellWord> for Shell {
-    fn from(word: ShellWord) -> Self {
-        match word {
-            ShellWord::Bash => Self::Bash,
-            ShellWord::Zsh => Self::Zsh,
-            ShellWord::Fish => Self::Fish,
+impl From<ShellArg> for Shell {
+    fn from(arg: ShellArg) -> Self {
+        match arg {
+            ShellArg::Bash => Self::Bash,
+            ShellArg::Zsh => Self::Zsh,
+            ShellArg::Fish => Self::Fish,
         }
     }
 }

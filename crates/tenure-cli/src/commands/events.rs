@@ -1,25 +1,25 @@
-//! `tenure events`: lists events, or the rows of an adopted table, newest first.
+//! `tenure events`: lists events or the rows of an adopted table, newest first.
 
 use super::{Context, rows};
 use crate::args::Events;
-use crate::database::Absent;
+use crate::database::IfMissing;
+use crate::event_view::{EventView, table};
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
-use crate::record::{Shown, table};
 
 pub(super) async fn run(cx: &Context, args: &Events) -> Result<Exit, Stop> {
     let mut filter = args.choice.filter(args.state.map(Into::into))?;
     filter.before = args.before;
     if let Some(table) = &args.of.table {
         if args.choice.is_of_events() {
-            let message = "rows of a table are listed by --state and --since alone";
+            let message = "rows of a table can be filtered by --state and --since only";
             return Err(Problem::new(Exit::Usage, message)
-                .hint("leave --topic, --queue and --key out")
+                .hint("remove --topic, --queue and --key")
                 .into());
         }
         return rows::list(cx, table, &filter, args.limit).await;
     }
-    let tenure = cx.database.open(Absent::Report).await?;
+    let tenure = cx.database.open(IfMissing::Report).await?;
     let page = tenure.list(&filter, args.limit).await?;
     if page.records.is_empty() {
         cx.output.note("no events match");
@@ -27,7 +27,7 @@ pub(super) async fn run(cx: &Context, args: &Events) -> Result<Exit, Stop> {
     }
     if cx.output.is_json() {
         for record in &page.records {
-            cx.output.json(&Shown::new(record))?;
+            cx.output.json(&EventView::new(record))?;
         }
         return Ok(Exit::Done);
     }
@@ -35,7 +35,7 @@ pub(super) async fn run(cx: &Context, args: &Events) -> Result<Exit, Stop> {
     cx.output.table(&heading, rows)?;
     if let Some(next) = page.next {
         cx.output
-            .note(format_args!("there are more: --before {next}"));
+            .note(format_args!("there are more: add --before {next}"));
     }
     Ok(Exit::Done)
 }

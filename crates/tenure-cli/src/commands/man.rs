@@ -21,13 +21,13 @@ pub(crate) struct Man {
 pub(super) fn run(cx: &Context, args: &Man) -> Result<Exit, Stop> {
     if let Some(folder) = &args.dir {
         write_all(folder).map_err(|error| {
-            let message = format!("the pages cannot be written to {}", folder.display());
+            let message = format!("cannot write the pages to {}", folder.display());
             Problem::new(Exit::Failed, message)
                 .hint("is it a folder, and may you write there?")
                 .cause(error)
         })?;
         cx.output
-            .note(format_args!("the pages are in {}", folder.display()));
+            .note(format_args!("wrote the pages to {}", folder.display()));
         return Ok(Exit::Done);
     }
     let mut page = Vec::new();

@@ -1,4 +1,4 @@
-//! `tenure migrate`: brings the schema up to date, or prints the SQL that does.
+//! `tenure migrate`: brings the schema up to date, or prints the SQL for it.
 
 use serde::Serialize;
 
@@ -7,9 +7,9 @@ use crate::args::Migrate;
 use crate::exit::Exit;
 use crate::problem::Stop;
 
-/// The answer, in JSON.
+/// The answer in JSON.
 #[derive(Serialize)]
-struct Moved {
+struct MigrationView {
     from: u32,
     to: u32,
 }
@@ -18,11 +18,12 @@ pub(super) async fn run(cx: &Context, args: &Migrate) -> Result<Exit, Stop> {
     cx.database.check_lasting()?;
     let url = cx.database.expose();
     if args.print {
-        cx.output.line(tenure::migration_sql(url)?.trim_end())?;
+        cx.output
+            .line(tenure::store::migration_sql(url)?.trim_end())?;
         return Ok(Exit::Done);
     }
     let moved = tenure::migrate(url, &cx.config.store).await?;
-    let object = Moved {
+    let object = MigrationView {
         from: moved.from,
         to: moved.to,
     };
@@ -31,7 +32,7 @@ pub(super) async fn run(cx: &Context, args: &Migrate) -> Result<Exit, Stop> {
             format!("the schema is at version {}: nothing to do", moved.to)
         } else {
             format!(
-                "the schema went from version {} to {}",
+                "migrated the schema from version {} to {}",
                 moved.from, moved.to
             )
         }

@@ -1,17 +1,16 @@
-//! One file per command, and what they share: the database, the output, ids and their answers.
+//! Commands, one file each, and their shared parts: context, dispatch, answers by id.
 
 mod adopt;
 mod bench;
 mod bury;
 mod completions;
 mod deliveries;
-mod demo;
 mod doctor;
-mod domains;
 mod endpoints;
 mod enqueue;
 mod events;
 mod jobs;
+mod keys;
 mod listen;
 mod man;
 mod migrate;
@@ -34,23 +33,22 @@ use std::time::Duration;
 
 use comfy_table::{Cell, Color};
 use serde::Serialize;
-use tenure::{Guarded, ItemId, Refusal, Settings, Tenure};
+use tenure::lease::{Guarded, Refusal};
+use tenure::{ItemId, Settings, Tenure};
 
 pub(crate) use self::adopt::Adopt;
-pub(crate) use self::bench::Bench;
 pub(crate) use self::completions::Completions;
 pub(crate) use self::deliveries::Deliveries;
-pub(crate) use self::demo::Demo;
-pub(crate) use self::domains::Domains;
 pub(crate) use self::endpoints::Endpoints;
 pub(crate) use self::enqueue::Enqueue;
 pub(crate) use self::jobs::Jobs;
+pub(crate) use self::keys::Keys;
 pub(crate) use self::listen::Listen;
 pub(crate) use self::man::Man;
 pub(crate) use self::prune::Prune;
 pub(crate) use self::queues::Queues;
 pub(crate) use self::replay::Replay;
-pub(crate) use self::rows::OfTable;
+pub(crate) use self::rows::TableArg;
 pub(crate) use self::serve::Serve;
 pub(crate) use self::settings::SettingsArgs;
 pub(crate) use self::verify::Verify;
@@ -60,22 +58,23 @@ pub(crate) use self::workers::Workers;
 use crate::args::{Cli, Command};
 use crate::config::{self, Config, Override, Sources};
 use crate::database::{Database, hide_addresses};
+use crate::event_view::IdView;
 use crate::exit::Exit;
 use crate::output::{Output, Reader, report};
 use crate::problem::{Problem, Stop};
-use crate::record::ShownId;
 
-/// What a command is given.
+/// The context of a command.
 #[derive(Clone, Debug)]
 struct Context {
     config: Config,
-    /// The configured one, as it is to be opened.
+    /// The configured database, with its options.
     database: Database,
     output: Output,
 }
 
 impl Context {
-    /// The settings in force: this configuration's, with the cluster's over them where they fit.
+    /// The settings in force: those of this configuration, overridden by the cluster's unless the
+    /// result is invalid.
     async fn settings(&self, tenure: &Tenure) -> Result<Settings, Stop> {
         let cluster = tenure.settings().await?;
         let own = &self.config.settings;
@@ -85,7 +84,7 @@ impl Context {
     }
 }
 
-/// Runs the command and reports what stopped it.
+/// Runs the command and reports its problems.
 pub(crate) fn run(cli: Cli, command: Command) -> Exit {
     let reader = if cli.json {
         Reader::Program
@@ -97,9 +96,9 @@ pub(crate) fn run(cli: Cli, command: Command) -> Exit {
         database: cli.database,
         overrides: overrides(&command),
     };
-    // These need none, and a shell that completes must not stumble over a bad file.
-    let speaks_to_its_worker = matches!(&command, Command::Jobs(args) if args.is_bare());
-    let is_bare = speaks_to_its_worker
+    // These need no configuration, and shell completion must not fail because of a bad file.
+    let talks_to_its_worker = matches!(&command, Command::Jobs(args) if args.is_bare());
+    let is_bare = talks_to_its_worker
         || matches!(
             command,
             Command::Completions(_)
@@ -128,7 +127,6 @@ pub(crate) fn run(cli: Cli, command: Command) -> Exit {
     }
 }
 
-/// The settings that the flags of a command override.
 fn overrides(command: &Command) -> Vec<Override> {
     if let Command::Serve(args) = command {
         return args.overrides();
@@ -142,7 +140,7 @@ fn overrides(command: &Command) -> Vec<Override> {
     Vec::new()
 }
 
-/// Reports what stopped a command.
+/// Reports the problems that stopped a command.
 fn stopped(stop: Stop, hide: impl Fn(&str) -> String) -> Exit {
     let problems = match stop {
         Stop::Closed => return Exit::Done,
@@ -157,8 +155,8 @@ fn stopped(stop: Stop, hide: impl Fn(&str) -> String) -> Exit {
         .map_or(Exit::Failed, |problem| problem.exit)
 }
 
-/// How long a worker that ends at once may take to put away what it runs.
-const PUT_AWAY: Duration = Duration::from_secs(1);
+/// Time for a worker that ends at once to clean up.
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn start(cx: &Context, command: Command) -> Result<Exit, Stop> {
     let runs_jobs = matches!(&command, Command::Jobs(args) if args.is_working());
@@ -174,10 +172,10 @@ fn start(cx: &Context, command: Command) -> Result<Exit, Stop> {
     };
     let runtime = builder.enable_all().build()?;
     let exit = runtime.block_on(dispatch(cx, command));
-    // What could not be stopped is not waited for: the process ends. Workers have a moment to put
-    // away what they run: commands are killed by that, and their folders removed.
+    // Tasks that did not stop are abandoned, because the process ends. Workers get a moment to kill
+    // their commands and to remove their folders.
     if is_working {
-        runtime.shutdown_timeout(PUT_AWAY);
+        runtime.shutdown_timeout(CLEANUP_TIMEOUT);
     } else {
         runtime.shutdown_background();
     }
@@ -197,7 +195,7 @@ async fn dispatch(cx: &Context, command: Command) -> Result<Exit, Stop> {
         Command::Reap(of) => reap::run(cx, &of).await,
         Command::Prune(args) => prune::run(cx, &args).await,
         Command::Queues(args) => queues::run(cx, args.command).await,
-        Command::Domains(args) => domains::run(cx, args).await,
+        Command::Keys(args) => keys::run(cx, args).await,
         Command::Endpoints(args) => endpoints::run(cx, args.command).await,
         Command::Deliveries(args) => deliveries::run(cx, args.command).await,
         Command::Jobs(args) => jobs::run(cx, args).await,
@@ -209,30 +207,30 @@ async fn dispatch(cx: &Context, command: Command) -> Result<Exit, Stop> {
         Command::Settings(args) => settings::run(cx, args).await,
         Command::Workers(args) => workers::run(cx, &args).await,
         Command::Doctor => doctor::run(cx).await,
-        Command::Bench(args) => bench::run(cx, &args).await,
-        Command::Demo(args) => demo::run(cx, &args).await,
+        Command::Bench(args) => bench::bench(cx, &args).await,
+        Command::Demo(args) => bench::demo(cx, &args).await,
         Command::Completions(args) => completions::run(cx, &args),
         Command::Man(args) => man::run(cx, &args),
     }
 }
 
-/// The answer to an operator's verb on one event, in JSON.
+/// The answer to an operator's command on one item, in JSON.
 #[derive(Serialize)]
-struct Answered {
-    id: ShownId,
-    /// The verb took effect.
-    kept: bool,
-    /// Why not, as one word.
+struct AnswerView {
+    id: IdView,
+    /// The command took effect.
+    accepted: bool,
+    /// The code of the refusal.
     refused: Option<&'static str>,
 }
 
-/// Prints the answers for `ids`: what was kept as a line of `words`, refusals as notes.
+/// Prints one line per answer: `verb` and the id, or the refusal.
 fn answers(cx: &Context, verb: &str, answers: &[(ItemId, Guarded)]) -> Result<Exit, Stop> {
     for (id, answer) in answers {
         let refusal = answer.refusal();
-        let object = Answered {
-            id: ShownId(*id),
-            kept: refusal.is_none(),
+        let object = AnswerView {
+            id: IdView(*id),
+            accepted: refusal.is_none(),
             refused: refusal.map(Refusal::as_str),
         };
         cx.output.either(&object, || match refusal {
@@ -243,7 +241,7 @@ fn answers(cx: &Context, verb: &str, answers: &[(ItemId, Guarded)]) -> Result<Ex
     Ok(exit_of(answers))
 }
 
-/// Refused if anything was refused; nothing if all that was wrong is ids that are not there.
+/// `Refused` if anything was refused; `Nothing` if the only refusals are unknown ids.
 fn exit_of(answers: &[(ItemId, Guarded)]) -> Exit {
     answers
         .iter()
@@ -262,7 +260,7 @@ fn exit_of(answers: &[(ItemId, Guarded)]) -> Exit {
         .unwrap_or(Exit::Done)
 }
 
-/// How a table marks a queue that claims pass by.
+/// The mark of a paused queue in a table.
 fn paused_cell(is_paused: bool) -> Cell {
     if is_paused {
         Cell::new("paused").fg(Color::Yellow)
@@ -271,13 +269,13 @@ fn paused_cell(is_paused: bool) -> Cell {
     }
 }
 
-/// The ids in the order given, each once: what is said twice is meant once.
+/// The ids in the given order, without duplicates.
 fn once_each(ids: &[ItemId]) -> Vec<ItemId> {
-    let mut seen = HashSet::new();
-    ids.iter().copied().filter(|id| seen.insert(*id)).collect()
+    let mut known = HashSet::new();
+    ids.iter().copied().filter(|id| known.insert(*id)).collect()
 }
 
-/// The report that there is no such event, or no such delivery.
+/// Reports that an event or a delivery does not exist.
 fn no_such_item(id: ItemId) -> Problem {
     if id.is_delivery() {
         return Problem::new(Exit::Nothing, format!("there is no delivery {id}"))

@@ -1,20 +1,20 @@
-//! `tenure prune`: deletes events and jobs that ended, past their retention.
+//! `tenure prune`: deletes settled events and jobs that are past their retention.
 
 use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
-use tenure::{Prune as Ask, Pruned};
+use tenure::operate::{Prune as Request, Pruned};
 
 use super::Context;
-use crate::database::Absent;
+use crate::database::IfMissing;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
-use crate::progress::{Whole, begin};
+use crate::progress::{Total, begin};
 use crate::time::{self, brief};
 
-/// A retention below this is more likely a slip than a wish.
-const SHORT: Duration = Duration::from_hours(1);
+/// A shorter retention is probably a mistake and needs `--yes`.
+const RETENTION_MIN: Duration = Duration::from_hours(1);
 
 #[derive(Debug, Args)]
 pub(crate) struct Prune {
@@ -26,12 +26,12 @@ pub(crate) struct Prune {
     #[arg(long, value_name = "DURATION", value_parser = time::duration)]
     dead: Option<Duration>,
 
-    /// Delete even what is younger than an hour, if a retention says so
+    /// Allow a retention of less than an hour
     #[arg(long)]
     yes: bool,
 }
 
-/// What was deleted, in JSON.
+/// Numbers of deleted events and jobs, in JSON.
 #[derive(Default, Serialize)]
 struct Deleted {
     published: u64,
@@ -39,7 +39,6 @@ struct Deleted {
     jobs: DeletedJobs,
 }
 
-/// The same of jobs, in their own words.
 #[derive(Default, Serialize)]
 struct DeletedJobs {
     completed: u64,
@@ -58,8 +57,8 @@ impl Deleted {
         self.published + self.dead + self.jobs.completed + self.jobs.failed
     }
 
-    /// For people: what there was nothing of is not mentioned.
-    fn told(&self) -> String {
+    /// The numbers for people, without zeros of a whole kind.
+    fn text(&self) -> String {
         let Self {
             published, dead, ..
         } = self;
@@ -76,27 +75,27 @@ impl Deleted {
 }
 
 pub(super) async fn run(cx: &Context, args: &Prune) -> Result<Exit, Stop> {
-    let tenure = cx.database.open(Absent::Report).await?;
+    let tenure = cx.database.open(IfMissing::Report).await?;
     let settings = cx.settings(&tenure).await?;
     let published = args.published.unwrap_or(settings.retention_published);
     let dead = args.dead.unwrap_or(settings.retention_dead);
     for (name, retention) in [("--published", published), ("--dead", dead)] {
-        if retention < SHORT && !args.yes {
+        if retention < RETENTION_MIN && !args.yes {
             let message = format!(
                 "{name} is {}; expected at least {}",
                 brief(retention),
-                brief(SHORT)
+                brief(RETENTION_MIN)
             );
             return Err(Problem::new(Exit::Usage, message)
-                .hint("what is deleted is gone: --yes says that it is meant")
+                .hint("deleted data is gone; if you mean it, add --yes")
                 .into());
         }
     }
-    let progress = begin(&cx.output, Whole::Unknown, "deleted");
-    let ask = Ask::new(published, dead);
+    let progress = begin(&cx.output, Total::Unknown, "deleted");
+    let request = Request::new(published, dead);
     let mut deleted = Deleted::default();
     loop {
-        let round = tenure.prune(&ask).await?;
+        let round = tenure.prune(&request).await?;
         deleted.add(round);
         progress.set_position(deleted.total());
         if !round.more {
@@ -104,7 +103,7 @@ pub(super) async fn run(cx: &Context, args: &Prune) -> Result<Exit, Stop> {
         }
     }
     progress.finish_and_clear();
-    cx.output.either(&deleted, || deleted.told())?;
+    cx.output.either(&deleted, || deleted.text())?;
     Ok(Exit::Done)
 }
 
@@ -125,8 +124,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_deleted_is_told_in_its_own_words() {
-        for (deleted, told) in [
+    fn deleted_events_and_jobs_are_named_by_their_states() {
+        for (deleted, text) in [
             (deleted(0, 0, 0, 0), "nothing was past its retention"),
             (deleted(3, 1, 0, 0), "deleted 3 published and 1 dead"),
             (deleted(0, 0, 2, 0), "deleted 2 completed and 0 failed jobs"),
@@ -135,7 +134,7 @@ mod tests {
                 "deleted 3 published and 0 dead, and 0 completed and 4 failed jobs",
             ),
         ] {
-            assert_eq!(deleted.told(), told);
+            assert_eq!(deleted.text(), text);
         }
     }
 }

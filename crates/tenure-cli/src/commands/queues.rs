@@ -3,10 +3,13 @@
 use clap::{Args, Subcommand};
 use comfy_table::Cell;
 use serde::Serialize;
-use tenure::{Guarded, Queue, QueueName, Tenure, Term};
+use tenure::lease::Guarded;
+use tenure::operate::Queue;
+use tenure::store::QueueName;
+use tenure::{Tenure, Term};
 
 use super::{Context, paused_cell};
-use crate::database::Absent;
+use crate::database::IfMissing;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 use crate::time::{self, brief};
@@ -24,46 +27,46 @@ pub(crate) enum QueueCommand {
 Examples:
   tenure queues list --json")]
     List,
-    /// Declare a queue, or give one that is there another term
+    /// Add a queue, or change the term of an existing one
     #[command(after_help = "\
 Examples:
   tenure queues add mail
   tenure queues add mail --term 90s")]
     Add {
-        /// Its name
+        /// The name of the queue
         #[arg(value_parser = QueueName::new)]
         queue: QueueName,
-        /// The term of the leases on its events, instead of the general one: 30s, 90s
+        /// The term of leases on events of this queue, in place of lease.term: 30s, 90s
         #[arg(long, value_name = "DURATION", value_parser = time::term, allow_hyphen_values = true)]
         term: Option<Term>,
     },
-    /// Let claims pass a queue by
+    /// Pause a queue: claims skip it
     #[command(after_help = "\
-What is in hand is not called back, and new events are still written.
+Events that are held already are still worked on, and new ones are still written.
 
 Examples:
   tenure queues pause mail")]
     Pause {
-        /// Its name
+        /// The name of the queue
         #[arg(value_parser = QueueName::new)]
         queue: QueueName,
     },
-    /// Let claims take from a queue again
+    /// Resume a paused queue
     #[command(after_help = "\
 Examples:
   tenure queues resume mail")]
     Resume {
-        /// Its name
+        /// The name of the queue
         #[arg(value_parser = QueueName::new)]
         queue: QueueName,
     },
 }
 
-/// A queue, in JSON.
+/// A queue in JSON.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct QueueView<'a> {
     queue: &'a str,
-    /// Null: the standard term.
+    /// Null means lease.term.
     term_ms: Option<i64>,
     paused: bool,
 }
@@ -72,29 +75,29 @@ pub(super) async fn run(cx: &Context, command: Option<QueueCommand>) -> Result<E
     match command {
         None | Some(QueueCommand::List) => list(cx).await,
         Some(QueueCommand::Add { queue, term }) => {
-            let tenure = cx.database.open(Absent::Make).await?;
-            // Said again without a term, as a script does at every deploy, it keeps the one it has.
+            let tenure = cx.database.open(IfMissing::Make).await?;
+            // Without `--term` the existing term stays: scripts repeat the command at every deploy.
             let term = match term {
                 Some(term) => Some(term),
                 None => term_of(&tenure, &queue).await?,
             };
             tenure.add_queue(&queue, term).await?;
-            one(cx, &tenure, &queue, "there is a queue").await
+            print(cx, &tenure, &queue, "added queue").await
         }
         Some(QueueCommand::Pause { queue }) => {
-            let tenure = cx.database.open(Absent::Report).await?;
-            kept(&queue, tenure.pause_queue(&queue).await?)?;
-            one(cx, &tenure, &queue, "paused").await
+            let tenure = cx.database.open(IfMissing::Report).await?;
+            accepted(&queue, tenure.pause_queue(&queue).await?)?;
+            print(cx, &tenure, &queue, "paused queue").await
         }
         Some(QueueCommand::Resume { queue }) => {
-            let tenure = cx.database.open(Absent::Report).await?;
-            kept(&queue, tenure.resume_queue(&queue).await?)?;
-            one(cx, &tenure, &queue, "resumed").await
+            let tenure = cx.database.open(IfMissing::Report).await?;
+            accepted(&queue, tenure.resume_queue(&queue).await?)?;
+            print(cx, &tenure, &queue, "resumed queue").await
         }
     }
 }
 
-/// The term that a queue has of its own, if it is there.
+/// The queue's own term, if the queue exists and has one.
 async fn term_of(tenure: &Tenure, name: &QueueName) -> Result<Option<Term>, Stop> {
     let queues = tenure.queues().await?;
     let queue = queues.iter().find(|queue| queue.name == *name);
@@ -102,12 +105,12 @@ async fn term_of(tenure: &Tenure, name: &QueueName) -> Result<Option<Term>, Stop
 }
 
 async fn list(cx: &Context) -> Result<Exit, Stop> {
-    let tenure = cx.database.open(Absent::Report).await?;
+    let tenure = cx.database.open(IfMissing::Report).await?;
     let queues = tenure.queues().await?;
     let general = cx.settings(&tenure).await?.term;
     if cx.output.is_json() {
         for queue in &queues {
-            cx.output.json(&shown(queue))?;
+            cx.output.json(&view(queue))?;
         }
         return Ok(Exit::Done);
     }
@@ -122,32 +125,32 @@ async fn list(cx: &Context) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-/// Says what one queue is like now.
-async fn one(cx: &Context, tenure: &Tenure, name: &QueueName, word: &str) -> Result<Exit, Stop> {
+/// Prints one queue after a change.
+async fn print(cx: &Context, tenure: &Tenure, name: &QueueName, done: &str) -> Result<Exit, Stop> {
     let queues = tenure.queues().await?;
     let queue = queues
         .iter()
         .find(|queue| queue.name == *name)
         .ok_or_else(|| no_such_queue(name))?;
     cx.output
-        .either(&shown(queue), || format!("{word} {name}"))?;
+        .either(&view(queue), || format!("{done} {name}"))?;
     Ok(Exit::Done)
 }
 
-fn kept(name: &QueueName, answer: Guarded) -> Result<(), Problem> {
+fn accepted(name: &QueueName, answer: Guarded) -> Result<(), Problem> {
     match answer {
-        Guarded::Kept(()) => Ok(()),
+        Guarded::Accepted(()) => Ok(()),
         Guarded::Refused(_) => Err(no_such_queue(name)),
     }
 }
 
 fn no_such_queue(name: &QueueName) -> Problem {
     Problem::new(Exit::Nothing, format!("there is no queue {name}"))
-        .hint("`tenure queues` lists them, `tenure queues add NAME` declares one")
+        .hint("`tenure queues` lists them, `tenure queues add NAME` adds one")
 }
 
-fn shown(queue: &Queue) -> Shown<'_> {
-    Shown {
+fn view(queue: &Queue) -> QueueView<'_> {
+    QueueView {
         queue: queue.name.as_str(),
         term_ms: queue.term.map(Term::millis),
         paused: queue.paused,

@@ -2,23 +2,24 @@
 
 use comfy_table::Cell;
 use serde::Serialize;
-use tenure::{Reap, Reaped, State};
+use tenure::State;
+use tenure::lease::{Reap, Reaped};
 
-use super::{Context, OfTable, rows};
-use crate::database::Absent;
+use super::{Context, TableArg, rows};
+use crate::database::IfMissing;
 use crate::exit::Exit;
 use crate::output::{events, state};
 use crate::problem::Stop;
 use crate::time::{brief, relative};
 
-/// Leases per round, so that no round is one giant transaction.
+/// Leases per round, to keep transactions small.
 const LEASES: u32 = 100;
-/// Rounds per call: more would have lapsed while we worked.
+/// Maximum rounds; further leases may lapse meanwhile.
 const ROUNDS: u32 = 10_000;
 
-/// An event whose lease was ended, in JSON.
+/// An event whose lease was reaped, in JSON.
 #[derive(Serialize)]
-struct Ended<'a> {
+struct ReapedView<'a> {
     id: i64,
     state: &'static str,
     holder: &'a str,
@@ -27,18 +28,18 @@ struct Ended<'a> {
     available_at: Option<String>,
 }
 
-pub(super) async fn run(cx: &Context, of: &OfTable) -> Result<Exit, Stop> {
-    let tenure = cx.database.open(Absent::Report).await?;
+pub(super) async fn run(cx: &Context, of: &TableArg) -> Result<Exit, Stop> {
+    let tenure = cx.database.open(IfMissing::Report).await?;
     let table = match &of.table {
         Some(name) => Some(tenure.table(name).await?),
         None => None,
     };
-    let ask = Reap::new(LEASES, cx.settings(&tenure).await?.lapse_policy());
+    let request = Reap::new(LEASES, cx.settings(&tenure).await?.lapse_policy());
     let mut reaped = Vec::new();
     for _ in 0..ROUNDS {
         let round = match &table {
-            Some(table) => table.reap(&ask).await?,
-            None => tenure.reap(&ask).await?,
+            Some(table) => table.reap(&request).await?,
+            None => tenure.reap(&request).await?,
         };
         if round.is_empty() {
             break;
@@ -47,12 +48,12 @@ pub(super) async fn run(cx: &Context, of: &OfTable) -> Result<Exit, Stop> {
     }
     if cx.output.is_json() {
         for item in &reaped {
-            cx.output.json(&ended(item))?;
+            cx.output.json(&view(item))?;
         }
         return Ok(Exit::Done);
     }
     if reaped.is_empty() {
-        cx.output.line("nothing had lapsed")?;
+        cx.output.line("no lease had lapsed")?;
         return Ok(Exit::Done);
     }
     let now = cx.output.now;
@@ -75,7 +76,7 @@ pub(super) async fn run(cx: &Context, of: &OfTable) -> Result<Exit, Stop> {
         .filter(|item| item.state == State::Dead)
         .count();
     cx.output.note(format_args!(
-        "{}: {} wait again, {dead} are dead",
+        "{}: {} pending again, {dead} dead",
         match &table {
             Some(_) => rows::rows(reaped.len()),
             None => events(reaped.len()),
@@ -85,8 +86,8 @@ pub(super) async fn run(cx: &Context, of: &OfTable) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-fn ended(item: &Reaped) -> Ended<'_> {
-    Ended {
+fn view(item: &Reaped) -> ReapedView<'_> {
+    ReapedView {
         id: item.id.number(),
         state: item.state.as_str(),
         holder: &item.holder,

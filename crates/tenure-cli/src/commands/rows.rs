@@ -1,33 +1,36 @@
-//! What an operator does with the rows of an adopted table: the same verbs as for events, with
-//! `--table`.
+//! Operator's commands for the rows of an adopted table: those of events, with `--table`.
 
 use clap::Args;
 use comfy_table::Cell;
 use serde::Serialize;
-use tenure::{Filter, ItemId, QueueCounts, State, Table, Tenure};
+use tenure::operate::{Filter, QueueCounts};
+use tenure::table::Table;
+use tenure::{ItemId, State, Tenure};
 
+use super::replay::DryRunView;
+use super::why::WhyView;
 use super::{Context, answers, once_each};
 use crate::confirm::{Question, confirm};
-use crate::database::Absent;
+use crate::database::IfMissing;
+use crate::event_view::{EventView, IdView, note, payload};
 use crate::exit::Exit;
 use crate::output::{plain, state};
 use crate::problem::{Problem, Stop};
-use crate::record::{Shown, ShownId, note, payload};
 use crate::time::brief;
 
 /// Rows per page of a replay.
 const PAGE: u32 = 1_000;
 
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct OfTable {
-    /// Rows of this adopted table, in place of events
+pub(crate) struct TableArg {
+    /// Use the rows of this adopted table, in place of events
     #[arg(long, value_name = "NAME")]
     pub(crate) table: Option<String>,
 }
 
-/// The counts of a table, in JSON.
+/// The counts of a table in JSON.
 #[derive(Serialize)]
-struct Counted<'a> {
+struct TableCounts<'a> {
     table: &'a str,
     pending: u64,
     due: u64,
@@ -39,9 +42,9 @@ struct Counted<'a> {
     dead: u64,
 }
 
-/// Opens the database, and in it the table.
+/// Opens the database and the table.
 pub(super) async fn open(cx: &Context, name: &str) -> Result<(Tenure, Table), Stop> {
-    let tenure = cx.database.open(Absent::Report).await?;
+    let tenure = cx.database.open(IfMissing::Report).await?;
     let table = tenure.table(name).await?;
     Ok((tenure, table))
 }
@@ -53,7 +56,7 @@ pub(super) async fn stats(cx: &Context, name: &str) -> Result<Exit, Stop> {
     let waits = waits.map_or_else(QueueCounts::default, |(_, waits)| waits.clone());
     if cx.output.is_json() {
         let oldest = waits.oldest_due.map(|age| age.as_millis());
-        cx.output.json(&Counted {
+        cx.output.json(&TableCounts {
             table: name,
             pending: counts.pending(),
             due: waits.due,
@@ -90,7 +93,7 @@ pub(super) async fn stats(cx: &Context, name: &str) -> Result<Exit, Stop> {
     cx.output.table(&heading, vec![row])?;
     if counts.dead > 0 {
         cx.output.hint(format_args!(
-            "`tenure events --table {name} --state dead` lists what is dead, and why"
+            "`tenure events --table {name} --state dead` lists the dead rows with their reasons"
         ));
     }
     Ok(Exit::Done)
@@ -110,7 +113,7 @@ pub(super) async fn list(
     }
     if cx.output.is_json() {
         for record in &page.records {
-            cx.output.json(&Shown::new(record))?;
+            cx.output.json(&EventView::new(record))?;
         }
         return Ok(Exit::Done);
     }
@@ -128,7 +131,7 @@ pub(super) async fn list(
     cx.output.table(&heading, rows.collect())?;
     if let Some(next) = page.next {
         cx.output
-            .note(format_args!("there are more: --before {next}"));
+            .note(format_args!("there are more: add --before {next}"));
     }
     Ok(Exit::Done)
 }
@@ -139,7 +142,7 @@ pub(super) async fn show(cx: &Context, name: &str, id: ItemId) -> Result<Exit, S
         return Err(no_such_row(name, id).into());
     };
     if cx.output.is_json() {
-        cx.output.json(&Shown::new(&record))?;
+        cx.output.json(&EventView::new(&record))?;
         return Ok(Exit::Done);
     }
     let facts = super::show::facts(&record, cx.output.now);
@@ -149,23 +152,14 @@ pub(super) async fn show(cx: &Context, name: &str, id: ItemId) -> Result<Exit, S
     Ok(Exit::Done)
 }
 
-/// The answer to why, in JSON.
-#[derive(Serialize)]
-struct Explained<'a> {
-    id: ShownId,
-    code: &'static str,
-    why: &'a str,
-    hint: Option<&'a str>,
-}
-
 pub(super) async fn why(cx: &Context, name: &str, id: ItemId) -> Result<Exit, Stop> {
     let (tenure, table) = open(cx, name).await?;
     let settings = cx.settings(&tenure).await?;
     let Some(answer) = table.why(id, &settings).await? else {
         return Err(no_such_row(name, id).into());
     };
-    let object = Explained {
-        id: ShownId(id),
+    let object = WhyView {
+        id: IdView(id),
         code: answer.code,
         why: &answer.sentence,
         hint: answer.hint.as_deref(),
@@ -184,64 +178,58 @@ pub(super) async fn bury(
     reason: &str,
 ) -> Result<Exit, Stop> {
     let (_, table) = open(cx, name).await?;
-    let mut said = Vec::with_capacity(ids.len());
+    let mut answered = Vec::with_capacity(ids.len());
     for id in once_each(ids) {
-        said.push((id, table.bury(id, reason).await?));
+        answered.push((id, table.bury(id, reason).await?));
     }
-    answers(cx, "buried", &said)
+    answers(cx, "buried", &answered)
 }
 
-/// What a replay of rows is asked for.
-pub(super) struct Replaying<'a> {
+/// Options of a replay of rows.
+pub(super) struct RowReplay<'a> {
     pub(super) ids: &'a [ItemId],
     pub(super) filter: Option<Filter>,
     pub(super) is_dry: bool,
     pub(super) is_sure: bool,
 }
 
-/// What a dry run would do, in JSON.
-#[derive(Serialize)]
-struct Planned {
-    would_replay: usize,
-}
-
-pub(super) async fn replay(cx: &Context, name: &str, ask: Replaying<'_>) -> Result<Exit, Stop> {
+pub(super) async fn replay(cx: &Context, name: &str, options: RowReplay<'_>) -> Result<Exit, Stop> {
     let (_, table) = open(cx, name).await?;
-    let is_chosen = ask.filter.is_some();
-    let ids = match &ask.filter {
-        Some(filter) => chosen(&table, filter).await?,
-        None => once_each(ask.ids),
+    let is_selected = options.filter.is_some();
+    let ids = match &options.filter {
+        Some(filter) => matching(&table, filter).await?,
+        None => once_each(options.ids),
     };
     if ids.is_empty() {
         cx.output.note("no rows match");
         return Ok(Exit::Nothing);
     }
     let count = ids.len();
-    if ask.is_dry {
-        let planned = Planned {
+    if options.is_dry {
+        let planned = DryRunView {
             would_replay: count,
         };
         cx.output
             .either(&planned, || format!("would replay {}", rows(count)))?;
         return Ok(Exit::Done);
     }
-    if is_chosen && !ask.is_sure {
+    if is_selected && !options.is_sure {
         confirm(&Question {
             text: format!("replay {} of {name}?", rows(count)),
             unasked: format!("{} would be replayed", rows(count)),
-            hint: "say --yes, or look first with --dry-run",
+            hint: "--yes replays them, --dry-run only counts them",
             refused: "nothing was replayed",
         })?;
     }
-    let mut said = Vec::with_capacity(count);
+    let mut answered = Vec::with_capacity(count);
     for page in ids.chunks(usize::try_from(PAGE).unwrap_or(usize::MAX)) {
-        said.extend(table.replay(page).await?);
+        answered.extend(table.replay(page).await?);
     }
-    answers(cx, "replayed", &said)
+    answers(cx, "replayed", &answered)
 }
 
-/// The rows of a filter that a replay can put back.
-async fn chosen(table: &Table, filter: &Filter) -> Result<Vec<ItemId>, Stop> {
+/// The ids of all rows that match; dead ones, unless the filter names a state.
+async fn matching(table: &Table, filter: &Filter) -> Result<Vec<ItemId>, Stop> {
     let mut filter = Filter {
         state: filter.state.or(Some(State::Dead)),
         ..filter.clone()

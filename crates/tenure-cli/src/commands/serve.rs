@@ -1,4 +1,4 @@
-//! `tenure serve`: migrate, work and answer HTTP, in one process.
+//! `tenure serve`: migrates, works and answers HTTP in one process.
 
 use std::fmt;
 use std::future::Future;
@@ -7,7 +7,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
-use tenure::{Signals, Tallied, server};
+use tenure::operate::OutcomeCounts;
+use tenure::{Signals, server};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
@@ -17,7 +18,7 @@ use crate::assemble::{self, Schema};
 use crate::config::{LogFormat, Override};
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
-use crate::team::{Team, Worked};
+use crate::team::{Team, TeamOutcomes};
 use crate::{logs, time};
 
 #[derive(Debug, Args)]
@@ -27,17 +28,17 @@ pub(crate) struct Serve {
     listen: Option<String>,
 
     #[command(flatten)]
-    working: Working,
+    working: WorkerArgs,
 }
 
-/// What every command that works can be told.
+/// Options of every command that works.
 #[derive(Debug, Args)]
-pub(crate) struct Working {
-    /// Keep trying this long when the database does not answer at the start
+pub(crate) struct WorkerArgs {
+    /// Keep trying for this long if the database does not answer at the start
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = time::duration)]
     pub(super) wait: Duration,
 
-    /// Call this worker so; a random part behind it tells two starts apart
+    /// Worker name; a random suffix is added at each start
     #[arg(long)]
     name: Option<String>,
 
@@ -50,7 +51,7 @@ pub(crate) struct Working {
     batch: Option<u32>,
 }
 
-/// The override of a flag that was given.
+/// The override by a flag, if it was given.
 pub(super) fn given(
     setting: &str,
     value: Option<&impl ToString>,
@@ -59,7 +60,7 @@ pub(super) fn given(
     value.map(|value| (setting.to_owned(), value.to_string(), flag))
 }
 
-impl Working {
+impl WorkerArgs {
     pub(super) fn overrides(&self) -> Vec<Override> {
         [
             given("worker.name", self.name.as_ref(), "--name"),
@@ -86,9 +87,9 @@ impl Serve {
 pub(super) async fn run(cx: &Context, args: &Serve) -> Result<Exit, Stop> {
     let config = &cx.config;
     check_private(config.listen)?;
-    let worker = tenure::new_worker_id(&config.worker_name)?;
+    let worker = tenure::lease::new_worker_id(&config.worker_name)?;
     logs::init(&config.log, Some(worker.as_str()))?;
-    logs::tell_remarks(&config.remarks);
+    logs::warn_of_mistakes(&config.warnings);
     let mut signals = signals()?;
     let listener = bind(config.listen).await?;
     let address = listener.local_addr()?;
@@ -103,26 +104,26 @@ pub(super) async fn run(cx: &Context, args: &Serve) -> Result<Exit, Stop> {
     let router = server::router(assemble::ports(&tenure, running.watch(), figures));
     let (close, closed) = oneshot::channel::<()>();
     let http = tokio::spawn(server::serve(listener, router, closed).in_current_span());
-    greet(
+    announce(
         cx,
         format_args!("serves {} on http://{address} as {worker}", config.database),
     );
-    tracing::info!(%address, "began to serve");
+    tracing::info!(%address, "listening");
 
-    // Probes are answered to the end: alive, and no longer ready.
+    // Probes are answered until the end: live, but no longer ready.
     let end_http = async {
         drop(close);
         if let Err(error) = http.await {
-            tracing::error!(%error, "the server ended early");
+            tracing::error!(%error, "the server stopped early");
         }
     };
     let enough = std::future::pending();
-    let (exit, _worked) = until_the_end(running, &mut signals, enough, end_http).await;
+    let (exit, _outcomes) = run_until_stopped(running, &mut signals, enough, end_http).await;
     Ok(exit)
 }
 
-/// Says to people that it runs now; programs read the logs, which stay whole.
-pub(super) fn greet(cx: &Context, what: fmt::Arguments<'_>) {
+/// Announces the start to people; with JSON logs, as a line of the log.
+pub(super) fn announce(cx: &Context, what: fmt::Arguments<'_>) {
     let version = env!("CARGO_PKG_VERSION");
     match cx.config.log.format {
         LogFormat::Text => cx.output.note(format_args!("tenure {version} {what}")),
@@ -130,45 +131,46 @@ pub(super) fn greet(cx: &Context, what: fmt::Arguments<'_>) {
     }
 }
 
-/// Says what became of what a drain worked on, whether nothing was due any more, a signal came or
-/// the worker failed. That an item is dead or waits for another try is kept with it, and is no
-/// failure of the worker's: the exit code does not tell of it.
-pub(super) fn sum_up(cx: &Context, what: &str, tallied: Tallied, look: &str) {
-    let Tallied {
+/// Prints the outcomes of a drain, however it ended. Dead and retried items are recorded as such
+/// and are not failures of the worker, so the exit code ignores them. `command` lists the dead
+/// ones.
+pub(super) fn print_outcomes(cx: &Context, what: &str, outcomes: OutcomeCounts, command: &str) {
+    let OutcomeCounts {
         done,
         retried,
         dead,
         released,
         ..
-    } = tallied;
+    } = outcomes;
     if cx.output.is_json() || cx.config.log.format == LogFormat::Json {
         return tracing::info!(what, done, retried, released, dead, "drained");
     }
     let mut parts = vec![format!("{done} done")];
     if retried > 0 {
-        parts.push(format!("{retried} to be tried again"));
+        parts.push(format!("{retried} to be retried"));
     }
     if released > 0 {
-        parts.push(format!("{released} given back"));
+        parts.push(format!("{released} released"));
     }
     if dead > 0 {
         parts.push(format!("{dead} dead"));
     }
     cx.output.note(format_args!("{what}: {}", parts.join(", ")));
     if dead > 0 {
-        cx.output
-            .hint(format_args!("`tenure {look}` lists what is dead, and why"));
+        cx.output.hint(format_args!(
+            "`tenure {command}` lists the dead {what} with their reasons"
+        ));
     }
 }
 
-/// Runs the workers until a signal comes or `enough` does, stops them, then does `after`. A second
-/// signal ends everything at once, and leaves nothing to tell of what was worked on.
-pub(super) async fn until_the_end(
+/// Runs the workers until a signal arrives or `enough` completes, stops them, then awaits `after`.
+/// A second signal ends the process at once, without printing outcomes.
+pub(super) async fn run_until_stopped(
     team: Team,
     signals: &mut Signals,
     enough: impl Future<Output = ()>,
     after: impl Future<Output = ()>,
-) -> (Exit, Option<Worked>) {
+) -> (Exit, Option<TeamOutcomes>) {
     let exit = tokio::select! {
         () = signals.next() => Exit::Done,
         () = enough => Exit::Done,
@@ -177,44 +179,43 @@ pub(super) async fn until_the_end(
             Exit::Failed
         }
     };
-    // The worker tells in the log that it stops, and what it left.
+    // The worker logs that it stops and what it still holds.
     let stopped = async {
-        let worked = team.stop().await;
+        let outcomes = team.stop().await;
         after.await;
-        worked
+        outcomes
     };
     tokio::select! {
-        worked = stopped => (exit, Some(worked)),
+        outcomes = stopped => (exit, Some(outcomes)),
         () = signals.next() => {
-            tracing::warn!("ended at once by a second signal; what was held lapses");
+            tracing::warn!("stopped at once by a second signal; held leases will lapse");
             (Exit::Failed, None)
         }
     }
 }
 
-/// The signals that end this process.
+/// The signals that stop this process.
 pub(super) fn signals() -> Result<Signals, Problem> {
     Signals::new()
-        .map_err(|cause| Problem::new(Exit::Failed, "signals cannot be received").cause(cause))
+        .map_err(|cause| Problem::new(Exit::Failed, "cannot listen for signals").cause(cause))
 }
 
-/// Refuses an address that others than this machine reach: there are no API keys yet.
+/// Refuses an address that other machines reach: there are no API keys yet.
 fn check_private(address: SocketAddr) -> Result<(), Problem> {
     if address.ip().to_canonical().is_loopback() {
         return Ok(());
     }
     let message = format!(
-        "the address to listen on is {address}, which other machines reach; expected a loopback \
-         address: there are no API keys yet"
+        "the address to listen on is {address}, which other machines can reach; expected a \
+         loopback address: there are no API keys yet"
     );
-    Err(Problem::new(Exit::Usage, message).hint(
-        "give --listen 127.0.0.1:7070, and put a proxy that knows who may call in front of it",
-    ))
+    Err(Problem::new(Exit::Usage, message)
+        .hint("give --listen 127.0.0.1:7070, and put a proxy that authenticates in front of it"))
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, Problem> {
     TcpListener::bind(address).await.map_err(|cause| {
-        let message = format!("the address {address} cannot be listened on");
+        let message = format!("cannot listen on {address}");
         let mut problem = Problem::new(Exit::Failed, message);
         if cause.kind() == io::ErrorKind::AddrInUse {
             problem = problem.hint(

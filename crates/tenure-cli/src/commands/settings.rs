@@ -1,20 +1,21 @@
-//! `tenure settings`: shows what is set and where, and changes it for all workers while they run.
+//! `tenure settings`: shows settings and their sources, and changes them for all running workers.
 
 use clap::{Args, Subcommand};
 use comfy_table::Cell;
 use serde::Serialize;
-use tenure::{ChangeSettings, ClusterSettings, Invalid, Setting, Settings};
+use tenure::settings::{ChangeSettings, ClusterSettings, Setting};
+use tenure::{Invalid, Settings};
 
 use super::Context;
 use crate::config::{Config, nearest};
-use crate::database::Absent;
+use crate::database::IfMissing;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 
-/// How often a change is tried again that someone else's change overtook.
-const TRIES: u32 = 10;
+/// Maximum attempts at a change that conflicts with concurrent changes.
+const ATTEMPTS: u32 = 10;
 
-/// The value that takes a setting out of the cluster's set.
+/// The value that removes a setting from those of the cluster.
 const DEFAULT: &str = "default";
 
 #[derive(Debug, Args)]
@@ -25,7 +26,7 @@ pub(crate) struct SettingsArgs {
 
 #[derive(Debug, Subcommand)]
 enum SettingsCommand {
-    /// Show what is in force here, and where it comes from
+    /// Show the settings in force here, and their sources
     #[command(after_help = "\
 Examples:
   tenure settings get
@@ -36,10 +37,10 @@ Examples:
         #[arg(value_name = "NAME")]
         names: Vec<String>,
     },
-    /// Change settings for all workers: all that are named, or none
+    /// Change settings for all workers: all of the named ones, or none
     #[command(after_help = "\
-What is set here stands over every worker's own configuration; `default` takes it out again. \
-Running workers take a change over within seconds. A lease keeps the term it was claimed with.
+These settings override every worker's own configuration; `default` removes them again. Running \
+workers apply a change within seconds. A lease keeps the term it was claimed with.
 
 Examples:
   tenure settings set lease.term=60s worker.batch=200
@@ -59,11 +60,11 @@ pub(super) async fn run(cx: &Context, args: SettingsArgs) -> Result<Exit, Stop> 
     }
 }
 
-/// A setting, in JSON.
+/// A setting in JSON.
 #[derive(Debug, Serialize)]
-struct Shown {
+struct SettingView {
     setting: &'static str,
-    /// Null: not set.
+    /// Null when it is not set.
     value: Option<String>,
     /// default, file, environment, flag, cluster or follows (`lease.term`).
     from: &'static str,
@@ -73,21 +74,21 @@ struct Shown {
 
 async fn get(cx: &Context, names: &[String]) -> Result<Exit, Stop> {
     let known = known_names(names, &every_name())?;
-    let tenure = cx.database.open(Absent::Report).await?;
+    let tenure = cx.database.open(IfMissing::Report).await?;
     let cluster = tenure.settings().await?;
-    let (mut shown, problems) = in_force(&cx.config, &cluster);
-    shown.retain(|one| known.is_empty() || known.contains(&one.setting));
+    let (mut views, problems) = in_force(&cx.config, &cluster);
+    views.retain(|view| known.is_empty() || known.contains(&view.setting));
     if cx.output.is_json() {
-        for one in &shown {
-            cx.output.json(one)?;
+        for view in &views {
+            cx.output.json(view)?;
         }
         return Ok(Exit::Done);
     }
-    let rows = shown.iter().map(|one| {
+    let rows = views.iter().map(|view| {
         vec![
-            Cell::new(one.setting),
-            Cell::new(one.value.as_deref().unwrap_or("-")),
-            Cell::new(match (&one.place, one.from) {
+            Cell::new(view.setting),
+            Cell::new(view.value.as_deref().unwrap_or("-")),
+            Cell::new(match (&view.place, view.from) {
                 (Some(place), _) => place,
                 (None, "follows") => "follows lease.term",
                 (None, from) => from,
@@ -98,22 +99,23 @@ async fn get(cx: &Context, names: &[String]) -> Result<Exit, Stop> {
         .table(&["SETTING", "VALUE", "FROM"], rows.collect())?;
     for problem in problems {
         cx.output.note(format_args!(
-            "the cluster's settings do not fit this configuration, which stays in force: {problem}"
+            "the cluster's settings conflict with this configuration, which stays in force: \
+            {problem}"
         ));
     }
-    for remark in &cx.config.remarks {
-        cx.output.note(remark);
+    for warning in &cx.config.warnings {
+        cx.output.note(warning);
     }
     Ok(Exit::Done)
 }
 
-/// The names of all settings: first those that can be changed for all workers.
+/// The names of all settings, those that can be changed for all workers first.
 fn every_name() -> Vec<&'static str> {
     let changeable = Setting::ALL.iter().map(|setting| setting.as_str());
     changeable.chain(Config::own_keys()).collect()
 }
 
-/// The known ones of these names, or a problem for each that is not.
+/// The names, if all are known, or a problem for each unknown one.
 fn known_names(names: &[String], all: &[&'static str]) -> Result<Vec<&'static str>, Stop> {
     let mut known = Vec::new();
     let mut problems = Vec::new();
@@ -137,8 +139,8 @@ fn unknown(name: &str) -> Problem {
     }
 }
 
-/// What is in force in a process of this configuration, and why the cluster's values are not.
-fn in_force(config: &Config, cluster: &ClusterSettings) -> (Vec<Shown>, Vec<Invalid>) {
+/// The settings in force in a process with this configuration, and conflicts with the cluster's.
+fn in_force(config: &Config, cluster: &ClusterSettings) -> (Vec<SettingView>, Vec<Invalid>) {
     let (settings, set, problems) = match config.settings.overlaid(&cluster.values) {
         Ok(settings) => (settings, cluster.values.as_slice(), Vec::new()),
         Err(problems) => (config.settings.clone(), &[][..], problems),
@@ -151,21 +153,21 @@ fn in_force(config: &Config, cluster: &ClusterSettings) -> (Vec<Shown>, Vec<Inva
             (false, true) => Some("follows"),
             (false, false) => None,
         };
-        shown(config, name, Some(settings.get(*setting)), from)
+        view(config, name, Some(settings.get(*setting)), from)
     });
-    let own = Config::own_keys().map(|name| shown(config, name, config.shown(name), None));
+    let own = Config::own_keys().map(|name| view(config, name, config.text_of(name), None));
     (changeable.chain(own).collect(), problems)
 }
 
-fn shown(
+fn view(
     config: &Config,
     setting: &'static str,
     value: Option<String>,
     from: Option<&'static str>,
-) -> Shown {
+) -> SettingView {
     let layer = config.place(setting).layer();
     let is_default = from.is_some() || layer == DEFAULT;
-    Shown {
+    SettingView {
         setting,
         value,
         from: from.unwrap_or(layer),
@@ -173,94 +175,93 @@ fn shown(
     }
 }
 
-/// What one setting was and is, in JSON.
+/// A changed setting in JSON.
 #[derive(Debug, Serialize)]
 struct Changed {
     setting: &'static str,
     old: String,
     new: String,
-    /// It was not named, but follows `lease.term`.
+    /// It was not named, but changes because it follows `lease.term`.
     follows: bool,
-    /// The version of the cluster's settings from now on.
+    /// The new version of the cluster's settings.
     version: u64,
 }
 
 async fn set(cx: &Context, changes: &[String]) -> Result<Exit, Stop> {
-    let asked = asked(changes)?;
-    let tenure = cx.database.open(Absent::Make).await?;
-    for _ in 0..TRIES {
+    let changes = parse_changes(changes)?;
+    let tenure = cx.database.open(IfMissing::Make).await?;
+    for _ in 0..ATTEMPTS {
         let cluster = tenure.settings().await?;
-        let (before, after) = judged(&cx.config, &cluster, &asked)?;
+        let (before, after) = check_changes(&cx.config, &cluster, &changes)?;
         let change = ChangeSettings {
             version: cluster.version,
-            values: asked
+            values: changes
                 .iter()
                 .map(|(setting, value)| (setting.to_string(), value.clone()))
                 .collect(),
         };
         if let Some(version) = tenure.change_settings(&change).await? {
-            return told(cx, &changed(&asked, &before, &after, version));
+            return print_changes(cx, &changed(&changes, &before, &after, version));
         }
     }
-    let message = "the settings were changed by others again and again meanwhile";
+    let message = "other changes to the settings kept coming first";
     Err(Problem::new(Exit::Failed, message)
         .hint("nothing was changed; try again")
         .into())
 }
 
-/// Says what changed.
-fn told(cx: &Context, changed: &[Changed]) -> Result<Exit, Stop> {
-    for one in changed {
-        cx.output.either(one, || {
+fn print_changes(cx: &Context, changed: &[Changed]) -> Result<Exit, Stop> {
+    for change in changed {
+        cx.output.either(change, || {
             let Changed {
                 setting, old, new, ..
-            } = one;
-            match (old == new, one.follows) {
-                (true, _) => format!("{setting}: {new}, as before"),
+            } = change;
+            match (old == new, change.follows) {
+                (true, _) => format!("{setting}: {new} (unchanged)"),
                 (false, false) => format!("{setting}: {old} -> {new}"),
                 (false, true) => format!("{setting}: {old} -> {new} (follows lease.term)"),
             }
         })?;
     }
     cx.output
-        .note("running workers take this over within seconds; leases keep their term");
+        .note("running workers apply this within seconds; leases keep their term");
     Ok(Exit::Done)
 }
 
-/// A setting and its new value; `None` takes it out.
-type Asked = (Setting, Option<String>);
+/// A setting and its new value; `None` removes it.
+type Change = (Setting, Option<String>);
 
-/// Reads the changes, or tells all that is wrong with them.
-fn asked(changes: &[String]) -> Result<Vec<Asked>, Stop> {
-    let mut asked: Vec<Asked> = Vec::new();
+/// Parses the changes, or reports all their faults.
+fn parse_changes(texts: &[String]) -> Result<Vec<Change>, Stop> {
+    let mut changes: Vec<Change> = Vec::new();
     let mut problems = Vec::new();
-    for change in changes {
-        match ask(change) {
-            Ok((setting, _)) if asked.iter().any(|(other, _)| *other == setting) => {
-                let message = format!("{setting} is named twice; expected each once");
+    for text in texts {
+        match parse_change(text) {
+            Ok((setting, _)) if changes.iter().any(|(other, _)| *other == setting) => {
+                let message = format!("{setting} is named twice; expected each setting once");
                 problems.push(Problem::new(Exit::Usage, message));
             }
-            Ok(ask) => asked.push(ask),
+            Ok(change) => changes.push(change),
             Err(problem) => problems.push(problem),
         }
     }
     if problems.is_empty() {
-        return Ok(asked);
+        return Ok(changes);
     }
     Err(refused(problems))
 }
 
-fn ask(change: &str) -> Result<Asked, Problem> {
+fn parse_change(text: &str) -> Result<Change, Problem> {
     let usage = |message: String| Problem::new(Exit::Usage, message);
-    let Some((name, value)) = change.split_once('=') else {
-        let message = format!("the change is {change:?}; expected NAME=VALUE");
+    let Some((name, value)) = text.split_once('=') else {
+        let message = format!("the change is {text:?}; expected NAME=VALUE");
         return Err(usage(message).hint("such as lease.term=60s"));
     };
     let name = name.trim();
     let value = value.trim();
     let Ok(setting) = Setting::parse(name) else {
         if Config::own_keys().any(|own| own == name) {
-            let message = format!("{name} belongs to each process and cannot be set for all");
+            let message = format!("{name} is set per process and cannot be set for all workers");
             return Err(usage(message).hint("set it in tenure.toml or in the environment"));
         }
         return Err(unknown(name));
@@ -274,7 +275,7 @@ fn ask(change: &str) -> Result<Asked, Problem> {
     }
 }
 
-/// Reports all of these problems, and that it is all or nothing.
+/// Reports these problems, and that nothing was changed.
 fn refused(mut problems: Vec<Problem>) -> Stop {
     if let Some(last) = problems.last_mut() {
         let hint = last.hint.take().map(|hint| format!("{hint}; "));
@@ -283,14 +284,14 @@ fn refused(mut problems: Vec<Problem>) -> Stop {
     Stop::Problems(problems)
 }
 
-/// What is in force before and after the change, or all that forbids it.
-fn judged(
+/// The settings before and after the changes, or all reasons to refuse them.
+fn check_changes(
     config: &Config,
     cluster: &ClusterSettings,
-    asked: &[Asked],
+    changes: &[Change],
 ) -> Result<(Settings, Settings), Stop> {
     let mut values = cluster.values.clone();
-    for (setting, value) in asked {
+    for (setting, value) in changes {
         values.retain(|(name, _)| name != setting.as_str());
         values.extend(value.clone().map(|value| (setting.to_string(), value)));
     }
@@ -299,9 +300,9 @@ fn judged(
     match config.settings.overlaid(&values) {
         Ok(after) => Ok((before, after)),
         Err(problems) => {
-            let told = problems.into_iter().map(|problem| {
+            let reported = problems.into_iter().map(|problem| {
                 let field = problem.field();
-                let is_named = asked.iter().any(|(setting, _)| setting.as_str() == field);
+                let is_named = changes.iter().any(|(setting, _)| setting.as_str() == field);
                 let is_of_cluster = values.iter().any(|(name, _)| name == field);
                 let problem = Problem::new(Exit::Usage, problem.to_string());
                 match (is_named, is_of_cluster) {
@@ -314,17 +315,17 @@ fn judged(
                     }
                 }
             });
-            Err(refused(told.collect()))
+            Err(refused(reported.collect()))
         }
     }
 }
 
-/// What was named, and what follows it.
-fn changed(asked: &[Asked], before: &Settings, after: &Settings, version: u64) -> Vec<Changed> {
+/// The named settings, and those that follow them.
+fn changed(changes: &[Change], before: &Settings, after: &Settings, version: u64) -> Vec<Changed> {
     Setting::ALL
         .into_iter()
         .filter_map(|setting| {
-            let is_named = asked.iter().any(|(other, _)| *other == setting);
+            let is_named = changes.iter().any(|(other, _)| *other == setting);
             let (old, new) = (before.get(setting), after.get(setting));
             (is_named || old != new).then_some(Changed {
                 setting: setting.as_str(),
@@ -349,9 +350,9 @@ mod tests {
         }
     }
 
-    fn ask_all(changes: &[&str]) -> Result<Vec<Asked>, Stop> {
-        let changes: Vec<_> = changes.iter().map(|text| (*text).to_owned()).collect();
-        asked(&changes)
+    fn parse(texts: &[&str]) -> Result<Vec<Change>, Stop> {
+        let texts: Vec<_> = texts.iter().map(|text| (*text).to_owned()).collect();
+        parse_changes(&texts)
     }
 
     /// The problems, one per line, with their hints.
@@ -369,9 +370,9 @@ mod tests {
 
     #[test]
     fn several_values_are_one_change() {
-        let asked = ask_all(&["lease.term=60s", "lease.heartbeat=19s"]).unwrap();
-        let (before, after) = judged(&Config::default(), &cluster(&[]), &asked).unwrap();
-        let lines: Vec<_> = changed(&asked, &before, &after, 8)
+        let changes = parse(&["lease.term=60s", "lease.heartbeat=19s"]).unwrap();
+        let (before, after) = check_changes(&Config::default(), &cluster(&[]), &changes).unwrap();
+        let lines: Vec<_> = changed(&changes, &before, &after, 8)
             .iter()
             .map(|one| format!("{} {} {} {}", one.setting, one.old, one.new, one.follows))
             .collect();
@@ -385,8 +386,8 @@ mod tests {
     }
 
     #[test]
-    fn every_problem_of_a_change_is_told() {
-        let told = problems(ask_all(&[
+    fn every_problem_of_a_change_is_reported() {
+        let report = problems(parse(&[
             "lease.trem=60s",
             "worker.batch=many",
             "server.listen=127.0.0.1:1",
@@ -395,38 +396,38 @@ mod tests {
             "worker.concurrency=2",
             "colour=blue",
         ]));
-        insta::assert_snapshot!(told);
+        insta::assert_snapshot!(report);
     }
 
     #[test]
-    fn a_change_is_judged_with_what_stands_beside_it() {
+    fn a_change_is_checked_against_the_other_settings() {
         let mut config = Config::default();
         config
             .settings
             .set(Setting::ShutdownTimeout, "30s")
             .unwrap();
         let cluster = cluster(&[("lease.heartbeat", "9s"), ("of.a.newer.program", "1")]);
-        let asked = ask_all(&["lease.term=20s", "worker.batch=0"]).unwrap();
-        let told = problems(judged(&config, &cluster, &asked));
-        insta::assert_snapshot!(told);
-        let asked = ask_all(&["lease.term=20s", "lease.heartbeat=default"]).unwrap();
-        let (_, after) = judged(&Config::default(), &cluster, &asked).unwrap();
+        let changes = parse(&["lease.term=20s", "worker.batch=0"]).unwrap();
+        let report = problems(check_changes(&config, &cluster, &changes));
+        insta::assert_snapshot!(report);
+        let changes = parse(&["lease.term=20s", "lease.heartbeat=default"]).unwrap();
+        let (_, after) = check_changes(&Config::default(), &cluster, &changes).unwrap();
         assert_eq!(after.get(Setting::Heartbeat), "5s");
     }
 
     #[test]
-    fn what_does_not_fit_is_not_in_force() {
+    fn conflicting_settings_are_not_in_force() {
         let mut config = Config::default();
         config.settings.set(Setting::Heartbeat, "9s").unwrap();
-        let (shown, problems) = in_force(&config, &cluster(&[("lease.term", "60s")]));
+        let (views, problems) = in_force(&config, &cluster(&[("lease.term", "60s")]));
         assert_eq!(
-            (shown[0].value.as_deref(), shown[0].from),
+            (views[0].value.as_deref(), views[0].from),
             (Some("1m"), "cluster")
         );
         assert!(problems.is_empty());
-        let (shown, problems) = in_force(&config, &cluster(&[("lease.term", "20s")]));
+        let (views, problems) = in_force(&config, &cluster(&[("lease.term", "20s")]));
         assert_eq!(
-            (shown[0].value.as_deref(), shown[0].from),
+            (views[0].value.as_deref(), views[0].from),
             (Some("30s"), "default")
         );
         assert_eq!(problems.len(), 1, "{problems:?}");

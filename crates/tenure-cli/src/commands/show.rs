@@ -1,34 +1,38 @@
-//! `tenure show`: all that is known of one event.
+//! `tenure show`: the facts, payload and timeline of one event.
 
 use comfy_table::Cell;
-use tenure::{DomainRecord, EndedHold, Event, Record, Tenure, Timestamp};
+use tenure::lease::{PastHold, Record};
+use tenure::operate::KeyRecord;
+use tenure::store::Timestamp;
+use tenure::{Event, Tenure};
 
 use super::{Context, deliveries, no_such_item, rows};
 use crate::args::Show;
-use crate::database::Absent;
+use crate::database::IfMissing;
+use crate::event_view::{EventView, fact, moment, note, payload};
 use crate::exit::Exit;
 use crate::output::state;
 use crate::problem::Stop;
-use crate::record::{Shown, fact, moment, note, payload};
 use crate::time::{brief, relative};
 
 pub(super) async fn run(cx: &Context, args: &Show) -> Result<Exit, Stop> {
     if let Some(table) = &args.of.table {
         return rows::show(cx, table, args.id).await;
     }
-    let tenure = cx.database.open(Absent::Report).await?;
+    let tenure = cx.database.open(IfMissing::Report).await?;
     if args.id.is_delivery() {
         return deliveries::show(cx, &tenure, args.id).await;
     }
-    let mut found = tenure.find(&[args.id]).await?;
-    let Some(record) = found.pop() else {
+    let mut records = tenure.find(&[args.id]).await?;
+    let Some(record) = records.pop() else {
         return Err(no_such_item(args.id).into());
     };
     let holds = tenure.timeline(args.id).await?;
-    let domain = domain_of(&tenure, &record).await?;
-    let first = domain.as_ref().and_then(|domain| before(&record, domain));
+    let key = key_of(&tenure, &record).await?;
+    let first = key.as_ref().and_then(|key| before(&record, key));
     if cx.output.is_json() {
-        cx.output.json(&Shown::new(&record).whole(&holds, first))?;
+        cx.output
+            .json(&EventView::new(&record).whole(&holds, first))?;
         return Ok(Exit::Done);
     }
     let mut rows = facts(&record, cx.output.now);
@@ -41,25 +45,25 @@ pub(super) async fn run(cx: &Context, args: &Show) -> Result<Exit, Stop> {
         let heading = ["ENDED", "OUTCOME", "HOLDER", " FENCE", "HELD FOR"];
         let rows = holds
             .iter()
-            .map(|hold| ended(hold, cx.output.now))
+            .map(|hold| timeline_row(hold, cx.output.now))
             .collect();
         cx.output.table(&heading, rows)?;
     }
     Ok(Exit::Done)
 }
 
-/// Where the key of an event stands that is not settled.
-async fn domain_of(tenure: &Tenure, record: &Record) -> Result<Option<DomainRecord>, Stop> {
-    let key = record.content.event().and_then(Event::ordering_key);
+/// The key of an event that is not settled.
+async fn key_of(tenure: &Tenure, record: &Record) -> Result<Option<KeyRecord>, Stop> {
+    let key = record.content.event().and_then(Event::key);
     match key {
-        Some(key) if !record.state.is_terminal() => Ok(tenure.domain(key).await?),
+        Some(key) if !record.state.is_terminal() => Ok(tenure.key(key).await?),
         _ => Ok(None),
     }
 }
 
-/// The event of the same key that comes first.
-fn before<'a>(record: &Record, domain: &'a DomainRecord) -> Option<&'a Record> {
-    let head = domain.head.as_ref();
+/// The head of the key, if it is another event.
+fn before<'a>(record: &Record, key: &'a KeyRecord) -> Option<&'a Record> {
+    let head = key.head.as_ref();
     head.filter(|head| head.id != record.id)
 }
 
@@ -72,7 +76,7 @@ fn behind(first: &Record, now: Timestamp) -> Vec<Cell> {
     vec![Cell::new("behind"), Cell::new(text)]
 }
 
-/// The facts that have something to say, by name.
+/// The facts that have a value, by name.
 pub(super) fn facts(record: &Record, now: Timestamp) -> Vec<Vec<Cell>> {
     let mut rows = vec![
         fact("id", Some(record.id.to_string())),
@@ -109,9 +113,9 @@ fn event_facts(record: &Record) -> Vec<Vec<Cell>> {
     let mut rows = vec![
         fact("event id", event.event_id().map(|id| id.to_string())),
         fact("topic", Some(event.topic().to_owned())),
-        fact("queue", Some(event.queue_name().to_string())),
-        fact("key", event.ordering_key().map(str::to_owned)),
-        fact("priority", Some(event.urgency().level().to_string())),
+        fact("queue", Some(event.queue().to_string())),
+        fact("key", event.key().map(str::to_owned)),
+        fact("priority", Some(event.priority().level().to_string())),
     ];
     for (name, value) in event.headers() {
         rows.push(fact("header", Some(format!("{name}: {value}"))));
@@ -119,15 +123,14 @@ fn event_facts(record: &Record) -> Vec<Vec<Cell>> {
     rows
 }
 
-/// A line of the timeline.
-fn ended(hold: &EndedHold, now: Timestamp) -> Vec<Cell> {
+fn timeline_row(hold: &PastHold, now: Timestamp) -> Vec<Cell> {
     vec![
         Cell::new(format!(
             "{} ({})",
             hold.settled_at,
             relative(hold.settled_at, now)
         )),
-        Cell::new(hold.word.as_str()),
+        Cell::new(hold.outcome.as_str()),
         Cell::new(&hold.holder),
         Cell::new(hold.fence),
         Cell::new(brief(hold.settled_at.since(hold.claimed_at))),

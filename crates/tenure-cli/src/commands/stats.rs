@@ -1,28 +1,29 @@
-//! `tenure stats`: how many events stand where, and what is owed to endpoints.
+//! `tenure stats`: counts of events, deliveries and jobs.
 
 use std::collections::BTreeMap;
 
 use comfy_table::Cell;
+use tenure::operate::{Counts, DeliveryCounts, QueueCounts};
 use tenure::server::wire::{JobStats, Stats};
+use tenure::store::QueueName;
 use tenure::webhook::Endpoint;
-use tenure::{Counts, DeliveryCounts, QueueCounts, QueueName};
 
-use super::endpoints::standing;
-use super::{Context, OfTable, paused_cell, rows};
-use crate::database::Absent;
+use super::endpoints::status;
+use super::{Context, TableArg, paused_cell, rows};
+use crate::database::IfMissing;
 use crate::exit::Exit;
 use crate::output::{events, plain};
 use crate::problem::Stop;
 use crate::time::brief;
 
-/// So many endpoints are shown, those first for which most waits.
+/// Maximum number of endpoints listed, those with the most pending deliveries first.
 const ENDPOINTS_MAX: usize = 10;
 
-pub(super) async fn run(cx: &Context, of: &OfTable) -> Result<Exit, Stop> {
+pub(super) async fn run(cx: &Context, of: &TableArg) -> Result<Exit, Stop> {
     if let Some(table) = &of.table {
         return rows::stats(cx, table).await;
     }
-    let tenure = cx.database.open(Absent::Report).await?;
+    let tenure = cx.database.open(IfMissing::Report).await?;
     let counts = tenure.count().await?;
     let queues = tenure.queues().await?;
     let endpoints = tenure.endpoints_by_number().await?;
@@ -49,13 +50,13 @@ pub(super) async fn run(cx: &Context, of: &OfTable) -> Result<Exit, Stop> {
             .iter()
             .any(|queue| queue.paused && queue.name == *name)
     };
-    let rows = counts.queues.iter().map(|(queue, waits)| {
+    let rows = counts.queues.iter().map(|(queue, waiting)| {
         vec![
             Cell::new(queue),
-            Cell::new(waits.due),
-            Cell::new(waits.delayed),
-            Cell::new(waits.behind),
-            Cell::new(waits.oldest_due.map_or_else(String::new, brief)),
+            Cell::new(waiting.due),
+            Cell::new(waiting.delayed),
+            Cell::new(waiting.behind),
+            Cell::new(waiting.oldest_due.map_or_else(String::new, brief)),
             paused_cell(is_paused(queue)),
         ]
     });
@@ -71,8 +72,7 @@ pub(super) async fn run(cx: &Context, of: &OfTable) -> Result<Exit, Stop> {
     }
     if counts.lapsed > 0 {
         cx.output.note(format_args!(
-            "{} held past the term: `tenure reap` ends that, as does a claim that finds nothing \
-             else",
+            "{} held past the term: `tenure reap` ends their leases, as does the next idle claim",
             events(usize::try_from(counts.lapsed).unwrap_or(usize::MAX))
         ));
     }
@@ -101,28 +101,32 @@ fn job_table(cx: &Context, jobs: JobStats) -> Result<(), Stop> {
         .table(&heading, vec![all.into_iter().map(Cell::new).collect()])
 }
 
-fn waits(counts: &QueueCounts) -> u64 {
+fn waiting(counts: &QueueCounts) -> u64 {
     counts.due + counts.delayed + counts.behind
 }
 
 fn pending(counts: &DeliveryCounts) -> u64 {
-    counts.endpoints.iter().map(|(_, line)| waits(line)).sum()
+    counts
+        .endpoints
+        .iter()
+        .map(|(_, queue)| waiting(queue))
+        .sum()
 }
 
-/// The lines for which something waits, the longest first.
-fn lines<'a>(
+/// The endpoints with pending deliveries, those with the most first.
+fn busy_endpoints<'a>(
     counts: &'a DeliveryCounts,
     endpoints: &'a BTreeMap<u32, Endpoint>,
 ) -> Vec<(&'a Endpoint, &'a QueueCounts)> {
-    let lines = counts.endpoints.iter();
-    let mut lines: Vec<_> = lines
-        .filter_map(|(number, line)| Some((endpoints.get(number)?, line)))
+    let queues = counts.endpoints.iter();
+    let mut busy: Vec<_> = queues
+        .filter_map(|(number, queue)| Some((endpoints.get(number)?, queue)))
         .collect();
-    lines.sort_by_key(|(_, line)| std::cmp::Reverse(waits(line)));
-    lines
+    busy.sort_by_key(|(_, queue)| std::cmp::Reverse(waiting(queue)));
+    busy
 }
 
-/// What is owed to endpoints: all of it, and the longest lines.
+/// Prints the totals of deliveries and the busiest endpoints.
 fn deliveries(
     cx: &Context,
     counts: &Counts,
@@ -137,11 +141,17 @@ fn deliveries(
         counts.delivered,
         counts.dead,
     ];
-    let heading = [" OWED", " CLAIMED", " LAPSED", " DELIVERED", " DEAD"];
+    let heading = [
+        " PENDING DELIVERIES",
+        " CLAIMED",
+        " LAPSED",
+        " DELIVERED",
+        " DEAD",
+    ];
     cx.output
         .table(&heading, vec![all.into_iter().map(Cell::new).collect()])?;
-    let lines = lines(counts, endpoints);
-    if lines.is_empty() {
+    let busy = busy_endpoints(counts, endpoints);
+    if busy.is_empty() {
         return Ok(());
     }
     cx.output.line("")?;
@@ -154,20 +164,20 @@ fn deliveries(
         "OLDEST DUE",
         "",
     ];
-    let rows = lines.iter().take(ENDPOINTS_MAX).map(|(endpoint, line)| {
-        let (state, note) = standing(endpoint, cx.output.now);
+    let rows = busy.iter().take(ENDPOINTS_MAX).map(|(endpoint, queue)| {
+        let (state, note) = status(endpoint, cx.output.now);
         vec![
             Cell::new(&endpoint.id),
             state,
-            Cell::new(line.due),
-            Cell::new(line.delayed),
-            Cell::new(line.behind),
-            Cell::new(line.oldest_due.map_or_else(String::new, brief)),
+            Cell::new(queue.due),
+            Cell::new(queue.delayed),
+            Cell::new(queue.behind),
+            Cell::new(queue.oldest_due.map_or_else(String::new, brief)),
             Cell::new(plain(&note)),
         ]
     });
     cx.output.table(&heading, rows.collect())?;
-    match lines.len().saturating_sub(ENDPOINTS_MAX) {
+    match busy.len().saturating_sub(ENDPOINTS_MAX) {
         0 => {}
         more => cx.output.note(format_args!("and {more} more endpoints")),
     }

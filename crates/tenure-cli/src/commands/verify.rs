@@ -1,11 +1,11 @@
-//! `tenure verify`: whether a call that was received can be believed.
+//! `tenure verify`: verifies the signature of a received webhook.
 
 use std::io::Read as _;
 use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
-use tenure::Timestamp;
+use tenure::store::Timestamp;
 use tenure::webhook::verify::{Verified, Verifier};
 
 use super::Context;
@@ -15,7 +15,7 @@ use crate::output::plain;
 use crate::problem::{Problem, Stop};
 use crate::time;
 
-/// No body is read further.
+/// Maximum size of a body.
 const BODY_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
 #[derive(Debug, Args)]
@@ -23,28 +23,27 @@ pub(crate) struct Verify {
     /// The body exactly as it was received; - reads it from the input
     body: String,
 
-    /// A secret or public key that may have signed it: whsec_…, whpk_…; may be given often
+    /// A secret or public key to verify with: whsec_…, whpk_…; repeatable
     #[arg(long = "secret", value_name = "KEY", required = true)]
     secrets: Vec<Hidden>,
 
-    /// A header as it was received, such as 'webhook-id: …'; may be given often
+    /// A header as it was received, such as 'webhook-id: …'; repeatable
     #[arg(long = "header", value_name = "NAME: VALUE", required = true)]
     headers: Vec<String>,
 
-    /// How old the call may be, or how far ahead
+    /// Maximum difference between the call's timestamp and now
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = time::duration)]
     tolerance: Duration,
 
-    /// Judge its age as of then: 1h (ago), 2026-11-15T10:00:00Z [default: now]
+    /// Check the age of the call at this time: 1h (ago), 2026-11-15T10:00:00Z [default: now]
     #[arg(long, value_name = "WHEN", value_parser = time::moment)]
     at: Option<Timestamp>,
 }
 
-/// What came of it, in JSON.
+/// The result in JSON.
 #[derive(Serialize)]
-struct Shown {
+struct VerificationView {
     verified: bool,
-    /// Why not.
     why: Option<String>,
     id: Option<String>,
     timestamp: Option<String>,
@@ -62,18 +61,18 @@ pub(super) fn run(cx: &Context, args: &Verify) -> Result<Exit, Stop> {
         .accept_plain();
     let now = args.at.unwrap_or(cx.output.now);
     let pairs = headers.iter().map(|(name, value)| (name, value.as_bytes()));
-    let (shown, words, exit) = match verifier.verify(pairs, &body, now) {
+    let (view, text, exit) = match verifier.verify(pairs, &body, now) {
         Ok(call) => {
-            let words = words(&call);
-            (believed(call), words, Exit::Done)
+            let text = describe(&call);
+            (verified(call), text, Exit::Done)
         }
         Err(error) => {
             let why = error.to_string();
-            let words = format!("not to be believed: {why}");
-            (refused(why), words, Exit::Failed)
+            let text = format!("not verified: {why}");
+            (refused(why), text, Exit::Failed)
         }
     };
-    cx.output.either(&shown, || plain(&words))?;
+    cx.output.either(&view, || plain(&text))?;
     Ok(exit)
 }
 
@@ -95,7 +94,7 @@ fn body(given: &str) -> Result<Vec<u8>, Problem> {
     let mut bytes = Vec::new();
     let mut input = std::io::stdin().take(BODY_BYTES_MAX);
     input.read_to_end(&mut bytes).map_err(|cause| {
-        Problem::new(Exit::Usage, "the body cannot be read from the input").cause(cause)
+        Problem::new(Exit::Usage, "cannot read the body from the input").cause(cause)
     })?;
     if input.limit() == 0 {
         return Err(Problem::new(Exit::Usage, "the body is longer than 2 MiB"));
@@ -103,8 +102,8 @@ fn body(given: &str) -> Result<Vec<u8>, Problem> {
     Ok(bytes)
 }
 
-fn believed(call: Verified) -> Shown {
-    Shown {
+fn verified(call: Verified) -> VerificationView {
+    VerificationView {
         verified: true,
         why: None,
         timestamp: Some(call.timestamp.to_string()),
@@ -116,8 +115,8 @@ fn believed(call: Verified) -> Shown {
     }
 }
 
-fn refused(why: String) -> Shown {
-    Shown {
+fn refused(why: String) -> VerificationView {
+    VerificationView {
         verified: false,
         why: Some(why),
         id: None,
@@ -129,8 +128,7 @@ fn refused(why: String) -> Shown {
     }
 }
 
-/// What a call that is believed says of itself.
-pub(super) fn words(call: &Verified) -> String {
+fn describe(call: &Verified) -> String {
     let mut parts = vec![format!("verified: message {}", call.id)];
     parts.extend(call.attempt.map(|attempt| format!("attempt {attempt}")));
     parts.extend(call.fence.map(|fence| format!("fence {fence}")));

@@ -1,16 +1,17 @@
-//! `tenure why`: why an event is not being worked on, in one sentence.
+//! `tenure why`: explains in one sentence why an event is not being worked on.
 
 use clap::Args;
 use serde::Serialize;
-use tenure::{ItemId, Why as Answer};
+use tenure::ItemId;
+use tenure::operate::Why as Answer;
 
-use super::{Context, OfTable, no_such_item, rows};
+use super::{Context, TableArg, no_such_item, rows};
 use crate::args::item_id;
-use crate::database::Absent;
+use crate::database::IfMissing;
+use crate::event_view::IdView;
 use crate::exit::Exit;
 use crate::output::plain;
 use crate::problem::Stop;
-use crate::record::ShownId;
 
 #[derive(Debug, Args)]
 pub(crate) struct Why {
@@ -19,24 +20,24 @@ pub(crate) struct Why {
     id: ItemId,
 
     #[command(flatten)]
-    of: OfTable,
+    of: TableArg,
 }
 
-/// The answer, in JSON.
+/// The answer in JSON.
 #[derive(Serialize)]
-struct Shown<'a> {
-    id: ShownId,
-    /// Why, as one word.
-    code: &'static str,
-    why: &'a str,
-    hint: Option<&'a str>,
+pub(super) struct WhyView<'a> {
+    pub(super) id: IdView,
+    /// A stable code of the reason.
+    pub(super) code: &'static str,
+    pub(super) why: &'a str,
+    pub(super) hint: Option<&'a str>,
 }
 
 pub(super) async fn run(cx: &Context, args: &Why) -> Result<Exit, Stop> {
     if let Some(table) = &args.of.table {
         return rows::why(cx, table, args.id).await;
     }
-    let tenure = cx.database.open(Absent::Report).await?;
+    let tenure = cx.database.open(IfMissing::Report).await?;
     let settings = cx.settings(&tenure).await?;
     let Some(Answer {
         sentence,
@@ -46,8 +47,8 @@ pub(super) async fn run(cx: &Context, args: &Why) -> Result<Exit, Stop> {
     else {
         return Err(no_such_item(args.id).into());
     };
-    let object = Shown {
-        id: ShownId(args.id),
+    let object = WhyView {
+        id: IdView(args.id),
         code,
         why: &sentence,
         hint: hint.as_deref(),

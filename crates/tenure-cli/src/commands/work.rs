@@ -1,31 +1,36 @@
-//! `tenure work`: work, without HTTP.
+//! `tenure work`: works without HTTP.
 
 use std::time::Duration;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
+use tenure::operate::{Counts, OutcomeCounts};
+use tenure::publish::TopicPattern;
+use tenure::settings::Setting;
+use tenure::store::QueueName;
+use tenure::table::Table;
 use tenure::webhook::EndpointState;
-use tenure::{Counts, QueueName, Setting, StoreError, Table, Tallied, Tenure, TopicPattern};
+use tenure::{StoreError, Tenure};
 
 use super::Context;
-use super::serve::{Working, given, greet, signals, sum_up, until_the_end};
+use super::serve::{WorkerArgs, announce, given, print_outcomes, run_until_stopped, signals};
 use crate::assemble::{self, Schema};
 use crate::config::{Config, Override, PublisherConfig, Route};
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
-use crate::team::{TeamWatch, Worked};
+use crate::team::{TeamOutcomes, TeamWatch};
 use crate::{logs, time};
 
-/// The name of the publisher that `--exec` makes.
+/// The name of the publisher of `--exec`.
 const EXEC: &str = "exec";
-/// How often `--drain` looks whether anything is left.
-const LOOK: Duration = Duration::from_millis(100);
-/// How often in a row it must see nothing.
-const LOOKS: u32 = 2;
+/// Interval between two polls of `--drain`.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// Consecutive quiet polls that end `--drain`.
+const QUIET_POLLS: u32 = 2;
 
 #[derive(Debug, Args)]
 pub(crate) struct Work {
-    /// Serve only this queue; may be given often
+    /// Serve only this queue; repeatable
     #[arg(long = "queue", value_name = "QUEUE", value_parser = QueueName::new)]
     queues: Vec<QueueName>,
 
@@ -37,16 +42,16 @@ pub(crate) struct Work {
     #[arg(long, value_name = "NAME", conflicts_with = "queues")]
     table: Option<String>,
 
-    /// Stop when nothing is due any more, and say what became of it; ends with 0
+    /// Stop when nothing is due any more, and print the outcomes; exits with 0
     #[arg(long)]
     drain: bool,
 
-    /// Leases run this long unless they are renewed, in place of `lease.term`
+    /// Term of the leases, in place of `lease.term`
     #[arg(long, value_name = "DURATION")]
     term: Option<String>,
 
     #[command(flatten)]
-    working: Working,
+    working: WorkerArgs,
 }
 
 impl Work {
@@ -69,7 +74,7 @@ impl Work {
                 command: command.clone(),
                 timeout: None,
             };
-            config.remarks.clear();
+            config.warnings.clear();
             config.publishers = [(EXEC.to_owned(), exec)].into();
             config.routes = vec![Route {
                 topics: vec![TopicPattern::any()],
@@ -90,9 +95,9 @@ pub(super) async fn run(cx: &Context, args: &Work) -> Result<Exit, Stop> {
         .hint("give --exec CMD, or routes in the configuration")
         .into());
     }
-    let worker = tenure::new_worker_id(&config.worker_name)?;
+    let worker = tenure::lease::new_worker_id(&config.worker_name)?;
     logs::init(&config.log, Some(worker.as_str()))?;
-    logs::tell_remarks(&config.remarks);
+    logs::warn_of_mistakes(&config.warnings);
     let mut signals = signals()?;
     let opened = assemble::open(&config, &worker, Schema::Expected, args.working.wait);
     let tenure = tokio::select! {
@@ -107,7 +112,7 @@ pub(super) async fn run(cx: &Context, args: &Work) -> Result<Exit, Stop> {
         Some(table) => assemble::start_on(table, &config).await?,
         None => assemble::start(&tenure, &config).await?,
     };
-    greet(cx, format_args!("works on {} as {worker}", config.database));
+    announce(cx, format_args!("works on {} as {worker}", config.database));
     let watch = running.watch();
     let enough = async {
         if args.drain {
@@ -121,48 +126,48 @@ pub(super) async fn run(cx: &Context, args: &Work) -> Result<Exit, Stop> {
         }
     };
     let over = std::future::ready(());
-    let (exit, worked) = until_the_end(running, &mut signals, enough, over).await;
-    if let Some(worked) = worked.filter(|_| args.drain) {
-        tell(cx, args, &worked);
+    let (exit, outcomes) = run_until_stopped(running, &mut signals, enough, over).await;
+    if let Some(outcomes) = outcomes.filter(|_| args.drain) {
+        print_drained(cx, args, &outcomes);
     }
     Ok(exit)
 }
 
-/// Says what became of what a drain worked on.
-fn tell(cx: &Context, args: &Work, worked: &Worked) {
+/// Prints the outcomes of a drain.
+fn print_drained(cx: &Context, args: &Work, outcomes: &TeamOutcomes) {
     if let Some(name) = &args.table {
-        let look = format!("events --table {name} --state dead");
-        return sum_up(cx, "rows", worked.items, &look);
+        let command = format!("events --table {name} --state dead");
+        return print_outcomes(cx, "rows", outcomes.items, &command);
     }
-    sum_up(cx, "events", worked.items, "events --state dead");
-    let sent = worked.deliveries;
-    if let Some(sent) = sent.filter(|sent| *sent != Tallied::default()) {
-        sum_up(cx, "deliveries", sent, "deliveries list --state dead");
+    print_outcomes(cx, "events", outcomes.items, "events --state dead");
+    let sent = outcomes.deliveries;
+    if let Some(sent) = sent.filter(|sent| *sent != OutcomeCounts::default()) {
+        print_outcomes(cx, "deliveries", sent, "deliveries list --state dead");
     }
 }
 
-/// Waits until nothing is due and nothing is in hand.
-async fn drained(is_quiet: impl AsyncFn() -> Result<bool, StoreError>) {
+/// Waits until `is_quiet` has been true twice in a row.
+pub(super) async fn drained(is_quiet: impl AsyncFn() -> Result<bool, StoreError>) {
     let mut quiet = 0;
-    while quiet < LOOKS {
-        // Others enqueue and settle, too: the store alone knows, and it gives no notice.
-        tokio::time::sleep(LOOK).await;
+    while quiet < QUIET_POLLS {
+        // Other processes enqueue and settle as well; only the store knows, and it does not notify.
+        tokio::time::sleep(POLL_INTERVAL).await;
         quiet = match is_quiet().await {
             Ok(true) => quiet + 1,
             Ok(false) => 0,
             Err(error) => {
-                tracing::warn!(%error, "the store did not say what is left");
+                tracing::warn!(%error, "could not count the remaining work");
                 0
             }
         };
     }
 }
 
-/// Whether no row is due, nor held past its term, and nothing is in hand.
+/// Returns true if no row is due or lapsed, and nothing is held.
 async fn is_quiet_table(table: &Table, watch: &TeamWatch) -> Result<bool, StoreError> {
     let counts = table.count().await?;
     let is_due = counts.queues.iter().any(|(_, waits)| waits.due > 0);
-    Ok(!is_due && counts.lapsed == 0 && !watch.is_holding())
+    Ok(!is_due && counts.lapsed == 0 && !watch.is_busy())
 }
 
 async fn is_quiet(
@@ -180,15 +185,19 @@ async fn is_quiet(
     let counts = tenure.count().await?;
     let mut waits = counts.queues.iter();
     let is_due = waits.any(|(name, waits)| waits.due > 0 && is_ours(name) && is_open(name));
-    let is_owed = watch.sends() && is_owed(tenure, watch, &counts).await?;
-    // Looked at last: what was claimed since is in hand, or settled.
-    Ok(!is_due && !is_owed && !watch.is_holding())
+    let has_deliveries = watch.sends() && has_deliveries(tenure, watch, &counts).await?;
+    // Checked last: an item claimed since then is on its way, held or settled.
+    Ok(!is_due && !has_deliveries && !watch.is_busy())
 }
 
-/// Whether something is due for an endpoint that this process sends to.
-async fn is_owed(tenure: &Tenure, watch: &TeamWatch, counts: &Counts) -> Result<bool, StoreError> {
-    let lines = &counts.deliveries.endpoints;
-    if lines.iter().all(|(_, line)| line.due == 0) {
+/// Returns true if a delivery is due to an endpoint that this process sends to.
+async fn has_deliveries(
+    tenure: &Tenure,
+    watch: &TeamWatch,
+    counts: &Counts,
+) -> Result<bool, StoreError> {
+    let queues = &counts.deliveries.endpoints;
+    if queues.iter().all(|(_, queue)| queue.due == 0) {
         return Ok(false);
     }
     let now = time::now();
@@ -200,7 +209,7 @@ async fn is_owed(tenure: &Tenure, watch: &TeamWatch, counts: &Counts) -> Result<
                 && watch.can_call(endpoint)
         })
     };
-    Ok(lines
+    Ok(queues
         .iter()
-        .any(|(number, line)| line.due > 0 && is_open(number)))
+        .any(|(number, queue)| queue.due > 0 && is_open(number)))
 }

@@ -1,55 +1,56 @@
-//! `tenure workers`: who works here, and who no longer says so.
+//! `tenure workers`: lists the workers of the cluster.
 
 use std::time::Duration;
 
 use clap::Args;
 use comfy_table::{Attribute, Cell, Color};
 use serde::Serialize;
-use tenure::{Presence, Timestamp, WorkerRecord};
+use tenure::operate::{Presence, WorkerRecord};
+use tenure::store::Timestamp;
 
 use super::Context;
-use crate::database::Absent;
+use crate::database::IfMissing;
 use crate::exit::Exit;
 use crate::output::plain;
 use crate::problem::Stop;
 use crate::time::relative;
 
-/// Workers per call, those seen last first.
-const MOST: u32 = 1_000;
+/// Maximum number of workers listed, those that reported last first.
+const WORKERS_MAX: u32 = 1_000;
 
-/// One that left is shown this long without being asked for.
-const LEFT_SHOWN: Duration = Duration::from_hours(1);
+/// A stopped worker is listed for this long without `--all`.
+const STOPPED_MAX: Duration = Duration::from_hours(1);
 
 #[derive(Debug, Args)]
 pub(crate) struct Workers {
-    /// Also those that left more than an hour ago
+    /// Include those that stopped more than an hour ago
     #[arg(long)]
     all: bool,
 }
 
-/// A worker, in JSON.
+/// A worker in JSON.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct WorkerView<'a> {
     worker: &'a str,
     presence: &'static str,
     host: &'a str,
     pid: u32,
     version: &'a str,
-    /// With commas between them; empty: all.
+    /// Comma-separated; empty means all.
     queues: &'a str,
-    /// Null unless it is here: what it said last is no longer so.
+    /// Null unless it is active: the last report is out of date.
     running: Option<u32>,
     concurrency: u32,
     held: Option<u32>,
     settings_version: u64,
     started_at: String,
-    seen_at: String,
+    reported_at: String,
     left_at: Option<String>,
 }
 
 pub(super) async fn run(cx: &Context, args: &Workers) -> Result<Exit, Stop> {
-    let tenure = cx.database.open(Absent::Report).await?;
-    let (now, workers) = tenure.workers(MOST).await?;
+    let tenure = cx.database.open(IfMissing::Report).await?;
+    let (now, workers) = tenure.workers(WORKERS_MAX).await?;
     let workers: Vec<_> = workers
         .iter()
         .filter(|worker| args.all || is_recent(worker, now))
@@ -61,46 +62,46 @@ pub(super) async fn run(cx: &Context, args: &Workers) -> Result<Exit, Stop> {
     }
     if cx.output.is_json() {
         for worker in workers {
-            cx.output.json(&shown(worker, now))?;
+            cx.output.json(&view(worker, now))?;
         }
         return Ok(Exit::Done);
     }
     let heading = [
-        "WORKER", "HOST", " PID", "VERSION", "QUEUES", " RUNNING", " HELD", "SEEN", "",
+        "WORKER", "HOST", " PID", "VERSION", "QUEUES", " RUNNING", " HELD", "REPORTED", "",
     ];
     let rows = workers.iter().map(|worker| row(worker, now)).collect();
     cx.output.table(&heading, rows)?;
     Ok(Exit::Done)
 }
 
-/// Whether it is worth showing to someone who looks at what is.
+/// Returns true if it is listed without `--all`.
 fn is_recent(worker: &WorkerRecord, now: Timestamp) -> bool {
     worker
         .left_at
-        .is_none_or(|moment| now.since(moment) <= LEFT_SHOWN)
+        .is_none_or(|moment| now.since(moment) <= STOPPED_MAX)
 }
 
-/// Whether what it said last is still so. One that left has given back what it held, and the leases
-/// of one that is silent lapse.
-fn is_here(worker: &WorkerRecord, now: Timestamp) -> bool {
-    worker.presence(now) == Presence::Here
+/// Returns true if its last report is up to date. A stopped worker has released everything, and the
+/// leases of a missing one lapse.
+fn is_active(worker: &WorkerRecord, now: Timestamp) -> bool {
+    worker.presence(now) == Presence::Active
 }
 
-fn shown(worker: &WorkerRecord, now: Timestamp) -> Shown<'_> {
+fn view(worker: &WorkerRecord, now: Timestamp) -> WorkerView<'_> {
     let report = &worker.report;
-    Shown {
+    WorkerView {
         worker: report.worker.as_str(),
         presence: worker.presence(now).as_str(),
         host: &report.host,
         pid: report.pid,
         version: &report.version,
         queues: &report.queues,
-        running: is_here(worker, now).then_some(report.running),
+        running: is_active(worker, now).then_some(report.running),
         concurrency: report.concurrency,
-        held: is_here(worker, now).then_some(report.held),
+        held: is_active(worker, now).then_some(report.held),
         settings_version: report.settings_version,
         started_at: worker.started_at.to_string(),
-        seen_at: worker.seen_at.to_string(),
+        reported_at: worker.reported_at.to_string(),
         left_at: worker.left_at.map(|moment| moment.to_string()),
     }
 }
@@ -112,7 +113,7 @@ fn row(worker: &WorkerRecord, now: Timestamp) -> Vec<Cell> {
     } else {
         plain(&report.queues)
     };
-    let (running, held) = if is_here(worker, now) {
+    let (running, held) = if is_active(worker, now) {
         let running = format!("{}/{}", report.running, report.concurrency);
         (running, report.held.to_string())
     } else {
@@ -126,16 +127,15 @@ fn row(worker: &WorkerRecord, now: Timestamp) -> Vec<Cell> {
         Cell::new(queues),
         Cell::new(running),
         Cell::new(held),
-        Cell::new(relative(worker.seen_at, now)),
+        Cell::new(relative(worker.reported_at, now)),
         presence(worker.presence(now)),
     ]
 }
 
-/// Where a worker stands, in its colour.
 fn presence(presence: Presence) -> Cell {
     let cell = Cell::new(presence.as_str());
     match presence {
-        Presence::Here => cell.fg(Color::Green),
+        Presence::Active => cell.fg(Color::Green),
         Presence::Silent => cell.fg(Color::Red),
         Presence::Left => cell.add_attribute(Attribute::Dim),
     }
@@ -143,7 +143,8 @@ fn presence(presence: Presence) -> Cell {
 
 #[cfg(test)]
 mod tests {
-    use tenure::{WorkerId, WorkerReport};
+    use tenure::lease::WorkerId;
+    use tenure::operate::WorkerReport;
 
     use super::*;
 
@@ -151,7 +152,7 @@ mod tests {
         Timestamp::from_micros(1_800_000_000_000_000)
     }
 
-    fn seen(name: &str, ago: u64, left: Option<u64>) -> WorkerRecord {
+    fn record(name: &str, ago: u64, left: Option<u64>) -> WorkerRecord {
         WorkerRecord {
             report: WorkerReport {
                 worker: WorkerId::new(name, 7).unwrap(),
@@ -166,37 +167,37 @@ mod tests {
                 next_within: Duration::from_secs(5),
             },
             started_at: now().before(Duration::from_hours(2)),
-            seen_at: now().before(Duration::from_secs(ago)),
+            reported_at: now().before(Duration::from_secs(ago)),
             left_at: left.map(|ago| now().before(Duration::from_secs(ago))),
         }
     }
 
     #[test]
-    fn one_that_left_is_shown_for_an_hour() {
-        for (worker, is_shown) in [
-            (seen("a", 1, None), true),
-            (seen("a", 86_400, None), true),
-            (seen("a", 60, Some(60)), true),
-            (seen("a", 3_601, Some(3_601)), false),
+    fn a_stopped_worker_is_listed_for_an_hour() {
+        for (worker, is_listed) in [
+            (record("a", 1, None), true),
+            (record("a", 86_400, None), true),
+            (record("a", 60, Some(60)), true),
+            (record("a", 3_601, Some(3_601)), false),
         ] {
-            assert_eq!(is_recent(&worker, now()), is_shown, "{worker:?}");
+            assert_eq!(is_recent(&worker, now()), is_listed, "{worker:?}");
         }
     }
 
     #[test]
-    fn a_row_says_who_where_how_busy_and_whether_it_is_here() {
+    fn a_row_has_name_host_load_and_presence() {
         for (worker, expected) in [
             (
-                seen("a", 2, None),
-                "db-1 4242 0.1.0 all 3/10 12 2s ago here",
+                record("a", 2, None),
+                "db-1 4242 0.1.0 all 3/10 12 2s ago active",
             ),
             (
-                seen("a", 90, None),
-                "db-1 4242 0.1.0 all - - 1m 30s ago silent",
+                record("a", 90, None),
+                "db-1 4242 0.1.0 all - - 1m 30s ago missing",
             ),
             (
-                seen("a", 90, Some(80)),
-                "db-1 4242 0.1.0 all - - 1m 30s ago left",
+                record("a", 90, Some(80)),
+                "db-1 4242 0.1.0 all - - 1m 30s ago stopped",
             ),
         ] {
             let cells = row(&worker, now());
@@ -207,20 +208,20 @@ mod tests {
 
     #[test]
     fn the_field_names_are_stable() {
-        let worker = seen("a", 2, None);
-        let line = serde_json::to_string(&shown(&worker, now())).unwrap();
+        let worker = record("a", 2, None);
+        let line = serde_json::to_string(&view(&worker, now())).unwrap();
         let line = line.replace(worker.report.worker.as_str(), "WORKER");
         assert_eq!(
             line,
-            r#"{"worker":"WORKER","presence":"here","host":"db-1","pid":4242,"version":"0.1.0","#
+            r#"{"worker":"WORKER","presence":"active","host":"db-1","pid":4242,"version":"0.1.0","#
                 .to_owned()
                 + r#""queues":"","running":3,"concurrency":10,"held":12,"settings_version":2,"#
-                + r#""started_at":"2027-01-15T06:00:00Z","seen_at":"2027-01-15T07:59:58Z","#
+                + r#""started_at":"2027-01-15T06:00:00Z","reported_at":"2027-01-15T07:59:58Z","#
                 + r#""left_at":null}"#
         );
         for (ago, left) in [(90, None), (2, Some(1))] {
-            let worker = seen("a", ago, left);
-            let line = serde_json::to_string(&shown(&worker, now())).unwrap();
+            let worker = record("a", ago, left);
+            let line = serde_json::to_string(&view(&worker, now())).unwrap();
             let gone = r#""running":null,"concurrency":10,"held":null,"#;
             assert!(line.contains(gone), "{line}");
         }

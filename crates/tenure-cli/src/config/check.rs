@@ -1,6 +1,6 @@
-//! The relations between values: each may be right and both together wrong.
+//! Checks that combinations of values are consistent.
 
-use tenure::{Setting, duration_text};
+use tenure::settings::{Setting, duration_text};
 
 use super::PublisherConfig;
 use super::complaint::{Complaint, Place};
@@ -8,7 +8,6 @@ use super::key::nearest;
 use super::load::Draft;
 
 impl Draft {
-    /// Checks the relations between values.
     pub(super) fn check(&mut self) {
         self.check_settings();
         self.check_routes();
@@ -26,8 +25,8 @@ impl Draft {
         for problem in self.config.settings.check().err().unwrap_or_default() {
             let field = problem.field();
             let is_of_term = following.iter().any(|setting| setting.as_str() == field);
-            // A value that could not be read was told already, and says nothing about others.
-            if self.unread.contains(field) || is_of_term && self.unread.contains(term) {
+            // An invalid value was already reported, and cannot be checked against others.
+            if self.invalid.contains(field) || is_of_term && self.invalid.contains(term) {
                 continue;
             }
             let place = self.config.place(field).clone();
@@ -40,7 +39,7 @@ impl Draft {
         }
     }
 
-    /// Every route leads to a publisher; a publisher without a route is worth a remark.
+    /// Checks that every route leads to a publisher; warns of a publisher without a route.
     fn check_routes(&mut self) {
         let names: Vec<&str> = self
             .publishers
@@ -66,12 +65,12 @@ impl Draft {
             let is_used = self.routed.iter().any(|(routed, _)| routed == name);
             *place != Place::Default && !is_used
         });
-        self.config.remarks = unused
+        self.config.warnings = unused
             .map(|(name, place)| format!("{place}: no route leads to publishers.{name}"))
             .collect();
     }
 
-    /// A command that may run longer than the longest hold would be cut off by it.
+    /// Refuses a command whose timeout exceeds the maximum hold, which would cancel it first.
     fn check_timeouts(&mut self) {
         let longest = self.config.settings.max_hold();
         for (name, publisher) in &self.config.publishers {

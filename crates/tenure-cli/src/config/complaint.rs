@@ -1,4 +1,4 @@
-//! Complaint: one thing that is wrong with the configuration, and where it was said.
+//! Complaints: single faults of the configuration, each with its place.
 
 use std::fmt;
 
@@ -6,21 +6,22 @@ use crate::database::hide_addresses;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 
-/// Where something was said.
+/// The place where a value was set.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
-    /// In the defaults of the program.
+    /// The program's defaults.
     Default,
-    /// In a file, in this line.
-    File { path: String, line: usize },
-    /// In this environment variable.
+    File {
+        path: String,
+        line: usize,
+    },
+    /// An environment variable.
     Variable(String),
-    /// With this flag.
     Flag(&'static str),
 }
 
 impl Place {
-    /// The layer, as one word.
+    /// The name of the layer.
     pub(crate) const fn layer(&self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -42,7 +43,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing that is wrong with the configuration.
+/// One fault of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Complaint {
     place: Place,
@@ -66,7 +67,7 @@ impl Complaint {
 }
 
 impl From<Complaint> for Problem {
-    /// A value is shown as it was given; it may be an address in the wrong place.
+    /// Hides passwords, because the quoted value may be an address in the wrong place.
     fn from(complaint: Complaint) -> Self {
         let text = format!("{}: {}", complaint.place, complaint.text);
         let mut problem = Self::new(Exit::Usage, hide_addresses(&text));

@@ -1,5 +1,5 @@
-//! A configuration file: read, and walked by hand with the line of everything in it, so that all
-//! that is wrong with it is told at once.
+//! Configuration file reader: walks the parsed TOML and keeps line numbers, so that all faults
+//! are reported at once.
 
 use std::ops::Range;
 
@@ -10,16 +10,13 @@ use super::complaint::{Complaint, Place};
 use super::key::{self, Form, KEYS, TABLES, nearest};
 use super::table::Tables;
 
-/// What a file, the environment or the command line says.
+/// The values of one source: a file, the environment or the command line.
 #[derive(Debug, Default)]
 pub(super) struct Layer {
-    /// The single values.
     pub(super) values: Vec<Given>,
-    /// Queues, publishers and routes.
     pub(super) tables: Tables,
 }
 
-/// A single value.
 #[derive(Debug)]
 pub(super) struct Given {
     pub(super) key: &'static str,
@@ -27,7 +24,6 @@ pub(super) struct Given {
     pub(super) place: Place,
 }
 
-/// A value as it was written.
 #[derive(Debug)]
 pub(super) enum Value {
     One(String),
@@ -35,7 +31,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// As the environment and flags give it.
+    /// Parses text of the environment or of a flag; commas separate the elements of a list.
     pub(super) fn of_text(form: Form, text: &str) -> Self {
         match form {
             Form::Text | Form::Duration | Form::Number | Form::Flag => Self::One(text.to_owned()),
@@ -48,7 +44,6 @@ impl Value {
         }
     }
 
-    /// Each part of it.
     pub(super) fn parts(&self) -> &[String] {
         match self {
             Self::One(text) => std::slice::from_ref(text),
@@ -56,7 +51,6 @@ impl Value {
         }
     }
 
-    /// All of it on one line.
     pub(super) fn text(&self) -> String {
         match self {
             Self::One(text) => text.clone(),
@@ -65,11 +59,11 @@ impl Value {
     }
 }
 
-/// A value with the place where it stands in its file.
-pub(super) type Found<'a> = Spanned<DeValue<'a>>;
+/// A value with its position in the file.
+pub(super) type Located<'a> = Spanned<DeValue<'a>>;
 
-/// Reads a file of this name; nothing is told of one that is not even TOML but where it breaks off.
-/// A file without a name holds the defaults.
+/// Parses a file. For invalid TOML it reports only where the parser stopped. A file without a name
+/// holds the defaults.
 pub(super) fn read(name: Option<&str>, text: &str) -> (Layer, Vec<Complaint>) {
     let mut walk = Walk {
         name,
@@ -82,17 +76,17 @@ pub(super) fn read(name: Option<&str>, text: &str) -> (Layer, Vec<Complaint>) {
         Err(error) => {
             let span = error.span().unwrap_or_default();
             let column = walk.column(&span);
-            let told = format!(
-                "column {column}: the file is no TOML: {}; expected lines such as `term = \"30s\"`",
+            let text = format!(
+                "column {column}: invalid TOML: {}; expected lines such as `term = \"30s\"`",
                 error.message().replace('\n', ", ")
             );
-            walk.complain(&span, told, None);
+            walk.complain(&span, text, None);
         }
     }
     (layer, walk.complaints)
 }
 
-/// On the way through a file.
+/// A walk through one file that collects complaints.
 pub(super) struct Walk<'a> {
     name: Option<&'a str>,
     text: &'a str,
@@ -100,7 +94,6 @@ pub(super) struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Where this stands.
     pub(super) fn place(&self, span: &Range<usize>) -> Place {
         self.name.map_or(Place::Default, |name| Place::File {
             path: name.to_owned(),
@@ -138,7 +131,7 @@ impl Walk<'_> {
         }
     }
 
-    fn section(&mut self, section: &str, value: &Found<'_>, layer: &mut Layer) {
+    fn section(&mut self, section: &str, value: &Located<'_>, layer: &mut Layer) {
         let DeValue::Table(table) = value.get_ref() else {
             let expected = format!("a section: [{section}] on a line of its own");
             return self.wrong_kind(section, value, &expected, None);
@@ -152,7 +145,7 @@ impl Walk<'_> {
         }
     }
 
-    fn single(&mut self, key: &'static str, form: Form, value: &Found<'_>, layer: &mut Layer) {
+    fn single(&mut self, key: &'static str, form: Form, value: &Located<'_>, layer: &mut Layer) {
         if let Some(read) = self.value(key, form, value) {
             layer.values.push(Given {
                 key,
@@ -162,7 +155,7 @@ impl Walk<'_> {
         }
     }
 
-    fn value(&mut self, name: &str, form: Form, value: &Found<'_>) -> Option<Value> {
+    fn value(&mut self, name: &str, form: Form, value: &Located<'_>) -> Option<Value> {
         match (form, value.get_ref()) {
             (Form::Text | Form::Duration, DeValue::String(text)) => {
                 Some(Value::One(text.clone().into_owned()))
@@ -180,12 +173,12 @@ impl Walk<'_> {
                     Form::Text
                 };
                 let texts = values.iter().map(|value| self.text(name, of, value));
-                // All of them, so that every wrong one is told.
+                // Collected first, so that every wrong element is reported.
                 let read: Vec<_> = texts.collect();
                 read.into_iter().collect::<Option<_>>().map(Value::Many)
             }
             (Form::Duration, DeValue::Integer(number)) => {
-                let hint = format!("say its unit, too: \"{number}s\" or \"{number}ms\"");
+                let hint = format!("add a unit: \"{number}s\" or \"{number}ms\"");
                 self.wrong_kind(name, value, form.expected(), Some(hint));
                 None
             }
@@ -196,21 +189,21 @@ impl Walk<'_> {
         }
     }
 
-    /// The text of a value that is one.
-    pub(super) fn text(&mut self, name: &str, form: Form, value: &Found<'_>) -> Option<String> {
+    /// The text of a single value.
+    pub(super) fn text(&mut self, name: &str, form: Form, value: &Located<'_>) -> Option<String> {
         self.value(name, form, value).map(|value| value.text())
     }
 
-    /// Complains of a value that is not even of the right kind. The value is not shown: it may be
-    /// an address with a password.
+    /// Complains of a value of the wrong TOML type. The value is not quoted: it may be an address
+    /// with a password.
     pub(super) fn wrong_kind(
         &mut self,
         name: &str,
-        value: &Found<'_>,
+        value: &Located<'_>,
         expected: &str,
         hint: Option<String>,
     ) {
-        let found = match value.get_ref() {
+        let actual = match value.get_ref() {
             DeValue::String(_) => "text",
             DeValue::Integer(_) => "a whole number",
             DeValue::Float(_) => "a number with a fraction",
@@ -219,11 +212,10 @@ impl Walk<'_> {
             DeValue::Array(_) => "a list",
             DeValue::Table(_) => "a table",
         };
-        let text = format!("{name} is {found}; expected {expected}");
+        let text = format!("{name} is {actual}; expected {expected}");
         self.complain(&value.span(), text, hint);
     }
 
-    /// Complains of a name that is not there.
     fn unknown(&mut self, span: &Range<usize>, name: &str, section: &str) {
         let sections = KEYS
             .iter()

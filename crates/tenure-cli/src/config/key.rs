@@ -1,7 +1,6 @@
-//! Keys: the name of every single value that can be set, how a file writes it, and the name that
-//! was probably meant by one that is not there.
+//! Keys: the names of all single values, their form in a file, and suggestions for unknown names.
 
-/// How a file writes a value.
+/// The form of a value in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     Text,
@@ -10,14 +9,14 @@ pub(super) enum Form {
     Number,
     /// `true` or `false`.
     Flag,
-    /// Several texts; in the environment with commas between them.
+    /// Several texts; comma-separated in the environment.
     List,
-    /// Several whole numbers; in the environment with commas between them.
+    /// Several whole numbers; comma-separated in the environment.
     Numbers,
 }
 
 impl Form {
-    /// What is expected where something else was found.
+    /// The expected form, for an error message.
     pub(super) const fn expected(self) -> &'static str {
         match self {
             Self::Text => "text in quotes",
@@ -52,7 +51,7 @@ pub(super) const KEYS: [(&str, Form); 33] = [
     ("reaper.interval", Form::Duration),
     ("retry.max_retries", Form::Number),
     ("retry.max_crashes", Form::Number),
-    ("domain.on_dead", Form::Text),
+    ("key.on_dead", Form::Text),
     ("retention.published", Form::Duration),
     ("retention.dead", Form::Duration),
     ("webhook.fan_out", Form::Flag),
@@ -67,39 +66,37 @@ pub(super) const KEYS: [(&str, Form); 33] = [
     ("webhook.user_agent", Form::Text),
 ];
 
-/// The parts of a file that are no single values.
+/// The parts of a file that are not single values.
 pub(super) const TABLES: [&str; 3] = ["queues", "publishers", "routes"];
 
-/// The key of this name.
 pub(super) fn find(name: &str) -> Option<(&'static str, Form)> {
     KEYS.into_iter().find(|(known, _)| *known == name)
 }
 
-/// Whether some keys are in a section of this name.
 pub(super) fn is_section(name: &str) -> bool {
     KEYS.iter()
         .filter_map(|(key, _)| key.split_once('.'))
         .any(|(section, _)| section == name)
 }
 
-/// The one of `known` that was probably meant, if one is near enough. A name without its section,
-/// or in a wrong one, is as good as the right one.
+/// The known name closest to `name`, if it is close enough. A missing or wrong section costs one
+/// edit.
 pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let last = |name: &'_ str| name.rsplit('.').next().unwrap_or_default().to_owned();
-    let meant = last(name);
-    let far = |candidate: &str| {
+    let wanted = last(name);
+    let cost = |candidate: &str| {
         let whole = distance(name, candidate);
-        let part = distance(&meant, &last(candidate)) + 1;
+        let part = distance(&wanted, &last(candidate)) + 1;
         whole.min(part)
     };
-    let (far, found) = known
+    let (cost, closest) = known
         .into_iter()
-        .map(|candidate| (far(candidate), candidate))
-        .min_by_key(|(far, _)| *far)?;
-    (far <= 1 + meant.chars().count() / 4).then_some(found)
+        .map(|candidate| (cost(candidate), candidate))
+        .min_by_key(|(cost, _)| *cost)?;
+    (cost <= 1 + wanted.chars().count() / 4).then_some(closest)
 }
 
-/// How many letters have to be put in, taken out or changed to make one text into the other.
+/// The Levenshtein distance: letters to insert, delete or replace.
 fn distance(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.chars().count()).collect();
     for (index, letter) in one.chars().enumerate() {
@@ -119,7 +116,7 @@ fn distance(one: &str, other: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use tenure::Setting;
+    use tenure::settings::Setting;
 
     use super::*;
     use crate::env;
@@ -141,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_meant_is_found_and_what_is_far_is_not() {
+    fn a_near_name_is_suggested_and_a_far_one_is_not() {
         let names = || KEYS.iter().map(|(name, _)| *name);
         for (name, meant) in [
             ("lease.trem", Some("lease.term")),

@@ -1,4 +1,4 @@
-//! Loading: the layers are read, laid over each other and checked as a whole.
+//! Loads the configuration: reads the layers, merges them and checks the result.
 
 use std::collections::BTreeSet;
 use std::io::Read as _;
@@ -14,34 +14,34 @@ use super::webhook::Hidden;
 use crate::database::Database;
 use crate::env;
 
-/// The file that is read when none is named and it is there.
+/// The file that is read, if it exists, when none is named.
 pub(crate) const FILE: &str = "tenure.toml";
 
-/// No file is read further: one without an end, a device say, would fill the memory.
+/// Maximum size of a file. A device file may never end and would fill the memory.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 const DEFAULTS: &str = include_str!("../../tenure.default.toml");
 
-/// Where the configuration comes from, beside the environment.
+/// Sources of the configuration other than the environment.
 #[derive(Debug, Default)]
 pub(crate) struct Sources {
-    /// The file that `--config` names.
+    /// `--config`.
     pub(crate) file: Option<PathBuf>,
-    /// What `--database` says.
+    /// `--database`.
     pub(crate) database: Option<Database>,
-    /// What other flags say.
+    /// Other flags.
     pub(crate) overrides: Vec<Override>,
 }
 
 /// A setting that a flag overrides: its name, its value, the flag.
 pub(crate) type Override = (String, String, &'static str);
 
-/// The configuration, or all that is wrong with it.
+/// Loads the configuration, or reports all its faults.
 pub(crate) fn load(sources: &Sources) -> Result<Config, Vec<Complaint>> {
     load_with(sources, &env::given())
 }
 
-/// As `load`, in this environment.
+/// `load` in a given environment.
 fn load_with(
     sources: &Sources,
     variables: &[(String, Option<String>)],
@@ -70,10 +70,9 @@ fn load_with(
     Err(draft.complaints)
 }
 
-/// Variables that are no settings.
+/// Variables that are not settings.
 const OTHER_VARIABLES: [&str; 2] = [env::CONFIG, env::WEBHOOK_KEY];
 
-/// What the environment says.
 fn environment(variables: &[(String, Option<String>)]) -> (Layer, Vec<Complaint>) {
     let mut layer = Layer::default();
     let mut complaints = Vec::new();
@@ -86,7 +85,7 @@ fn environment(variables: &[(String, Option<String>)]) -> (Layer, Vec<Complaint>
         match (known.and_then(|(_, key)| key::find(key)), text) {
             (None, _) => complaints.push(unknown_variable(name, place)),
             (Some((key, _)), None) => {
-                let text = format!("{key} is no UTF-8; expected text");
+                let text = format!("{key} is not valid UTF-8; expected text");
                 complaints.push(Complaint::new(place, text));
             }
             (Some((key, form)), Some(text)) => layer.values.push(Given {
@@ -103,14 +102,16 @@ fn unknown_variable(name: &str, place: Place) -> Complaint {
     let known = env::VARIABLES.iter().map(|(known, _)| *known);
     let hint = match nearest(name, known.chain(OTHER_VARIABLES)) {
         Some(meant) => format!("did you mean {meant}?"),
-        None => format!("unset it: names that begin with {} are ours", env::PREFIX),
+        None => format!(
+            "unset it: names with the prefix {} are reserved",
+            env::PREFIX
+        ),
     };
-    let text = "no setting has this variable; expected TENURE_ with section and name, such as \
+    let text = "unknown variable; expected TENURE_ with section and name, such as \
                 TENURE_LEASE_TERM";
     Complaint::new(place, text).hint(Some(hint))
 }
 
-/// What flags say.
 fn flags(sources: &Sources) -> (Layer, Vec<Complaint>) {
     let mut layer = Layer::default();
     let mut complaints = Vec::new();
@@ -128,21 +129,21 @@ fn flags(sources: &Sources) -> (Layer, Vec<Complaint>) {
     (layer, complaints)
 }
 
-/// A configuration on its way.
+/// A configuration being assembled.
 #[derive(Default)]
 pub(super) struct Draft {
     pub(super) config: Config,
     pub(super) complaints: Vec<Complaint>,
-    /// The settings with a value that could not be read.
-    pub(super) unread: BTreeSet<&'static str>,
-    /// Publishers that are there, sound or not.
+    /// The settings with an invalid value.
+    pub(super) invalid: BTreeSet<&'static str>,
+    /// All declared publishers, valid or not.
     pub(super) publishers: Vec<(String, Place)>,
-    /// The publishers that routes name, sound or not, and where.
+    /// The publishers that routes name, valid or not.
     pub(super) routed: Vec<(String, Place)>,
 }
 
 impl Draft {
-    /// The name and the text of the file, if there is one.
+    /// The name and the text of the file, if it exists.
     fn file_of(
         &mut self,
         sources: &Sources,
@@ -166,14 +167,14 @@ impl Draft {
                     path: name.clone(),
                     line: 1,
                 });
-                let text = format!("{name:?} cannot be read ({error}); expected a TOML file");
+                let text = format!("cannot read {name:?} ({error}); expected a TOML file");
                 self.complaints.push(Complaint::new(place, text));
                 None
             }
         }
     }
 
-    /// Lays a layer over what is there.
+    /// Merges a layer over the earlier ones.
     fn layer(&mut self, (layer, complaints): (Layer, Vec<Complaint>)) {
         self.complaints.extend(complaints);
         for given in layer.values {
@@ -181,7 +182,7 @@ impl Draft {
                 Ok(()) if given.place == Place::Default => {}
                 Ok(()) => drop(self.config.places.insert(given.key, given.place)),
                 Err(problem) => {
-                    self.unread.insert(given.key);
+                    self.invalid.insert(given.key);
                     self.complaints.push(Complaint::new(given.place, problem));
                 }
             }
@@ -212,12 +213,12 @@ fn text_of(path: &Path) -> io::Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use tenure::Setting;
+    use tenure::settings::Setting;
 
     use super::*;
     use crate::problem::Problem;
 
-    /// What comes of this file, these variables and these flags.
+    /// The configuration of this file, these variables and these flags, or its complaints as text.
     fn loaded(
         text: &str,
         variables: &[(&str, &str)],
@@ -250,24 +251,24 @@ mod tests {
     }
 
     #[test]
-    fn the_embedded_file_says_what_the_types_say() {
+    fn the_embedded_file_equals_the_default_of_the_types() {
         let config = loaded("", &[], &[]).unwrap();
         assert_eq!(format!("{config:?}"), format!("{:?}", Config::default()));
         let (layer, complaints) = read(None, DEFAULTS);
         assert_eq!(complaints, []);
-        let said: Vec<_> = layer.values.iter().map(|given| given.key).collect();
+        let present: Vec<_> = layer.values.iter().map(|given| given.key).collect();
         for (key, _) in key::KEYS {
             let last = key.rsplit('.').next().unwrap();
             let is_example = DEFAULTS.contains(&format!("\n#{last} = "));
             assert!(
-                said.contains(&key) || is_example,
+                present.contains(&key) || is_example,
                 "{key} is not in the file"
             );
         }
     }
 
     #[test]
-    fn what_the_embedded_file_shows_as_examples_is_right() {
+    fn the_examples_in_the_embedded_file_are_valid() {
         let is_example = |line: &&str| line.starts_with('#') && !line.starts_with("# ");
         let text: Vec<_> = DEFAULTS
             .lines()
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn later_layers_stand_over_earlier_ones() {
+    fn later_layers_override_earlier_ones() {
         let text = "[lease]\nterm = \"40s\"\n[worker]\nbatch = 1_0\nconcurrency = 2\n";
         let variables = [
             ("TENURE_LEASE_TERM", "50s"),
@@ -300,7 +301,10 @@ mod tests {
             settings.concurrency,
         );
         assert_eq!(values, ("50s".to_owned(), 10, 4));
-        assert_eq!(config.shown("worker.queues").as_deref(), Some("mail, bulk"));
+        assert_eq!(
+            config.text_of("worker.queues").as_deref(),
+            Some("mail, bulk")
+        );
         let from = |key| (config.place(key).layer(), config.place(key).to_string());
         assert_eq!(
             from("lease.term"),
@@ -330,13 +334,13 @@ publisher = \"mailer\"
         assert_eq!(names, ["mailer", "output", "spare"]);
         assert_eq!(config.routes.len(), 1);
         assert_eq!(config.routes[0].publisher, "mailer");
-        assert_eq!(config.remarks.len(), 1, "{:?}", config.remarks);
-        assert!(config.remarks[0].ends_with(":5: no route leads to publishers.spare"));
+        assert_eq!(config.warnings.len(), 1, "{:?}", config.warnings);
+        assert!(config.warnings[0].ends_with(":5: no route leads to publishers.spare"));
     }
 
     /// Proves: S1-019, S2-033
     #[test]
-    fn all_that_is_wrong_is_told_at_once_with_its_place() {
+    fn all_faults_are_reported_at_once_with_their_places() {
         let text = "\
 databse = \"postgres://u:canary@h/db\"
 term = \"30s\"
@@ -392,13 +396,13 @@ max_retries = -1
             ("TENURE_LOG_LEVEL", "debug=tenure"),
         ];
         let flags = [("worker.shutdown_timeout", "31s", "--shutdown-timeout")];
-        let told = loaded(text, &variables, &flags).unwrap_err();
-        assert!(!told.contains("canary"), "{told}");
-        insta::assert_snapshot!(told);
+        let report = loaded(text, &variables, &flags).unwrap_err();
+        assert!(!report.contains("canary"), "{report}");
+        insta::assert_snapshot!(report);
     }
 
     #[test]
-    fn all_that_is_wrong_with_webhooks_is_told_with_its_line() {
+    fn all_faults_of_webhooks_are_reported_with_their_lines() {
         let text = "\
 [webhook]
 allow = [\"10.0.0.0\"]
@@ -415,52 +419,55 @@ sned = true
             ("TENURE_WEBHOOK_SEND", "no"),
             ("TENURE_WEBHOOK_KEY", "canary"),
         ];
-        let told = loaded(text, &variables, &[]).unwrap_err();
+        let report = loaded(text, &variables, &[]).unwrap_err();
         for line in 2..=10 {
             let place = format!("tenure.toml:{line}: ");
-            assert_eq!(told.matches(&place).count(), 1, "{place}{told}");
+            assert_eq!(report.matches(&place).count(), 1, "{place}{report}");
         }
-        assert!(told.contains("TENURE_WEBHOOK_SEND: "), "{told}");
-        assert!(told.contains("did you mean webhook.send?"), "{told}");
-        assert!(!told.contains("canary"), "{told}");
+        assert!(report.contains("TENURE_WEBHOOK_SEND: "), "{report}");
+        assert!(report.contains("did you mean webhook.send?"), "{report}");
+        assert!(!report.contains("canary"), "{report}");
 
         let text = "[webhook]\nports = [443, 9000]\nallow = [\"10.0.0.0/8\"]\nsend = false\n";
         let variables = [("TENURE_WEBHOOK_ALLOW", "fd00::/8, 127.0.0.0/8")];
         let config = loaded(text, &variables, &[]).unwrap();
-        assert_eq!(config.shown("webhook.ports").as_deref(), Some("443, 9000"));
+        assert_eq!(
+            config.text_of("webhook.ports").as_deref(),
+            Some("443, 9000")
+        );
         let networks = Some("fd00::/8, 127.0.0.0/8");
-        assert_eq!(config.shown("webhook.allow").as_deref(), networks);
+        assert_eq!(config.text_of("webhook.allow").as_deref(), networks);
         assert!(!config.webhook.send && config.webhook.fan_out);
     }
 
     #[test]
-    fn a_relation_points_to_the_layer_that_broke_it() {
+    fn an_inconsistency_names_the_layer_that_caused_it() {
         let text = "[lease]\nheartbeat = \"10s\"\nterm = \"60s\"\n";
         assert!(loaded(text, &[], &[]).is_ok());
-        let told = loaded(text, &[("TENURE_LEASE_TERM", "20s")], &[]).unwrap_err();
-        insta::assert_snapshot!(told);
-        let told = loaded("", &[("TENURE_LEASE_HEARTBEAT", "10s")], &[]).unwrap_err();
-        insta::assert_snapshot!(told);
-        let told = loaded(text, &[("TENURE_LEASE_TERM", "soon")], &[]).unwrap_err();
-        insta::assert_snapshot!(told);
+        let report = loaded(text, &[("TENURE_LEASE_TERM", "20s")], &[]).unwrap_err();
+        insta::assert_snapshot!(report);
+        let report = loaded("", &[("TENURE_LEASE_HEARTBEAT", "10s")], &[]).unwrap_err();
+        insta::assert_snapshot!(report);
+        let report = loaded(text, &[("TENURE_LEASE_TERM", "soon")], &[]).unwrap_err();
+        insta::assert_snapshot!(report);
     }
 
     #[test]
-    fn a_file_that_is_no_toml_is_told_with_line_and_column() {
+    fn invalid_toml_is_reported_with_line_and_column() {
         let secret = "[store]\nschema = \"x\ndatabase = \"postgres://u:canary@h/db\"\n";
-        let told = loaded(secret, &[], &[]).unwrap_err();
-        assert!(!told.contains("canary"), "{told}");
-        insta::assert_snapshot!(told);
-        let told = loaded("[lease]\nterm = 30s\n", &[], &[]).unwrap_err();
-        insta::assert_snapshot!(told);
-        let told = loaded("[lease]\n[lease]\n", &[], &[]).unwrap_err();
-        insta::assert_snapshot!(told);
+        let report = loaded(secret, &[], &[]).unwrap_err();
+        assert!(!report.contains("canary"), "{report}");
+        insta::assert_snapshot!(report);
+        let report = loaded("[lease]\nterm = 30s\n", &[], &[]).unwrap_err();
+        insta::assert_snapshot!(report);
+        let report = loaded("[lease]\n[lease]\n", &[], &[]).unwrap_err();
+        insta::assert_snapshot!(report);
     }
 
     #[test]
-    fn parts_of_a_wrong_kind_are_told() {
+    fn parts_of_a_wrong_type_are_reported() {
         let text = "queues = \"mail\"\npublishers = 1\nroutes = true\nlease = \"30s\"\n";
-        let told = loaded(text, &[], &[]).unwrap_err();
-        insta::assert_snapshot!(told);
+        let report = loaded(text, &[], &[]).unwrap_err();
+        insta::assert_snapshot!(report);
     }
 }

@@ -1,5 +1,5 @@
-//! Config: everything that the program can be told, as types, and reading it. Embedded defaults,
-//! then `tenure.toml`, then the environment, then flags.
+//! Configuration: its types, and reading it from embedded defaults, then `tenure.toml`, then the
+//! environment, then flags.
 
 mod check;
 mod complaint;
@@ -15,7 +15,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tenure::{QueueName, Setting, Settings, StoreConfig, Term, TopicPattern, duration_text};
+use tenure::publish::TopicPattern;
+use tenure::settings::{Setting, duration_text};
+use tenure::store::QueueName;
+use tenure::{Settings, StoreConfig, Term};
 
 pub(crate) use self::complaint::{Complaint, Place};
 pub(crate) use self::key::nearest;
@@ -23,39 +26,34 @@ pub(crate) use self::load::{FILE, Override, Sources, load};
 pub(crate) use self::webhook::{Hidden, WebhookConfig};
 use crate::database::Database;
 
-/// Everything that the program can be told.
+/// The whole configuration of a process.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    /// The database.
     pub(crate) database: Database,
-    /// How it is opened.
     pub(crate) store: StoreConfig,
-    /// Where `serve` listens.
+    /// Address that `serve` listens on.
     pub(crate) listen: SocketAddr,
-    /// How the program logs.
     pub(crate) log: Log,
-    /// The worker's name; its id has a random part behind it.
+    /// The worker's name; a random suffix makes it the worker's id.
     pub(crate) worker_name: String,
-    /// The queues that this process serves; empty: all.
+    /// The queues that this process serves; empty means all.
     pub(crate) serve_queues: Vec<QueueName>,
-    /// Queues that `serve` and `work` declare when they start.
+    /// Queues that `serve` and `work` add at their start.
     pub(crate) queues: Vec<(QueueName, Option<Term>)>,
-    /// This process's settings; what is set for the cluster stands over them.
+    /// This process's settings; those of the cluster override them.
     pub(crate) settings: Settings,
-    /// The publishers, by name.
     pub(crate) publishers: BTreeMap<String, PublisherConfig>,
-    /// Which topics go to which publisher; the first that takes a topic has it.
+    /// Routes from topics to publishers; the first match wins.
     pub(crate) routes: Vec<Route>,
-    /// Webhooks: whether and how this process sends them.
     pub(crate) webhook: WebhookConfig,
-    /// What looks like an oversight and is none that stops the program.
-    pub(crate) remarks: Vec<String>,
-    /// Where each single value was set; those that are not here are defaults.
+    /// Probable mistakes that do not keep the program from starting.
+    pub(crate) warnings: Vec<String>,
+    /// The places of single values; a missing one is a default.
     places: BTreeMap<&'static str, Place>,
 }
 
 impl Default for Config {
-    /// What the embedded file says, too.
+    /// The values of the embedded file.
     fn default() -> Self {
         let output = "output".to_owned();
         Self {
@@ -76,27 +74,27 @@ impl Default for Config {
                 publisher: output,
             }],
             webhook: WebhookConfig::default(),
-            remarks: Vec::new(),
+            warnings: Vec::new(),
             places: BTreeMap::new(),
         }
     }
 }
 
 impl Config {
-    /// Where a single value was set.
+    /// The place where a single value was set.
     pub(crate) fn place(&self, key: &str) -> &Place {
         self.places.get(key).unwrap_or(&Place::Default)
     }
 
-    /// The names of the single values that only this process has, in the order of the file: those
-    /// that a cluster can set are in [`Setting::ALL`].
+    /// The names of the values that only this process has, in the order of the file; those that a
+    /// cluster can set are in [`Setting::ALL`].
     pub(crate) fn own_keys() -> impl Iterator<Item = &'static str> {
         let keys = key::KEYS.into_iter().map(|(key, _)| key);
         keys.filter(|key| Setting::parse(key).is_err())
     }
 
-    /// A value that only this process has, for people; `None` when it is not set.
-    pub(crate) fn shown(&self, key: &str) -> Option<String> {
+    /// The text of a value that only this process has; `None` when it is not set.
+    pub(crate) fn text_of(&self, key: &str) -> Option<String> {
         let word = |word: &str| Some(word.to_owned());
         match key {
             "database" => Some(self.database.to_string()),
@@ -113,21 +111,19 @@ impl Config {
                 let names: Vec<_> = self.serve_queues.iter().map(QueueName::as_str).collect();
                 Some(names.join(", ")).filter(|names| !names.is_empty())
             }
-            _ => self.webhook.shown(key),
+            _ => self.webhook.text_of(key),
         }
     }
 }
 
-/// How the program logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Log {
-    /// For people or for programs.
     pub(crate) format: LogFormat,
-    /// What is logged, such as `info` or `tenure=debug`.
+    /// A filter such as `info` or `tenure=debug`.
     pub(crate) level: String,
 }
 
-/// For people or for programs.
+/// Log format: text for people, JSON for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogFormat {
     Text,
@@ -135,7 +131,6 @@ pub(crate) enum LogFormat {
 }
 
 impl LogFormat {
-    /// As a file writes it.
     pub(crate) const fn as_str(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -144,20 +139,18 @@ impl LogFormat {
     }
 }
 
-/// One publisher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PublisherConfig {
-    /// Events as lines of JSON; to the output when there is no path.
+    /// Events as lines of JSON; to standard output without a path.
     Lines { path: Option<PathBuf> },
     /// A command per event, through `sh -c`.
     Exec {
         command: String,
-        /// How long one may run; `None`: as long as the hold lasts.
+        /// Limit per command; `None` means as long as the hold lasts.
         timeout: Option<Duration>,
     },
 }
 
-/// Which topics go to which publisher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) topics: Vec<TopicPattern>,

@@ -1,32 +1,33 @@
-//! The parts of a file that are no single values: queues, publishers, routes.
+//! The parts of a file that are not single values: queues, publishers, routes.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tenure::{QueueName, Term, TopicPattern, duration_text, parse_duration};
+use tenure::Term;
+use tenure::publish::TopicPattern;
+use tenure::settings::{duration_text, parse_duration};
+use tenure::store::QueueName;
 use toml::de::{DeTable, DeValue};
 
 use super::complaint::Place;
-use super::file::{Found, Walk};
+use super::file::{Located, Walk};
 use super::key::{Form, nearest};
 use super::{PublisherConfig, Route};
 
-/// What a file says of queues, publishers and routes.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pub(super) queues: Vec<(QueueName, Option<Term>)>,
-    /// By name; `None` for one that is there and wrong.
+    /// By name; `None` for an invalid one.
     pub(super) publishers: BTreeMap<String, (Option<PublisherConfig>, Place)>,
-    /// `None` when the file says nothing of routes.
+    /// `None` when the file has no routes.
     pub(super) routes: Option<Vec<Route>>,
-    /// The publishers that routes name, sound or not, and where.
+    /// The publishers that routes name, valid or not.
     pub(super) routed: Vec<(String, Place)>,
 }
 
 impl Tables {
-    /// Reads the part of this name.
-    pub(super) fn read(&mut self, walk: &mut Walk<'_>, part: &str, value: &Found<'_>) {
+    pub(super) fn read(&mut self, walk: &mut Walk<'_>, part: &str, value: &Located<'_>) {
         match (part, value.get_ref()) {
             ("publishers", DeValue::Table(table)) => {
                 for (name, value) in table {
@@ -55,14 +56,14 @@ impl Tables {
         }
     }
 
-    fn queue(&mut self, walk: &mut Walk<'_>, value: &Found<'_>) {
+    fn queue(&mut self, walk: &mut Walk<'_>, value: &Located<'_>) {
         let Some(mut fields) = Fields::open(walk, "queues", &["name", "term"], value) else {
             return;
         };
         let term = fields.parsed("term", Form::Duration, |text| {
             let length = length(text)?;
-            Term::kept(length)
-                .map_err(|_cause| expected(&duration_text(length), &Term::kept_lengths()))
+            Term::renewable(length)
+                .map_err(|_cause| expected(&duration_text(length), &Term::renewable_range()))
         });
         let name = fields.required("name", Form::Text, |text| {
             QueueName::new(text).map_err(|_cause| expected(&quoted(text), "a name such as mail"))
@@ -70,7 +71,7 @@ impl Tables {
         let Some(name) = name else { return };
         if self.queues.iter().any(|(other, _)| *other == name) {
             let text = format!(
-                "queues.name is {:?} again; expected each once",
+                "queues.name is {:?} twice; expected each name once",
                 name.as_str()
             );
             return walk.complain(&value.span(), text, None);
@@ -78,7 +79,7 @@ impl Tables {
         self.queues.push((name, term));
     }
 
-    fn route(&mut self, walk: &mut Walk<'_>, value: &Found<'_>) -> Option<Route> {
+    fn route(&mut self, walk: &mut Walk<'_>, value: &Located<'_>) -> Option<Route> {
         let mut fields = Fields::open(walk, "routes", &["topics", "publisher"], value)?;
         let publisher = fields.required("publisher", Form::Text, |text| Ok(text.to_owned()));
         let place = fields.place("publisher");
@@ -97,7 +98,7 @@ impl Tables {
     }
 }
 
-fn publisher(walk: &mut Walk<'_>, name: &str, value: &Found<'_>) -> Option<PublisherConfig> {
+fn publisher(walk: &mut Walk<'_>, name: &str, value: &Located<'_>) -> Option<PublisherConfig> {
     const KINDS: [(&str, &[&str]); 2] = [
         ("lines", &["kind", "path"]),
         ("exec", &["kind", "command", "timeout"]),
@@ -130,22 +131,24 @@ fn publisher(walk: &mut Walk<'_>, name: &str, value: &Found<'_>) -> Option<Publi
     };
     let mut fields = Fields::open(walk, &prefix, known, value)?;
     if kind.0 == "lines" {
-        let path = fields.parsed("path", Form::Text, |text| filled(text).map(PathBuf::from));
-        return fields.is_sound.then_some(PublisherConfig::Lines { path });
+        let path = fields.parsed("path", Form::Text, |text| {
+            not_blank(text).map(PathBuf::from)
+        });
+        return fields.is_valid.then_some(PublisherConfig::Lines { path });
     }
     let timeout = fields.parsed("timeout", Form::Duration, |text| match length(text)? {
-        Duration::ZERO => Err(expected("0s", "more than that")),
+        Duration::ZERO => Err(expected("0s", "more than 0s")),
         length => Ok(length),
     });
     let command = fields.required("command", Form::Text, |text| {
-        filled(text).map(str::to_owned)
+        not_blank(text).map(str::to_owned)
     });
-    let is_sound = fields.is_sound;
+    let is_valid = fields.is_valid;
     let exec = command.map(|command| PublisherConfig::Exec { command, timeout });
-    exec.filter(|_| is_sound)
+    exec.filter(|_| is_valid)
 }
 
-fn patterns(walk: &mut Walk<'_>, topics: &Found<'_>) -> Option<Vec<TopicPattern>> {
+fn patterns(walk: &mut Walk<'_>, topics: &Located<'_>) -> Option<Vec<TopicPattern>> {
     let expected = "a list of one or more, such as [\"order.*\"]";
     let DeValue::Array(values) = topics.get_ref() else {
         walk.wrong_kind("routes.topics", topics, expected, None);
@@ -157,17 +160,17 @@ fn patterns(walk: &mut Walk<'_>, topics: &Found<'_>) -> Option<Vec<TopicPattern>
         walk.complain(&topics.span(), text, Some(hint));
         return None;
     }
-    // All of them, so that every wrong one is told.
+    // Collected first, so that every wrong element is reported.
     let read: Vec<_> = values.iter().map(|value| pattern(walk, value)).collect();
     read.into_iter().collect()
 }
 
-fn pattern(walk: &mut Walk<'_>, value: &Found<'_>) -> Option<TopicPattern> {
+fn pattern(walk: &mut Walk<'_>, value: &Located<'_>) -> Option<TopicPattern> {
     let text = walk.text("routes.topics", Form::Text, value)?;
     match TopicPattern::new(&text) {
         Ok(pattern) => Some(pattern),
         Err(problem) => {
-            let hint = "a `*` stands for whole segments between the dots".to_owned();
+            let hint = "`*` matches whole segments between dots".to_owned();
             let text = format!("routes.topics: {problem}");
             walk.complain(&value.span(), text, Some(hint));
             None
@@ -175,14 +178,14 @@ fn pattern(walk: &mut Walk<'_>, value: &Found<'_>) -> Option<TopicPattern> {
     }
 }
 
-/// The fields of one table, with what is unknown among them told.
+/// The fields of one table; opening it reports the unknown ones.
 struct Fields<'w, 'a, 't> {
     walk: &'w mut Walk<'a>,
     prefix: &'t str,
-    value: &'t Found<'t>,
+    value: &'t Located<'t>,
     table: &'t DeTable<'t>,
-    /// Nothing was wrong so far.
-    is_sound: bool,
+    /// No fault so far.
+    is_valid: bool,
 }
 
 impl<'w, 'a, 't> Fields<'w, 'a, 't> {
@@ -190,13 +193,13 @@ impl<'w, 'a, 't> Fields<'w, 'a, 't> {
         walk: &'w mut Walk<'a>,
         prefix: &'t str,
         known: &[&str],
-        value: &'t Found<'t>,
+        value: &'t Located<'t>,
     ) -> Option<Self> {
         let DeValue::Table(table) = value.get_ref() else {
             walk.wrong_kind(prefix, value, "a table", None);
             return None;
         };
-        let mut is_sound = true;
+        let mut is_valid = true;
         for (name, _) in table {
             let key: &str = name.get_ref();
             if !known.contains(&key) {
@@ -207,7 +210,7 @@ impl<'w, 'a, 't> Fields<'w, 'a, 't> {
                 );
                 let hint = meant.map(|meant| format!("did you mean {meant}?"));
                 walk.complain(&name.span(), text, hint);
-                is_sound = false;
+                is_valid = false;
             }
         }
         Some(Self {
@@ -215,11 +218,11 @@ impl<'w, 'a, 't> Fields<'w, 'a, 't> {
             prefix,
             value,
             table,
-            is_sound,
+            is_valid,
         })
     }
 
-    /// A field that may be left out.
+    /// An optional field.
     fn parsed<T>(
         &mut self,
         field: &str,
@@ -229,7 +232,7 @@ impl<'w, 'a, 't> Fields<'w, 'a, 't> {
         let value = self.table.get(field)?;
         let name = format!("{}.{field}", self.prefix);
         let Some(text) = self.walk.text(&name, form, value) else {
-            self.is_sound = false;
+            self.is_valid = false;
             return None;
         };
         match parse(&text) {
@@ -237,13 +240,13 @@ impl<'w, 'a, 't> Fields<'w, 'a, 't> {
             Err(problem) => {
                 let text = format!("{name} is {problem}");
                 self.walk.complain(&value.span(), text, None);
-                self.is_sound = false;
+                self.is_valid = false;
                 None
             }
         }
     }
 
-    /// A field that has to be there.
+    /// A required field.
     fn required<T>(
         &mut self,
         field: &str,
@@ -253,20 +256,20 @@ impl<'w, 'a, 't> Fields<'w, 'a, 't> {
         if self.table.get(field).is_none() {
             let text = format!("{} has no {field}; expected {field} = \"…\"", self.prefix);
             self.walk.complain(&self.value.span(), text, None);
-            self.is_sound = false;
+            self.is_valid = false;
         }
         self.parsed(field, form, parse)
     }
 
-    /// Where a field stands, or the table without it.
+    /// The place of a field, or of the table when the field is missing.
     fn place(&self, field: &str) -> Place {
         let value = self.table.get(field).unwrap_or(self.value);
         self.walk.place(&value.span())
     }
 }
 
-fn expected(found: &str, expected: &str) -> String {
-    format!("{found}; expected {expected}")
+fn expected(actual: &str, expected: &str) -> String {
+    format!("{actual}; expected {expected}")
 }
 
 fn quoted(text: &str) -> String {
@@ -277,7 +280,7 @@ fn length(text: &str) -> Result<Duration, String> {
     parse_duration(text).map_err(|_cause| expected(&quoted(text), "a duration such as 30s or 5m"))
 }
 
-fn filled(text: &str) -> Result<&str, String> {
+fn not_blank(text: &str) -> Result<&str, String> {
     if text.trim().is_empty() {
         return Err(expected("empty", "some text"));
     }

@@ -1,22 +1,23 @@
-//! One value: read from its text, set in the configuration.
+//! Parses the text of one value and sets it in the configuration.
 
-use tenure::{
-    Identifier, Invalid, Planner, QueueName, Setting, Synchronous, WorkerId, parse_duration,
-};
+use tenure::Invalid;
+use tenure::lease::WorkerId;
+use tenure::settings::{Setting, parse_duration};
+use tenure::store::{Planner, QueueName, Synchronous};
+use tenure::table::Identifier;
 
 use super::file::Value;
 use super::{Config, LogFormat};
 use crate::database::Database;
 use crate::logs;
 
-/// Sets one value.
 pub(super) fn set(config: &mut Config, key: &'static str, value: &Value) -> Result<(), Invalid> {
     let text = value.text();
-    let found = match text.parse::<i128>() {
+    let actual = match text.parse::<i128>() {
         Ok(number) => number.to_string(),
         Err(_) => format!("{text:?}"),
     };
-    let wrong = |expected: &str| Invalid::new(key, found.clone(), expected);
+    let wrong = |expected: &str| Invalid::new(key, actual.clone(), expected);
     match key {
         "database" => config.database = Database::new(&text),
         "store.schema" => {
@@ -76,12 +77,11 @@ pub(super) fn set(config: &mut Config, key: &'static str, value: &Value) -> Resu
     Ok(())
 }
 
-/// The one of `all` that is written like this.
+/// The element of `all` with this text.
 fn word<T: Copy>(text: &str, all: &[T], written: impl Fn(T) -> &'static str) -> Option<T> {
     all.iter().copied().find(|one| written(*one) == text)
 }
 
-/// As a file writes it.
 pub(super) const fn planner_word(planner: Planner) -> &'static str {
     match planner {
         Planner::Connection => "connection",
@@ -89,7 +89,6 @@ pub(super) const fn planner_word(planner: Planner) -> &'static str {
     }
 }
 
-/// As a file writes it.
 pub(super) const fn synchronous_word(synchronous: Synchronous) -> &'static str {
     match synchronous {
         Synchronous::Full => "full",

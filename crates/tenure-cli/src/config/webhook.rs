@@ -1,41 +1,41 @@
-//! Webhooks: whether and how this process sends them.
+//! The section `webhook` of the configuration.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use tenure::{Term, duration_text, parse_duration};
+use tenure::Term;
+use tenure::settings::{duration_text, parse_duration};
 
 use super::file::Value;
 
-/// The section `webhook` of the configuration.
 #[derive(Clone, Debug)]
 pub(crate) struct WebhookConfig {
-    /// Whether events that are done are owed to the endpoints subscribed to them.
+    /// Settling an event as done creates deliveries for the endpoints subscribed to it.
     pub(crate) fan_out: bool,
-    /// Whether this process sends what is owed.
+    /// This process sends deliveries.
     pub(crate) send: bool,
-    /// Where the keys are that secrets are sealed with.
+    /// The file with the keys that encrypt secrets.
     pub(crate) key_file: PathBuf,
-    /// The keys themselves, from the environment; they stand over the file.
+    /// The keys themselves, from the environment; they override the file.
     pub(crate) key: Option<Hidden>,
-    /// Calls at once of the process.
+    /// Maximum concurrent calls of the process.
     pub(crate) concurrency: u32,
     /// The term of leases on deliveries.
     pub(crate) term: Term,
-    /// Whether plain http may be called.
+    /// Plain http may be called.
     pub(crate) allow_http: bool,
     /// Networks that may be called although they are not public.
     pub(crate) allow: Vec<String>,
-    /// Names that may be called whatever their addresses.
+    /// Host names that may be called, whatever addresses they resolve to.
     pub(crate) allow_hosts: Vec<String>,
     /// The ports that may be called.
     pub(crate) ports: Vec<u16>,
-    /// How calls name themselves.
+    /// `None` means `tenure/` and the version.
     pub(crate) user_agent: Option<String>,
 }
 
-/// Text that is shown nowhere.
+/// Text that is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Hidden(pub(crate) String);
 
@@ -58,7 +58,7 @@ impl fmt::Debug for Hidden {
 }
 
 impl Default for WebhookConfig {
-    /// What the embedded file says, too.
+    /// The values of the embedded file.
     fn default() -> Self {
         Self {
             fan_out: true,
@@ -76,17 +76,16 @@ impl Default for WebhookConfig {
     }
 }
 
-/// The most calls at once that can be set.
 const CONCURRENCY_MAX: u32 = 10_000;
 
 impl WebhookConfig {
-    /// How calls name themselves.
+    /// The user agent of calls.
     pub(crate) fn agent(&self) -> String {
         let own = || format!("tenure/{}", env!("CARGO_PKG_VERSION"));
         self.user_agent.clone().unwrap_or_else(own)
     }
 
-    /// Sets one value; answers what was expected if it does not fit.
+    /// Sets one value; the error says what was expected.
     pub(super) fn set(&mut self, key: &str, value: &Value) -> Result<(), String> {
         let text = value.text();
         match key {
@@ -104,9 +103,9 @@ impl WebhookConfig {
             }
             "webhook.term" => {
                 let length = parse_duration(&text).ok();
-                let term = length.and_then(|length| Term::kept(length).ok());
+                let term = length.and_then(|length| Term::renewable(length).ok());
                 self.term = term.ok_or_else(|| {
-                    let lengths = Term::kept_lengths();
+                    let lengths = Term::renewable_range();
                     format!("a duration from {lengths}, such as 90s")
                 })?;
             }
@@ -129,8 +128,8 @@ impl WebhookConfig {
         Ok(())
     }
 
-    /// A value for people; `None` when it is not set.
-    pub(super) fn shown(&self, key: &str) -> Option<String> {
+    /// The text of a value; `None` when it is not set.
+    pub(super) fn text_of(&self, key: &str) -> Option<String> {
         let listed = |parts: &[String]| Some(parts.join(", ")).filter(|text| !text.is_empty());
         match key {
             "webhook.fan_out" => Some(self.fan_out.to_string()),
@@ -162,7 +161,7 @@ fn ports(value: &Value) -> Result<Vec<u16>, String> {
         .ok_or_else(|| "one or more ports from 1 to 65535, such as 443".to_owned())
 }
 
-/// What may stand in a header.
+/// Checks that the text can be the value of a header.
 fn agent(text: String) -> Result<String, String> {
     let is_good = !text.is_empty()
         && text.len() <= 256
@@ -173,7 +172,7 @@ fn agent(text: String) -> Result<String, String> {
     Err("1 to 256 printable characters, such as shop-webhooks/1.0".to_owned())
 }
 
-/// An address, a slash, and how many of its bits count.
+/// An address, a slash and a prefix length.
 fn is_network(text: &str) -> bool {
     let Some((address, bits)) = text.split_once('/') else {
         return false;
@@ -221,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_shown_nowhere() {
+    fn keys_are_never_printed() {
         let config = WebhookConfig {
             key: Some(Hidden("canary".to_owned())),
             ..WebhookConfig::default()

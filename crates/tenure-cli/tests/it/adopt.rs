@@ -1,5 +1,4 @@
-//! `tenure adopt`, and what an operator does with the rows of an adopted table; and that the page
-//! on it is true.
+//! `tenure adopt`, operators' commands on the rows of an adopted table, and the page on adoption.
 
 #![expect(
     clippy::unwrap_used,
@@ -11,7 +10,7 @@ use std::path::Path;
 
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
-use crate::program::{Place, everywhere, postgres, said, sqlite};
+use crate::program::{Place, everywhere, finish, postgres, sqlite};
 
 pub(crate) const MAKE: &str = "create table outbox (
     id text primary key, payload text not null, status text not null default 'PENDING',
@@ -19,7 +18,7 @@ pub(crate) const MAKE: &str = "create table outbox (
 );
 insert into outbox (id, payload, created_at) values ('a', '1', NOW), ('b', '2', NOW);";
 
-/// Runs SQL as the application does; `HOUR` is an hour, to be added to a moment.
+/// Runs SQL as the application does; `HOUR` is an hour, to be added to a timestamp.
 pub(crate) async fn apply(place: &Place, sql: &str) {
     if place.url.starts_with("postgres") {
         let sql = sql.replace("MOMENT", "timestamptz").replace("NOW", "now()");
@@ -38,40 +37,40 @@ pub(crate) async fn apply(place: &Place, sql: &str) {
 
 const ADOPT: [&str; 4] = ["adopt", "outbox", "--preset", "outbox_processing"];
 
-/// Adopts the outbox that was made.
+/// Adopts the outbox.
 pub(crate) fn adopted(place: &Place) {
     place.run(&[&ADOPT[..], &["--yes"]].concat()).succeeded();
 }
 
 #[tokio::test]
-async fn a_table_is_adopted_worked_looked_after_and_given_back() {
+async fn a_table_is_adopted_worked_operated_on_and_undone() {
     for place in everywhere().await {
         apply(&place, MAKE).await;
         let printed = place.run(&[&ADOPT[..], &["--print"]].concat()).succeeded();
         assert!(printed.out.contains("\"outbox_claimable\""), "{printed:?}");
         place.run(&["adopt", "list"]).ended(3);
-        let unasked = place.run(&ADOPT).ended(2);
+        let unconfirmed = place.run(&ADOPT).ended(2);
         assert!(
-            unasked.err.contains("nobody is there to ask"),
-            "{unasked:?}"
+            unconfirmed.err.contains("no terminal to confirm"),
+            "{unconfirmed:?}"
         );
         adopted(&place);
         let again = place.run(&ADOPT).succeeded();
-        assert!(again.out.contains("nothing is left to do"), "{again:?}");
+        assert!(again.out.contains("nothing to do"), "{again:?}");
         let listed = place.run(&["adopt", "list", "--json"]).succeeded();
         assert_eq!(listed.field("table"), "\"outbox\"");
         assert_eq!(listed.field("finished"), "true");
 
         let why = place.run(&["why", "--table", "outbox", "1"]).succeeded();
         assert!(why.err.contains("tenure work --table outbox"), "{why:?}");
-        // One at a time, in order.
-        let exec = "cat >> seen; echo >> seen";
+        // A concurrency of 1 works the rows one at a time, in order.
+        let exec = "cat >> worked; echo >> worked";
         let work = ["work", "--table", "outbox", "--drain", "--exec", exec];
         place
             .run(&[&work[..], &["--concurrency", "1"]].concat())
             .succeeded();
-        let seen = std::fs::read_to_string(place.path("seen")).unwrap();
-        let mut rows = seen.lines().map(|row| {
+        let worked = std::fs::read_to_string(place.path("worked")).unwrap();
+        let mut rows = worked.lines().map(|row| {
             let row: serde_json::Value = serde_json::from_str(row).unwrap();
             assert_eq!(row.get("lock_token"), None, "a token is a secret: {row}");
             row["id"].as_str().unwrap().to_owned()
@@ -81,7 +80,7 @@ async fn a_table_is_adopted_worked_looked_after_and_given_back() {
             (Some("a".into()), Some("b".into()))
         );
 
-        look_after(&place);
+        operate(&place);
 
         place
             .run(&["adopt", "outbox", "--undo", "--yes"])
@@ -100,13 +99,13 @@ async fn a_table_is_adopted_worked_looked_after_and_given_back() {
     }
 }
 
-/// What an operator does with the rows, two of which are done.
-fn look_after(place: &Place) {
+/// Runs operators' commands on the rows, two of which are done.
+fn operate(place: &Place) {
     let stats = |field: &str| {
-        let said = place
+        let output = place
             .run(&["stats", "--table", "outbox", "--json"])
             .succeeded();
-        said.field(field)
+        output.field(field)
     };
     assert_eq!((stats("done"), stats("due")), ("2".into(), "0".into()));
     place.run(&["replay", "--table", "outbox", "1"]).succeeded();
@@ -114,11 +113,11 @@ fn look_after(place: &Place) {
     let bury = ["bury", "--table", "outbox", "1", "--reason", "a test"];
     place.run(&bury).succeeded();
     place.run(&bury).ended(4);
-    let shown = place
+    let details = place
         .run(&["show", "--table", "outbox", "1", "--json"])
         .succeeded();
-    assert_eq!(shown.field("state"), "\"dead\"");
-    assert_eq!(shown.objects()[0]["payload"]["id"], "a");
+    assert_eq!(details.field("state"), "\"dead\"");
+    assert_eq!(details.objects()[0]["payload"]["id"], "a");
     let dry = [
         "replay",
         "--table",
@@ -137,7 +136,7 @@ fn look_after(place: &Place) {
 }
 
 #[tokio::test]
-async fn a_lease_that_is_held_is_in_the_way_of_the_way_back() {
+async fn a_held_lease_blocks_the_undo() {
     for place in everywhere().await {
         apply(&place, MAKE).await;
         adopted(&place);
@@ -145,7 +144,9 @@ async fn a_lease_that_is_held_is_in_the_way_of_the_way_back() {
         let table = tenure.table("outbox").await.unwrap();
         let held = table.claim(1).await.unwrap().unwrap();
         let undo = ["adopt", "outbox", "--undo", "--yes"];
-        place.run(&undo).failed(4, "1 rows of outbox", "--force");
+        place
+            .run(&undo)
+            .failed(4, "workers hold 1 rows of outbox", "--force");
         let release = table.release(&held.lease.token).await.unwrap();
         assert_eq!(release, 1);
         let claimed = table.claim(1).await.unwrap().unwrap();
@@ -155,7 +156,7 @@ async fn a_lease_that_is_held_is_in_the_way_of_the_way_back() {
 }
 
 #[tokio::test]
-async fn a_lapsed_row_is_reaped_by_hand() {
+async fn a_lapsed_row_is_reaped_by_an_operator() {
     for place in everywhere().await {
         apply(&place, MAKE).await;
         adopted(&place);
@@ -169,69 +170,72 @@ async fn a_lapsed_row_is_reaped_by_hand() {
             "60000000"
         };
         apply(&place, &past.replace("MINUTE", minute)).await;
-        let said = place.run(&["reap", "--table", "outbox"]).succeeded();
-        assert_eq!(said.err, "2 rows: 2 wait again, 0 are dead\n");
+        let output = place.run(&["reap", "--table", "outbox"]).succeeded();
+        assert_eq!(output.err, "2 rows: 2 pending again, 0 dead\n");
     }
 }
 
 #[tokio::test]
-async fn what_cannot_be_leased_is_told_with_all_that_is_missing() {
+async fn a_table_that_cannot_be_leased_is_refused_with_all_obstacles() {
     for place in everywhere().await {
         place
             .run(&ADOPT)
             .failed(2, "there is no table outbox", "check its name");
         place.run(&["adopt", "outbox"]).failed(
             2,
-            "nothing says what the columns of outbox",
+            "the column names of outbox are not given",
             "--preset",
         );
         place.run(&["adopt", "outbox", "--undo"]).ended(3);
         let wrong = "create table outbox (id text primary key, status integer, fence text,
                                           created_at MOMENT not null)";
         apply(&place, wrong).await;
-        let said = place.run(&ADOPT).ended(2);
-        assert_eq!(said.err.matches("error: ").count(), 2, "{said:?}");
-        assert_eq!(said.err.matches("hint: ").count(), 2, "{said:?}");
+        let output = place.run(&ADOPT).ended(2);
+        assert_eq!(output.err.matches("error: ").count(), 2, "{output:?}");
+        assert_eq!(output.err.matches("hint: ").count(), 2, "{output:?}");
     }
 }
 
 #[test]
-fn all_that_is_wrong_with_a_map_is_told_with_its_line() {
+fn all_faults_of_a_map_are_reported_with_their_lines() {
     let place = sqlite();
     place.write("map.toml", "key = \"a b\"\n\n[columns]\nuntill = \"x\"\n");
-    let said = place.run(&["adopt", "mails", "--map", "map.toml"]).ended(2);
-    assert!(said.err.contains("error: map.toml:1: key"), "{said:?}");
+    let output = place.run(&["adopt", "mails", "--map", "map.toml"]).ended(2);
+    assert!(output.err.contains("error: map.toml:1: key"), "{output:?}");
     assert!(
-        said.err.contains("error: map.toml:4: columns.untill"),
-        "{said:?}"
+        output.err.contains("error: map.toml:4: columns.untill"),
+        "{output:?}"
     );
-    assert!(said.err.contains("did you mean columns.until?"), "{said:?}");
+    assert!(
+        output.err.contains("did you mean columns.until?"),
+        "{output:?}"
+    );
     assert!(!place.file().exists(), "a bad map needs no database");
     place.run(&["adopt", "mails", "--map", "gone.toml"]).failed(
         2,
-        "the map gone.toml cannot be read",
+        "cannot read the map gone.toml",
         "check the name",
     );
 }
 
 #[tokio::test]
-async fn what_only_prints_changes_nothing() {
+async fn print_changes_nothing() {
     let place = sqlite();
     apply(&place, MAKE).await;
     let print = [&ADOPT[..], &["--print"]].concat();
     place
         .run(&print)
-        .failed(2, "has no tables", "tenure migrate");
+        .failed(2, "lacks Tenure's tables", "tenure migrate");
     let conn = rusqlite::Connection::open(place.file()).unwrap();
-    let made = "select count(*) from sqlite_schema where name like 'tenure_%'";
-    let made: i64 = conn.query_row(made, [], |row| row.get(0)).unwrap();
-    assert_eq!(made, 0);
+    let tables = "select count(*) from sqlite_schema where name like 'tenure_%'";
+    let tables: i64 = conn.query_row(tables, [], |row| row.get(0)).unwrap();
+    assert_eq!(tables, 0);
     place.run(&["migrate"]).succeeded();
     place.run(&print).succeeded();
 }
 
 #[tokio::test]
-async fn a_table_that_is_gone_is_forgotten() {
+async fn the_record_of_a_table_that_is_gone_is_removed() {
     for place in everywhere().await {
         apply(&place, MAKE).await;
         adopted(&place);
@@ -239,9 +243,9 @@ async fn a_table_that_is_gone_is_forgotten() {
         let listed = place.run(&["adopt", "list"]).succeeded();
         assert!(listed.out.contains("gone"), "{listed:?}");
         let undo = ["adopt", "outbox", "--undo", "--yes"];
-        let said = place.run(&undo).succeeded();
-        let told = format!("{}{}", said.out, said.err);
-        assert!(told.contains("there is no such table any more"), "{told}");
+        let output = place.run(&undo).succeeded();
+        let message = format!("{}{}", output.out, output.err);
+        assert!(message.contains("the table is gone"), "{message}");
         place.run(&["adopt", "list"]).ended(3);
     }
     let place = sqlite();
@@ -250,8 +254,7 @@ async fn a_table_that_is_gone_is_forgotten() {
         .failed(2, "name of a table", "search_path");
 }
 
-/// What the page on adoption says, line by line: its SQL and its commands run as they stand there,
-/// from the first to the last, on PostgreSQL.
+/// Runs the SQL and the commands of the page on adoption on PostgreSQL, in their order.
 #[tokio::test]
 async fn the_page_on_adoption_runs_as_it_is_written() {
     let page = include_str!("../../../../docs/ADOPT.md");
@@ -274,8 +277,8 @@ async fn the_page_on_adoption_runs_as_it_is_written() {
                 shell
                     .env("PATH", format!("{folder}:/usr/bin:/bin"))
                     .args(["-ec", text]);
-                let said = said(shell, b"");
-                assert_eq!(said.code, Some(0), "{text}\n{said:?}");
+                let output = finish(shell, b"");
+                assert_eq!(output.code, Some(0), "{text}\n{output:?}");
                 commands += text.lines().filter(|line| line.contains("tenure ")).count();
             }
             other => panic!("a block of {other:?} cannot be run"),
@@ -298,10 +301,10 @@ create table sync_checkpoints (
 insert into sync_jobs (id, created_at) values (1, NOW);
 insert into sync_checkpoints (id, matrix_id, chunk_hash, created_at) values (1, 'm', 'c', NOW);";
 
-/// How long the lease runs that a worker with these arguments takes on the only row of a table, and
-/// how soon it is heard of again; in seconds. The row is given back.
+/// Returns the term of the lease that a worker with these arguments takes on the only row of a
+/// table, and the interval of the worker's reports, both in seconds. Releases the row.
 async fn leased(place: &Place, table: &str, args: &[&str]) -> (i64, i64) {
-    // A command that cannot take it now gives the row back, and costs it nothing.
+    // Exit code 75 means unavailable: the worker releases the row, and no retry is used up.
     let exec = "while [ ! -e go ]; do sleep 0.05; done; exit 75";
     let work = ["work", "--table", table, "--exec", exec];
     let mut worker = place.start(&[&work[..], args].concat());
@@ -324,18 +327,18 @@ async fn leased(place: &Place, table: &str, args: &[&str]) -> (i64, i64) {
 }
 
 impl Place {
-    /// How often a worker says that it is here: as often as it renews; in seconds.
+    /// Returns the interval of a worker's reports in seconds, which is also its heartbeat interval.
     async fn reported_every(&self, worker: &serde_json::Value) -> i64 {
         let tenure = self.tenure().await;
         let (_, workers) = tenure.workers(10).await.unwrap();
         let mut workers = workers.iter().map(|worker| &worker.report);
-        let found = workers.find(|report| Some(report.worker.as_str()) == worker.as_str());
-        i64::try_from(found.unwrap().next_within.as_secs()).unwrap()
+        let report = workers.find(|report| Some(report.worker.as_str()) == worker.as_str());
+        i64::try_from(report.unwrap().next_within.as_secs()).unwrap()
     }
 }
 
-/// Rows of the two tables of sync jobs are leased for as long as their specification says, unless
-/// somebody has said another term.
+/// Rows of the two tables of sync jobs have the term of their specification, unless another term is
+/// configured.
 ///
 /// Proves: S5-018, S5-034, S5-043, S5-044
 #[tokio::test]
@@ -354,19 +357,23 @@ async fn a_table_of_sync_jobs_has_the_term_of_its_specification_unless_one_is_se
         assert_eq!(leased(&place, "sync_jobs", &[]).await, (300, 60));
         assert_eq!(leased(&place, "sync_checkpoints", &[]).await, (120, 30));
         let with_flag = leased(&place, "sync_jobs", &["--term", "30s"]).await;
-        assert_eq!(with_flag, (30, 7), "also what is usual for events");
+        assert_eq!(
+            with_flag,
+            (30, 7),
+            "even if it equals the default for events"
+        );
         place.write("tenure.toml", "[lease]\nterm = \"80s\"\n");
         assert_eq!(leased(&place, "sync_checkpoints", &[]).await, (80, 20));
         place.write("tenure.toml", "");
         place
             .run(&["settings", "set", "lease.term=40s"])
             .succeeded();
-        // What is set for the cluster is known only after the first report.
+        // A worker knows the settings of the cluster only after its first report.
         assert_eq!(leased(&place, "sync_jobs", &[]).await.0, 40);
     }
 }
 
-/// A worker on events is none on a table: `why` does not count on it.
+/// A worker on events does not work on the rows of a table, so `why` does not count that worker.
 #[tokio::test]
 async fn a_row_waits_for_a_worker_on_its_table() {
     for place in everywhere().await {

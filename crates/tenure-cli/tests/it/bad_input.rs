@@ -1,5 +1,5 @@
-//! What comes from outside and is wrong, too much or not there: each is told or worked around, and
-//! nothing that was accepted is lost.
+//! Bad input and bad conditions from outside: the program reports or handles each of them, and
+//! loses nothing that it has accepted.
 
 #![expect(
     clippy::unwrap_used,
@@ -14,7 +14,7 @@ use std::path::Path;
 use tenure::{Event, ItemId};
 use tenure_store::testing::Server;
 
-use crate::program::{Place, Said, everywhere, said, soon, sqlite};
+use crate::program::{Finished, Place, everywhere, finish, soon, sqlite};
 use crate::serve::{get, served};
 
 /// A configuration that publishes to a file of this name.
@@ -25,7 +25,7 @@ fn to_file(name: &str) -> String {
     )
 }
 
-/// The ids of the events in a file that events were published to.
+/// Reads the ids of the published events from the file of this name.
 fn published(place: &Place, name: &str) -> Vec<i64> {
     let text = fs::read_to_string(place.file().with_file_name(name)).unwrap_or_default();
     let id = |line: &str| {
@@ -42,15 +42,15 @@ async fn done(place: &Place, number: u64) {
 }
 
 #[test]
-fn a_line_of_ten_megabytes_is_told_and_what_came_before_it_is_kept() {
+fn a_line_of_ten_megabytes_is_reported_and_the_lines_before_it_are_written() {
     let place = sqlite();
     let huge = "x".repeat(10 << 20);
     let input = format!("1\n2\n\"{huge}\"\n3\n");
-    let said = place.run_with(&["enqueue", "--lines", "t"], input.as_bytes());
-    let said = said.ended(2);
-    assert!(said.err.contains("line 3"), "{}", said.err.len());
-    assert!(said.err.contains("over 2 MiB"), "{}", said.err.len());
-    assert!(said.err.len() < 1000, "the payload is not shown");
+    let output = place.run_with(&["enqueue", "--lines", "t"], input.as_bytes());
+    let output = output.ended(2);
+    assert!(output.err.contains("line 3"), "{}", output.err.len());
+    assert!(output.err.contains("over 2 MiB"), "{}", output.err.len());
+    assert!(output.err.len() < 1000, "the payload is not shown");
     let stats = place.run(&["stats", "--json"]).succeeded();
     assert_eq!(stats.field("pending"), "2");
 }
@@ -58,12 +58,12 @@ fn a_line_of_ten_megabytes_is_told_and_what_came_before_it_is_kept() {
 #[test]
 fn a_configuration_without_an_end_is_not_read_to_it() {
     let place = sqlite();
-    let said = place.run(&["--config", "/dev/zero", "stats"]).ended(2);
-    assert!(said.err.contains("longer than 1 MiB"), "{said:?}");
+    let output = place.run(&["--config", "/dev/zero", "stats"]).ended(2);
+    assert!(output.err.contains("longer than 1 MiB"), "{output:?}");
 }
 
 #[tokio::test]
-async fn an_event_that_no_route_takes_is_kept_and_holds_nothing_up() {
+async fn an_event_that_no_route_takes_stays_and_does_not_delay_others() {
     for place in everywhere().await {
         let file = to_file("lines").replace("\"*\"", "\"known.*\"");
         place.write("tenure.toml", &file);
@@ -72,9 +72,9 @@ async fn an_event_that_no_route_takes_is_kept_and_holds_nothing_up() {
         let (running, _) = served(&place, &[]);
         done(&place, 5).await;
         let ids: Vec<i64> = others.iter().map(|id| id.parse().unwrap()).collect();
-        let mut seen = published(&place, "lines");
-        seen.sort_unstable();
-        assert_eq!(seen, ids);
+        let mut published = published(&place, "lines");
+        published.sort_unstable();
+        assert_eq!(published, ids);
 
         let tenure = place.tenure().await;
         let id = ItemId::new(stranger.parse().unwrap());
@@ -84,10 +84,11 @@ async fn an_event_that_no_route_takes_is_kept_and_holds_nothing_up() {
         })
         .await;
         for command in ["why", "show"] {
-            // At the moment at which it is tried again, `why` says that it is due.
+            // When the next attempt of the event is due, `why` says so.
             soon(async || {
-                let said = place.run(&[command, &stranger]).succeeded();
-                said.out
+                let output = place.run(&[command, &stranger]).succeeded();
+                output
+                    .out
                     .contains("no handler takes the topic")
                     .then_some(())
             })
@@ -95,23 +96,23 @@ async fn an_event_that_no_route_takes_is_kept_and_holds_nothing_up() {
         }
         running.terminate();
         running.wait().succeeded();
-        let said = place.run(&["show", &stranger, "--json"]).succeeded();
-        assert_eq!(said.field("state"), "\"pending\"");
+        let output = place.run(&["show", &stranger, "--json"]).succeeded();
+        assert_eq!(output.field("state"), "\"pending\"");
     }
 }
 
 /// Proves: S1-019
 #[test]
-fn intervals_that_do_not_fit_the_term_are_refused_wherever_they_are_set() {
+fn intervals_that_conflict_with_the_term_are_refused_in_every_layer() {
     let wrong = [
         ("lease.heartbeat", "10s"),
         ("reaper.interval", "30s"),
         ("worker.shutdown_timeout", "31s"),
     ];
-    let all_told = |said: &Said| {
+    let all_reported = |output: &Finished| {
         for (name, value) in wrong {
             let text = format!("{name} is {value}; expected");
-            assert!(said.err.contains(&text), "no {text:?} in {said:?}");
+            assert!(output.err.contains(&text), "no {text:?} in {output:?}");
         }
     };
     let place = sqlite();
@@ -122,21 +123,21 @@ fn intervals_that_do_not_fit_the_term_are_refused_wherever_they_are_set() {
             program.env(format!("TENURE_{name}"), value);
         }
         program.args(command);
-        all_told(&said(program, b"").ended(2));
+        all_reported(&finish(program, b"").ended(2));
         place.write(
             "wrong.toml",
             "[lease]\nheartbeat = \"10s\"\n[reaper]\ninterval = \"30s\"\n\
              [worker]\nshutdown_timeout = \"31s\"\n",
         );
-        let said = place.run(&[command, &["--config", "wrong.toml"]].concat());
-        all_told(&said.ended(2));
+        let output = place.run(&[command, &["--config", "wrong.toml"]].concat());
+        all_reported(&output.ended(2));
     }
     assert!(!place.file().exists());
     place.run(&["migrate"]).succeeded();
     let sets = wrong.map(|(name, value)| format!("{name}={value}"));
     let sets = sets.iter().map(String::as_str);
     let args: Vec<_> = ["settings", "set"].into_iter().chain(sets).collect();
-    all_told(&place.run(&args).ended(2));
+    all_reported(&place.run(&args).ended(2));
 }
 
 #[tokio::test]
@@ -168,8 +169,8 @@ async fn a_server_does_not_start_on_a_database_that_takes_no_writes() {
     let sign = if place.url.contains('?') { '&' } else { '?' };
     place.url = format!("{writable}{sign}options[default_transaction_read_only]=on");
     let args = ["serve", "--listen", "127.0.0.1:0", "--wait", "1s"];
-    let said = place.run(&args).ended(1);
-    assert!(said.err.contains("read-only"), "{said:?}");
+    let output = place.run(&args).ended(1);
+    assert!(output.err.contains("read-only"), "{output:?}");
     place.url = writable;
     let stats = place.run(&["stats", "--json"]).succeeded();
     assert_eq!(stats.field("pending"), "1");
@@ -179,16 +180,16 @@ async fn a_server_does_not_start_on_a_database_that_takes_no_writes() {
 fn a_server_does_not_start_on_a_file_that_takes_no_writes() {
     let place = sqlite();
     place.enqueue("a");
-    let said = place.run_unwritable(&["serve", "--listen", "127.0.0.1:0", "--wait", "1s"]);
-    let said = said.ended(1);
-    assert!(said.err.contains("error: "), "{said:?}");
-    assert!(said.err.contains("hint: "), "{said:?}");
+    let output = place.run_unwritable(&["serve", "--listen", "127.0.0.1:0", "--wait", "1s"]);
+    let output = output.ended(1);
+    assert!(output.err.contains("error: "), "{output:?}");
+    assert!(output.err.contains("hint: "), "{output:?}");
     let stats = place.run(&["stats", "--json"]).succeeded();
     assert_eq!(stats.field("pending"), "1");
 }
 
-/// Runs the program with this as the largest size of a file, in blocks of the shell; what is
-/// written beyond fails as on a full disk.
+/// Returns the program with a limit on the size of files, in blocks of the shell. A write beyond
+/// the limit fails as on a full disk.
 fn limited(place: &Place, blocks: u32) -> std::process::Command {
     let mut command = place.command(Path::new("sh"));
     let script = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"");
@@ -196,8 +197,8 @@ fn limited(place: &Place, blocks: u32) -> std::process::Command {
     command
 }
 
-/// Goal: what was accepted outlives a full disk under load. Method: server and producers run with a
-/// bound on the size of files until one of them is told of it, then without.
+/// Goal: accepted events survive a full disk under load. Method: the server and the producers run
+/// with a limit on the size of files until one of them fails, and then without the limit.
 #[tokio::test]
 async fn a_full_disk_loses_nothing_that_was_accepted() {
     let place = sqlite();
@@ -214,9 +215,9 @@ async fn a_full_disk_loses_nothing_that_was_accepted() {
         let topic = format!("t{}", accepted.len());
         let mut command = limited(&place, 2000);
         command.args(["enqueue", "--lines", &topic]);
-        let said = said(command, line.repeat(50).as_bytes());
-        if said.code != Some(0) {
-            break said;
+        let output = finish(command, line.repeat(50).as_bytes());
+        if output.code != Some(0) {
+            break output;
         }
         accepted.push(topic);
         assert!(accepted.len() < 1000, "the limit is not reached");
@@ -227,9 +228,9 @@ async fn a_full_disk_loses_nothing_that_was_accepted() {
     assert!(!accepted.is_empty());
 
     running.terminate();
-    let said = running.wait();
-    assert!(matches!(said.code, Some(0 | 1)), "{said:?}");
-    assert!(!said.err.contains("panicked"), "{said:?}");
+    let output = running.wait();
+    assert!(matches!(output.code, Some(0 | 1)), "{output:?}");
+    assert!(!output.err.contains("panicked"), "{output:?}");
 
     let (running, _) = served(&place, &[]);
     let tenure = place.tenure().await;
@@ -240,8 +241,8 @@ async fn a_full_disk_loses_nothing_that_was_accepted() {
     .await;
     for topic in &accepted {
         let args = ["events", "--state", "done", "--topic", topic, "--json"];
-        let found = place.run(&args).succeeded().objects().len();
-        assert_eq!(found, 50, "{topic}");
+        let events = place.run(&args).succeeded().objects().len();
+        assert_eq!(events, 50, "{topic}");
     }
     running.terminate();
     running.wait().succeeded();
@@ -258,12 +259,12 @@ async fn two_servers_on_one_file_publish_each_event_once_between_them() {
     let events = vec![Event::new("t", &1).unwrap(); 300];
     let tenure = place.tenure().await;
     let mut written = Vec::new();
-    // One may be done with all of them before the other looks again.
+    // One worker may finish all events before the other claims again, so the test adds more.
     while ["one", "two"]
         .iter()
         .any(|name| published(&place, name).is_empty())
     {
-        written.extend(tenure.enqueue_all(&events).await.unwrap());
+        written.extend(tenure.enqueue_now(&events).await.unwrap());
         done(&place, u64::try_from(written.len()).unwrap()).await;
     }
     for running in [one, two] {
@@ -292,16 +293,16 @@ async fn a_second_signal_ends_a_server_at_once() {
     running.line_with("stopped claiming");
     let began = tokio::time::Instant::now();
     running.terminate();
-    let said = running.wait().ended(1);
+    let output = running.wait().ended(1);
     assert!(began.elapsed().as_secs() < 10, "it did not wait");
-    assert!(said.err.contains("second signal"), "{said:?}");
+    assert!(output.err.contains("second signal"), "{output:?}");
 }
 
 #[tokio::test]
 async fn the_logs_of_a_server_name_worker_and_event_and_no_content() {
     for mut place in everywhere().await {
         if place.url.starts_with("postgres:") {
-            // The test server asks nobody for a password.
+            // The test server does not check passwords.
             place.url = place.url.replacen('@', ":canary-3@", 1);
             assert!(place.url.contains(":canary-3@"));
         }
@@ -311,11 +312,11 @@ async fn the_logs_of_a_server_name_worker_and_event_and_no_content() {
         let mut command = place.command(Path::new(env!("CARGO_BIN_EXE_tenure")));
         command
             .env("TENURE_LOG_FORMAT", "json")
-            // No more than the pipe takes until it is read.
+            // This level prints no more lines than the pipe holds before the test reads them.
             .env("TENURE_LOG_LEVEL", "info,tenure_engine=debug")
             .args(["serve", "--listen", "127.0.0.1:0", "--name", "front"]);
         let mut running = Place::start_command(command);
-        let line = running.line_with("\"began to serve\"");
+        let line = running.line_with("\"listening\"");
         let args = ["enqueue", "t", "\"canary-1\"", "--header", "k=canary-2"];
         let event = place.run(&[&args[..], &["--json"]].concat()).succeeded();
         let id = event.field("id");
@@ -327,48 +328,51 @@ async fn the_logs_of_a_server_name_worker_and_event_and_no_content() {
             "reaper_recovered_count",
             "reaper_stale_duration",
             "reaper_runs_total",
+            "# HELP tenure_items_settled_total ",
+            "queue=\"default\",outcome=\"done\"} 1\n",
+            "tenure_handler_seconds_count{worker=\"front\",instance=\"",
         ] {
             assert!(metrics.contains(name), "no {name} in {metrics}");
         }
         running.terminate();
-        let said = running.wait().succeeded();
-        assert!(!said.err.contains("canary"), "{said:?}");
+        let output = running.wait().succeeded();
+        assert!(!output.err.contains("canary"), "{output:?}");
         assert!(!metrics.contains("canary"), "{metrics}");
 
-        let shown = place.run(&["show", &id, "--json"]).succeeded().objects();
-        let lines = said.err.lines();
+        let details = place.run(&["show", &id, "--json"]).succeeded().objects();
+        let lines = output.err.lines();
         let lines: Vec<serde_json::Value> = lines
             .map(|line| serde_json::from_str(line).unwrap())
             .collect();
-        for message in ["failed; will be tried again", "worked"] {
+        for message in ["failed; will be retried", "done"] {
             let is_it = |line: &&serde_json::Value| line["fields"]["message"] == message;
             let line = lines.iter().find(is_it);
-            let line = line.unwrap_or_else(|| panic!("no {message:?} in {said:?}"));
-            assert_eq!(line["fields"]["event"], shown[0]["event_id"], "{line}");
+            let line = line.unwrap_or_else(|| panic!("no {message:?} in {output:?}"));
+            assert_eq!(line["fields"]["event"], details[0]["event_id"], "{line}");
             assert!(line["worker"].as_str().unwrap().starts_with("front-"));
         }
     }
 }
 
 #[test]
-fn whoever_works_warns_of_a_publisher_that_no_route_leads_to() {
+fn a_worker_warns_of_a_publisher_without_a_route() {
     let place = sqlite();
     let config = "[publishers.spare]\nkind = \"lines\"\npath = \"spare.jsonl\"\n";
     place.write("tenure.toml", config);
     place.run(&["migrate"]).succeeded();
-    let said = place.run(&["work", "--drain"]).succeeded();
+    let output = place.run(&["work", "--drain"]).succeeded();
     let is_warning = |line: &str| {
         line.contains(" WARN ")
             && line.contains("tenure.toml:1: no route leads to publishers.spare")
     };
     assert_eq!(
-        said.err.lines().filter(|line| is_warning(line)).count(),
+        output.err.lines().filter(|line| is_warning(line)).count(),
         1,
-        "{said:?}"
+        "{output:?}"
     );
-    // `--exec` is in place of the routes, so that none is missing.
-    let said = place
+    // `--exec` replaces the routes, so none is missing.
+    let output = place
         .run(&["work", "--drain", "--exec", "true"])
         .succeeded();
-    assert!(!said.err.contains("spare"), "{said:?}");
+    assert!(!output.err.contains("spare"), "{output:?}");
 }

@@ -1,27 +1,27 @@
-//! The configuration: its file, its variables, its flags, what is told of what is wrong with them,
-//! and the page that describes it.
+//! The configuration: its file, variables and flags, its error messages, and the page that
+//! describes it.
 
 use std::fs;
 use std::path::Path;
 
 use sqlx::{Connection as _, PgConnection};
 
-use crate::program::{Place, Said, postgres, said, sqlite};
+use crate::program::{Finished, Place, finish, postgres, sqlite};
 
 const PAGE: &str = "docs/CONFIG.md";
 const DEFAULTS: &str = include_str!("../../tenure.default.toml");
 
-/// Runs the program in this place with these variables besides.
-fn run_with(place: &Place, variables: &[(&str, &str)], args: &[&str]) -> Said {
+/// Runs the program in this place with additional variables.
+fn run_with(place: &Place, variables: &[(&str, &str)], args: &[&str]) -> Finished {
     let mut command = place.command(Path::new(env!("CARGO_BIN_EXE_tenure")));
     command
         .env_remove("TENURE_DATABASE")
         .envs(variables.iter().copied())
         .args(args);
-    said(command, b"")
+    finish(command, b"")
 }
 
-/// Writes a file beside the database.
+/// Writes a file next to the database.
 fn write(place: &Place, name: &str, text: &str) {
     fs::write(place.file().with_file_name(name), text).expect("the folder can be written");
 }
@@ -54,7 +54,7 @@ fn every_command_reads_the_file_then_the_environment_then_flags() {
 }
 
 #[test]
-fn all_that_is_wrong_is_told_before_anything_is_done() {
+fn all_faults_are_reported_before_anything_is_done() {
     let place = sqlite();
     let text = "\
 database = \"sqlite://file.db\"
@@ -65,9 +65,9 @@ trem = \"60s\"
     write(&place, "tenure.toml", text);
     let variables = [("TENURE_LEASE_TREM", "60s"), ("TENURE_WORKER_BATCH", "x")];
     for args in [&["enqueue", "a", "1"][..], &["stats"], &["migrate"]] {
-        let said = run_with(&place, &variables, args).ended(2);
-        assert_eq!(said.out, "");
-        insta::assert_snapshot!("all_that_is_wrong", said.err);
+        let output = run_with(&place, &variables, args).ended(2);
+        assert_eq!(output.out, "");
+        insta::assert_snapshot!("all_that_is_wrong", output.err);
     }
     assert!(!place.file().with_file_name("file.db").exists());
 }
@@ -84,13 +84,13 @@ async fn the_store_is_opened_as_it_is_configured() {
     sqlx::raw_sql(made).execute(&mut conn).await.unwrap();
     run_with(&place, &schema, &["migrate"]).succeeded();
     run_with(&place, &schema, &["enqueue", "a", "1"]).succeeded();
-    let said = run_with(&place, &schema, &["stats", "--json"]).succeeded();
-    assert_eq!(said.field("pending"), "1");
+    let output = run_with(&place, &schema, &["stats", "--json"]).succeeded();
+    assert_eq!(output.field("pending"), "1");
     place.run(&["stats"]).failed(2, "", "tenure migrate");
 }
 
 #[test]
-fn a_named_file_has_to_be_there() {
+fn a_named_file_must_exist() {
     let place = sqlite();
     for (variables, args, by) in [
         (&[][..], &["stats", "--config", "gone.toml"][..], "--config"),
@@ -100,20 +100,20 @@ fn a_named_file_has_to_be_there() {
             "TENURE_CONFIG",
         ),
     ] {
-        let said = run_with(&place, variables, args).ended(2);
-        let message = format!("error: {by}: \"gone.toml\" cannot be read");
-        assert!(said.err.starts_with(&message), "{said:?}");
+        let output = run_with(&place, variables, args).ended(2);
+        let message = format!("error: {by}: cannot read \"gone.toml\"");
+        assert!(output.err.starts_with(&message), "{output:?}");
     }
     fs::create_dir(place.file().with_file_name("tenure.toml")).unwrap();
-    let said = run_with(&place, &[], &["stats"]).ended(2);
+    let output = run_with(&place, &[], &["stats"]).ended(2);
     assert!(
-        said.err.contains("\"tenure.toml\" cannot be read"),
-        "{said:?}"
+        output.err.contains("cannot read \"tenure.toml\""),
+        "{output:?}"
     );
 }
 
 #[test]
-fn what_is_wrong_with_a_configuration_shows_no_password() {
+fn faults_of_a_configuration_are_reported_without_passwords() {
     let place = sqlite();
     let secret = "postgres://u:canary@127.0.0.1:1/db";
     for text in [
@@ -125,8 +125,8 @@ fn what_is_wrong_with_a_configuration_shows_no_password() {
         format!("[publishers.x]\nkind = \"exec\"\ncommand = [\"{secret}\"]\n"),
     ] {
         write(&place, "tenure.toml", &text);
-        let said = run_with(&place, &[], &["stats"]).ended(2);
-        assert!(!said.err.contains("canary"), "{said:?}");
+        let output = run_with(&place, &[], &["stats"]).ended(2);
+        assert!(!output.err.contains("canary"), "{output:?}");
     }
     write(&place, "tenure.toml", "");
     for name in [
@@ -134,8 +134,8 @@ fn what_is_wrong_with_a_configuration_shows_no_password() {
         "TENURE_SERVER_LISTEN",
         "TENURE_LEASE_TERM",
     ] {
-        let said = run_with(&place, &[(name, secret)], &["stats"]).ended(2);
-        assert!(!said.err.contains("canary"), "{said:?}");
+        let output = run_with(&place, &[(name, secret)], &["stats"]).ended(2);
+        assert!(!output.err.contains("canary"), "{output:?}");
     }
 }
 
@@ -153,7 +153,7 @@ fn a_command_that_runs_for_an_event_may_run_the_program() {
     }
 }
 
-/// A setting of the embedded file: its name, its value, what is said of it.
+/// A setting of the embedded file: its name, its value, its description.
 struct Described<'a> {
     name: String,
     value: Option<&'a str>,
@@ -164,7 +164,7 @@ struct Described<'a> {
 fn described() -> Vec<Described<'static>> {
     let mut section = "";
     let mut text: Vec<&str> = Vec::new();
-    let mut found = Vec::new();
+    let mut settings = Vec::new();
     for line in DEFAULTS.lines() {
         let is_set = !line.starts_with('#');
         if let Some(prose) = line.strip_prefix("# ") {
@@ -174,7 +174,7 @@ fn described() -> Vec<Described<'static>> {
             text.clear();
         } else if let Some((name, value)) = line.trim_start_matches('#').split_once(" = ") {
             let prefix = if section.is_empty() { "" } else { "." };
-            found.push(Described {
+            settings.push(Described {
                 name: format!("{section}{prefix}{name}"),
                 value: is_set.then_some(value),
                 text: text.join(" "),
@@ -185,7 +185,7 @@ fn described() -> Vec<Described<'static>> {
         }
     }
     let is_single = |one: &Described<'_>| one.name.split('.').count() <= 2 && !one.text.is_empty();
-    found.into_iter().filter(is_single).collect()
+    settings.into_iter().filter(is_single).collect()
 }
 
 fn page() -> String {
@@ -195,14 +195,13 @@ fn page() -> String {
 <!-- Printed from crates/tenure-cli/tenure.default.toml by a test; \
 TENURE_UPDATE_DOCS=1 cargo test -p tenure-cli --test it config -->
 
-Each layer stands over the one before it: the defaults, the file, the environment, flags.
+Each layer overrides the one before it: the defaults, the file, the environment, flags.
 The file is `tenure.toml` in the working directory, or the one that `--config` or `TENURE_CONFIG` \
 names.
-What `tenure settings set` sets for all workers stands over the configuration of each.
-Everything that is wrong is told at once, with its line, before anything is done; the exit code is \
-2.
+Settings made for all workers with `tenure settings set` override the configuration of each.
+All faults are reported at once, with their lines, before anything is done; the exit code is 2.
 A duration is text with units: `30s`, `5m`, `1h 30m`, `7d`.
-`tenure settings` shows what is in force and where it comes from.
+`tenure settings` shows the settings in force and their sources.
 
 ## Settings
 
@@ -224,10 +223,11 @@ A duration is text with units: `30s`, `5m`, `1h 30m`, `7d`.
     page.extend(rows);
     page + &format!(
         "
-In a variable, several names, networks or ports have commas between them.
-`TENURE_WEBHOOK_KEY` holds what is in `webhook.key_file`, and stands over it; no file has it.
-A variable that begins with `TENURE_` and is none of these is an error, but for what a publisher \
-of kind `exec` tells its command of an event: that command may run `tenure`, too.
+In a variable, commas separate several names, networks or ports.
+`TENURE_WEBHOOK_KEY` holds the contents of `webhook.key_file` and overrides it; no file may set \
+it.
+Any other variable that begins with `TENURE_` is an error, except those that a publisher of kind \
+`exec` sets for its command, which may run `tenure` itself.
 
 ## The defaults, as a file
 
@@ -240,7 +240,7 @@ of kind `exec` tells its command of an event: that command may run `tenure`, too
 }
 
 #[test]
-fn the_page_of_the_configuration_is_in_step() {
+fn the_page_of_the_configuration_is_up_to_date() {
     assert_eq!(
         described().len(),
         33,
@@ -249,10 +249,7 @@ fn the_page_of_the_configuration_is_in_step() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
         .join(PAGE);
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a switch for whoever runs this test"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "a switch of this test")]
     if std::env::var_os("TENURE_UPDATE_DOCS").is_some() {
         fs::write(&path, page()).unwrap();
     }

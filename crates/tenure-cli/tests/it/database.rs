@@ -1,14 +1,14 @@
-//! Databases that are not there, not reachable, not writable or not ours; and their passwords.
+//! Databases that are missing, unreachable, read-only or not of Tenure; and passwords in addresses.
 
 use std::fs;
 use std::path::Path;
 
 use sqlx::{Connection, PgConnection};
 
-use crate::program::{everywhere, postgres, said, sqlite};
+use crate::program::{everywhere, finish, postgres, sqlite};
 
-/// The commands that look, and make nothing.
-const LOOKING: [&[&str]; 8] = [
+/// Commands that only read, and so create no database.
+const READING: [&[&str]; 8] = [
     &["events"],
     &["show", "1"],
     &["stats"],
@@ -20,9 +20,9 @@ const LOOKING: [&[&str]; 8] = [
 ];
 
 #[test]
-fn looking_at_a_file_that_is_not_there_makes_none_and_says_how_to_begin() {
+fn reading_a_missing_file_does_not_create_it_and_hints_how_to_begin() {
     let place = sqlite();
-    for args in LOOKING {
+    for args in READING {
         place
             .run(args)
             .failed(3, "there is no database at", "tenure enqueue TOPIC JSON");
@@ -38,7 +38,7 @@ fn without_an_address_the_database_is_a_file_in_the_current_folder() {
     let mut command = place.command(Path::new(env!("CARGO_BIN_EXE_tenure")));
     command.env_remove("TENURE_DATABASE");
     command.args(["enqueue", "a", "1"]);
-    said(command, b"").succeeded();
+    finish(command, b"").succeeded();
     assert!(place.file().exists());
 }
 
@@ -54,16 +54,16 @@ fn memory_is_refused_since_it_would_end_with_the_command() {
 }
 
 #[test]
-fn an_address_of_no_database_is_told() {
+fn an_unsupported_address_is_refused() {
     let place = sqlite();
     for url in ["", "tenure.db", "mysql://host/db", "sqlite:"] {
-        let said = place.run(&["enqueue", "a", "1", "--database", url]);
-        said.failed(2, "address", "postgres://");
+        let output = place.run(&["enqueue", "a", "1", "--database", url]);
+        output.failed(2, "address", "postgres://");
     }
 }
 
 #[test]
-fn a_server_that_is_down_is_told_and_its_password_is_not() {
+fn a_server_that_is_down_is_reported_without_its_password() {
     let place = sqlite();
     for url in [
         "postgres://u:canary@127.0.0.1:1/db",
@@ -73,11 +73,11 @@ fn a_server_that_is_down_is_told_and_its_password_is_not() {
         "postgres://u:canary@[/db",
     ] {
         for args in [&["enqueue", "a", "1"][..], &["stats"], &["migrate"]] {
-            let said = place.run(&[args, &["--database", url]].concat());
-            assert!(matches!(said.code, Some(1 | 2)), "{said:?}");
-            assert!(said.err.contains("hint: "), "{said:?}");
-            assert!(!format!("{said:?}").contains("canary"), "{said:?}");
-            assert!(!format!("{said:?}").contains("c%61nary"), "{said:?}");
+            let output = place.run(&[args, &["--database", url]].concat());
+            assert!(matches!(output.code, Some(1 | 2)), "{output:?}");
+            assert!(output.err.contains("hint: "), "{output:?}");
+            assert!(!format!("{output:?}").contains("canary"), "{output:?}");
+            assert!(!format!("{output:?}").contains("c%61nary"), "{output:?}");
         }
     }
     let down = ["stats", "--database", "postgres://u@127.0.0.1:1/db"];
@@ -96,13 +96,13 @@ fn help_and_usage_errors_show_no_password() {
     ] {
         let mut command = place.command(Path::new(env!("CARGO_BIN_EXE_tenure")));
         command.env("TENURE_DATABASE", secret).args(args);
-        let said = said(command, b"");
-        assert!(!format!("{said:?}").contains("canary"), "{said:?}");
+        let output = finish(command, b"");
+        assert!(!format!("{output:?}").contains("canary"), "{output:?}");
     }
 }
 
 #[tokio::test]
-async fn a_server_without_our_tables_is_told_with_the_way_to_make_them() {
+async fn a_server_without_our_tables_is_refused_with_a_hint_to_migrate() {
     let place = postgres().await;
     for args in [&["enqueue", "a", "1"][..], &["stats"]] {
         place.run(args).failed(2, "", "tenure migrate");
@@ -111,14 +111,14 @@ async fn a_server_without_our_tables_is_told_with_the_way_to_make_them() {
     place.run(&["enqueue", "a", "1"]).succeeded();
 }
 
-/// Method: the note of the last migration is taken away, so that the tables look older.
+/// Method: the test deletes the record of the migrations, so that the schema looks older.
 #[tokio::test]
-async fn a_server_of_an_older_program_is_told_with_the_way_to_move_on() {
+async fn an_older_schema_is_refused_with_a_hint_to_migrate() {
     let [_, place] = everywhere().await;
     place.enqueue("a");
     let mut conn = PgConnection::connect(&place.url).await.unwrap();
-    let note = "delete from tenure_migrations";
-    sqlx::raw_sql(note).execute(&mut conn).await.unwrap();
+    let forget = "delete from tenure_migrations";
+    sqlx::raw_sql(forget).execute(&mut conn).await.unwrap();
     for args in [&["enqueue", "a", "1"][..], &["stats"]] {
         place
             .run(args)
@@ -127,7 +127,7 @@ async fn a_server_of_an_older_program_is_told_with_the_way_to_move_on() {
 }
 
 #[tokio::test]
-async fn a_database_of_a_newer_program_is_left_alone() {
+async fn a_newer_schema_is_refused() {
     let [file, server] = everywhere().await;
     for place in [&file, &server] {
         place.enqueue("a");
@@ -149,7 +149,7 @@ async fn a_database_of_a_newer_program_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_server_that_takes_no_writes_is_told_and_nothing_is_lost() {
+async fn a_read_only_server_is_reported_and_nothing_is_lost() {
     let [_, place] = everywhere().await;
     place.enqueue("a");
     let sign = if place.url.contains('?') { '&' } else { '?' };
@@ -157,44 +157,44 @@ async fn a_server_that_takes_no_writes_is_told_and_nothing_is_lost() {
         "{}{sign}options[default_transaction_read_only]=on",
         place.url
     );
-    let said = place.run(&["enqueue", "a", "1", "--database", &url]);
-    said.failed(1, "read-only", "");
-    let said = place
+    let output = place.run(&["enqueue", "a", "1", "--database", &url]);
+    output.failed(1, "read-only", "");
+    let output = place
         .run(&["stats", "--json", "--database", &url])
         .succeeded();
-    assert_eq!(said.field("pending"), "1");
+    assert_eq!(output.field("pending"), "1");
 }
 
 #[test]
-fn a_file_that_takes_no_writes_is_told_and_nothing_is_lost() {
+fn a_read_only_file_is_reported_and_nothing_is_lost() {
     let place = sqlite();
     place.enqueue("a");
-    let said = place.run_unwritable(&["enqueue", "a", "1"]);
-    said.failed(1, "", "");
-    let said = place.run(&["stats", "--json"]).succeeded();
-    assert_eq!(said.field("pending"), "1");
+    let output = place.run_unwritable(&["enqueue", "a", "1"]);
+    output.failed(1, "", "");
+    let output = place.run(&["stats", "--json"]).succeeded();
+    assert_eq!(output.field("pending"), "1");
 }
 
 #[test]
-fn a_file_that_is_no_database_is_left_as_it_is() {
+fn a_file_that_is_not_a_database_is_not_changed() {
     let place = sqlite();
     let text = "these are not the tables you are looking for\n".repeat(100);
     fs::write(place.file(), &text).unwrap();
     for args in [&["enqueue", "a", "1"][..], &["stats"], &["migrate"]] {
-        let said = place.run(args);
-        assert!(matches!(said.code, Some(1 | 2)), "{said:?}");
-        assert!(said.err.starts_with("error: "), "{said:?}");
+        let output = place.run(args);
+        assert!(matches!(output.code, Some(1 | 2)), "{output:?}");
+        assert!(output.err.starts_with("error: "), "{output:?}");
     }
     assert_eq!(fs::read_to_string(place.file()).unwrap(), text);
 }
 
 #[test]
-fn a_folder_in_place_of_a_file_is_told() {
+fn a_folder_in_place_of_a_file_is_reported() {
     let place = sqlite();
     fs::create_dir(place.file()).unwrap();
-    let said = place.run(&["enqueue", "a", "1"]);
-    assert!(matches!(said.code, Some(1 | 2)), "{said:?}");
-    assert!(said.err.starts_with("error: "), "{said:?}");
+    let output = place.run(&["enqueue", "a", "1"]);
+    assert!(matches!(output.code, Some(1 | 2)), "{output:?}");
+    assert!(output.err.starts_with("error: "), "{output:?}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `tenure demo`: what it shows is real, and it leaves nothing behind.
+//! `tenure demo` prints real facts and removes its files.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::program::sqlite;
 #[test]
 fn the_demo_shows_that_the_promises_hold() {
     let place = sqlite();
-    // A configuration that is wrong, and another database, are none of its business.
+    // The demo ignores an invalid configuration and another database.
     place.write("tenure.toml", "wrong =");
     let said = place.run(&["demo", "--json"]).succeeded();
     let objects = said.objects();
@@ -23,7 +23,7 @@ fn the_demo_shows_that_the_promises_hold() {
     assert_eq!(facts["late_answer"], "refused", "{facts}");
     assert_eq!(facts["lost"], 0, "{facts}");
     assert_eq!(facts["broken"], serde_json::json!([]), "{facts}");
-    // The killed and the paused worker had begun what others began again.
+    // Other workers repeated the events that the killed and the paused worker had begun.
     assert!(facts["duplicates"].as_u64() >= Some(2), "{facts}");
     assert_eq!(facts["unexplained"], 0, "{facts}");
     for (part, name) in [("killed", "alpha-"), ("paused", "bravo-")] {
@@ -51,7 +51,7 @@ async fn an_interrupted_demo_ends_its_workers_and_keeps_what_is_to_be_kept() {
     lines.find(is_going).expect("the events begin to flow");
     let id = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
-    // Its end closes the output.
+    // The output closes when the program ends.
     lines.for_each(drop);
     let output = child.wait_with_output().unwrap();
     let err = String::from_utf8(output.stderr).unwrap();

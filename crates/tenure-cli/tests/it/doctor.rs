@@ -1,29 +1,36 @@
-//! `tenure doctor`: tells what is bad, and says so to scripts by its exit code.
+//! `tenure doctor`: its findings, and its exit code for scripts.
 
 use tenure::Outcome;
 
 use crate::program::{Place, everywhere, sqlite};
 
-/// The verdict on a subject. What is not good has a hint, and one bad thing makes the exit code 1.
-/// The throw-away PostgreSQL may have such a thing of its own: it does not wait for its disk.
+/// Returns the verdict on a subject. Every verdict except good has a hint, and a bad one makes the
+/// exit code 1. The temporary PostgreSQL may itself get a bad verdict, because it does not sync to
+/// disk.
 #[track_caller]
 fn verdict(place: &Place, subject: &str) -> String {
-    let said = place.run(&["doctor", "--json"]);
-    let is_bad = said.column("verdict").iter().any(|word| word == "\"bad\"");
-    let said = said.ended(i32::from(is_bad));
-    let subjects = said.column("subject").into_iter();
-    let judged = said.column("verdict").into_iter().zip(said.column("hint"));
+    let output = place.run(&["doctor", "--json"]);
+    let is_bad = output
+        .column("verdict")
+        .iter()
+        .any(|word| word == "\"bad\"");
+    let output = output.ended(i32::from(is_bad));
+    let subjects = output.column("subject").into_iter();
+    let judged = output
+        .column("verdict")
+        .into_iter()
+        .zip(output.column("hint"));
     let mut findings = subjects.zip(judged);
     let (_, (verdict, hint)) = findings
-        .find(|(found, _)| found.trim_matches('"') == subject)
-        .expect("the subject is looked at");
+        .find(|(other, _)| other.trim_matches('"') == subject)
+        .expect("a finding on the subject");
     let verdict = verdict.trim_matches('"').to_owned();
-    assert_eq!(hint == "null", verdict == "good", "{said:?}");
+    assert_eq!(hint == "null", verdict == "good", "{output:?}");
     verdict
 }
 
 #[tokio::test]
-async fn what_stands_is_told() {
+async fn the_state_of_the_cluster_is_reported() {
     for place in everywhere().await {
         assert_eq!(verdict(&place, "database"), "good");
         assert_eq!(verdict(&place, "workers"), "warning");
@@ -38,19 +45,22 @@ async fn what_stands_is_told() {
         place.run(&["queues", "pause", "default"]).succeeded();
         assert_eq!(verdict(&place, "paused"), "warning");
 
-        let said = place.run(&["doctor"]);
+        let output = place.run(&["doctor"]);
         for expected in [
             "  1 event\n",
             "  hint: `tenure events --state dead` lists them",
-            "  default (1 waits)\n",
+            "  default (1 waiting)\n",
         ] {
-            assert!(said.out.contains(expected), "no {expected:?} in {said:?}");
+            assert!(
+                output.out.contains(expected),
+                "no {expected:?} in {output:?}"
+            );
         }
     }
 }
 
 #[tokio::test]
-async fn a_lapsed_lease_that_nobody_reaps_is_bad() {
+async fn a_lapsed_lease_without_a_reaper_is_bad() {
     for place in everywhere().await {
         place.enqueue("a");
         place.lapsed().await;
@@ -71,18 +81,18 @@ async fn a_key_that_a_dead_event_blocks_is_bad() {
         };
         place.settled(dead).await;
         assert_eq!(verdict(&place, "keys"), "bad");
-        let said = place.run(&["doctor"]);
+        let output = place.run(&["doctor"]);
         let expected = "a dead event blocks \"customer-7\" (0 behind)";
-        assert!(said.out.contains(expected), "{said:?}");
-        let args = ["domains", "skip", "customer-7", "--reason", "test", "--yes"];
+        assert!(output.out.contains(expected), "{output:?}");
+        let args = ["keys", "skip", "customer-7", "--reason", "test", "--yes"];
         place.run(&args).succeeded();
         assert_eq!(verdict(&place, "keys"), "good");
     }
 }
 
-/// Goal: what an operator holds back on purpose does not hide what needs him.
+/// Goal: keys that operators paused do not hide keys that need an operator.
 #[tokio::test]
-async fn keys_that_are_paused_hide_no_key_that_is_blocked() {
+async fn paused_keys_do_not_hide_blocked_keys() {
     for place in everywhere().await {
         place.enqueue_keyed("customer-7");
         place
@@ -92,15 +102,13 @@ async fn keys_that_are_paused_hide_no_key_that_is_blocked() {
             })
             .await;
         place.enqueue_keyed("customer-7");
-        place.run(&["domains", "pause", "customer-7"]).succeeded();
+        place.run(&["keys", "pause", "customer-7"]).succeeded();
         assert_eq!(verdict(&place, "keys"), "bad");
-        // No worker would help the one behind it.
+        // The event waits behind a blocked head, so a worker would not help.
         assert_eq!(verdict(&place, "due"), "good");
-        place
-            .run(&["domains", "pause", "nothing-waits"])
-            .succeeded();
-        let said = place.run(&["doctor"]);
-        assert!(!said.out.contains("nothing-waits"), "{said:?}");
+        place.run(&["keys", "pause", "nothing-waits"]).succeeded();
+        let output = place.run(&["doctor"]);
+        assert!(!output.out.contains("nothing-waits"), "{output:?}");
     }
 }
 
@@ -108,31 +116,31 @@ async fn keys_that_are_paused_hide_no_key_that_is_blocked() {
 fn nothing_bad_ends_with_0_and_something_bad_with_1() {
     let place = sqlite();
     place.run(&["migrate"]).succeeded();
-    let said = place.run(&["doctor"]).succeeded();
-    assert!(said.out.contains("good     database"), "{said:?}");
-    assert!(said.out.contains("warning  workers"), "{said:?}");
+    let output = place.run(&["doctor"]).succeeded();
+    assert!(output.out.contains("good     database"), "{output:?}");
+    assert!(output.out.contains("warning  workers"), "{output:?}");
     let args = ["doctor", "--database", "sqlite://absent.db"];
     place.run(&args).ended(1);
 }
 
 #[test]
-fn a_database_that_is_not_there_is_a_finding_and_not_made() {
+fn a_missing_database_is_a_finding_and_not_created() {
     let place = sqlite();
     assert_eq!(verdict(&place, "database"), "bad");
-    let said = place.run(&["doctor"]).ended(1);
-    assert!(said.out.contains("there is no database at"), "{said:?}");
-    assert!(said.out.contains("hint: `tenure enqueue"), "{said:?}");
-    assert_eq!(said.err, "");
+    let output = place.run(&["doctor"]).ended(1);
+    assert!(output.out.contains("there is no database at"), "{output:?}");
+    assert!(output.out.contains("hint: `tenure enqueue"), "{output:?}");
+    assert_eq!(output.err, "");
     assert!(!place.file().exists());
 }
 
 #[test]
-fn a_database_that_is_away_is_a_finding_without_its_password() {
+fn an_unreachable_database_is_a_finding_without_its_password() {
     let place = sqlite();
     let url = "postgres://app:canary@127.0.0.1:1/shop";
-    let said = place.run(&["doctor", "--database", url, "--json"]).ended(1);
-    assert_eq!(said.field("subject"), "\"database\"");
-    assert_eq!(said.field("verdict"), "\"bad\"");
-    assert!(!said.out.contains("canary"), "{said:?}");
-    assert!(!said.err.contains("canary"), "{said:?}");
+    let output = place.run(&["doctor", "--database", url, "--json"]).ended(1);
+    assert_eq!(output.field("subject"), "\"database\"");
+    assert_eq!(output.field("verdict"), "\"bad\"");
+    assert!(!output.out.contains("canary"), "{output:?}");
+    assert!(!output.err.contains("canary"), "{output:?}");
 }

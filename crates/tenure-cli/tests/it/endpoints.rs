@@ -1,33 +1,33 @@
-//! `tenure endpoints`: what is registered, what is refused, what is shown and what never is.
+//! `tenure endpoints` adds, refuses, prints and changes endpoints.
 
 use std::os::unix::fs::PermissionsExt as _;
 
 use crate::program::{Place, everywhere, sqlite};
 use crate::receiver::{Receiver, allowing};
 
-/// Adds an endpoint at this address and answers with its secret.
+/// Adds an endpoint at this address and returns its secret.
 fn add(place: &Place, url: &str, id: &str) -> String {
-    let said = place.run(&["endpoints", "add", url, "--id", id, "--json"]);
-    let secret = said.succeeded().field("secret");
+    let output = place.run(&["endpoints", "add", url, "--id", id, "--json"]);
+    let secret = output.succeeded().field("secret");
     secret.trim_matches('"').to_owned()
 }
 
 #[tokio::test]
-async fn a_secret_is_shown_once_and_kept_sealed() {
+async fn a_secret_is_printed_once_and_stored_sealed() {
     for place in everywhere().await {
         place.write("tenure.toml", &allowing(9));
         let url = "http://127.0.0.1:9/hooks?key=canary";
         let args = ["endpoints", "add", url, "--header", "x-api-key=canary-2"];
-        let said = place.run(&args).succeeded();
-        assert!(said.out.contains("added 127-0-0-1-9"), "{said:?}");
-        assert!(said.err.contains("made tenure.key"), "{said:?}");
-        let secret = said.out.split("secret  ").nth(1).expect("it is shown");
+        let output = place.run(&args).succeeded();
+        assert!(output.out.contains("added 127-0-0-1-9"), "{output:?}");
+        assert!(output.err.contains("created tenure.key"), "{output:?}");
+        let secret = output.out.split("secret  ").nth(1).expect("it is shown");
         let secret = secret.trim();
-        assert!(secret.starts_with("whsec_"), "{said:?}");
+        assert!(secret.starts_with("whsec_"), "{output:?}");
         let mode = std::fs::metadata(place.path("tenure.key")).expect("it was made");
         assert_eq!(mode.permissions().mode() & 0o777, 0o600);
 
-        // The address itself is shown to who asks for this endpoint; nothing sealed ever is.
+        // `show` prints the address; no command prints encrypted values.
         for args in [
             &["endpoints", "list"][..],
             &["endpoints", "list", "--json"],
@@ -36,20 +36,23 @@ async fn a_secret_is_shown_once_and_kept_sealed() {
             &["stats", "--json"],
             &["doctor", "--json"],
         ] {
-            let said = place.run(args);
-            let all = format!("{}{}", said.out, said.err);
+            let output = place.run(args);
+            let all = format!("{}{}", output.out, output.err);
             assert!(
                 !all.contains(secret) && !all.contains("canary-2"),
                 "{args:?}"
             );
         }
-        let said = place.run(&["endpoints", "list"]).succeeded();
-        assert!(!said.out.contains("canary"), "{said:?}");
-        // A second time the key is there.
-        let said = place.run(&["endpoints", "add", url, "--id", "two"]);
-        assert!(!said.succeeded().err.contains("made"), "it is made once");
-        let said = place.run(&["endpoints", "add", url, "--id", "two"]);
-        said.failed(4, "there is an endpoint two", "another --id");
+        let output = place.run(&["endpoints", "list"]).succeeded();
+        assert!(!output.out.contains("canary"), "{output:?}");
+        // The first `add` created the key, so the second one uses it.
+        let output = place.run(&["endpoints", "add", url, "--id", "two"]);
+        assert!(
+            !output.succeeded().err.contains("created"),
+            "it is created once"
+        );
+        let output = place.run(&["endpoints", "add", url, "--id", "two"]);
+        output.failed(4, "the id two is taken", "another --id");
     }
 }
 
@@ -62,7 +65,7 @@ fn an_address_that_may_not_be_called_is_refused_when_it_is_registered() {
         "https://[::ffff:127.0.0.1]/",
         "https://2130706433/",
         "https://169.254.169.254/latest",
-        // Its name is resolved.
+        // The program resolves this name.
         "https://localhost/hooks",
         "https://user:canary@example.com/",
         "https://example.com:5432/",
@@ -70,17 +73,17 @@ fn an_address_that_may_not_be_called_is_refused_when_it_is_registered() {
         "example.com",
         "",
     ] {
-        let said = place.run(&["endpoints", "add", url, "--id", "x"]).ended(2);
-        assert!(said.err.starts_with("error: "), "{url}: {said:?}");
-        assert!(!said.err.contains("canary"), "{said:?}");
+        let output = place.run(&["endpoints", "add", url, "--id", "x"]).ended(2);
+        assert!(output.err.starts_with("error: "), "{url}: {output:?}");
+        assert!(!output.err.contains("canary"), "{output:?}");
     }
     assert!(!place.file().exists() && !place.path("tenure.key").exists());
 }
 
 #[test]
-fn everything_that_is_wrong_with_an_endpoint_is_told_at_once() {
+fn all_faults_of_an_endpoint_are_reported_at_once() {
     let place = sqlite();
-    let said = place
+    let output = place
         .run(&[
             "endpoints",
             "add",
@@ -93,7 +96,7 @@ fn everything_that_is_wrong_with_an_endpoint_is_told_at_once() {
             "200",
         ])
         .ended(2);
-    assert_eq!(said.err.matches("error: ").count(), 3, "{said:?}");
+    assert_eq!(output.err.matches("error: ").count(), 3, "{output:?}");
     for args in [
         &["--secret", "whsec_canary"][..],
         &["--secret", "whsec_x", "--ed25519"],
@@ -105,9 +108,9 @@ fn everything_that_is_wrong_with_an_endpoint_is_told_at_once() {
         &["--id", "Billing"],
     ] {
         let all = [&["endpoints", "add", "https://93.184.215.14/"], args].concat();
-        let said = place.run(&all).ended(2);
-        assert!(said.err.starts_with("error: "), "{args:?}: {said:?}");
-        assert!(!said.err.contains("canary"), "{args:?}: {said:?}");
+        let output = place.run(&all).ended(2);
+        assert!(output.err.starts_with("error: "), "{args:?}: {output:?}");
+        assert!(!output.err.contains("canary"), "{args:?}: {output:?}");
     }
     assert!(!place.path("tenure.key").exists());
 }
@@ -134,8 +137,8 @@ async fn an_endpoint_is_edited_disabled_enabled_and_removed() {
             "team=payments",
             "--json",
         ];
-        let said = place.run(&args).succeeded();
-        let rules = &said.objects()[0]["settings"];
+        let output = place.run(&args).succeeded();
+        let rules = &output.objects()[0]["settings"];
         assert_eq!(
             rules["topics"],
             serde_json::json!(["order.*", "invoice.paid"])
@@ -144,12 +147,12 @@ async fn an_endpoint_is_edited_disabled_enabled_and_removed() {
         assert_eq!(rules["rate"]["per_second"], 10);
         assert_eq!(rules["schedule_ms"], serde_json::json!([5_000, 60_000]));
         assert_eq!(rules["metadata"]["team"], "payments");
-        let said = place.run(&["endpoints", "edit", "billing", "--url", "https://10.0.0.1/"]);
-        said.failed(2, "cannot be called", "webhook.allow");
+        let output = place.run(&["endpoints", "edit", "billing", "--url", "https://10.0.0.1/"]);
+        output.failed(2, "cannot be called", "webhook.allow");
 
         let state = || {
-            let said = place.run(&["endpoints", "show", "billing", "--json"]);
-            said.succeeded().field("state")
+            let output = place.run(&["endpoints", "show", "billing", "--json"]);
+            output.succeeded().field("state")
         };
         place.run(&["endpoints", "disable", "billing"]).ended(2);
         let args = [
@@ -161,30 +164,30 @@ async fn an_endpoint_is_edited_disabled_enabled_and_removed() {
         ];
         place.run(&args).succeeded();
         assert_eq!(state(), "\"disabled\"");
-        let said = place.run(&["endpoints", "list"]).succeeded();
-        assert!(said.out.contains("they migrate"), "{said:?}");
+        let output = place.run(&["endpoints", "list"]).succeeded();
+        assert!(output.out.contains("they migrate"), "{output:?}");
         place.run(&["endpoints", "enable", "billing"]).succeeded();
         assert_eq!(state(), "\"enabled\"");
 
-        let said = place.run(&["endpoints", "remove", "billing"]);
-        said.failed(2, "nobody is there to ask", "--yes");
+        let output = place.run(&["endpoints", "remove", "billing"]);
+        output.failed(2, "no terminal to confirm", "--yes");
         place
             .run(&["endpoints", "remove", "billing", "--yes"])
             .succeeded();
         assert_eq!(state(), "\"removed\"");
         place.run(&["endpoints", "list"]).ended(3);
         place.run(&["endpoints", "list", "--all"]).succeeded();
-        let said = place.run(&["endpoints", "enable", "billing"]);
-        said.failed(4, "was removed", "endpoints add");
+        let output = place.run(&["endpoints", "enable", "billing"]);
+        output.failed(4, "was removed", "endpoints add");
         for command in ["show", "enable", "rotate", "test"] {
-            let said = place.run(&["endpoints", command, "nobody"]);
-            said.failed(3, "there is no endpoint nobody", "endpoints list");
+            let output = place.run(&["endpoints", command, "absent"]);
+            output.failed(3, "there is no endpoint absent", "endpoints list");
         }
     }
 }
 
 #[test]
-fn a_test_call_is_signed_and_its_answer_is_shown() {
+fn a_test_call_is_signed_and_its_answer_is_printed() {
     let place = sqlite();
     let receiver = Receiver::start(&[204, 500]);
     receiver.allow(&place);
@@ -192,18 +195,18 @@ fn a_test_call_is_signed_and_its_answer_is_shown() {
     let args = ["endpoints", "edit", "billing", "--header", "X-Api-Key=abc"];
     place.run(&args).succeeded();
 
-    let said = place
+    let output = place
         .run(&["endpoints", "test", "billing", "--json"])
         .succeeded();
-    assert_eq!(said.field("status"), "204");
+    assert_eq!(output.field("status"), "204");
     let call = receiver.next();
     assert_eq!(call.path, "/hooks");
     assert_eq!(call.header("x-api-key"), Some("abc"));
     assert_eq!(call.verified(&secret).map(|call| call.attempt), Ok(Some(1)));
 
-    let said = place.run(&["endpoints", "test", "billing"]).ended(1);
-    assert!(said.out.contains("billing answered 500"), "{said:?}");
-    assert!(said.out.contains("heard"), "{said:?}");
+    let output = place.run(&["endpoints", "test", "billing"]).ended(1);
+    assert!(output.out.contains("billing answered 500"), "{output:?}");
+    assert!(output.out.contains("noted"), "{output:?}");
 }
 
 #[test]
@@ -231,7 +234,8 @@ fn while_a_rotation_overlaps_both_secrets_sign() {
     };
     let call = test();
     assert!(call.verified(&old).is_ok() && call.verified(&new).is_ok());
-    // From one moment to the next: the one before signs no more, the oldest goes on to its end.
+    // Without an overlap the previous secret is invalid at once; the oldest one stays valid until
+    // its own end.
     let newest = rotate("0s");
     let call = test();
     assert!(call.verified(&newest).is_ok() && call.verified(&old).is_ok());
@@ -242,7 +246,7 @@ fn while_a_rotation_overlaps_both_secrets_sign() {
 }
 
 #[test]
-fn a_key_pair_shows_its_public_half_alone() {
+fn only_the_public_half_of_a_key_pair_is_printed() {
     let place = sqlite();
     let receiver = Receiver::start(&[]);
     receiver.allow(&place);
@@ -256,66 +260,69 @@ fn a_key_pair_shows_its_public_half_alone() {
         "--ed25519",
         "--json",
     ];
-    let said = place.run(&args).succeeded();
-    assert!(!said.out.contains("whsk_"), "{said:?}");
-    let public = said.field("public_key");
+    let output = place.run(&args).succeeded();
+    assert!(!output.out.contains("whsk_"), "{output:?}");
+    let public = output.field("public_key");
     place.run(&["endpoints", "test", "pair"]).succeeded();
     assert!(receiver.next().verified(public.trim_matches('"')).is_ok());
 
-    // A secret of the receiver's own is taken from the input and not shown again.
+    // A secret of the operator is read from the input and not printed.
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     let args = ["endpoints", "add", &url, "--id", "own", "--secret", "-"];
-    let said = place.run_with(&args, secret.as_bytes()).succeeded();
-    assert!(!said.out.contains("whsec_"), "{said:?}");
+    let output = place.run_with(&args, secret.as_bytes()).succeeded();
+    assert!(!output.out.contains("whsec_"), "{output:?}");
     place.run(&["endpoints", "test", "own"]).succeeded();
     assert!(receiver.next().verified(secret).is_ok());
 }
 
 #[test]
-fn without_the_key_nothing_is_opened_and_no_other_key_is_made() {
+fn without_the_key_no_secret_is_opened_and_no_other_key_is_created() {
     let place = sqlite();
     let receiver = Receiver::start(&[]);
     receiver.allow(&place);
     add(&place, &receiver.url(), "billing");
     let key = place.path("tenure.key");
-    let kept = std::fs::read(&key).expect("it was made");
-    let said = place.run(&["doctor", "--json"]);
-    assert!(said.out.contains("opens everything"), "{said:?}");
+    let original = std::fs::read(&key).expect("it was made");
+    let output = place.run(&["doctor", "--json"]);
+    assert!(
+        output.out.contains("opens all sealed secrets"),
+        "{output:?}"
+    );
     std::fs::remove_file(&key).expect("it is there");
 
-    let said = place.run(&["endpoints", "rotate", "billing"]);
-    said.failed(1, "there is no key", "webhook.key_file");
+    let output = place.run(&["endpoints", "rotate", "billing"]);
+    output.failed(1, "there is no key", "webhook.key_file");
     let url = receiver.url();
-    let said = place.run(&["endpoints", "add", &url, "--id", "two"]);
-    said.failed(1, "sealed with another key", "TENURE_WEBHOOK_KEY");
+    let output = place.run(&["endpoints", "add", &url, "--id", "two"]);
+    output.failed(1, "sealed with another key", "TENURE_WEBHOOK_KEY");
     assert!(!key.exists());
-    let said = place.run(&["doctor"]).ended(1);
-    assert!(said.out.contains("webhook key"), "{said:?}");
+    let output = place.run(&["doctor"]).ended(1);
+    assert!(output.out.contains("webhook key"), "{output:?}");
 
-    // A process that sends says so where somebody looks, and the endpoint is not blamed.
+    // A process that sends logs a warning, and the endpoint's health does not change.
     place.enqueue("order.paid");
-    let said = place.run(&["work", "--drain"]).succeeded();
-    let line = said.err.lines().find(|line| line.contains(" WARN "));
-    let line = line.unwrap_or_else(|| panic!("{said:?}"));
+    let output = place.run(&["work", "--drain"]).succeeded();
+    let line = output.err.lines().find(|line| line.contains(" WARN "));
+    let line = line.unwrap_or_else(|| panic!("{output:?}"));
     assert!(line.contains("cannot call an endpoint"), "{line}");
-    assert!(line.contains("tenure.key is not there"), "{line}");
+    assert!(line.contains("tenure.key does not exist"), "{line}");
     let waiting = place.run(&["deliveries", "list", "--json"]).succeeded();
     assert_eq!(waiting.objects()[0]["state"], "pending", "{waiting:?}");
     assert_eq!(waiting.objects()[0]["attempts"], 0, "{waiting:?}");
-    let said = place.run(&["endpoints", "list", "--json"]).succeeded();
-    assert_eq!(said.objects()[0]["health"]["failures"], 0, "{said:?}");
+    let output = place.run(&["endpoints", "list", "--json"]).succeeded();
+    assert_eq!(output.objects()[0]["health"]["failures"], 0, "{output:?}");
 
-    // Another key of the same name does not open it, either.
+    // Another key with the same name cannot decrypt the secrets either.
     let other = "k1:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n";
     std::fs::write(&key, other).expect("it can be written");
-    let said = place.run(&["endpoints", "test", "billing"]);
-    said.failed(1, "the secrets of billing do not open", "webhook.key_file");
-    std::fs::write(&key, kept).expect("it can be written");
+    let output = place.run(&["endpoints", "test", "billing"]);
+    output.failed(1, "cannot open the secrets of billing", "webhook.key_file");
+    std::fs::write(&key, original).expect("it can be written");
     place.run(&["endpoints", "test", "billing"]).succeeded();
 }
 
 #[test]
-fn a_key_that_others_can_read_is_told_of() {
+fn a_key_that_other_users_can_read_is_reported() {
     let place = sqlite();
     let receiver = Receiver::start(&[]);
     receiver.allow(&place);
@@ -327,19 +334,23 @@ fn a_key_that_others_can_read_is_told_of() {
         receiver.next();
         sent.succeeded().err
     };
-    assert!(!send().contains("can read the keys"));
-    let said = place.run(&["doctor"]).succeeded();
-    assert!(said.out.contains("opens everything"), "{said:?}");
+    assert!(!send().contains("readable by other users"));
+    let output = place.run(&["doctor"]).succeeded();
+    assert!(
+        output.out.contains("opens all sealed secrets"),
+        "{output:?}"
+    );
     for mode in [0o640, 0o604] {
         let open = std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(&key, open).expect("it is ours");
-        assert!(send().contains("can read the keys"), "{mode:o}");
-        let said = place.run(&["doctor"]);
-        assert!(said.out.contains("chmod 600"), "{said:?}");
+        assert!(send().contains("readable by other users"), "{mode:o}");
+        let output = place.run(&["doctor"]);
+        assert!(output.out.contains("chmod 600"), "{output:?}");
     }
 }
 
-/// Whoever may call this machine may not call our own listener on it, by whatever address.
+/// A permission to call this machine does not include Tenure's own listener, whatever its address
+/// is.
 #[test]
 fn our_own_listener_is_never_called() {
     let place = sqlite();
@@ -356,7 +367,7 @@ fn our_own_listener_is_never_called() {
     let config = format!("{config}\n[server]\nlisten = \"127.0.0.1:{port}\"\n");
     place.write("tenure.toml", &config);
     for id in ["open", "other"] {
-        let said = place.run(&["endpoints", "test", id]).ended(1);
-        assert!(said.out.contains("not one that may be called"), "{said:?}");
+        let output = place.run(&["endpoints", "test", id]).ended(1);
+        assert!(output.out.contains("may not be called"), "{output:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! `tenure enqueue`: what is accepted is kept byte for byte, what is not is told.
+//! `tenure enqueue` stores events byte for byte and refuses bad input.
 
 use crate::program::{everywhere, sqlite};
 
@@ -21,35 +21,35 @@ async fn an_event_is_written_as_it_was_given() {
             "Tenant=7",
             "--json",
         ];
-        let said = place.run(&args).succeeded();
-        assert_eq!(said.field("fresh"), "true");
-        let shown = place
-            .run(&["show", &said.field("id"), "--json"])
+        let output = place.run(&args).succeeded();
+        assert_eq!(output.field("fresh"), "true");
+        let details = place
+            .run(&["show", &output.field("id"), "--json"])
             .succeeded();
         assert!(
-            shown.out.contains(&format!("\"payload\":{payload}")),
-            "{shown:?}"
+            details.out.contains(&format!("\"payload\":{payload}")),
+            "{details:?}"
         );
-        assert_eq!(shown.field("event_id"), said.field("event_id"));
-        assert_eq!(shown.field("priority"), "7");
-        assert_eq!(shown.field("headers"), r#"{"tenant":"7","trace":"a=b"}"#);
+        assert_eq!(details.field("event_id"), output.field("event_id"));
+        assert_eq!(details.field("priority"), "7");
+        assert_eq!(details.field("headers"), r#"{"tenant":"7","trace":"a=b"}"#);
         let stats = place.run(&["stats", "--json"]).succeeded();
         assert_eq!(stats.objects()[0]["queues"][0]["delayed"], 1);
     }
 }
 
 #[tokio::test]
-async fn the_payload_comes_from_the_input_when_none_is_given() {
+async fn a_missing_payload_is_read_from_the_input() {
     for place in everywhere().await {
         for args in [
             &["enqueue", "numbers", "--json"][..],
             &["enqueue", "numbers", "-", "--json"],
         ] {
-            let said = place.run_with(args, b"[1,\n2]\n").succeeded();
-            let shown = place
-                .run(&["show", &said.field("id"), "--json"])
+            let output = place.run_with(args, b"[1,\n2]\n").succeeded();
+            let details = place
+                .run(&["show", &output.field("id"), "--json"])
                 .succeeded();
-            assert!(shown.out.contains(r#""payload":[1, 2]"#), "{shown:?}");
+            assert!(details.out.contains(r#""payload":[1, 2]"#), "{details:?}");
         }
     }
 }
@@ -59,10 +59,10 @@ async fn a_dedupe_key_names_the_event_that_was_first() {
     for place in everywhere().await {
         let args = ["enqueue", "order.paid", "1", "--dedupe", "order-7"];
         assert_eq!(place.run(&args).succeeded().out, "enqueued 1\n");
-        let said = place.run(&args).succeeded();
-        assert_eq!(said.out, "already there as 1: nothing was written\n");
-        let said = place.run(&[&args[..], &["--json"]].concat()).succeeded();
-        assert_eq!(said.out, "{\"id\":1,\"event_id\":null,\"fresh\":false}\n");
+        let output = place.run(&args).succeeded();
+        assert_eq!(output.out, "exists already as 1: nothing was written\n");
+        let output = place.run(&[&args[..], &["--json"]].concat()).succeeded();
+        assert_eq!(output.out, "{\"id\":1,\"event_id\":null,\"fresh\":false}\n");
     }
 }
 
@@ -73,15 +73,15 @@ async fn an_unknown_queue_is_refused_with_a_hint_how_to_add_it() {
         place.run(&args).failed(2, "mail", "queues add");
         place.run(&["queues", "add", "mail"]).succeeded();
         place.run(&args).succeeded();
-        let said = place
+        let output = place
             .run(&["events", "--queue", "mail", "--json"])
             .succeeded();
-        assert_eq!(said.column("topic"), [r#""mail.send""#]);
+        assert_eq!(output.column("topic"), [r#""mail.send""#]);
     }
 }
 
 #[tokio::test]
-async fn a_key_is_kept_with_the_event() {
+async fn a_key_is_stored_with_the_event() {
     for place in everywhere().await {
         for (key, options) in [
             ("customer-7", &[][..]),
@@ -89,9 +89,9 @@ async fn a_key_is_kept_with_the_event() {
             ("-7 straße/\"x\" 'y'", &[]),
         ] {
             let args = ["enqueue", "order.paid", "1", "--json", "--key", key];
-            let said = place.run(&[&args[..], options].concat()).succeeded();
-            let shown = place.run(&["show", &said.field("id"), "--json"]);
-            assert_eq!(shown.succeeded().objects()[0]["key"], key);
+            let output = place.run(&[&args[..], options].concat()).succeeded();
+            let details = place.run(&["show", &output.field("id"), "--json"]);
+            assert_eq!(details.succeeded().objects()[0]["key"], key);
         }
         let longest = "k".repeat(255);
         place
@@ -100,9 +100,10 @@ async fn a_key_is_kept_with_the_event() {
     }
 }
 
-/// Goal: bad input is told before a database is touched. Method: none is there, and none is made.
+/// Goal: the program reports bad input before it opens a database. Method: no database exists, and
+/// none is created.
 #[test]
-fn bad_input_is_told_and_nothing_is_written() {
+fn bad_input_is_reported_and_nothing_is_written() {
     let place = sqlite();
     let long = "k".repeat(10 << 10);
     let cases: [(&[&str], &str); 17] = [
@@ -111,9 +112,9 @@ fn bad_input_is_told_and_nothing_is_written() {
         (&["t", "{"], "payload is not JSON"),
         (&["t", "{} {}"], "payload is not JSON"),
         (&["t", ""], "payload is not JSON"),
-        (&["t", "1", "--delay", "-5s"], "less than nothing"),
+        (&["t", "1", "--delay", "-5s"], "negative"),
         (&["t", "1", "--delay", "30"], "expected one such as 30s"),
-        (&["t", "1", "--delay", "11 years"], "of no fixed length"),
+        (&["t", "1", "--delay", "11 years"], "without a fixed length"),
         (&["t", "1", "--delay", "4000d"], "expected at most 10 years"),
         (&["t", "1", "--priority", "8"], "0 to 7"),
         (&["t", "1", "--priority", "-1"], "0 to 7"),
@@ -124,21 +125,21 @@ fn bad_input_is_told_and_nothing_is_written() {
             "ordering key is 10240 bytes long",
         ),
         (&["t", "1", "--key", "a\nb"], "with a control character"),
-        (&["t", "1", "--strict"], "strict is said without a key"),
-        (&["t", "--strict"], "strict is said without a key"),
+        (&["t", "1", "--strict"], "strict is set without a key"),
+        (&["t", "--strict"], "strict is set without a key"),
     ];
     for (args, message) in cases {
-        let said = place.run(&[&["enqueue"], args].concat()).ended(2);
-        assert!(said.err.starts_with("error: "), "{args:?}: {said:?}");
-        assert!(said.err.contains(message), "{args:?}: {said:?}");
-        assert!(said.err.len() < 1000, "{} bytes", said.err.len());
-        assert_eq!(said.out, "");
+        let output = place.run(&[&["enqueue"], args].concat()).ended(2);
+        assert!(output.err.starts_with("error: "), "{args:?}: {output:?}");
+        assert!(output.err.contains(message), "{args:?}: {output:?}");
+        assert!(output.err.len() < 1000, "{} bytes", output.err.len());
+        assert_eq!(output.out, "");
     }
     assert!(!place.file().exists());
 }
 
 #[test]
-fn a_bad_payload_from_the_input_is_told_and_nothing_is_written() {
+fn a_bad_payload_from_the_input_is_reported_and_nothing_is_written() {
     let place = sqlite();
     let huge = format!("\"{}\"", "x".repeat(10 << 20));
     let deep = "[".repeat(200) + &"]".repeat(200);
@@ -151,38 +152,38 @@ fn a_bad_payload_from_the_input_is_told_and_nothing_is_written() {
         (deep.as_bytes(), "nested too deeply"),
     ];
     for (input, message) in cases {
-        let said = place.run_with(&["enqueue", "t"], input).ended(2);
-        assert!(said.err.contains(message), "{message}: {said:?}");
-        assert_eq!(said.out, "");
+        let output = place.run_with(&["enqueue", "t"], input).ended(2);
+        assert!(output.err.contains(message), "{message}: {output:?}");
+        assert_eq!(output.out, "");
     }
     assert!(!place.file().exists());
 }
 
 #[tokio::test]
-async fn the_largest_payload_is_kept() {
+async fn the_largest_payload_is_accepted() {
     let payload = format!("\"{}\"", "x".repeat((1 << 20) - 2));
     for place in everywhere().await {
         let input = format!("{payload}\n");
-        let said = place
+        let output = place
             .run_with(&["enqueue", "t", "--json"], input.as_bytes())
             .succeeded();
-        let shown = place
-            .run(&["show", &said.field("id"), "--json"])
+        let details = place
+            .run(&["show", &output.field("id"), "--json"])
             .succeeded();
-        assert_eq!(shown.field("payload"), payload);
+        assert_eq!(details.field("payload"), payload);
     }
 }
 
-/// Goal: producers that start at the same moment lose nothing. Method: several programs race to
-/// make the file, its tables and the first events.
+/// Goal: producers that start at the same time lose nothing. Method: several programs race to
+/// create the file, its tables and the first events.
 #[test]
-fn programs_that_make_the_database_at_once_lose_nothing() {
+fn programs_that_create_the_database_at_once_lose_nothing() {
     let place = sqlite();
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| place.enqueue("race"));
         }
     });
-    let said = place.run(&["stats", "--json"]).succeeded();
-    assert_eq!(said.field("pending"), "8");
+    let output = place.run(&["stats", "--json"]).succeeded();
+    assert_eq!(output.field("pending"), "8");
 }

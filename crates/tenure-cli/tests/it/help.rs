@@ -1,8 +1,8 @@
-//! What `--help` prints, for every command.
+//! The `--help` of every command.
 
 use crate::program::sqlite;
 
-/// Every command, by its words.
+/// Every command, with its subcommands.
 const COMMANDS: [&[&str]; 69] = [
     &[],
     &["serve"],
@@ -30,12 +30,12 @@ const COMMANDS: [&[&str]; 69] = [
     &["queues", "add"],
     &["queues", "pause"],
     &["queues", "resume"],
-    &["domains"],
-    &["domains", "list"],
-    &["domains", "show"],
-    &["domains", "skip"],
-    &["domains", "pause"],
-    &["domains", "resume"],
+    &["keys"],
+    &["keys", "list"],
+    &["keys", "show"],
+    &["keys", "skip"],
+    &["keys", "pause"],
+    &["keys", "resume"],
     &["settings"],
     &["settings", "get"],
     &["settings", "set"],
@@ -80,24 +80,24 @@ fn every_command_has_its_help() {
     let place = sqlite();
     for command in COMMANDS {
         let args = [command, &["--help"]].concat();
-        let said = place.run(&args).succeeded();
-        assert_eq!(said.err, "");
+        let output = place.run(&args).succeeded();
+        assert_eq!(output.err, "");
         let name = format!("help_{}", args.join("_").replace("_--help", ""));
-        insta::assert_snapshot!(name.replace("--help", "tenure"), said.out);
+        insta::assert_snapshot!(name.replace("--help", "tenure"), output.out);
     }
 }
 
 #[test]
 fn the_program_alone_prints_its_help() {
     let place = sqlite();
-    let said = place.run(&[]).succeeded();
-    assert_eq!(said.out, place.run(&["-h"]).succeeded().out);
-    assert!(said.out.contains("Exit codes:"), "{said:?}");
+    let output = place.run(&[]).succeeded();
+    assert_eq!(output.out, place.run(&["-h"]).succeeded().out);
+    assert!(output.out.contains("Exit codes:"), "{output:?}");
     assert!(!place.file().exists());
 }
 
 #[test]
-fn a_wrong_command_line_is_told_and_ends_with_2() {
+fn a_wrong_command_line_is_reported_and_ends_with_2() {
     let place = sqlite();
     for args in [
         &["explode"][..],
@@ -120,18 +120,18 @@ fn a_wrong_command_line_is_told_and_ends_with_2() {
         &["enqueue", "t", "1", "--from-line", "2"],
         &["enqueue", "--lines", "--from-line", "0"],
         &["queues", "add", "mail", "--term", "25h"],
-        &["domains", "list", "--limit", "0"],
-        &["domains", "list", "--limit", "1001"],
-        &["domains", "show"],
-        &["domains", "show", ""],
-        &["domains", "pause", "a\nb"],
-        &["domains", "skip", "customer-7"],
-        &["domains", "skip", "customer-7", "--reason", ""],
-        &["domains", "skip", "--reason", "test"],
+        &["keys", "list", "--limit", "0"],
+        &["keys", "list", "--limit", "1001"],
+        &["keys", "show"],
+        &["keys", "show", ""],
+        &["keys", "pause", "a\nb"],
+        &["keys", "skip", "customer-7"],
+        &["keys", "skip", "customer-7", "--reason", ""],
+        &["keys", "skip", "--reason", "test"],
     ] {
-        let said = place.run(args).ended(2);
-        assert_eq!(said.out, "", "{args:?}");
-        assert!(said.err.starts_with("error: "), "{args:?}: {said:?}");
+        let output = place.run(args).ended(2);
+        assert_eq!(output.out, "", "{args:?}");
+        assert!(output.err.starts_with("error: "), "{args:?}: {output:?}");
     }
     assert!(!place.file().exists());
 }

@@ -1,4 +1,4 @@
-//! `tenure listen`: a receiver that verifies, prints, and fails on purpose.
+//! `tenure listen`: a receiver that verifies and prints calls, and can fail on purpose.
 
 #![expect(
     clippy::indexing_slicing,
@@ -8,7 +8,7 @@
 use crate::program::{Place, Running, sqlite};
 use crate::receiver::allowing;
 
-/// Starts a receiver and lets this place call it; answers with its address.
+/// Starts a receiver that this place may call, and returns its address.
 fn listen(place: &Place, args: &[&str]) -> (Running, String) {
     let all = [&["listen", "--port", "0", "--json"], args].concat();
     let mut running = place.start(&all);
@@ -20,7 +20,7 @@ fn listen(place: &Place, args: &[&str]) -> (Running, String) {
     (running, address)
 }
 
-fn heard(running: &mut Running) -> serde_json::Value {
+fn received(running: &mut Running) -> serde_json::Value {
     serde_json::from_str(&running.out_line()).expect("a call is one line")
 }
 
@@ -44,7 +44,7 @@ fn a_call_is_verified_and_printed_and_a_forged_one_is_refused() {
         .succeeded();
 
     place.run(&["endpoints", "test", "right"]).succeeded();
-    let call = heard(&mut running);
+    let call = received(&mut running);
     assert_eq!(call["verified"], true);
     assert_eq!(call["status"], 200);
     assert_eq!(call["freshness"], "new");
@@ -59,35 +59,35 @@ fn a_call_is_verified_and_printed_and_a_forged_one_is_refused() {
             .is_some_and(|body| body.contains("test"))
     );
 
-    let said = place
+    let output = place
         .run(&["endpoints", "test", "wrong", "--json"])
         .ended(1);
-    assert_eq!(said.field("status"), "401");
-    let call = heard(&mut running);
+    assert_eq!(output.field("status"), "401");
+    let call = received(&mut running);
     assert_eq!(call["verified"], false);
     assert!(
         call["why"]
             .as_str()
             .is_some_and(|why| why.contains("signature"))
     );
-    // The second was the last.
+    // The receiver exits after the second call.
     running.wait().succeeded();
 }
 
 #[test]
-fn it_fails_so_often_as_it_is_told() {
+fn it_fails_as_often_as_requested() {
     let place = sqlite();
     let args = ["--fail", "503:1", "--retry-after", "7s", "--slow", "20ms"];
     let (mut running, url) = listen(&place, &args);
     place
         .run(&["endpoints", "add", &url, "--id", "a"])
         .succeeded();
-    let said = place.run(&["endpoints", "test", "a", "--json"]).ended(1);
-    assert_eq!(said.field("status"), "503");
-    assert!(said.field("headers").contains("\"7\""), "{said:?}");
+    let output = place.run(&["endpoints", "test", "a", "--json"]).ended(1);
+    assert_eq!(output.field("status"), "503");
+    assert!(output.field("headers").contains("\"7\""), "{output:?}");
     place.run(&["endpoints", "test", "a"]).succeeded();
-    assert_eq!(heard(&mut running)["status"], 503);
-    let call = heard(&mut running);
+    assert_eq!(received(&mut running)["status"], 503);
+    let call = received(&mut running);
     assert_eq!(call["verified"], serde_json::Value::Null);
     running.terminate();
     running.wait().succeeded();
@@ -99,13 +99,13 @@ fn one_that_answers_late_is_not_waited_for_longer_than_the_timeout() {
     let (_running, url) = listen(&place, &["--late", "1h"]);
     let args = ["endpoints", "add", &url, "--id", "a", "--timeout", "1s"];
     place.run(&args).succeeded();
-    let said = place.run(&["endpoints", "test", "a", "--json"]).ended(1);
-    assert_eq!(said.field("status"), "null");
-    assert_eq!(said.field("trouble"), "\"timeout\"");
+    let output = place.run(&["endpoints", "test", "a", "--json"]).ended(1);
+    assert_eq!(output.field("status"), "null");
+    assert_eq!(output.field("trouble"), "\"timeout\"");
 }
 
 #[test]
-fn a_wrong_key_or_status_is_told() {
+fn an_invalid_key_or_status_is_refused() {
     let place = sqlite();
     for args in [
         &["--secret", "whsec_canary"][..],
@@ -114,7 +114,7 @@ fn a_wrong_key_or_status_is_told() {
         &["--retry-after", "1s"],
         &["--port", "70000"],
     ] {
-        let said = place.run(&[&["listen"], args].concat()).ended(2);
-        assert!(!said.err.contains("canary"), "{said:?}");
+        let output = place.run(&[&["listen"], args].concat()).ended(2);
+        assert!(!output.err.contains("canary"), "{output:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! The tests of the program, and of the house it lives in.
+//! Tests of the program, and of the rules of the repository.
 
 mod adopt;
 mod bad_input;
@@ -10,13 +10,13 @@ mod database;
 mod deliveries;
 mod demo;
 mod doctor;
-mod domains;
 mod endpoints;
 mod enqueue;
+mod enqueue_lines;
 mod events;
 mod help;
 mod jobs;
-mod lines;
+mod keys;
 mod listen;
 mod manual;
 mod migrate;
@@ -26,11 +26,11 @@ mod queues;
 mod reap;
 mod receiver;
 mod replay;
-mod rows;
 mod serve;
 mod settings;
 mod show;
 mod stats;
+mod table_rows;
 mod tidy;
 mod verify;
 mod why;

@@ -1,8 +1,8 @@
-//! `tenure completions` and `tenure man`: made from the same text as `--help`, and well-formed.
+//! `tenure completions` and `tenure man` are generated from the text of `--help`, and well-formed.
 
 use std::process::Command;
 
-use crate::program::{Said, said, sqlite};
+use crate::program::{Finished, finish, sqlite};
 
 #[test]
 fn bash_can_read_its_completions() {
@@ -10,7 +10,7 @@ fn bash_can_read_its_completions() {
     let script = place.run(&["completions", "bash"]).succeeded();
     let mut bash = Command::new("bash");
     bash.arg("-n");
-    let read: Said = said(bash, script.out.as_bytes());
+    let read: Finished = finish(bash, script.out.as_bytes());
     assert_eq!(
         (read.succeeded().err, script.err.as_str()),
         (String::new(), "")
@@ -18,24 +18,24 @@ fn bash_can_read_its_completions() {
     assert!(!place.file().exists());
 }
 
-/// Goal: the completions are of any use. Method: bash itself is asked.
+/// Goal: the completions work. Method: the test runs bash's own completion.
 #[test]
 fn bash_completes_our_commands() {
     let place = sqlite();
     let script = place.run(&["completions", "bash"]).succeeded();
-    let ask = "\nCOMP_WORDS=(tenure wh); COMP_CWORD=1; _tenure tenure wh tenure; \
+    let query = "\nCOMP_WORDS=(tenure wh); COMP_CWORD=1; _tenure tenure wh tenure; \
                echo \"${COMPREPLY[@]}\"\n";
     let bash = Command::new("bash");
-    let read = said(bash, format!("{}{ask}", script.out).as_bytes()).succeeded();
+    let read = finish(bash, format!("{}{query}", script.out).as_bytes()).succeeded();
     assert_eq!(read.out, "why\n");
 }
 
 #[test]
-fn every_shell_is_told_of_every_command() {
+fn every_shell_completes_every_command() {
     let place = sqlite();
     for shell in ["bash", "zsh", "fish"] {
         let script = place.run(&["completions", shell]).succeeded().out;
-        for command in ["enqueue", "why", "doctor", "replay", "resume", "domains"] {
+        for command in ["enqueue", "why", "doctor", "replay", "resume", "keys"] {
             assert!(script.contains(command), "no {command} for {shell}");
         }
     }
@@ -51,12 +51,12 @@ fn every_command_has_its_page() {
         "tenure-bury",
         "tenure-completions",
         "tenure-doctor",
-        "tenure-domains",
-        "tenure-domains-list",
-        "tenure-domains-pause",
-        "tenure-domains-resume",
-        "tenure-domains-show",
-        "tenure-domains-skip",
+        "tenure-keys",
+        "tenure-keys-list",
+        "tenure-keys-pause",
+        "tenure-keys-resume",
+        "tenure-keys-show",
+        "tenure-keys-skip",
         "tenure-enqueue",
         "tenure-events",
         "tenure-jobs",
@@ -91,17 +91,17 @@ fn the_manual_shows_no_address_of_the_environment() {
     program
         .env("TENURE_DATABASE", "postgres://app:canary@h/db")
         .arg("man");
-    let page = said(program, b"").succeeded().out;
+    let page = finish(program, b"").succeeded().out;
     assert!(page.contains("TENURE_DATABASE"), "{page}");
     assert!(page.contains("Exit codes:"), "{page}");
     assert!(!page.contains("canary"), "{page}");
 }
 
 #[test]
-fn a_folder_that_is_none_is_told() {
+fn a_file_in_place_of_a_folder_is_reported() {
     let place = sqlite();
     std::fs::write(place.file(), "not a folder").unwrap();
     let args = ["man", "--dir", "tenure.db"];
-    let said = place.run(&args);
-    said.failed(1, "the pages cannot be written to tenure.db", "a folder");
+    let output = place.run(&args);
+    output.failed(1, "cannot write the pages to tenure.db", "a folder");
 }

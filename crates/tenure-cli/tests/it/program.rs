@@ -15,10 +15,12 @@ use std::process::{Child, ChildStderr, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tenure::{Claim, Event, Held, OnDead, Outcome, Settle, Tenure, Term};
+use tenure::lease::{Claim, Held, Settle};
+use tenure::operate::OnDead;
+use tenure::{Event, Outcome, Tenure, Term};
 use tenure_store::testing;
 
-/// A user that owns nothing, for tests that a superuser runs.
+/// A user without files of its own, for tests that run as a superuser.
 pub(crate) const NOBODY: u32 = 65_534;
 
 /// A database to run the program on; removed with the value.
@@ -28,7 +30,7 @@ pub(crate) struct Place {
     _database: Option<testing::Database>,
 }
 
-/// A place on an SQLite file that is not there yet.
+/// A place on an SQLite file that does not exist yet.
 pub(crate) fn sqlite() -> Place {
     let folder = tempfile::tempdir().unwrap();
     Place {
@@ -43,7 +45,6 @@ pub(crate) async fn postgres() -> Place {
     on(testing::postgres().await)
 }
 
-/// A place on this database.
 pub(crate) fn on(database: testing::Database) -> Place {
     Place {
         url: database.url.clone(),
@@ -54,32 +55,35 @@ pub(crate) fn on(database: testing::Database) -> Place {
 
 /// One place on each database, migrated.
 pub(crate) async fn everywhere() -> [Place; 2] {
-    let places = [sqlite(), postgres().await];
-    for place in &places {
-        place.run(&["migrate"]).succeeded();
-    }
-    places
+    let file = sqlite();
+    testing::migrated_file(&file.file()).await;
+    [file, on(testing::migrated().await)]
 }
 
 impl Place {
     /// Runs the program with nothing on its input.
-    pub(crate) fn run(&self, args: &[&str]) -> Said {
+    pub(crate) fn run(&self, args: &[&str]) -> Finished {
         self.run_with(args, b"")
     }
 
-    /// Runs the program with this on its input.
-    pub(crate) fn run_with(&self, args: &[&str], input: &[u8]) -> Said {
+    /// Runs the program with this input.
+    pub(crate) fn run_with(&self, args: &[&str], input: &[u8]) -> Finished {
         let mut command = self.command(Path::new(env!("CARGO_BIN_EXE_tenure")));
         command.args(args);
-        said(command, input)
+        finish(command, input)
     }
 
-    /// Runs the program while its SQLite file and folder take no writes. Modes forbid them; a
-    /// superuser, whom modes do not bind, runs it as nobody.
-    pub(crate) fn run_unwritable(&self, args: &[&str]) -> Said {
+    /// Runs the program while file modes forbid writes to its SQLite file and folder. Modes do not
+    /// bind a superuser, so a superuser runs it as the user `nobody`.
+    pub(crate) fn run_unwritable(&self, args: &[&str]) -> Finished {
         let folder = self.folder.path();
         let program = folder.join("tenure");
-        fs::copy(env!("CARGO_BIN_EXE_tenure"), &program).unwrap();
+        // Another process makes the copy. If this process opened the copy for writing, a child
+        // forked by another test would inherit the open file, and the copy could not be executed.
+        let copied = Command::new("cp")
+            .args([Path::new(env!("CARGO_BIN_EXE_tenure")), &program])
+            .status();
+        assert!(copied.unwrap().success());
         let mode = |path: &Path, mode| {
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         };
@@ -91,20 +95,20 @@ impl Place {
             command.uid(NOBODY).gid(NOBODY);
         }
         command.args(args);
-        let said = said(command, b"");
+        let output = finish(command, b"");
         mode(folder, 0o755);
         mode(&self.file(), 0o644);
-        said
+        output
     }
 
-    /// Starts the program and lets it run.
+    /// Starts the program in the background.
     pub(crate) fn start(&self, args: &[&str]) -> Running {
         let mut command = self.command(Path::new(env!("CARGO_BIN_EXE_tenure")));
         command.args(args);
         Self::start_command(command)
     }
 
-    /// Starts a command and lets it run.
+    /// Starts a command in the background.
     pub(crate) fn start_command(mut command: Command) -> Running {
         let mut child = command
             .stdin(Stdio::null())
@@ -115,7 +119,7 @@ impl Place {
         Running {
             err: BufReader::new(child.stderr.take().unwrap()),
             out: BufReader::new(child.stdout.take().unwrap()),
-            seen: String::new(),
+            read: String::new(),
             child,
         }
     }
@@ -125,7 +129,8 @@ impl Place {
         fs::write(self.folder.path().join(name), text).unwrap();
     }
 
-    /// The program, on this place and not yet started. It sees nothing of our environment.
+    /// Returns a command in this place, not yet started and without the environment of this
+    /// process.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command
@@ -145,46 +150,46 @@ impl Place {
         self.folder.path().join(name)
     }
 
-    /// The id of a fresh event of this topic.
+    /// Enqueues an event of this topic; returns its id.
     pub(crate) fn enqueue(&self, topic: &str) -> String {
-        let said = self.run(&["enqueue", topic, "1", "--json"]).succeeded();
-        said.field("id")
+        let output = self.run(&["enqueue", topic, "1", "--json"]).succeeded();
+        output.field("id")
     }
 
-    /// The id of a fresh event with this ordering key.
+    /// Enqueues an event with this ordering key; returns its id.
     pub(crate) fn enqueue_keyed(&self, key: &str) -> String {
         let args = ["enqueue", "keyed", "1", "--key", key, "--json"];
         self.run(&args).succeeded().field("id")
     }
 
-    /// This many fresh events of a thousand bytes each.
+    /// Enqueues this many events of a thousand bytes each.
     pub(crate) async fn enqueue_many(&self, number: usize) {
         let payload = "x".repeat(1000);
         let event = Event::new("many", &payload).unwrap();
         let events = vec![event; number];
-        self.tenure().await.enqueue_all(&events).await.unwrap();
+        self.tenure().await.enqueue_now(&events).await.unwrap();
     }
 
-    /// The place as a worker sees it.
+    /// Opens the database of this place.
     pub(crate) async fn tenure(&self) -> Tenure {
         Tenure::open(&self.url).await.unwrap()
     }
 
-    /// What is due, or soon will be, held by a worker for half a minute.
+    /// Claims all events that are due, or are due soon, for half a minute.
     pub(crate) async fn held(&self) -> (Tenure, Held) {
         let tenure = self.tenure().await;
         let held = soon(async || tenure.claim(10_000).await.unwrap()).await;
         (tenure, held)
     }
 
-    /// What is due, settled as done.
+    /// Settles all due events as done.
     pub(crate) async fn done(&self) {
         let (tenure, held) = self.held().await;
         let settle = Settle::new(held.lease.token.clone()).done(held.ids());
         assert_eq!(tenure.settle(&settle).await.unwrap().refused().count(), 0);
     }
 
-    /// What is due, settled with this outcome; a dead event blocks its key.
+    /// Settles all due events with this outcome; a dead event blocks its key.
     pub(crate) async fn settled(&self, outcome: Outcome) {
         let (tenure, held) = self.held().await;
         let mut settle = Settle::new(held.lease.token.clone()).on_dead(OnDead::Block);
@@ -194,22 +199,23 @@ impl Place {
         assert_eq!(tenure.settle(&settle).await.unwrap().refused().count(), 0);
     }
 
-    /// What is due, held under a lease that has lapsed by now.
+    /// Claims all due events under a lease that has lapsed on return.
     pub(crate) async fn lapsed(&self) {
         let tenure = self.tenure().await;
         let term = Term::new(Duration::from_millis(1)).unwrap();
-        // Without recovery: this very claim would reap its own lease, so short is the term.
-        let ask = Claim::new(tenure.token(), 100).term(term).recovery(None);
-        assert!(tenure.claim_with(&ask).await.unwrap().is_some());
+        // The claim does not recover lapsed leases, because its term is so short that it would reap
+        // its own lease.
+        let claim = Claim::new(tenure.token(), 100).term(term).recovery(None);
+        assert!(tenure.claim_with(&claim).await.unwrap().is_some());
         soon(async || (tenure.count().await.unwrap().lapsed > 0).then_some(())).await;
     }
 }
 
-/// Asks until there is an answer; half a minute without one is a failure.
-pub(crate) async fn soon<T>(ask: impl AsyncFn() -> Option<T>) -> T {
+/// Polls for an answer, for at most half a minute.
+pub(crate) async fn soon<T>(poll: impl AsyncFn() -> Option<T>) -> T {
     let answer = async {
         loop {
-            if let Some(answer) = ask().await {
+            if let Some(answer) = poll().await {
                 return answer;
             }
             tokio::task::yield_now().await;
@@ -217,88 +223,86 @@ pub(crate) async fn soon<T>(ask: impl AsyncFn() -> Option<T>) -> T {
     };
     tokio::time::timeout(Duration::from_secs(30), answer)
         .await
-        .expect("it comes about within half a minute")
+        .expect("an answer within half a minute")
 }
 
-/// A program that runs; it is killed with the value.
+/// A running program; dropping the value kills it.
 pub(crate) struct Running {
     child: Child,
     err: BufReader<ChildStderr>,
     out: BufReader<ChildStdout>,
-    /// What it said on the error stream so far.
-    seen: String,
+    /// Everything read from the error stream so far.
+    read: String,
 }
 
 impl Running {
-    /// Waits for a line on the error stream that holds `part`.
+    /// Waits for a line on the error stream that contains `part`.
     #[track_caller]
     pub(crate) fn line_with(&mut self, part: &str) -> String {
         loop {
             let mut line = String::new();
             let read = self.err.read_line(&mut line).unwrap();
-            assert!(read > 0, "it ended without {part:?}: {}", self.seen);
-            self.seen.push_str(&line);
+            assert!(read > 0, "it ended without {part:?}: {}", self.read);
+            self.read.push_str(&line);
             if line.contains(part) {
                 return line;
             }
         }
     }
 
-    /// Waits for the next line of its output.
+    /// Waits for the next line of the program's output.
     #[track_caller]
     pub(crate) fn out_line(&mut self) -> String {
         let mut line = String::new();
         let read = self.out.read_line(&mut line).unwrap();
-        assert!(read > 0, "it ended without another line: {}", self.seen);
+        assert!(read > 0, "it ended without another line: {}", self.read);
         line
     }
 
-    /// Tells it to end.
     pub(crate) fn terminate(&self) {
         self.signal(rustix::process::Signal::TERM);
     }
 
-    /// Sends it this signal.
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         let id = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(id, signal).unwrap();
     }
 
-    /// Waits for its end.
-    pub(crate) fn wait(mut self) -> Said {
-        let mut err = std::mem::take(&mut self.seen);
+    /// Waits until the program exits.
+    pub(crate) fn wait(mut self) -> Finished {
+        let mut err = std::mem::take(&mut self.read);
         self.err.read_to_string(&mut err).unwrap();
         let mut out = String::new();
         self.out.read_to_string(&mut out).unwrap();
         let code = self.child.wait().unwrap().code();
-        Said { code, out, err }
+        Finished { code, out, err }
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // One that has ended cannot be killed any more.
+        // Fails if the process has exited, which is fine.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// What the program said.
+/// The exit code and the output of a program.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct Finished {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-impl Said {
-    /// It did what it was asked for.
+impl Finished {
+    /// Asserts success.
     #[track_caller]
     pub(crate) fn succeeded(self) -> Self {
         self.ended(0)
     }
 
-    /// It ended with this code, and never by a panic.
+    /// Asserts this exit code, and that there was no panic.
     #[track_caller]
     pub(crate) fn ended(self, code: i32) -> Self {
         assert_eq!(self.code, Some(code), "{self:?}");
@@ -306,16 +310,19 @@ impl Said {
         self
     }
 
-    /// It failed with this code, message and hint, and put nothing where a script would read it.
+    /// Asserts a failure with this code, message and hint, and nothing on standard output.
     #[track_caller]
     pub(crate) fn failed(self, code: i32, message: &str, hint: &str) -> Self {
-        let said = self.ended(code);
-        assert_eq!(said.out, "", "{said:?}");
-        assert!(said.err.starts_with("error: "), "{said:?}");
-        assert!(said.err.contains(message), "no {message:?} in {said:?}");
-        let hints = said.err.split_once("hint: ").map_or("", |(_, hints)| hints);
-        assert!(hints.contains(hint), "no hint {hint:?} in {said:?}");
-        said
+        let output = self.ended(code);
+        assert_eq!(output.out, "", "{output:?}");
+        assert!(output.err.starts_with("error: "), "{output:?}");
+        assert!(output.err.contains(message), "no {message:?} in {output:?}");
+        let hints = output
+            .err
+            .split_once("hint: ")
+            .map_or("", |(_, hints)| hints);
+        assert!(hints.contains(hint), "no hint {hint:?} in {output:?}");
+        output
     }
 
     /// A field of the only line of JSON, as text.
@@ -345,8 +352,8 @@ impl Said {
     }
 }
 
-/// Runs a command to its end. The input is closed early when the command does not want it all.
-pub(crate) fn said(mut command: Command, input: &[u8]) -> Said {
+/// Runs a command to its end. The command may close its input early.
+pub(crate) fn finish(mut command: Command, input: &[u8]) -> Finished {
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -358,7 +365,7 @@ pub(crate) fn said(mut command: Command, input: &[u8]) -> Said {
     if let Err(error) = written {
         assert_eq!(error.kind(), std::io::ErrorKind::BrokenPipe);
     }
-    Said {
+    Finished {
         code: output.status.code(),
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),

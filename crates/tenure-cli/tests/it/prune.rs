@@ -1,23 +1,23 @@
-//! `tenure prune`: what is past its retention goes, and nothing by a slip.
+//! `tenure prune` deletes events and jobs past their retention, and nothing else.
 
 use crate::program::{everywhere, sqlite};
 
-/// What is said where nothing was deleted.
+/// The answer when nothing was deleted.
 const NOTHING: &str = "{\"published\":0,\"dead\":0,\"jobs\":{\"completed\":0,\"failed\":0}}\n";
 
 #[tokio::test]
-async fn what_is_within_its_retention_is_kept() {
+async fn events_within_their_retention_stay() {
     for place in everywhere().await {
         place.enqueue("a");
         place.done().await;
         let dead = place.enqueue("a");
         place.run(&["bury", &dead, "--reason", "test"]).succeeded();
         let pending = place.enqueue("a");
-        let said = place.run(&["prune"]).succeeded();
-        assert_eq!(said.out, "nothing was past its retention\n");
-        assert_eq!(said.err, "");
-        let said = place.run(&["prune", "--json"]).succeeded();
-        assert_eq!(said.out, NOTHING);
+        let output = place.run(&["prune"]).succeeded();
+        assert_eq!(output.out, "nothing was past its retention\n");
+        assert_eq!(output.err, "");
+        let output = place.run(&["prune", "--json"]).succeeded();
+        assert_eq!(output.out, NOTHING);
         let stats = place.run(&["stats", "--json"]).succeeded();
         assert_eq!(
             (stats.field("done"), stats.field("dead")),
@@ -28,19 +28,19 @@ async fn what_is_within_its_retention_is_kept() {
 }
 
 #[test]
-fn a_short_retention_must_be_meant() {
+fn a_short_retention_needs_yes() {
     let place = sqlite();
     place.run(&["migrate"]).succeeded();
     for args in [["prune", "--published", "59m"], ["prune", "--dead", "0s"]] {
-        let said = place.run(&args);
-        said.failed(2, "expected at least 1h", "--yes");
+        let output = place.run(&args);
+        output.failed(2, "expected at least 1h", "--yes");
         place.run(&[&args[..], &["--yes"]].concat()).succeeded();
     }
     place.run(&["prune", "--dead", "1h"]).succeeded();
 }
 
 #[tokio::test]
-async fn what_is_past_its_retention_goes_and_what_waits_stays() {
+async fn events_past_their_retention_are_deleted_and_pending_ones_stay() {
     for place in everywhere().await {
         place.enqueue_many(1_200).await;
         place.done().await;
@@ -49,19 +49,19 @@ async fn what_is_past_its_retention_goes_and_what_waits_stays() {
         place.enqueue("a");
 
         let args = ["prune", "--published", "0s", "--yes"];
-        let said = place.run(&args).succeeded();
-        assert_eq!(said.out, "deleted 1200 published and 0 dead\n");
+        let output = place.run(&args).succeeded();
+        assert_eq!(output.out, "deleted 1200 published and 0 dead\n");
         let args = ["prune", "--dead", "0s", "--yes", "--json"];
-        let said = place.run(&args).succeeded();
-        assert_eq!(said.out, NOTHING.replace("\"dead\":0", "\"dead\":1"));
+        let output = place.run(&args).succeeded();
+        assert_eq!(output.out, NOTHING.replace("\"dead\":0", "\"dead\":1"));
         let counts = place.tenure().await.count().await.unwrap();
         assert_eq!((counts.pending(), counts.done, counts.dead), (1, 0, 0));
     }
 }
 
-/// Jobs go by the same retention, and are told in their own words.
+/// Jobs have the same retention as events, and the output counts them by their own states.
 #[tokio::test]
-async fn jobs_that_went_are_told_as_jobs() {
+async fn deleted_jobs_are_reported_as_jobs() {
     for place in everywhere().await {
         let run = |command: &str| {
             place.run(&["jobs", "enqueue", "import", "{}"]).succeeded();
@@ -72,14 +72,14 @@ async fn jobs_that_went_are_told_as_jobs() {
         };
         run("true");
         run("exit 65");
-        let said = place.run(&["prune"]).succeeded();
-        assert_eq!(said.out, "nothing was past its retention\n");
+        let output = place.run(&["prune"]).succeeded();
+        assert_eq!(output.out, "nothing was past its retention\n");
         let args = ["prune", "--published", "0s", "--yes"];
-        let said = place.run(&args).succeeded();
-        assert_eq!(said.out, "deleted 1 completed and 0 failed jobs\n");
+        let output = place.run(&args).succeeded();
+        assert_eq!(output.out, "deleted 1 completed and 0 failed jobs\n");
         let args = ["prune", "--dead", "0s", "--yes", "--json"];
-        let said = place.run(&args).succeeded();
-        assert_eq!(said.out, NOTHING.replace("\"failed\":0", "\"failed\":1"));
+        let output = place.run(&args).succeeded();
+        assert_eq!(output.out, NOTHING.replace("\"failed\":0", "\"failed\":1"));
         place.run(&["jobs", "list"]).ended(3);
     }
 }

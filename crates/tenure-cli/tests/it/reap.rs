@@ -1,4 +1,4 @@
-//! `tenure reap`: lapsed leases are ended, live ones are left alone.
+//! `tenure reap` ends lapsed leases, and never live ones.
 
 use std::fs;
 
@@ -12,12 +12,12 @@ async fn a_lapsed_lease_is_ended_and_a_live_one_is_not() {
         let lapsed = place.enqueue("lapsed");
         place.lapsed().await;
 
-        let said = place.run(&["reap", "--json"]).succeeded();
-        assert_eq!(said.column("id"), [&lapsed[..]]);
-        assert_eq!(said.field("state"), "\"pending\"");
+        let output = place.run(&["reap", "--json"]).succeeded();
+        assert_eq!(output.column("id"), [&lapsed[..]]);
+        assert_eq!(output.field("state"), "\"pending\"");
         assert_eq!(tenure.count().await.unwrap().claimed, 1);
-        let said = place.run(&["reap"]).succeeded();
-        assert_eq!(said.out, "nothing had lapsed\n");
+        let output = place.run(&["reap"]).succeeded();
+        assert_eq!(output.out, "no lease had lapsed\n");
         assert_eq!(place.run(&["reap", "--json"]).succeeded().out, "");
     }
 }
@@ -28,13 +28,13 @@ async fn a_reap_says_how_many_there_were() {
         place.enqueue("a");
         place.enqueue("a");
         place.lapsed().await;
-        let said = place.run(&["reap"]).succeeded();
-        assert_eq!(said.out.lines().count(), 3, "{said:?}");
-        assert_eq!(said.err, "2 events: 2 wait again, 0 are dead\n");
+        let output = place.run(&["reap"]).succeeded();
+        assert_eq!(output.out.lines().count(), 3, "{output:?}");
+        assert_eq!(output.err, "2 events: 2 pending again, 0 dead\n");
     }
 }
 
-/// Method: lapses before this one are written into the file; waiting for them would take long.
+/// Method: the test writes earlier lapses into the file, because waiting for them would take long.
 #[tokio::test]
 async fn a_reap_goes_by_the_settings_in_force() {
     for (text, state) in [("", "\"pending\""), ("max_crashes = 3", "\"dead\"")] {
@@ -47,7 +47,7 @@ async fn a_reap_goes_by_the_settings_in_force() {
         drop(conn);
         let file = place.file().with_file_name("tenure.toml");
         fs::write(file, format!("[retry]\n{text}\n")).unwrap();
-        let said = place.run(&["reap", "--json"]).succeeded();
-        assert_eq!(said.field("state"), state, "{text}");
+        let output = place.run(&["reap", "--json"]).succeeded();
+        assert_eq!(output.field("state"), state, "{text}");
     }
 }

@@ -1,5 +1,4 @@
-//! A receiver of webhooks on this machine, for tests: it keeps what it is sent and answers as it
-//! was told to.
+//! A local receiver of webhooks for tests: it records calls and answers with given statuses.
 
 #![expect(
     clippy::unwrap_used,
@@ -13,12 +12,12 @@ use std::sync::mpsc::{self, Receiver as Channel, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tenure::store::{Clock as _, SystemClock};
 use tenure::webhook::verify::{Verified, Verifier, VerifyError};
-use tenure::{Clock as _, SystemClock};
 
 use crate::program::Place;
 
-/// What was received.
+/// A received call.
 #[derive(Debug)]
 pub(crate) struct Call {
     pub(crate) path: String,
@@ -30,11 +29,11 @@ impl Call {
     /// The value of a header.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
-        let found = headers.find(|(other, _)| other.eq_ignore_ascii_case(name));
-        found.map(|(_, value)| value.as_str())
+        let header = headers.find(|(other, _)| other.eq_ignore_ascii_case(name));
+        header.map(|(_, value)| value.as_str())
     }
 
-    /// Whether it is to be believed.
+    /// Verifies the signature of the call.
     pub(crate) fn verified(&self, key: &str) -> Result<Verified, VerifyError> {
         let headers = self.headers.iter().map(|(name, value)| (name, value));
         let verifier = Verifier::new([key]).unwrap();
@@ -58,31 +57,30 @@ impl Receiver {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (send, answers) = (send.clone(), Arc::clone(&answers));
-                // Who hangs up has ended it.
+                // A disconnect ends the connection.
                 std::thread::spawn(move || drop(serve(&stream, &send, &answers)));
             }
         });
         Self { address, calls }
     }
 
-    /// Its address.
     pub(crate) fn url(&self) -> String {
         format!("http://{}/hooks", self.address)
     }
 
-    /// Lets the program of this place call it.
+    /// Allows the program of this place to call the receiver.
     pub(crate) fn allow(&self, place: &Place) {
         place.write("tenure.toml", &allowing(self.address.port()));
     }
 
-    /// The next call.
+    /// Waits for the next call.
     #[track_caller]
     pub(crate) fn next(&self) -> Call {
         let call = self.calls.recv_timeout(Duration::from_secs(30));
         call.expect("a call comes within half a minute")
     }
 
-    /// That nothing else has come.
+    /// Asserts that there are no further calls.
     #[track_caller]
     pub(crate) fn is_quiet(&self) {
         let call = self.calls.try_recv();
@@ -90,12 +88,12 @@ impl Receiver {
     }
 }
 
-/// A configuration by which this machine may be called at this port.
+/// A configuration that allows calls to this machine at this port.
 pub(crate) fn allowing(port: u16) -> String {
     format!("[webhook]\nallow_http = true\nallow = [\"127.0.0.0/8\"]\nports = [{port}]\n")
 }
 
-/// Reads a call; `None`: the other side has hung up.
+/// Reads a call; `None` when the connection is closed.
 pub(crate) fn read(reader: &mut impl BufRead) -> std::io::Result<Option<Call>> {
     let mut first = String::new();
     if reader.read_line(&mut first)? == 0 {
@@ -122,7 +120,7 @@ pub(crate) fn read(reader: &mut impl BufRead) -> std::io::Result<Option<Call>> {
     Ok(Some(call))
 }
 
-/// Takes calls until the other side hangs up.
+/// Answers calls until the connection is closed.
 fn serve(
     stream: &TcpStream,
     calls: &Sender<Call>,
@@ -133,7 +131,7 @@ fn serve(
         let status = answers.lock().unwrap().pop_front().unwrap_or(200);
         drop(calls.send(call));
         let mut out = stream;
-        write!(out, "HTTP/1.1 {status} X\r\ncontent-length: 5\r\n\r\nheard")?;
+        write!(out, "HTTP/1.1 {status} X\r\ncontent-length: 5\r\n\r\nnoted")?;
         out.flush()?;
     }
     Ok(())

@@ -1,9 +1,10 @@
-//! `tenure replay`: by id, by choice, never by accident.
+//! `tenure replay` by id and by filter.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use tenure::StepReplay;
+use rustix::process::{Pid, Signal, kill_process};
+use tenure::operate::StepReplay;
 
 use crate::program::{Place, everywhere, soon, sqlite};
 
@@ -22,21 +23,21 @@ fn state(place: &Place, id: &str) -> String {
 
 /// Proves: S4-032, S4-046
 #[tokio::test]
-async fn what_is_done_or_dead_is_put_back_and_nothing_else() {
+async fn only_done_and_dead_events_are_put_back() {
     for place in everywhere().await {
         let done = place.enqueue("a");
         place.done().await;
         let dead = buried(&place, "a");
         let pending = place.enqueue("a");
-        let said = place
+        let output = place
             .run(&["replay", &done, &dead, &pending, "99"])
             .ended(4);
         let expected = format!(
             "replayed {done}\nreplayed {dead}\n\
-             not replayed {pending}: it is not settled yet: only what is done or dead is replayed\n\
+             not replayed {pending}: it is not settled yet: only done or dead items are replayed\n\
              not replayed 99: there is no such item\n"
         );
-        assert_eq!(said.out, expected);
+        assert_eq!(output.out, expected);
         assert_eq!(state(&place, &done), "\"pending\"");
         assert_eq!(state(&place, &dead), "\"pending\"");
         place.run(&["replay", "99"]).ended(3);
@@ -44,7 +45,7 @@ async fn what_is_done_or_dead_is_put_back_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_choice_replays_the_dead_and_leaves_the_rest() {
+async fn a_filter_replays_the_dead_and_nothing_else() {
     for place in everywhere().await {
         let done = place.enqueue("a");
         place.done().await;
@@ -59,8 +60,8 @@ async fn a_choice_replays_the_dead_and_leaves_the_rest() {
             .failed(2, "2 events would be replayed", "--yes");
         assert_eq!(state(&place, &dead[0]), "\"dead\"");
 
-        let said = place.run(&[&args[..], &["--yes"]].concat()).succeeded();
-        assert_eq!(said.out, "replayed 2 events\n");
+        let output = place.run(&[&args[..], &["--yes"]].concat()).succeeded();
+        assert_eq!(output.out, "replayed 2 events\n");
         for id in &dead {
             assert_eq!(state(&place, id), "\"pending\"");
         }
@@ -69,15 +70,15 @@ async fn a_choice_replays_the_dead_and_leaves_the_rest() {
         place.run(&[&args[..], &["--yes"]].concat()).ended(3);
 
         let args = ["replay", "--state", "done", "--yes", "--json"];
-        let said = place.run(&args).succeeded();
-        assert_eq!(said.column("state"), ["\"done\""]);
-        assert_eq!(said.column("replayed"), ["1"]);
+        let output = place.run(&args).succeeded();
+        assert_eq!(output.column("state"), ["\"done\""]);
+        assert_eq!(output.column("replayed"), ["1"]);
         assert_eq!(state(&place, &done), "\"pending\"");
     }
 }
 
 #[tokio::test]
-async fn a_key_chooses_too() {
+async fn a_key_selects_too() {
     for place in everywhere().await {
         let ids = ["customer-7", "customer-8"].map(|key| place.enqueue_keyed(key));
         place.done().await;
@@ -90,51 +91,51 @@ async fn a_key_chooses_too() {
             "--yes",
             "--json",
         ];
-        let said = place.run(&args).succeeded();
-        assert_eq!(said.column("replayed"), ["1"]);
+        let output = place.run(&args).succeeded();
+        assert_eq!(output.column("replayed"), ["1"]);
         assert_eq!(state(&place, &ids[0]), "\"pending\"");
         assert_eq!(state(&place, &ids[1]), "\"done\"");
     }
 }
 
 #[tokio::test]
-async fn a_choice_larger_than_a_page_is_replayed_whole() {
+async fn a_selection_larger_than_a_page_is_replayed_whole() {
     for place in everywhere().await {
         place.enqueue_many(1_200).await;
         place.done().await;
-        let said = place
+        let output = place
             .run(&["replay", "--state", "done", "--yes"])
             .succeeded();
-        assert_eq!(said.out, "replayed 1200 events\n");
+        assert_eq!(output.out, "replayed 1200 events\n");
         let counts = place.tenure().await.count().await.unwrap();
         assert_eq!(counts.pending(), 1_200);
     }
 }
 
 #[test]
-fn nothing_is_replayed_without_saying_which() {
+fn nothing_is_replayed_without_a_selection() {
     let place = sqlite();
     place.run(&["migrate"]).succeeded();
     place
         .run(&["replay", "--yes"])
-        .failed(2, "which events", "--state dead");
+        .failed(2, "no events to replay", "--state dead");
     place
         .run(&["replay", "1", "--topic", "a"])
-        .failed(2, "both ids and a choice", "name ids");
+        .failed(2, "ids cannot be combined", "give ids");
 }
 
 #[tokio::test]
-async fn an_id_that_is_said_twice_is_meant_once() {
+async fn a_repeated_id_is_replayed_once() {
     for place in everywhere().await {
         let id = place.enqueue("a");
-        let said = place
+        let output = place
             .run(&["bury", &id, &id, "--reason", "test"])
             .succeeded();
-        assert_eq!(said.out, format!("buried {id}\n"));
-        let said = place.run(&["replay", &id, &id, "--dry-run"]).succeeded();
-        assert_eq!(said.out, "1 event would be replayed\n");
-        let said = place.run(&["replay", &id, &id]).succeeded();
-        assert_eq!(said.out, format!("replayed {id}\n"));
+        assert_eq!(output.out, format!("buried {id}\n"));
+        let output = place.run(&["replay", &id, &id, "--dry-run"]).succeeded();
+        assert_eq!(output.out, "1 event would be replayed\n");
+        let output = place.run(&["replay", &id, &id]).succeeded();
+        assert_eq!(output.out, format!("replayed {id}\n"));
     }
 }
 
@@ -144,14 +145,14 @@ async fn only_those_written_before_are_replayed() {
         let dead = buried(&place, "a");
         let args = ["replay", "--until", "1h", "--yes"];
         place.run(&args).ended(3);
-        let said = place.run(&["replay", "--until", "2999-01-01", "--yes"]);
-        assert_eq!(said.succeeded().out, "replayed 1 event\n");
+        let output = place.run(&["replay", "--until", "2999-01-01", "--yes"]);
+        assert_eq!(output.succeeded().out, "replayed 1 event\n");
         assert_eq!(state(&place, &dead), "\"pending\"");
     }
 }
 
 #[tokio::test]
-async fn at_a_rate_all_are_replayed_by_id_and_by_choice() {
+async fn at_a_rate_all_are_replayed_by_id_and_by_filter() {
     for place in everywhere().await {
         let ids = [
             buried(&place, "a"),
@@ -159,15 +160,15 @@ async fn at_a_rate_all_are_replayed_by_id_and_by_choice() {
             buried(&place, "a"),
         ];
         let args = ["replay", &ids[0], &ids[1], "--rate", "50/s"];
-        let said = place.run(&args).succeeded();
+        let output = place.run(&args).succeeded();
         let expected = format!("replayed {}\nreplayed {}\n", ids[0], ids[1]);
-        assert_eq!(said.out, expected);
+        assert_eq!(output.out, expected);
         let args = ["replay", "--state", "dead", "--rate", "600/m", "--yes"];
         assert_eq!(place.run(&args).succeeded().out, "replayed 1 event\n");
     }
 }
 
-/// Replays what is dead, one per minute.
+/// Starts a replay of dead events at a rate of one per minute.
 fn slow_replay(place: &Place) -> Child {
     place
         .command(env!("CARGO_BIN_EXE_tenure").as_ref())
@@ -179,17 +180,15 @@ fn slow_replay(place: &Place) -> Child {
         .expect("the program starts")
 }
 
-fn signal(child: &Child, name: &str) {
-    let pid = child.id().to_string();
-    let sent = Command::new("kill").args([name, &pid]).status();
-    let sent = sent.expect("there is a program to send signals with");
-    assert!(sent.success());
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).expect("the program is running");
 }
 
-/// Goal: Ctrl-C ends the following and not the replay, and says what to do. Method: a pace at which
-/// the second event is a minute away, interrupted once the first is there.
+/// Goal: Ctrl-C ends the display of the progress, not the replay, and the program prints a hint.
+/// Method: at this rate the second event is replayed a minute after the first; the test interrupts
+/// the program after the first.
 #[tokio::test]
-async fn an_interrupt_leaves_a_replay_running_and_says_how_to_follow_it() {
+async fn an_interrupt_leaves_a_replay_running_and_hints_how_to_follow_it() {
     for place in everywhere().await {
         for _ in 0..3 {
             buried(&place, "a");
@@ -197,7 +196,7 @@ async fn an_interrupt_leaves_a_replay_running_and_says_how_to_follow_it() {
         let child = slow_replay(&place);
         let tenure = place.tenure().await;
         soon(async || (tenure.count().await.unwrap().dead == 2).then_some(())).await;
-        signal(&child, "-INT");
+        signal(&child, Signal::INT);
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert_eq!(output.stdout, b"");
@@ -214,22 +213,31 @@ async fn an_interrupt_leaves_a_replay_running_and_says_how_to_follow_it() {
         assert_eq!(listed.column("state"), ["\"running\""]);
         assert_eq!(listed.column("rate"), ["\"1/m\""]);
 
-        let said = place.run(&["replay", "cancel", "1"]).succeeded();
-        assert!(said.out.starts_with("cancelled replay 1"), "{}", said.out);
+        let output = place.run(&["replay", "cancel", "1"]).succeeded();
+        assert!(
+            output.out.starts_with("cancelled replay 1"),
+            "{}",
+            output.out
+        );
         place
             .run(&["replay", "cancel", "1"])
             .failed(4, "has ended already", "replay list");
-        let said = place.run(&["replay", "follow", "1"]).ended(1);
-        assert_eq!(said.out, "replayed 1 event\n");
-        assert!(said.err.contains("replay 1 was cancelled"), "{}", said.err);
+        let output = place.run(&["replay", "follow", "1"]).ended(1);
+        assert_eq!(output.out, "replayed 1 event\n");
+        assert!(
+            output.err.contains("replay 1 was cancelled"),
+            "{}",
+            output.err
+        );
         assert_eq!(tenure.count().await.unwrap().dead, 2);
     }
 }
 
-/// Goal: what a killed process had begun is gone on with, and nothing is done twice. Method:
-/// kill -9 between the first step and the second; then somebody else takes the next one.
+/// Goal: another process continues a replay after a kill, and nothing is replayed twice. Method:
+/// the test kills the first process with -9 between its first two steps; another process then runs
+/// the second step.
 #[tokio::test]
-async fn a_replay_whose_process_was_killed_is_gone_on_with_by_another() {
+async fn another_process_continues_a_replay_whose_process_was_killed() {
     for place in everywhere().await {
         let ids = [buried(&place, "a"), buried(&place, "a")];
         let mut child = slow_replay(&place);
@@ -238,10 +246,10 @@ async fn a_replay_whose_process_was_killed_is_gone_on_with_by_another() {
         child.kill().unwrap();
         child.wait().unwrap();
         let [operation] = &tenure.replays(10).await.unwrap()[..] else {
-            panic!("one replay is on record");
+            panic!("expected one replay");
         };
         assert_eq!((operation.replayed, operation.is_running()), (1, true));
-        // An hour later another one is there.
+        // A process that steps an hour later takes over.
         let step = StepReplay::new(10).at(operation.next_at.after(Duration::from_hours(1)));
         for _ in 0..2 {
             tenure.step_replay(&step).await.unwrap();
@@ -259,7 +267,7 @@ async fn a_replay_whose_process_was_killed_is_gone_on_with_by_another() {
 }
 
 #[tokio::test]
-async fn a_detached_replay_is_left_to_others_and_can_be_followed() {
+async fn a_detached_replay_is_left_to_workers_and_can_be_followed() {
     for place in everywhere().await {
         place
             .run(&["replay", "follow", "7"])
@@ -269,19 +277,19 @@ async fn a_detached_replay_is_left_to_others_and_can_be_followed() {
             buried(&place, "a");
         }
         let args = ["replay", "--topic", "a", "--detach", "--yes"];
-        let said = place.run(&args).succeeded();
-        assert_eq!(said.out, "started replay 1 of 3 events\n");
+        let output = place.run(&args).succeeded();
+        assert_eq!(output.out, "started replay 1 of 3 events\n");
         let tenure = place.tenure().await;
         assert_eq!(tenure.count().await.unwrap().dead, 3);
         let listed = place.run(&["replay", "list"]).succeeded();
         for part in ["running", "0/3", "dead events --topic a"] {
             assert!(listed.out.contains(part), "{}", listed.out);
         }
-        let said = place.run(&["replay", "follow", "1"]).succeeded();
-        assert_eq!(said.out, "replayed 3 events\n");
+        let output = place.run(&["replay", "follow", "1"]).succeeded();
+        assert_eq!(output.out, "replayed 3 events\n");
         assert_eq!(tenure.count().await.unwrap().dead, 0);
-        // What has ended can be looked at again.
-        let said = place.run(&["replay", "follow", "1", "--json"]).succeeded();
-        assert_eq!(said.column("state"), ["\"done\""]);
+        // The result of a finished replay can be printed again.
+        let output = place.run(&["replay", "follow", "1", "--json"]).succeeded();
+        assert_eq!(output.column("state"), ["\"done\""]);
     }
 }

@@ -1,4 +1,4 @@
-//! `tenure serve`: real processes, real HTTP, real signals.
+//! `tenure serve` with real processes, real HTTP and real signals.
 
 #![expect(
     clippy::unwrap_used,
@@ -11,12 +11,12 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use crate::program::{Place, Running, everywhere, postgres, soon, sqlite};
 use crate::receiver::Receiver;
 
-/// Waits until it says that it is ready: that its reaper has run and the cluster was reached.
+/// Waits until the server is ready: its reaper has run, and it has reached the cluster.
 async fn ready(address: SocketAddr) {
     soon(async || (get(address, "/health/ready").0 == 200).then_some(())).await;
 }
 
-/// What a path of the server at `address` is answered: the status and the body.
+/// Requests a path of the server at `address`; returns the status and the body.
 pub(crate) fn get(address: SocketAddr, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
@@ -28,7 +28,7 @@ pub(crate) fn get(address: SocketAddr, path: &str) -> (u16, String) {
     (status, body.to_owned())
 }
 
-/// A server at this place, and where it listens.
+/// Starts a server in this place; returns it with its address.
 pub(crate) fn served(place: &Place, args: &[&str]) -> (Running, SocketAddr) {
     let all = [&["serve", "--listen", "127.0.0.1:0"], args].concat();
     let mut running = place.start(&all);
@@ -39,9 +39,9 @@ pub(crate) fn served(place: &Place, args: &[&str]) -> (Running, SocketAddr) {
 }
 
 #[tokio::test]
-async fn a_server_answers_until_it_is_told_to_end() {
+async fn a_server_answers_until_stopped() {
     for place in [sqlite(), postgres().await] {
-        // An empty database is migrated.
+        // The server migrates an empty database.
         let (running, address) = served(&place, &["--name", "front"]);
         assert_eq!(
             get(address, "/health/live"),
@@ -67,22 +67,22 @@ async fn a_server_answers_until_it_is_told_to_end() {
             .succeeded()
             .objects()
             .remove(0);
-        // Only the age may differ.
+        // Only the age may differ between the two outputs.
         same["queues"][0]["oldest_due_ms"] = stats["queues"][0]["oldest_due_ms"].clone();
         assert_eq!(stats, same);
 
         running.terminate();
-        let said = running.wait().succeeded();
-        let first = said.err.lines().find(|line| line.starts_with("tenure "));
-        let first = first.unwrap_or_else(|| panic!("{said:?}"));
+        let output = running.wait().succeeded();
+        let first = output.err.lines().find(|line| line.starts_with("tenure "));
+        let first = first.unwrap_or_else(|| panic!("{output:?}"));
         assert!(first.contains(" as front-"), "{first}");
-        assert!(!said.err.contains("canary"), "{said:?}");
+        assert!(!output.err.contains("canary"), "{output:?}");
     }
 }
 
-/// The page and the command tell the same of what is owed to endpoints.
+/// The HTTP API and the command report the same deliveries.
 #[tokio::test]
-async fn what_is_owed_is_counted_beside_the_events() {
+async fn deliveries_are_counted_with_the_events() {
     for place in everywhere().await {
         let receiver = Receiver::start(&[500]);
         receiver.allow(&place);
@@ -99,11 +99,18 @@ async fn what_is_owed_is_counted_beside_the_events() {
         let (status, stats) = get(address, "/v1/stats");
         assert_eq!(status, 200, "{stats}");
         let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
-        let owed = &stats["deliveries"];
-        assert_eq!((&owed["pending"], &stats["done"]), (&1.into(), &1.into()));
-        let line = &owed["endpoints"][0];
+        let deliveries = &stats["deliveries"];
+        assert_eq!(
+            (&deliveries["pending"], &stats["done"]),
+            (&1.into(), &1.into())
+        );
+        let endpoint = &deliveries["endpoints"][0];
         let delayed = (&"billing".into(), &1.into());
-        assert_eq!((&line["endpoint"], &line["delayed"]), delayed, "{stats}");
+        assert_eq!(
+            (&endpoint["endpoint"], &endpoint["delayed"]),
+            delayed,
+            "{stats}"
+        );
         let same = place.run(&["stats", "--json"]).succeeded().objects();
         assert_eq!(stats, same[0]);
         running.terminate();
@@ -112,44 +119,47 @@ async fn what_is_owed_is_counted_beside_the_events() {
 }
 
 #[test]
-fn a_port_in_use_is_told() {
+fn a_port_in_use_is_reported() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let place = sqlite();
-    let said = place.run(&["serve", "--listen", &address]);
-    said.failed(1, &address, "another port");
+    let output = place.run(&["serve", "--listen", &address]);
+    output.failed(1, &address, "another port");
     assert!(
         !place.file().exists(),
-        "nothing was made before the port was had"
+        "no file is created before the port is bound"
     );
 }
 
 #[test]
-fn an_address_that_others_reach_is_refused() {
+fn an_address_that_other_machines_reach_is_refused() {
     let place = sqlite();
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:7070"] {
-        let said = place.run(&["serve", "--listen", address]);
-        said.failed(2, "no API keys yet", "--listen 127.0.0.1:7070");
+        let output = place.run(&["serve", "--listen", address]);
+        output.failed(2, "no API keys yet", "--listen 127.0.0.1:7070");
     }
     assert!(!place.file().exists());
 }
 
 #[test]
-fn a_database_that_stays_away_is_told_after_the_wait() {
+fn an_unreachable_database_is_reported_after_the_wait() {
     let mut place = sqlite();
-    // A port that nobody listens on.
+    // A port without a listener.
     let port = {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap().port()
     };
     place.url = format!("postgres://u:canary@127.0.0.1:{port}/nothing");
     for command in [&["serve", "--listen", "127.0.0.1:0"][..], &["work"]] {
-        let args = [command, &["--wait", "100ms"]].concat();
-        let said = place.run(&args).ended(1);
-        assert!(said.err.contains("the database did not answer"), "{said:?}");
-        assert!(said.err.contains("error: "), "{said:?}");
-        assert!(said.err.contains("hint: "), "{said:?}");
-        assert!(!said.err.contains("canary"), "{said:?}");
+        let args = [command, &["--wait", "2s"]].concat();
+        let output = place.run(&args).ended(1);
+        assert!(
+            output.err.contains("the database did not answer"),
+            "{output:?}"
+        );
+        assert!(output.err.contains("error: "), "{output:?}");
+        assert!(output.err.contains("hint: "), "{output:?}");
+        assert!(!output.err.contains("canary"), "{output:?}");
     }
 }
 
@@ -174,8 +184,8 @@ async fn a_newer_schema_is_refused_at_once() {
         .unwrap();
     drop(conn);
     for command in [&["serve", "--listen", "127.0.0.1:0"][..], &["work"]] {
-        let said = file.run(command).ended(2);
-        assert!(said.err.contains("newer"), "{said:?}");
+        let output = file.run(command).ended(2);
+        assert!(output.err.contains("newer"), "{output:?}");
     }
 }
 
@@ -200,7 +210,7 @@ async fn two_servers_share_one_file() {
 }
 
 #[test]
-fn configured_queues_are_declared() {
+fn configured_queues_are_added() {
     let place = sqlite();
     place.write(
         "tenure.toml",

@@ -1,38 +1,38 @@
-//! `tenure settings`: one set for all workers, changed whole or not at all.
+//! `tenure settings` changes the settings of all workers atomically.
 
 use std::fs;
 
 use crate::program::{Place, everywhere};
 
-/// The value in force of a setting, and where it comes from.
+/// Returns the value in force of a setting, and its source.
 fn in_force(place: &Place, name: &str) -> (String, String) {
-    let said = place.run(&["settings", "get", name, "--json"]).succeeded();
-    let text = |field| said.field(field).trim_matches('"').to_owned();
+    let output = place.run(&["settings", "get", name, "--json"]).succeeded();
+    let text = |field| output.field(field).trim_matches('"').to_owned();
     (text("value"), text("from"))
 }
 
-/// As `in_force` answers.
+/// An expected result of `in_force`.
 fn value(value: &str, from: &str) -> (String, String) {
     (value.to_owned(), from.to_owned())
 }
 
 /// Proves: S1-012
 #[tokio::test]
-async fn what_is_set_is_set_for_all_and_what_is_not_set_follows() {
+async fn a_setting_applies_to_all_and_unset_ones_follow() {
     for place in everywhere().await {
         assert_eq!(in_force(&place, "lease.term"), value("30s", "default"));
-        let said = place
+        let output = place
             .run(&["settings", "set", "lease.term=60s", "worker.batch=200"])
             .succeeded();
-        insta::assert_snapshot!("set_two", said.out);
-        assert!(said.err.contains("within seconds"), "{said:?}");
+        insta::assert_snapshot!("set_two", output.out);
+        assert!(output.err.contains("within seconds"), "{output:?}");
         assert_eq!(in_force(&place, "lease.term"), value("1m", "cluster"));
         assert_eq!(in_force(&place, "lease.heartbeat"), value("15s", "follows"));
         assert_eq!(in_force(&place, "worker.batch"), value("200", "cluster"));
 
-        // A second change keeps what the first one set.
-        let said = place.run(&["settings", "set", "lease.heartbeat=19s", "--json"]);
-        assert_eq!(said.succeeded().field("old"), "\"15s\"");
+        // A second change does not undo the first.
+        let output = place.run(&["settings", "set", "lease.heartbeat=19s", "--json"]);
+        assert_eq!(output.succeeded().field("old"), "\"15s\"");
         assert_eq!(in_force(&place, "lease.term"), value("1m", "cluster"));
         assert_eq!(in_force(&place, "lease.heartbeat"), value("19s", "cluster"));
     }
@@ -40,10 +40,10 @@ async fn what_is_set_is_set_for_all_and_what_is_not_set_follows() {
 
 /// Proves: S1-019, S2-033
 #[tokio::test]
-async fn a_bad_set_is_refused_whole_with_every_problem() {
+async fn a_bad_change_is_refused_whole_with_every_problem() {
     for place in everywhere().await {
         let before = place.run(&["settings", "--json"]).succeeded().out;
-        let said = place
+        let output = place
             .run(&[
                 "settings",
                 "set",
@@ -52,7 +52,7 @@ async fn a_bad_set_is_refused_whole_with_every_problem() {
                 "worker.batch=0",
             ])
             .failed(2, "lease.heartbeat is 10s; expected", "nothing was changed");
-        insta::assert_snapshot!("refused_whole", said.err);
+        insta::assert_snapshot!("refused_whole", output.err);
         place
             .run(&["settings", "set", "worker.batch=5", "lease.trem=60s"])
             .failed(2, "there is no setting \"lease.trem\"", "lease.term");
@@ -61,12 +61,12 @@ async fn a_bad_set_is_refused_whole_with_every_problem() {
 }
 
 #[tokio::test]
-async fn default_takes_a_value_out_of_the_set() {
+async fn default_removes_a_value_of_the_cluster() {
     for place in everywhere().await {
         place
             .run(&["settings", "set", "lease.term=60s", "lease.heartbeat=19s"])
             .succeeded();
-        // Alone it would leave a heartbeat that is too slow for the term.
+        // This change alone would leave a heartbeat interval that is too long for the term.
         place
             .run(&["settings", "set", "lease.term=default"])
             .failed(2, "lease.heartbeat is 19s", "change both at once");
@@ -87,7 +87,7 @@ async fn default_takes_a_value_out_of_the_set() {
 }
 
 #[tokio::test]
-async fn the_cluster_stands_over_the_file_of_a_process() {
+async fn the_cluster_overrides_the_file_of_a_process() {
     for place in everywhere().await {
         let file = place.file().with_file_name("tenure.toml");
         fs::write(file, "[lease]\nterm = \"40s\"\n[worker]\nbatch = 7\n").unwrap();
@@ -98,15 +98,15 @@ async fn the_cluster_stands_over_the_file_of_a_process() {
         assert_eq!(in_force(&place, "lease.term"), value("50s", "cluster"));
         assert_eq!(in_force(&place, "worker.batch"), value("7", "file"));
         assert_eq!(in_force(&place, "database").1, "environment");
-        let said = place.run(&["settings", "get", "lease.term", "worker.batch"]);
-        insta::assert_snapshot!("the_table", said.succeeded().out);
+        let output = place.run(&["settings", "get", "lease.term", "worker.batch"]);
+        insta::assert_snapshot!("the_table", output.succeeded().out);
     }
 }
 
-/// Goal: changes that meet are all kept. Method: one process per setting, all at once; whoever was
-/// overtaken looks and judges again.
+/// Goal: no concurrent change is lost. Method: one process per setting, all at the same time. A
+/// process whose change conflicts with another reads and checks again.
 #[tokio::test]
-async fn changes_at_the_same_time_are_all_kept() {
+async fn concurrent_changes_are_all_stored() {
     let changes = [
         "lease.term=60s",
         "worker.batch=200",

@@ -1,9 +1,9 @@
-//! `tenure show`: the facts, the payload, the timeline; never a token.
+//! `tenure show` prints the facts, the payload and the timeline of an event, without tokens.
 
 use crate::program::everywhere;
 
 #[tokio::test]
-async fn an_event_is_shown_with_its_holds_and_without_its_token() {
+async fn an_event_is_printed_with_its_holds_and_without_its_token() {
     for place in everywhere().await {
         let id = place.enqueue("order.paid");
         place.lapsed().await;
@@ -11,7 +11,7 @@ async fn an_event_is_shown_with_its_holds_and_without_its_token() {
         let (_, held) = place.held().await;
         let secret = held.lease.token.expose().rsplit('.').next().unwrap();
 
-        let said = place.run(&["show", &id]).succeeded();
+        let output = place.run(&["show", &id]).succeeded();
         for expected in [
             "claimed",
             "order.paid",
@@ -19,28 +19,28 @@ async fn an_event_is_shown_with_its_holds_and_without_its_token() {
             "lapsed",
             "crashes",
         ] {
-            assert!(said.out.contains(expected), "no {expected} in {said:?}");
+            assert!(output.out.contains(expected), "no {expected} in {output:?}");
         }
-        assert!(!said.out.contains(secret), "{said:?}");
+        assert!(!output.out.contains(secret), "{output:?}");
 
         for args in [
             &["show", &id, "--json"][..],
             &["events", "--json"],
             &["events"],
         ] {
-            let said = place.run(args).succeeded();
-            assert!(!said.out.contains(secret), "{said:?}");
+            let output = place.run(args).succeeded();
+            assert!(!output.out.contains(secret), "{output:?}");
         }
-        let shown = place
+        let details = place
             .run(&["show", &id, "--json"])
             .succeeded()
             .objects()
             .remove(0);
-        assert_eq!(shown["state"], "claimed");
-        assert_eq!(shown["holder"], held.lease.token.holder());
-        assert_eq!(shown["crashes"], 1);
-        assert_eq!(shown["timeline"][0]["outcome"], "lapsed");
-        assert_eq!(shown["timeline"].as_array().unwrap().len(), 1);
+        assert_eq!(details["state"], "claimed");
+        assert_eq!(details["holder"], held.lease.token.holder());
+        assert_eq!(details["crashes"], 1);
+        assert_eq!(details["timeline"][0]["outcome"], "lapsed");
+        assert_eq!(details["timeline"].as_array().unwrap().len(), 1);
     }
 }
 
@@ -48,12 +48,12 @@ async fn an_event_is_shown_with_its_holds_and_without_its_token() {
 async fn the_field_names_are_stable() {
     for place in everywhere().await {
         let id = place.enqueue("order.paid");
-        let shown = place
+        let details = place
             .run(&["show", &id, "--json"])
             .succeeded()
             .objects()
             .remove(0);
-        let names: Vec<_> = shown.as_object().unwrap().keys().cloned().collect();
+        let names: Vec<_> = details.as_object().unwrap().keys().cloned().collect();
         assert_eq!(
             names.join(" "),
             "attempts available_at behind claimed_at crashes created_at dead_at dead_reason \
@@ -64,22 +64,25 @@ async fn the_field_names_are_stable() {
 }
 
 #[tokio::test]
-async fn an_event_behind_another_of_its_key_says_which() {
+async fn an_event_behind_another_of_its_key_names_it() {
     for place in everywhere().await {
         let first = place.enqueue_keyed("customer-7");
         let (_, held) = place.held().await;
         let second = place.enqueue_keyed("customer-7");
-        let said = place.run(&["show", &second]).succeeded();
+        let output = place.run(&["show", &second]).succeeded();
         let holder = held.lease.token.holder();
         let behind = format!("behind      event {first} (claimed: {holder}; lapses in ");
         for expected in ["key         customer-7\n", &behind] {
-            assert!(said.out.contains(expected), "no {expected:?} in {said:?}");
+            assert!(
+                output.out.contains(expected),
+                "no {expected:?} in {output:?}"
+            );
         }
-        let shown = place.run(&["show", &second, "--json"]).succeeded();
-        assert_eq!(shown.field("key"), "\"customer-7\"");
-        assert_eq!(shown.field("behind"), first);
-        let shown = place.run(&["show", &first, "--json"]).succeeded();
-        assert_eq!(shown.field("behind"), "null");
+        let details = place.run(&["show", &second, "--json"]).succeeded();
+        assert_eq!(details.field("key"), "\"customer-7\"");
+        assert_eq!(details.field("behind"), first);
+        let details = place.run(&["show", &first, "--json"]).succeeded();
+        assert_eq!(details.field("behind"), "null");
     }
 }
 
@@ -87,8 +90,8 @@ async fn an_event_behind_another_of_its_key_says_which() {
 async fn an_unknown_id_ends_with_3() {
     for place in everywhere().await {
         for id in ["17", "0", "4503599627370496"] {
-            let said = place.run(&["show", id]);
-            said.failed(3, &format!("there is no event {id}"), "tenure events");
+            let output = place.run(&["show", id]);
+            output.failed(3, &format!("there is no event {id}"), "tenure events");
         }
     }
 }

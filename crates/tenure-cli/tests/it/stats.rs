@@ -1,4 +1,4 @@
-//! `tenure stats`: every event is counted where it stands.
+//! `tenure stats` counts every event in its state.
 
 use crate::program::everywhere;
 
@@ -35,55 +35,60 @@ async fn every_event_is_counted_once() {
         assert_eq!((&queue["due"], &queue["delayed"]), (&1.into(), &1.into()));
         assert!(queue["oldest_due_ms"].is_u64(), "{queue}");
 
-        let said = place.run(&["stats"]).succeeded();
+        let output = place.run(&["stats"]).succeeded();
         assert!(
-            said.out
+            output
+                .out
                 .starts_with("PENDING  CLAIMED  LAPSED  DONE  DEAD\n"),
-            "{said:?}"
+            "{output:?}"
         );
-        assert!(said.out.contains("\ndefault    1        1  "), "{said:?}");
+        assert!(
+            output.out.contains("\ndefault    1        1  "),
+            "{output:?}"
+        );
     }
 }
 
 #[tokio::test]
-async fn what_waits_behind_another_of_its_key_is_counted_apart() {
+async fn events_behind_another_of_their_key_are_counted_apart() {
     for place in everywhere().await {
         place.enqueue_keyed("customer-7");
         let (tenure, _held) = place.held().await;
         place.enqueue_keyed("customer-7");
         place.enqueue_keyed("customer-7");
-        // A claim finds them their places.
+        // On PostgreSQL, this claim processes the arrivals of both events.
         assert!(tenure.claim(1).await.unwrap().is_none());
-        let said = place.run(&["stats", "--json"]).succeeded();
-        assert_eq!(said.field("pending"), "2");
-        let queue = &said.objects()[0]["queues"][0];
+        let output = place.run(&["stats", "--json"]).succeeded();
+        assert_eq!(output.field("pending"), "2");
+        let queue = &output.objects()[0]["queues"][0];
         assert_eq!((&queue["due"], &queue["behind"]), (&0.into(), &2.into()));
-        let said = place.run(&["stats"]).succeeded();
+        let output = place.run(&["stats"]).succeeded();
         let expected = "\ndefault    0        0       2";
-        assert!(said.out.contains(expected), "{said:?}");
+        assert!(output.out.contains(expected), "{output:?}");
     }
 }
 
 #[tokio::test]
-async fn what_keeps_events_waiting_is_said() {
+async fn pauses_and_lapsed_leases_are_reported() {
     for place in everywhere().await {
         place.enqueue("a");
         place.lapsed().await;
         place.run(&["queues", "pause", "default"]).succeeded();
 
-        let said = place.run(&["stats"]).succeeded();
+        let output = place.run(&["stats"]).succeeded();
         assert!(
-            said.out
+            output
+                .out
                 .ends_with("\ndefault    0        0       0              paused\n"),
-            "{said:?}"
+            "{output:?}"
         );
         assert_eq!(
-            said.err,
-            "1 event held past the term: `tenure reap` ends that, as does a claim that finds \
-             nothing else\n"
+            output.err,
+            "1 event held past the term: `tenure reap` ends their leases, as does the next idle \
+             claim\n"
         );
-        let said = place.run(&["stats", "--json"]).succeeded();
-        assert_eq!(said.objects()[0]["queues"][0]["paused"], true);
-        assert_eq!(said.err, "");
+        let output = place.run(&["stats", "--json"]).succeeded();
+        assert_eq!(output.objects()[0]["queues"][0]["paused"], true);
+        assert_eq!(output.err, "");
     }
 }

@@ -1,60 +1,61 @@
-//! `tenure why`: one sentence for every standing that an event can have here.
+//! `tenure why` explains every situation of an event in one sentence.
 
 use std::time::Duration;
 
-use tenure::{Outcome, Settle};
+use tenure::Outcome;
+use tenure::lease::Settle;
 
-use crate::program::{Place, Said, everywhere};
+use crate::program::{Finished, Place, everywhere};
 
-/// What is said of an event: the word for programs, and what a person reads.
+/// Returns the code of the JSON output, and the output for a person.
 #[track_caller]
-fn why(place: &Place, id: &str) -> (String, Said) {
-    let shown = place.run(&["why", id, "--json"]).succeeded();
-    assert_eq!(shown.field("id"), id);
-    let said = place.run(&["why", id]).succeeded();
+fn why(place: &Place, id: &str) -> (String, Finished) {
+    let details = place.run(&["why", id, "--json"]).succeeded();
+    assert_eq!(details.field("id"), id);
+    let output = place.run(&["why", id]).succeeded();
     assert_eq!(
-        shown.field("hint") == "null",
-        said.err.is_empty(),
-        "{said:?}"
+        details.field("hint") == "null",
+        output.err.is_empty(),
+        "{output:?}"
     );
-    (shown.field("code").trim_matches('"').to_owned(), said)
+    (details.field("code").trim_matches('"').to_owned(), output)
 }
 
 #[tokio::test]
-async fn what_is_due_or_held_back_says_so() {
+async fn a_due_delayed_or_paused_event_says_so() {
     for place in everywhere().await {
         let due = place.enqueue("a");
-        let (code, said) = why(&place, &due);
+        let (code, output) = why(&place, &due);
         assert_eq!(code, "no_worker");
-        assert_eq!(said.out, "it is due, but no worker is here\n");
-        assert!(said.err.starts_with("hint: start one: "), "{said:?}");
+        assert_eq!(output.out, "it is due, but no worker is running\n");
+        assert!(output.err.starts_with("hint: start one: "), "{output:?}");
 
         let args = ["enqueue", "a", "1", "--delay", "1h", "--json"];
         let held_back = place.run(&args).succeeded().field("id");
-        let (code, said) = why(&place, &held_back);
+        let (code, output) = why(&place, &held_back);
         assert_eq!(code, "delayed");
-        let expected = "its producer held it back: it is due in ";
-        assert!(said.out.starts_with(expected), "{said:?}");
+        let expected = "its producer delayed it: it is due in ";
+        assert!(output.out.starts_with(expected), "{output:?}");
 
         place.run(&["queues", "pause", "default"]).succeeded();
-        let (code, said) = why(&place, &due);
+        let (code, output) = why(&place, &due);
         assert_eq!(code, "paused");
-        assert_eq!(said.out, "the queue default is paused\n");
-        assert_eq!(said.err, "hint: `tenure queues resume default`\n");
+        assert_eq!(output.out, "the queue default is paused\n");
+        assert_eq!(output.err, "hint: `tenure queues resume default`\n");
     }
 }
 
 #[tokio::test]
-async fn what_is_claimed_says_by_whom_and_what_failed_when_it_is_tried_again() {
+async fn a_claimed_event_names_its_holder_and_a_failed_one_its_next_attempt() {
     for place in everywhere().await {
         let id = place.enqueue("a");
         let (tenure, held) = place.held().await;
-        let (code, said) = why(&place, &id);
+        let (code, output) = why(&place, &id);
         assert_eq!(code, "claimed");
         let expected = format!("{} has been at work on it for ", held.lease.token.holder());
-        assert!(said.out.starts_with(&expected), "{said:?}");
+        assert!(output.out.starts_with(&expected), "{output:?}");
         let secret = held.lease.token.expose().rsplit('.').next().unwrap();
-        assert!(!said.out.contains(secret), "{said:?}");
+        assert!(!output.out.contains(secret), "{output:?}");
 
         let again = Outcome::Retry {
             after: Duration::from_hours(1),
@@ -62,64 +63,64 @@ async fn what_is_claimed_says_by_whom_and_what_failed_when_it_is_tried_again() {
         };
         let settle = Settle::new(held.lease.token.clone()).item(held.ids()[0], again);
         assert_eq!(tenure.settle(&settle).await.unwrap().refused().count(), 0);
-        let (code, said) = why(&place, &id);
+        let (code, output) = why(&place, &id);
         assert_eq!(code, "backoff");
         let expected = "it failed once (10 are allowed), last with \"the receiver said\\n503\"; \
-                        it is tried again in ";
-        assert!(said.out.starts_with(expected), "{said:?}");
+                        it is retried in ";
+        assert!(output.out.starts_with(expected), "{output:?}");
     }
 }
 
 #[tokio::test]
-async fn what_lapsed_waits_for_a_reaper() {
+async fn a_lapsed_event_waits_for_a_reaper() {
     for place in everywhere().await {
         let id = place.enqueue("a");
         place.lapsed().await;
-        let (code, said) = why(&place, &id);
+        let (code, output) = why(&place, &id);
         assert_eq!(code, "lapsed");
-        let expected = "ago, and no worker is here to reap it\n";
-        assert!(said.out.ends_with(expected), "{said:?}");
-        assert!(said.err.starts_with("hint: `tenure reap`"), "{said:?}");
+        let expected = "ago, and no worker is running to reap it\n";
+        assert!(output.out.ends_with(expected), "{output:?}");
+        assert!(output.err.starts_with("hint: `tenure reap`"), "{output:?}");
     }
 }
 
 #[tokio::test]
-async fn what_is_settled_says_how_it_comes_back() {
+async fn a_settled_event_says_how_to_replay_it() {
     for place in everywhere().await {
         let published = place.enqueue("a");
         place.done().await;
-        let (code, said) = why(&place, &published);
+        let (code, output) = why(&place, &published);
         assert_eq!(code, "published");
-        assert!(said.out.starts_with("it was published "), "{said:?}");
+        assert!(output.out.starts_with("it was published "), "{output:?}");
 
         let dead = place.enqueue("a");
         place
             .run(&["bury", &dead, "--reason", "a test"])
             .succeeded();
-        let (code, said) = why(&place, &dead);
+        let (code, output) = why(&place, &dead);
         assert_eq!(code, "dead");
         let expected = "because an operator buried it: a test\n";
-        assert!(said.out.ends_with(expected), "{said:?}");
+        assert!(output.out.ends_with(expected), "{output:?}");
         let hint = format!("`tenure replay {dead}`");
-        assert!(said.err.contains(&hint), "{said:?}");
+        assert!(output.err.contains(&hint), "{output:?}");
     }
 }
 
-/// Goal: an event that waits for another of its key names it, whatever keeps that one. Method: the
-/// head is held, fails, is paused, dies and blocks.
+/// Goal: `why` names the event that another event of the same key waits for, and the reason of the
+/// delay. Method: the head is held, fails, is paused, dies and blocks.
 #[tokio::test]
-async fn what_is_behind_another_of_its_key_says_why_that_one_is_not_done() {
+async fn an_event_behind_another_of_its_key_explains_that_one() {
     for place in everywhere().await {
         let first = place.enqueue_keyed("customer-7");
         let (tenure, held) = place.held().await;
         let second = place.enqueue_keyed("customer-7");
         let before = format!("it comes after event {first} of its key \"customer-7\"");
-        let (code, said) = why(&place, &second);
+        let (code, output) = why(&place, &second);
         assert_eq!(code, "behind");
         let holder = held.lease.token.holder();
         let expected =
             format!("{before}, which is not done, because {holder} has been at work on it for ");
-        assert!(said.out.starts_with(&expected), "{said:?}");
+        assert!(output.out.starts_with(&expected), "{output:?}");
 
         let again = Outcome::Retry {
             after: Duration::from_hours(1),
@@ -127,35 +128,36 @@ async fn what_is_behind_another_of_its_key_says_why_that_one_is_not_done() {
         };
         let settle = Settle::new(held.lease.token.clone()).item(held.ids()[0], again);
         assert_eq!(tenure.settle(&settle).await.unwrap().refused().count(), 0);
-        let (code, said) = why(&place, &second);
+        let (code, output) = why(&place, &second);
         assert_eq!(code, "behind");
         let expected = format!(
             "{before}, which is not done, because it failed once (10 are allowed), last with \
-             \"503\"; it is tried again in "
+             \"503\"; it is retried in "
         );
-        assert!(said.out.starts_with(&expected), "{said:?}");
-        let skip = "`tenure domains skip customer-7 --reason WHY`";
-        let hint = format!("{skip} goes on without event {first}\n");
-        assert!(said.err.ends_with(&hint), "{said:?}");
+        assert!(output.out.starts_with(&expected), "{output:?}");
+        let skip = "`tenure keys skip customer-7 --reason WHY`";
+        let hint = format!("{skip} skips event {first}\n");
+        assert!(output.err.ends_with(&hint), "{output:?}");
 
-        place.run(&["domains", "pause", "customer-7"]).succeeded();
+        place.run(&["keys", "pause", "customer-7"]).succeeded();
         for id in [&first, &second] {
-            let (code, said) = why(&place, id);
+            let (code, output) = why(&place, id);
             assert_eq!(code, "key_paused");
             assert!(
-                said.out
+                output
+                    .out
                     .starts_with("its key \"customer-7\" is paused, for ")
             );
-            assert_eq!(said.err, "hint: `tenure domains resume customer-7`\n");
+            assert_eq!(output.err, "hint: `tenure keys resume customer-7`\n");
         }
-        place.run(&["domains", "resume", "customer-7"]).succeeded();
+        place.run(&["keys", "resume", "customer-7"]).succeeded();
         assert_eq!(why(&place, &first).0, "backoff");
         assert_eq!(why(&place, &second).0, "behind");
     }
 }
 
 #[tokio::test]
-async fn a_dead_event_that_blocks_its_key_says_so_and_those_behind_it_too() {
+async fn a_dead_event_that_blocks_its_key_says_so_as_do_those_behind_it() {
     for place in everywhere().await {
         let first = place.enqueue_keyed("customer-7");
         let dead = Outcome::Dead {
@@ -164,19 +166,19 @@ async fn a_dead_event_that_blocks_its_key_says_so_and_those_behind_it_too() {
         };
         place.settled(dead).await;
         let second = place.enqueue_keyed("customer-7");
-        // A claim finds it its place.
+        // On PostgreSQL, this claim processes the arrival of the new event.
         assert!(place.tenure().await.claim(1).await.unwrap().is_none());
-        let (code, said) = why(&place, &second);
+        let (code, output) = why(&place, &second);
         assert_eq!(code, "key_blocked");
         let expected = format!("event {first} of its key \"customer-7\" is dead and blocks it: ");
-        assert!(said.out.starts_with(&expected), "{said:?}");
-        let (code, said) = why(&place, &first);
+        assert!(output.out.starts_with(&expected), "{output:?}");
+        let (code, output) = why(&place, &first);
         assert_eq!(code, "dead");
         let expected = "; it blocks its key \"customer-7\", and 1 waits behind it\n";
-        assert!(said.out.ends_with(expected), "{said:?}");
+        assert!(output.out.ends_with(expected), "{output:?}");
         assert!(
-            said.err.contains(&format!("`tenure replay {first}`")),
-            "{said:?}"
+            output.err.contains(&format!("`tenure replay {first}`")),
+            "{output:?}"
         );
     }
 }
@@ -184,7 +186,7 @@ async fn a_dead_event_that_blocks_its_key_says_so_and_those_behind_it_too() {
 #[tokio::test]
 async fn an_unknown_id_ends_with_3() {
     for place in everywhere().await {
-        let said = place.run(&["why", "17"]);
-        said.failed(3, "there is no event 17", "tenure events");
+        let output = place.run(&["why", "17"]);
+        output.failed(3, "there is no event 17", "tenure events");
     }
 }

@@ -1,8 +1,9 @@
-//! `tenure workers`: who is here.
+//! `tenure workers`: the workers of a cluster and their presence.
 
 use std::time::Duration;
 
-use tenure::{WorkerId, WorkerReport};
+use tenure::lease::WorkerId;
+use tenure::operate::WorkerReport;
 
 use crate::program::{everywhere, soon, sqlite};
 
@@ -10,17 +11,17 @@ use crate::program::{everywhere, soon, sqlite};
 async fn without_a_worker_it_ends_with_3() {
     for place in everywhere().await {
         for args in [&["workers"][..], &["workers", "--all"]] {
-            let said = place.run(args).ended(3);
-            assert_eq!(said.out, "");
-            assert!(said.err.starts_with("no workers: "), "{said:?}");
+            let output = place.run(args).ended(3);
+            assert_eq!(output.out, "");
+            assert!(output.err.starts_with("no workers: "), "{output:?}");
         }
-        let said = place.run(&["workers", "--json"]).ended(3);
-        assert_eq!((said.out.as_str(), said.err.as_str()), ("", ""));
+        let output = place.run(&["workers", "--json"]).ended(3);
+        assert_eq!((output.out.as_str(), output.err.as_str()), ("", ""));
     }
 }
 
 #[test]
-fn without_a_database_it_says_so_and_makes_none() {
+fn a_missing_database_is_reported_and_not_created() {
     let place = sqlite();
     place
         .run(&["workers"])
@@ -28,10 +29,10 @@ fn without_a_database_it_says_so_and_makes_none() {
     assert!(!place.file().exists());
 }
 
-/// Goal: who is here, silent or gone is told apart, and an event says who could work on it.
-/// Method: workers report by the store's own port, as engines do.
+/// Goal: the list distinguishes active, missing and stopped workers, and `why` names those that
+/// could work on an event. Method: workers report through the store's own port, as engines do.
 #[tokio::test]
-async fn workers_are_listed_as_they_stand() {
+async fn workers_are_listed_with_their_presence() {
     for place in everywhere().await {
         let tenure = place.tenure().await;
         let store = tenure.store();
@@ -48,40 +49,41 @@ async fn workers_are_listed_as_they_stand() {
             next_within: next,
         };
         let minute = Duration::from_mins(1);
-        let silent = report("silent", "", Duration::from_millis(1));
-        store.report(&silent, None).await.unwrap();
+        let missing = report("missing", "", Duration::from_millis(1));
+        store.report(&missing, None).await.unwrap();
         let gone = report("gone", "mail", minute);
         store.report(&gone, None).await.unwrap();
         store.leave(&gone.worker, None).await.unwrap();
-        let here = report("here", "mail, audit", minute);
-        store.report(&here, None).await.unwrap();
+        let active = report("active", "mail, audit", minute);
+        store.report(&active, None).await.unwrap();
 
         let presence = async |name: &str| {
-            let said = place.run(&["workers", "--json"]).succeeded();
-            let all = said
+            let output = place.run(&["workers", "--json"]).succeeded();
+            let all = output
                 .column("worker")
                 .into_iter()
-                .zip(said.column("presence"));
+                .zip(output.column("presence"));
             let mut named = all.filter(|(worker, _)| worker.starts_with(&format!("\"{name}-")));
             named.next().map(|(_, presence)| presence)
         };
-        soon(async || (presence("silent").await? == "\"silent\"").then_some(())).await;
-        assert_eq!(presence("here").await.unwrap(), "\"here\"");
-        assert_eq!(presence("gone").await.unwrap(), "\"left\"");
-        let said = place.run(&["workers"]).succeeded();
+        soon(async || (presence("missing").await? == "\"missing\"").then_some(())).await;
+        assert_eq!(presence("active").await.unwrap(), "\"active\"");
+        assert_eq!(presence("gone").await.unwrap(), "\"stopped\"");
+        let output = place.run(&["workers"]).succeeded();
         assert!(
-            said.out.contains("db-1  4242  0.1.0    mail, audit"),
-            "{said:?}"
+            output.out.contains("db-1  4242  0.1.0    mail, audit"),
+            "{output:?}"
         );
-        assert!(said.out.contains("3/10    12  "), "{said:?}");
-        // What one that is gone or silent said last is no longer so.
-        let busy = said.out.lines().filter(|line| line.contains("3/10"));
-        assert_eq!(busy.count(), 1, "{said:?}");
-        let said = place.run(&["workers", "--json"]).succeeded();
-        for (field, told) in [("running", "3"), ("held", "12")] {
-            let mut column = said.column(field);
+        assert!(output.out.contains("3/10    12  "), "{output:?}");
+        // The list does not print the last report of a stopped or missing worker, because it is out
+        // of date.
+        let busy = output.out.lines().filter(|line| line.contains("3/10"));
+        assert_eq!(busy.count(), 1, "{output:?}");
+        let output = place.run(&["workers", "--json"]).succeeded();
+        for (field, value) in [("running", "3"), ("held", "12")] {
+            let mut column = output.column(field);
             column.sort();
-            assert_eq!(column, [told, "null", "null"]);
+            assert_eq!(column, [value, "null", "null"]);
         }
 
         let id = place.enqueue("a");
@@ -89,9 +91,9 @@ async fn workers_are_listed_as_they_stand() {
         assert_eq!(why.field("code"), "\"unserved\"");
         let doctor = place.run(&["doctor"]).ended(1);
         for expected in [
-            "no worker here serves default (1 due)",
-            "no longer reports: silent-",
-            "1 is here",
+            "no active worker serves default (1 due)",
+            "no longer reporting: missing-",
+            "1 active",
         ] {
             assert!(
                 doctor.out.contains(expected),
@@ -99,7 +101,7 @@ async fn workers_are_listed_as_they_stand() {
             );
         }
         store
-            .report(&report("here", "", minute), None)
+            .report(&report("active", "", minute), None)
             .await
             .unwrap();
         let why = place.run(&["why", &id, "--json"]).succeeded();

@@ -1,23 +1,24 @@
-//! What is too large or too odd to be kept of a job, judged in one place for every store.
+//! Limits of the stored values of a job, checked in one place for every store.
 
 use super::{NewJob, Note};
 use crate::event::Event;
 use crate::invalid::Invalid;
 use crate::store::{ChunkEnd, EndChunk};
 
-/// No cursor is longer: it also stands in the environment of a job's command, whose system takes
-/// no variable above 128 KiB.
+/// Limit of a cursor: it is also passed in the environment of a job's command, where Linux accepts
+/// at most 128 KiB per variable.
 pub const CURSOR_BYTES_MAX: usize = 64 * 1024;
 
-/// No count of rows or chunks is larger: what every reader of JSON can tell from its neighbours.
+/// Limit of a count of rows or chunks: the largest integer that every JSON reader represents
+/// exactly.
 pub const COUNT_MAX: u64 = (1 << 53) - 1;
 
-/// How the own matrix of a job begins; its number follows.
-const OWN: &str = "job-";
+/// Prefix of a job's own matrix; its number follows.
+const OWN_PREFIX: &str = "job-";
 
 impl NewJob {
-    /// Whether it may be written. `job-` and a number is the own matrix of the job with that
-    /// number: its chunks are pruned with it, so only a repeat of a job may name one.
+    /// Checks that the job may be written. The name `job-` with a number denotes the own matrix of
+    /// the job with that number. Its chunks are pruned with the job, so only a retry may name it.
     ///
     /// ```
     /// use tenure_core::job::{MatrixName, NewJob};
@@ -29,16 +30,16 @@ impl NewJob {
     /// ```
     ///
     /// # Errors
-    /// It names the own matrix of a job, and repeats none.
+    /// The job names the own matrix of another job and is not a retry.
     pub fn check(&self) -> Result<(), Invalid> {
         let name = self.matrix.as_ref().map(super::MatrixName::as_str);
-        let number = name.and_then(|name| name.strip_prefix(OWN));
+        let number = name.and_then(|name| name.strip_prefix(OWN_PREFIX));
         let is_own = number.is_some_and(|number| {
             !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
         });
         if is_own && self.retry_of.is_none() {
             let found = format!("{:?}", name.unwrap_or_default());
-            let expected = "another one: `job-` and a number is a job's own";
+            let expected = "another name: `job-` and a number is reserved for a job's own matrix";
             return Err(Invalid::new("name of a matrix", found, expected));
         }
         Ok(())
@@ -46,7 +47,7 @@ impl NewJob {
 }
 
 impl Note {
-    /// Whether all of it may be written; nothing of it is, otherwise.
+    /// Checks every value; if one is invalid, none may be written.
     ///
     /// ```
     /// use tenure_core::job::Note;
@@ -59,12 +60,12 @@ impl Note {
     ///
     /// # Errors
     /// A cursor above 64 KiB or with a NUL character, a total above 2^53 - 1, or a result that is
-    /// no JSON or above 1 MiB.
+    /// not JSON or above 1 MiB.
     pub fn check(&self) -> Result<(), Invalid> {
         check_cursor(self.cursor.as_deref())?;
         check_count("number of chunks", self.chunks_total)?;
         if let Some(result) = &self.result {
-            // What an event's payload may be, a result may be.
+            // A result has the limits of an event's payload.
             Event::from_json("job", result.clone())?;
         }
         Ok(())
@@ -72,10 +73,10 @@ impl Note {
 }
 
 impl EndChunk {
-    /// Whether it may be written.
+    /// Checks the cursor and the number of rows.
     ///
     /// # Errors
-    /// A cursor as [`Note::check`] refuses it, or more than 2^53 - 1 rows.
+    /// A cursor that [`Note::check`] refuses, or more than 2^53 - 1 rows.
     pub fn check(&self) -> Result<(), Invalid> {
         check_cursor(self.cursor.as_deref())?;
         let rows = match &self.end {
@@ -100,7 +101,7 @@ fn check_cursor(cursor: Option<&str>) -> Result<(), Invalid> {
         return Err(Invalid::new("the cursor", found, expected));
     }
     if cursor.contains('\0') {
-        return Err(Invalid::new("the cursor", "one with a NUL", expected));
+        return Err(Invalid::new("the cursor", "a text with a NUL", expected));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Chunks: the parts of a job's work, each with a lease and a checkpoint of its own.
+//! Chunks: parts of a job's work, each with its own lease and checkpoint.
 
 use super::{ChunkName, MatrixName};
 use crate::item::Hold;
@@ -6,66 +6,66 @@ use crate::lease::Lease;
 use crate::table::SyncState;
 use crate::time::Timestamp;
 
-/// The whole key of a chunk. Two matrices may have chunks of one name and never touch each other.
+/// Complete key of a chunk. Chunks of the same name in two matrices are independent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChunkKey {
-    /// Of what.
+    /// Matrix of the chunk.
     pub matrix: MatrixName,
-    /// Which.
+    /// Name within the matrix.
     pub chunk: ChunkName,
 }
 
-/// A chunk in hand.
+/// A claimed chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// Which.
+    /// Key of the chunk.
     pub key: ChunkKey,
-    /// Its lease.
+    /// Lease of the claim.
     pub lease: Lease,
-    /// Where whoever had it before was, as was written down last.
+    /// Last cursor of an earlier holder.
     pub cursor: Option<String>,
-    /// How often it was in hand before.
+    /// Number of earlier leases.
     pub attempts: u32,
 }
 
-/// What came of asking for a chunk.
+/// Result of a claim of a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChunkClaim {
-    /// It is ours.
+    /// The chunk is claimed.
     Claimed(Chunk),
-    /// It was done at this moment, and that is recent enough, or it is done for good.
+    /// The chunk is done for good, or was done recently enough.
     Done {
-        /// When.
+        /// Time of its last completion.
         at: Timestamp,
     },
-    /// Somebody else has it.
+    /// Another worker holds the chunk.
     Held {
-        /// Who.
+        /// Worker that holds the chunk.
         holder: String,
-        /// Until when, unless it is renewed.
+        /// End of its lease, unless it is renewed.
         until: Timestamp,
     },
-    /// It failed for good.
+    /// The chunk failed for good.
     Failed,
-    /// The job that it was asked for is not the asker's any more.
+    /// The caller has lost its lease on the job for which it claims.
     JobLost,
 }
 
-/// A chunk as people see it.
+/// A chunk for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkRecord {
-    /// Which.
+    /// Key of the chunk.
     pub key: ChunkKey,
-    /// Where it stands.
+    /// State, derived from its timestamps.
     pub state: SyncState,
-    /// Who has it, if someone does.
+    /// Current lease, if there is one.
     pub hold: Option<Hold>,
-    /// How many rows it had, when it was done last.
+    /// Number of rows when it was last done.
     pub row_count: Option<u64>,
-    /// When it was done last.
+    /// Time when it was last done.
     pub synced_at: Option<Timestamp>,
-    /// Where whoever has it or had it was.
+    /// Cursor of the current or last holder.
     pub cursor: Option<String>,
-    /// What went wrong last.
+    /// Last error.
     pub error: Option<String>,
 }

@@ -1,48 +1,48 @@
-//! How the jobs of a kind stand, for people who look after them.
+//! Status of the jobs of a kind, for operators.
 
 use std::time::Duration;
 
-use super::JobKind;
+use super::{JobId, JobKind};
 
-/// How the jobs of one kind stand that have not ended, and how many failed lately.
+/// Status of the open jobs of one kind, and its recent failures.
 ///
 /// ```
-/// use tenure_core::job::{JobKind, KindStanding};
+/// use tenure_core::job::{JobKind, KindStatus};
 ///
-/// let standing = KindStanding::none(JobKind::new("import.orders")?);
-/// assert_eq!((standing.due, standing.oldest_due), (0, None));
+/// let status = KindStatus::none(JobKind::new("import.orders")?);
+/// assert_eq!((status.due, status.oldest_due), (0, None));
 /// # Ok::<(), tenure_core::Invalid>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KindStanding {
-    /// Which kind.
+pub struct KindStatus {
+    /// Kind of the jobs.
     pub kind: JobKind,
-    /// How many may be claimed now; what has lapsed is not among them.
+    /// Claimable jobs, without lapsed ones.
     pub due: u64,
-    /// How long the first of these has waited.
+    /// Waiting time of the oldest claimable job.
     pub oldest_due: Option<Duration>,
-    /// How many may not be claimed yet.
+    /// Jobs that are not claimable yet.
     pub delayed: u64,
-    /// How many are in hand.
+    /// Jobs under a running lease.
     pub running: u64,
-    /// How many are past their term, and nobody has claimed them since.
+    /// Jobs whose term is over and that were not claimed again.
     pub lapsed: u64,
-    /// How long the first of these has been.
+    /// Longest time past the term among the lapsed jobs.
     pub longest_lapsed: Option<Duration>,
-    /// The first of these by number.
-    pub lapsed_job: Option<i64>,
-    /// How many have lapsed twice or more.
+    /// Lowest id of the lapsed jobs.
+    pub lapsed_job: Option<JobId>,
+    /// Jobs that have lapsed twice or more.
     pub crashing: u64,
-    /// The first of these by number.
-    pub crashing_job: Option<i64>,
-    /// How many failed lately; those that were cancelled are not among them.
+    /// Lowest id of the jobs that have lapsed twice or more.
+    pub crashing_job: Option<JobId>,
+    /// Recently failed jobs, without cancelled ones.
     pub failed: u64,
-    /// The last of these by number.
-    pub failed_job: Option<i64>,
+    /// Highest id of the recently failed jobs.
+    pub failed_job: Option<JobId>,
 }
 
-impl KindStanding {
-    /// There are no jobs of this kind.
+impl KindStatus {
+    /// Status of a kind without jobs.
     pub fn none(kind: JobKind) -> Self {
         Self {
             kind,

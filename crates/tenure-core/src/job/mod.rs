@@ -1,8 +1,8 @@
-//! Jobs: long work, done chunk by chunk, that whoever comes next can take up where it was left.
+//! Jobs: long work, done chunk by chunk, that another worker can resume where the last one stopped.
 //!
-//! A job is a row that is leased; its state is read from its moments ([`SyncState`]). A chunk is a
-//! part of the work of a *matrix*, the thing that is worked through; its checkpoint is a row of its
-//! own, leased under the whole key of matrix and chunk. Several jobs may work on one matrix.
+//! A job is a leased row; its state derives from its timestamps ([`SyncState`]). A *matrix* is a
+//! set of chunks that jobs work through; the checkpoint of a chunk is a separate row, leased under
+//! the key of matrix and chunk. Several jobs may work on one matrix.
 //!
 //! [`SyncState`]: crate::SyncState
 
@@ -14,13 +14,15 @@ mod progress;
 
 pub use bounds::{COUNT_MAX, CURSOR_BYTES_MAX};
 pub use chunk::{Chunk, ChunkClaim, ChunkKey, ChunkRecord};
-pub use kinds::KindStanding;
+pub use kinds::KindStatus;
 pub use name::{ChunkName, JobKind, MatrixName};
 pub use progress::Progress;
 
+use std::fmt;
+
 use crate::guard::{Guarded, Refusal};
 use crate::invalid::Invalid;
-use crate::item::{Counters, Hold};
+use crate::item::{Counters, Hold, ItemId};
 use crate::table::SyncState;
 use crate::time::Timestamp;
 
@@ -36,27 +38,27 @@ use crate::time::Timestamp;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewJob {
-    /// What is to be done: it chooses the handler.
+    /// Kind of work: it selects the handler.
     pub kind: JobKind,
-    /// With what: JSON, kept as it was written.
+    /// Input of the handler: JSON, stored as given.
     pub payload: String,
-    /// The urgent first: larger numbers.
+    /// Claim order: higher numbers first.
     pub priority: i16,
-    /// What is worked through; `None`: something of this job alone.
+    /// Set of chunks to work through; `None` gives the job a matrix of its own.
     pub matrix: Option<MatrixName>,
-    /// Not to be claimed before this long has passed.
+    /// Delay before the first claim.
     pub delay: std::time::Duration,
-    /// The job that this one repeats.
-    pub retry_of: Option<i64>,
+    /// Job that this one repeats.
+    pub retry_of: Option<JobId>,
 }
 
 impl NewJob {
-    /// A job of this kind with this payload, to be done at once.
+    /// A job of this kind with this payload, without delay.
     ///
     /// # Errors
-    /// The kind is no name, or the payload no JSON or over 1 MiB.
+    /// The kind is not a valid name, or the payload is not JSON or exceeds 1 MiB.
     pub fn new(kind: &str, payload: &str) -> Result<Self, Invalid> {
-        // What an event's payload may be, a job's may be.
+        // A payload has the limits of an event's payload.
         let event = crate::Event::from_json("job", payload.to_owned())?;
         Ok(Self {
             kind: JobKind::new(kind)?,
@@ -68,14 +70,14 @@ impl NewJob {
         })
     }
 
-    /// As urgent as this.
+    /// Sets the priority.
     #[must_use]
     pub fn priority(mut self, priority: i16) -> Self {
         self.priority = priority;
         self
     }
 
-    /// On the chunks of this matrix, maybe beside other jobs.
+    /// Sets the set of chunks, which other jobs may share.
     #[must_use]
     pub fn matrix(mut self, matrix: MatrixName) -> Self {
         self.matrix = Some(matrix);
@@ -83,71 +85,101 @@ impl NewJob {
     }
 }
 
-/// A job as it is kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Job {
-    /// Its number; later ones have higher ones.
-    pub id: i64,
-    /// What is to be done.
-    pub kind: JobKind,
-    /// What is worked through.
-    pub matrix: MatrixName,
-    /// With what: JSON.
-    pub payload: String,
-    /// The urgent first.
-    pub priority: i16,
-    /// Where it stands.
-    pub state: SyncState,
-    /// Who has it, if someone does.
-    pub hold: Option<Hold>,
-    /// How often it was held, failed and lapsed.
-    pub counters: Counters,
-    /// When it was written.
-    pub created_at: Timestamp,
-    /// Not to be claimed before; `None`: at once.
-    pub available_at: Option<Timestamp>,
-    /// When it was completed.
-    pub completed_at: Option<Timestamp>,
-    /// When it failed for good or was cancelled.
-    pub failed_at: Option<Timestamp>,
-    /// Whether somebody cancelled it; then `error` says why.
-    pub is_cancelled: bool,
-    /// What went wrong last.
-    pub error: Option<String>,
-    /// What its handler said of its result: JSON.
-    pub result: Option<String>,
-    /// Where its handler was, as it wrote it down last.
-    pub cursor: Option<String>,
-    /// How many chunks there are, as its handler said.
-    pub chunks_total: Option<u64>,
-    /// The job that this one repeats.
-    pub retry_of: Option<i64>,
+/// Number of a job within its store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId(i64);
+
+impl JobId {
+    /// The job with this number.
+    pub const fn new(number: i64) -> Self {
+        Self(number)
+    }
+
+    /// Raw number.
+    pub const fn number(self) -> i64 {
+        self.0
+    }
 }
 
-/// What came of the order to repeat a job. A job is repeated once at most, for as long as its retry
-/// is kept and not pruned: what fails again is repeated by a retry of the retry.
+impl From<JobId> for ItemId {
+    /// The job as an item of the lease core.
+    fn from(id: JobId) -> Self {
+        Self::new(id.0)
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A stored job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Number of the job; rises with every job.
+    pub id: JobId,
+    /// Kind of work.
+    pub kind: JobKind,
+    /// Set of chunks that it works through.
+    pub matrix: MatrixName,
+    /// Input of the handler: JSON.
+    pub payload: String,
+    /// Claim order: higher numbers first.
+    pub priority: i16,
+    /// State, derived from its timestamps.
+    pub state: SyncState,
+    /// Current lease, if there is one.
+    pub hold: Option<Hold>,
+    /// Numbers of leases, failures and lapses.
+    pub counters: Counters,
+    /// Time at which the job was written.
+    pub created_at: Timestamp,
+    /// Earliest time of a claim; `None` for at once.
+    pub available_at: Option<Timestamp>,
+    /// Time of completion.
+    pub completed_at: Option<Timestamp>,
+    /// Time of the final failure or cancellation.
+    pub failed_at: Option<Timestamp>,
+    /// An operator cancelled the job; `error` is the reason.
+    pub is_cancelled: bool,
+    /// Last error.
+    pub error: Option<String>,
+    /// Result of the handler: JSON.
+    pub result: Option<String>,
+    /// Last cursor that the handler saved.
+    pub cursor: Option<String>,
+    /// Number of chunks, as reported by the handler.
+    pub chunks_total: Option<u64>,
+    /// Job that this one repeats.
+    pub retry_of: Option<JobId>,
+}
+
+/// Result of retrying a job. A job has at most one retry until that retry is pruned; to repeat the
+/// work once more, retry the retry.
 ///
 /// ```
 /// use tenure_core::Refusal;
-/// use tenure_core::job::Retried;
+/// use tenure_core::job::{JobId, Retried};
 ///
-/// assert_eq!(Retried::Before(18).id(), Some(18));
+/// let id = JobId::new(18);
+/// assert_eq!(Retried::Before(id).id(), Some(id));
 /// assert_eq!(Retried::Refused(Refusal::NotSettled).id(), None);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "nothing may have been written"]
 pub enum Retried {
-    /// The job with this number was written.
-    Written(i64),
-    /// The job with this number repeats it already, and nothing was written.
-    Before(i64),
-    /// It has not ended, or there is no such job.
+    /// A job with this number was written.
+    Written(JobId),
+    /// The job already has a retry, with this number; nothing was written.
+    Before(JobId),
+    /// The job is not settled, or does not exist.
     Refused(Refusal),
 }
 
 impl Retried {
-    /// The job that repeats it, whoever wrote that.
-    pub const fn id(self) -> Option<i64> {
+    /// Number of the retry, new or existing.
+    pub const fn id(self) -> Option<JobId> {
         match self {
             Self::Written(id) | Self::Before(id) => Some(id),
             Self::Refused(_) => None,
@@ -155,16 +187,16 @@ impl Retried {
     }
 }
 
-/// What a holder writes down of its job; `None` leaves what is there.
+/// Values that a holder saves with its job; `None` leaves a value unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Note {
-    /// Where it is.
+    /// Position of the work.
     pub cursor: Option<String>,
-    /// How many chunks there are.
+    /// Number of chunks.
     pub chunks_total: Option<u64>,
-    /// What came of it: JSON.
+    /// Result: JSON.
     pub result: Option<String>,
 }
 
-/// Whether what a holder wrote was taken; refused when the hold is not its any more.
+/// Result of saving a [`Note`]; refused if the lease on the job is lost.
 pub type Noted = Guarded<()>;

@@ -1,10 +1,10 @@
-//! Names of kinds of jobs, of matrices and of chunks.
+//! Names of job kinds, matrices and chunks.
 
 use std::fmt;
 
 use crate::invalid::Invalid;
 
-/// No name is longer.
+/// Maximum length of a name, in bytes.
 const BYTES_MAX: usize = 200;
 
 macro_rules! name {
@@ -14,19 +14,19 @@ macro_rules! name {
         pub struct $name(String);
 
         impl $name {
-            /// A name of 1 to 200 bytes without control characters.
+            /// Accepts a name of 1 to 200 bytes without control characters.
             ///
             /// # Errors
-            /// Anything else.
+            /// The name is empty, too long or contains control characters.
             pub fn new(name: &str) -> Result<Self, Invalid> {
                 let is_name = (1..=BYTES_MAX).contains(&name.len())
                     && !name.chars().any(char::is_control);
                 if is_name {
                     return Ok(Self(name.to_owned()));
                 }
-                let shown: String = name.chars().take(40).collect();
+                let start: String = name.chars().take(40).collect();
                 let expected = "1 to 200 bytes without control characters";
-                Err(Invalid::new($what, format!("{shown:?}"), expected))
+                Err(Invalid::new($what, format!("{start:?}"), expected))
             }
 
             /// The bare name.
@@ -44,7 +44,7 @@ macro_rules! name {
 }
 
 name!(
-    /// What is to be done; it chooses the handler.
+    /// Kind of work of a job; it selects the handler.
     ///
     /// ```
     /// assert!(tenure_core::job::JobKind::new("import.orders").is_ok());
@@ -54,7 +54,7 @@ name!(
     "kind of a job"
 );
 impl JobKind {
-    /// The kind of a job, from its row as a claim brings it: a JSON object.
+    /// Reads the kind from a claimed job row: a JSON object.
     ///
     /// ```
     /// use tenure_core::job::JobKind;
@@ -71,7 +71,7 @@ impl JobKind {
 }
 
 name!(
-    /// What is worked through, chunk by chunk.
+    /// Name of a set of chunks.
     ///
     /// ```
     /// assert!(tenure_core::job::MatrixName::new("orders-2026").is_ok());
@@ -80,7 +80,7 @@ name!(
     "name of a matrix"
 );
 name!(
-    /// A chunk of a matrix; the same name in another matrix is another chunk.
+    /// Name of a chunk; the same name in another matrix is another chunk.
     ///
     /// ```
     /// assert!(tenure_core::job::ChunkName::new("2026-11").is_ok());

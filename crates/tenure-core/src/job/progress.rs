@@ -1,10 +1,10 @@
-//! Progress: how far the work on a matrix has come, for people who wait for it.
+//! Progress of the work on a matrix, for display.
 
 use std::time::Duration;
 
 use crate::time::Timestamp;
 
-/// How far the work on a matrix has come.
+/// Progress of the work on a matrix.
 ///
 /// ```
 /// use std::time::Duration;
@@ -25,24 +25,24 @@ use crate::time::Timestamp;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// How many chunks there are, if somebody has said so.
+    /// Number of chunks, if it was reported.
     pub total: Option<u64>,
-    /// How many are done.
+    /// Chunks done.
     pub done: u64,
-    /// How many are in hand.
+    /// Chunks under a running lease.
     pub running: u64,
-    /// How many failed for good.
+    /// Chunks that failed for good.
     pub failed: u64,
-    /// The rows of those that are done.
+    /// Rows of the chunks done.
     pub rows: u64,
-    /// When the first chunk was taken in hand.
+    /// Time of the first claim of a chunk.
     pub began_at: Option<Timestamp>,
-    /// The store's clock.
+    /// Time of the store.
     pub now: Timestamp,
 }
 
 impl Progress {
-    /// Rows per second since it began.
+    /// Rows per second since the start.
     pub fn rows_per_second(&self) -> Option<f64> {
         let seconds = self.now.since(self.began_at?).as_secs_f64();
         // Rows of a table fit a float well enough for a rate.
@@ -55,13 +55,12 @@ impl Progress {
         (seconds > 0.0).then(|| rows / seconds)
     }
 
-    /// How many need nobody any more: those that are done, and those that failed for good.
+    /// Chunks that need no more work: done, or failed for good.
     pub fn ended(&self) -> u64 {
         self.done.saturating_add(self.failed)
     }
 
-    /// How long it will take at the pace so far. What failed for good took its time, and is not
-    /// waited for.
+    /// Estimated remaining time at the pace so far. Chunks that failed for good count as finished.
     pub fn left(&self) -> Option<Duration> {
         let total = self.total?;
         let ended = u32::try_from(self.ended())

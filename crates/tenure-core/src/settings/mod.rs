@@ -1,8 +1,8 @@
-//! Settings: what can be changed while workers run, and the relations that hold between the values.
+//! Settings: values that can be changed while workers run, and the constraints between them.
 //!
-//! A set is one immutable whole: a bad one is refused with every problem in it, and the old one
-//! stays. What is not set follows the term: heartbeat a quarter, reaper interval a third, shutdown
-//! time five sixths of it, the longest hold three times.
+//! A change is checked as a whole: an invalid set is refused with all of its problems, and the old
+//! set stays in force. Unset values follow the term: the heartbeat is a quarter of it, the reaper
+//! interval a third, the shutdown timeout five sixths, the maximum hold three times the term.
 
 mod name;
 
@@ -17,7 +17,7 @@ use crate::store::Claim;
 use crate::time::{duration_text, parse_duration};
 use crate::turn::OnDead;
 
-/// How workers of a cluster behave.
+/// Settings of the workers of a cluster.
 ///
 /// ```
 /// use std::time::Duration;
@@ -34,29 +34,29 @@ use crate::turn::OnDead;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// How long a lease runs without being renewed: 100 ms to 24 h. Default 30 s.
+    /// Length of a lease without renewal: 100 ms to 24 h. Default 30 s.
     pub term: Term,
-    /// How often leases are renewed; `None`: a quarter of the term.
+    /// Renewal interval; `None`: a quarter of the term.
     pub heartbeat: Option<Duration>,
-    /// How long one item may be worked on; `None`: three times the term.
+    /// Limit for working on one item; `None`: three times the term.
     pub max_hold: Option<Duration>,
-    /// How often lapsed leases are looked for; `None`: a third of the term.
+    /// Interval of the search for lapsed leases; `None`: a third of the term.
     pub reaper_interval: Option<Duration>,
-    /// How many items a process works on at once. Default 10.
+    /// Items that a process works on at once. Default 10.
     pub concurrency: u32,
-    /// How many items one claim takes at most. Default 100.
+    /// Maximum items of one claim. Default 100.
     pub batch: u32,
-    /// How long a stop waits for work in hand; `None`: five sixths of the term.
+    /// Time that a stop waits for running work; `None`: five sixths of the term.
     pub shutdown_timeout: Option<Duration>,
-    /// Failures that are followed by another try. Default 10.
+    /// Maximum number of retries of an item; the next failure is final. Default 10.
     pub max_retries: u32,
-    /// Lapses that an item survives. Default 5, at least 3.
+    /// Number of lapses that an item survives. Default 5, at least 3.
     pub max_crashes: u32,
-    /// What a dead event does to the rest of its key. Default: it is skipped.
+    /// Effect of a dead event on the rest of its key. Default: it is skipped.
     pub on_dead: OnDead,
-    /// How long published events are kept. Default 7 days.
+    /// Retention of published events. Default 7 days.
     pub retention_published: Duration,
-    /// How long dead events are kept. Default 30 days.
+    /// Retention of dead events. Default 30 days.
     pub retention_dead: Duration,
 }
 
@@ -79,63 +79,63 @@ impl Default for Settings {
     }
 }
 
-/// How one lease is kept: its term and what goes with it, fixed at the claim. A change of the
-/// settings touches later claims only, so it can never leave a lease with a heartbeat too slow.
+/// Timing of one lease, fixed at the claim. Changed settings apply to later claims only, so the
+/// heartbeat of a lease always fits its term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rhythm {
-    /// The length of the lease.
+pub struct LeaseTiming {
+    /// Length of the lease.
     pub term: Term,
-    /// How often it is renewed; three of these are less than the term.
+    /// Renewal interval; three of these are less than the term.
     pub heartbeat: Duration,
-    /// How long one item may be worked on.
+    /// Limit for working on one item.
     pub max_hold: Duration,
 }
 
 impl Settings {
-    /// The reaper interval for high volume.
+    /// Reaper interval for high volume.
     pub const REAPER_HIGH_VOLUME: Duration = Duration::from_secs(5);
-    /// The reaper interval for low volume; legal only with a term longer than this.
+    /// Reaper interval for low volume; valid only with a longer term.
     pub const REAPER_LOW_VOLUME: Duration = Duration::from_secs(30);
-    /// No process works on more items at once.
+    /// Maximum items that a process works on at once.
     pub const CONCURRENCY_MAX: u32 = 10_000;
 
-    /// How often leases are renewed.
+    /// Renewal interval in force.
     pub fn heartbeat(&self) -> Duration {
         self.heartbeat.unwrap_or(self.term.length() / 4)
     }
 
-    /// How long one item may be worked on.
+    /// Limit for working on one item in force.
     pub fn max_hold(&self) -> Duration {
         self.max_hold
             .unwrap_or(self.term.length().saturating_mul(3))
     }
 
-    /// How often lapsed leases are looked for.
+    /// Reaper interval in force.
     pub fn reaper_interval(&self) -> Duration {
         self.reaper_interval
             .unwrap_or_else(|| whole_millis(self.term.length() / 3))
     }
 
-    /// How long a stop waits for work in hand.
+    /// Shutdown timeout in force.
     pub fn shutdown_timeout(&self) -> Duration {
         self.shutdown_timeout
             .unwrap_or_else(|| whole_millis(self.term.length().saturating_mul(5) / 6))
     }
 
-    /// How a lease of the general term is kept.
-    pub fn rhythm(&self) -> Rhythm {
-        Rhythm {
+    /// Timing of a lease of the general term.
+    pub fn timing(&self) -> LeaseTiming {
+        LeaseTiming {
             term: self.term,
             heartbeat: self.heartbeat(),
             max_hold: self.max_hold(),
         }
     }
 
-    /// How a lease of a queue's own term is kept: what is set holds where it fits that term, else
-    /// it follows it.
-    pub fn rhythm_of(&self, term: Term) -> Rhythm {
+    /// Timing of a lease with a queue's own term: a set value applies if it fits that term,
+    /// otherwise the default for the term.
+    pub fn timing_of(&self, term: Term) -> LeaseTiming {
         let length = term.length();
-        Rhythm {
+        LeaseTiming {
             term,
             heartbeat: self
                 .heartbeat
@@ -148,7 +148,7 @@ impl Settings {
         }
     }
 
-    /// What a lapse does to an item.
+    /// Policy for lapses.
     pub fn lapse_policy(&self) -> LapsePolicy {
         let standard = LapsePolicy::default();
         LapsePolicy::new(self.max_crashes, standard.delays().to_vec())
@@ -156,7 +156,7 @@ impl Settings {
             .with_on_dead(self.on_dead)
     }
 
-    /// What a failure does to an item.
+    /// Policy for failures.
     pub fn retry_policy(&self) -> RetryPolicy {
         RetryPolicy {
             max_retries: self.max_retries,
@@ -164,11 +164,11 @@ impl Settings {
         }
     }
 
-    /// Sets one value from its text. The relations are checked afterwards, by [`Settings::check`]:
-    /// several values are one change.
+    /// Sets one value from its text. Call [`Settings::check`] after the last value of a change: it
+    /// checks the constraints.
     ///
     /// # Errors
-    /// The text is no such value.
+    /// The text is not a valid value.
     pub fn set(&mut self, setting: Setting, text: &str) -> Result<(), Invalid> {
         let field = setting.as_str();
         let duration = || {
@@ -188,8 +188,8 @@ impl Settings {
         match setting {
             Setting::Term => {
                 let length = duration()?;
-                self.term = Term::kept(length).map_err(|_out_of_range| {
-                    Invalid::new(field, duration_text(length), Term::kept_lengths())
+                self.term = Term::renewable(length).map_err(|_out_of_range| {
+                    Invalid::new(field, duration_text(length), Term::renewable_range())
                 })?;
             }
             Setting::Heartbeat => self.heartbeat = Some(duration()?),
@@ -211,7 +211,7 @@ impl Settings {
         Ok(())
     }
 
-    /// The value in force, as text that [`Settings::set`] reads.
+    /// Value in force, as text that [`Settings::set`] parses.
     pub fn get(&self, setting: Setting) -> String {
         match setting {
             Setting::Term => duration_text(self.term.length()),
@@ -229,7 +229,7 @@ impl Settings {
         }
     }
 
-    /// Whether a value is not set and follows the term.
+    /// Returns true if a value is unset and follows the term.
     pub fn is_following(&self, setting: Setting) -> bool {
         match setting {
             Setting::Heartbeat => self.heartbeat.is_none(),
@@ -247,11 +247,11 @@ impl Settings {
         }
     }
 
-    /// These settings with the values of a cluster laid over them. Names that this program does not
-    /// know are left out: a newer one may have set them.
+    /// Overrides these settings by the values of a cluster. Unknown names are ignored: a newer
+    /// program may have set them.
     ///
     /// # Errors
-    /// Every problem of the values and of their relations; nothing is taken over then.
+    /// Every problem of the values and constraints; then no value is applied.
     pub fn overlaid(&self, values: &[(String, String)]) -> Result<Self, Vec<Invalid>> {
         let mut settings = self.clone();
         let mut problems = Vec::new();
@@ -269,25 +269,25 @@ impl Settings {
         Err(problems)
     }
 
-    /// Checks the relations between the values.
+    /// Checks the constraints between the values.
     ///
     /// # Errors
-    /// Every one that does not hold, all at once.
+    /// Every violated constraint, all at once.
     pub fn check(&self) -> Result<(), Vec<Invalid>> {
         let term = self.term.length();
         let mut problems = Vec::new();
-        let mut demand = |holds: bool, setting: Setting, expected: String| {
+        let mut require = |holds: bool, setting: Setting, expected: String| {
             if !holds {
                 problems.push(Invalid::new(setting.as_str(), self.get(setting), expected));
             }
         };
         let text = duration_text(term);
-        demand(
-            Term::kept(term).is_ok(),
+        require(
+            Term::renewable(term).is_ok(),
             Setting::Term,
-            Term::kept_lengths(),
+            Term::renewable_range(),
         );
-        demand(
+        require(
             is_within_a_third(self.heartbeat(), term),
             Setting::Heartbeat,
             format!(
@@ -295,32 +295,32 @@ impl Settings {
                 duration_text(whole_millis(term / 3))
             ),
         );
-        demand(
+        require(
             self.max_hold() >= term,
             Setting::MaxHold,
             format!("at least lease.term ({text})"),
         );
-        demand(
+        require(
             !self.reaper_interval().is_zero() && self.reaper_interval() < term,
             Setting::ReaperInterval,
             format!("more than 0s and less than lease.term ({text})"),
         );
-        demand(
+        require(
             self.shutdown_timeout() <= term,
             Setting::ShutdownTimeout,
             format!("at most lease.term ({text})"),
         );
-        demand(
+        require(
             (1..=Self::CONCURRENCY_MAX).contains(&self.concurrency),
             Setting::Concurrency,
             format!("1 to {}", Self::CONCURRENCY_MAX),
         );
-        demand(
+        require(
             (1..=Claim::LIMIT_MAX).contains(&self.batch),
             Setting::Batch,
             format!("1 to {}", Claim::LIMIT_MAX),
         );
-        demand(
+        require(
             self.max_crashes >= LapsePolicy::MAX_CRASHES_MIN,
             Setting::MaxCrashes,
             "3 or more: a lapse charges every item that was claimed together".to_owned(),
@@ -332,7 +332,7 @@ impl Settings {
     }
 }
 
-/// Without the odd microseconds of a division, which nobody wants to read.
+/// Truncates to milliseconds, for readable output.
 fn whole_millis(length: Duration) -> Duration {
     let millis = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
     match millis {
@@ -341,7 +341,7 @@ fn whole_millis(length: Duration) -> Duration {
     }
 }
 
-/// Whether three heartbeats are less than the term; multiplied, since a division would round.
+/// Returns true if three heartbeats are less than the term. Multiplies, because a division rounds.
 fn is_within_a_third(beat: Duration, term: Duration) -> bool {
     !beat.is_zero() && beat.checked_mul(3).is_some_and(|three| three < term)
 }
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_set_follows_the_term() {
+    fn unset_values_follow_the_term() {
         let settings = with(&[(Setting::Term, "120s")]).unwrap();
         assert_eq!(settings.heartbeat(), Duration::from_secs(30));
         assert_eq!(settings.reaper_interval(), Duration::from_secs(40));
@@ -426,22 +426,22 @@ mod tests {
     #[test]
     fn a_term_too_short_for_a_heartbeat_is_refused_as_a_text_and_as_a_value() {
         let problems = with(&[(Setting::Term, "1ms"), (Setting::Batch, "many")]).unwrap_err();
-        let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        assert_eq!(told[0], "lease.term is 1ms; expected 100ms to 24h");
-        assert_eq!(told.len(), 2, "{told:?}");
+        let messages: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(messages[0], "lease.term is 1ms; expected 100ms to 24h");
+        assert_eq!(messages.len(), 2, "{messages:?}");
         let settings = Settings {
             term: Term::new(Duration::from_millis(99)).unwrap(),
             concurrency: 0,
             ..Settings::default()
         };
         let problems = settings.check().unwrap_err();
-        let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        assert_eq!(told[0], "lease.term is 99ms; expected 100ms to 24h");
-        assert_eq!(told.len(), 2, "{told:?}");
+        let messages: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert_eq!(messages[0], "lease.term is 99ms; expected 100ms to 24h");
+        assert_eq!(messages.len(), 2, "{messages:?}");
     }
 
     #[test]
-    fn every_problem_is_told_at_once() {
+    fn every_problem_is_reported_at_once() {
         let problems = with(&[
             (Setting::Heartbeat, "10s"),
             (Setting::ReaperInterval, "30s"),
@@ -475,12 +475,12 @@ mod tests {
     #[test]
     fn a_queue_with_its_own_term_has_its_own_heartbeat() {
         let settings = with(&[(Setting::Heartbeat, "5s"), (Setting::MaxHold, "40s")]).unwrap();
-        let short = settings.rhythm_of(Term::new(Duration::from_secs(12)).unwrap());
+        let short = settings.timing_of(Term::new(Duration::from_secs(12)).unwrap());
         assert_eq!(short.heartbeat, Duration::from_secs(3));
         assert_eq!(short.max_hold, Duration::from_secs(40));
-        let long = settings.rhythm_of(Term::EXTERNAL);
+        let long = settings.timing_of(Term::EXTERNAL);
         assert_eq!(long.heartbeat, Duration::from_secs(5));
         assert_eq!(long.max_hold, Duration::from_secs(270));
-        assert_eq!(settings.rhythm_of(Term::STANDARD), settings.rhythm());
+        assert_eq!(settings.timing_of(Term::STANDARD), settings.timing());
     }
 }

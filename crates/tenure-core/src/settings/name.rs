@@ -1,10 +1,10 @@
-//! Setting: the names under which a value is set, in a file, the environment or the database.
+//! Names of the settings in a file, the environment or the database.
 
 use std::fmt;
 
 use crate::invalid::Invalid;
 
-/// The name of a setting that can be changed while workers run.
+/// Name of a setting that can be changed while workers run.
 ///
 /// ```
 /// use tenure_core::Setting;
@@ -14,34 +14,34 @@ use crate::invalid::Invalid;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Setting {
-    /// `lease.term`: how long a lease runs without being renewed.
+    /// `lease.term`: length of a lease without renewal.
     Term,
-    /// `lease.heartbeat`: how often leases are renewed.
+    /// `lease.heartbeat`: renewal interval.
     Heartbeat,
-    /// `lease.max_hold`: how long one item may be worked on.
+    /// `lease.max_hold`: limit for working on one item.
     MaxHold,
-    /// `reaper.interval`: how often lapsed leases are looked for.
+    /// `reaper.interval`: interval of the search for lapsed leases.
     ReaperInterval,
-    /// `worker.concurrency`: how many items a process works on at once.
+    /// `worker.concurrency`: items that a process works on at once.
     Concurrency,
-    /// `worker.batch`: how many items one claim takes at most.
+    /// `worker.batch`: maximum items of one claim.
     Batch,
-    /// `worker.shutdown_timeout`: how long a stop waits for work in hand.
+    /// `worker.shutdown_timeout`: time that a stop waits for running work.
     ShutdownTimeout,
-    /// `retry.max_retries`: failures that are followed by another try.
+    /// `retry.max_retries`: maximum number of retries of an item.
     MaxRetries,
-    /// `retry.max_crashes`: lapses that an item survives.
+    /// `retry.max_crashes`: number of lapses that an item survives.
     MaxCrashes,
-    /// `domain.on_dead`: what a dead event does to the rest of its key.
+    /// `key.on_dead`: effect of a dead event on the rest of its key.
     OnDead,
-    /// `retention.published`: how long published events are kept.
+    /// `retention.published`: retention of published events.
     RetentionPublished,
-    /// `retention.dead`: how long dead events are kept.
+    /// `retention.dead`: retention of dead events.
     RetentionDead,
 }
 
 impl Setting {
-    /// All of them, in the order in which they are shown.
+    /// All settings, in display order.
     pub const ALL: [Self; 12] = [
         Self::Term,
         Self::Heartbeat,
@@ -57,7 +57,7 @@ impl Setting {
         Self::RetentionDead,
     ];
 
-    /// Its name.
+    /// Dotted name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Term => "lease.term",
@@ -69,16 +69,16 @@ impl Setting {
             Self::ShutdownTimeout => "worker.shutdown_timeout",
             Self::MaxRetries => "retry.max_retries",
             Self::MaxCrashes => "retry.max_crashes",
-            Self::OnDead => "domain.on_dead",
+            Self::OnDead => "key.on_dead",
             Self::RetentionPublished => "retention.published",
             Self::RetentionDead => "retention.dead",
         }
     }
 
-    /// Reads a name.
+    /// Parses a name.
     ///
     /// # Errors
-    /// There is no such setting; the message lists those that there are.
+    /// The setting does not exist; the message lists the known ones.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         Self::ALL
             .into_iter()

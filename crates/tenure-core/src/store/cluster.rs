@@ -1,4 +1,4 @@
-//! Cluster: what the processes of one database tell each other through it.
+//! Cluster: settings and presence that the processes of one database share.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,53 +9,53 @@ use crate::lease::WorkerId;
 use crate::queue::QueueName;
 use crate::time::Timestamp;
 
-/// What is set for all processes, by name; it stands over each one's own configuration.
+/// Settings of all processes, by name; they override each process's own configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClusterSettings {
-    /// Rises with each change; 0: nothing was ever set.
+    /// Rises with each change; 0 if nothing was ever set.
     pub version: u64,
-    /// The values, by name in ascending order.
+    /// Values, sorted by name.
     pub values: Vec<(String, String)>,
 }
 
-/// Asks to change what is set for all processes, in one step.
+/// A change of the shared settings, applied as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangeSettings {
-    /// The version that the caller has seen and checked its change against.
+    /// Version that the caller has read and checked its change against.
     pub version: u64,
-    /// Each name with its new value; `None` takes it out.
+    /// New value by name; `None` removes it.
     pub values: Vec<(String, Option<String>)>,
 }
 
-/// What a worker says of itself at each heartbeat.
+/// Report of a worker at each heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerReport {
-    /// Who.
+    /// Id of the worker.
     pub worker: WorkerId,
-    /// On which machine, for people.
+    /// Machine, for people.
     pub host: String,
-    /// As which process, for people.
+    /// Process id, for people.
     pub pid: u32,
-    /// Of which version.
+    /// Version of the program.
     pub version: String,
-    /// The queues that it serves, for people: their names, with commas between them; empty: all.
-    /// A worker on rows serves none, and says what [`WorkerReport::on_rows`] makes of them.
+    /// Queues that it serves, for people: names separated by commas; empty for all. A worker on
+    /// rows serves no queue and reports [`WorkerReport::on_rows`] instead.
     pub queues: String,
-    /// How many items it may work on at once.
+    /// Maximum items at once.
     pub concurrency: u32,
-    /// How many it is working on.
+    /// Items being worked on.
     pub running: u32,
-    /// How many it holds, worked on or not.
+    /// Items held, worked on or not.
     pub held: u32,
-    /// The version of the cluster's settings that it runs by.
+    /// Version of the shared settings in use.
     pub settings_version: u64,
-    /// How long after this one the next report is due.
+    /// Time until the next report is due.
     pub next_within: Duration,
 }
 
 impl WorkerReport {
-    /// What a worker on the rows of this table says in place of queues: the table, and the kinds
-    /// that it takes; without kinds it takes every one.
+    /// Text that a worker on the rows of this table reports in place of queues: the table, and the
+    /// kinds that it takes; without kinds it takes all.
     ///
     /// ```
     /// use tenure_core::store::WorkerReport;
@@ -69,13 +69,13 @@ impl WorkerReport {
         parts.join(", ")
     }
 
-    /// Whether it works on rows of this table, by what it says.
+    /// Returns true if the worker reports that it works on rows of this table.
     pub fn works_on(&self, table: &str) -> bool {
         self.parts().next() == Some(table_part(table).trim())
     }
 
-    /// Whether it takes jobs of this kind, by what it says. One that works on jobs and names no
-    /// kinds is older than that: it may.
+    /// Returns true if the worker reports that it takes jobs of this kind. A worker on jobs that
+    /// reports no kinds has an older version and may take any kind.
     pub fn takes(&self, kind: &JobKind) -> bool {
         let kinds = || self.parts().skip(1);
         let wanted = kind_part(kind.as_str());
@@ -83,7 +83,7 @@ impl WorkerReport {
         self.works_on_jobs() && (is_named || kinds().next().is_none())
     }
 
-    /// Whether it works on jobs, by what it says.
+    /// Returns true if the worker reports that it works on jobs.
     pub fn works_on_jobs(&self) -> bool {
         self.works_on("tenure_jobs")
     }
@@ -92,7 +92,7 @@ impl WorkerReport {
         self.queues.split(',').map(str::trim)
     }
 
-    /// Whether it serves this queue, by what it says.
+    /// Returns true if the worker reports that it serves this queue.
     pub fn serves(&self, queue: &QueueName) -> bool {
         self.queues.trim().is_empty() || self.parts().any(|name| name == queue.as_str())
     }
@@ -102,76 +102,76 @@ fn table_part(table: &str) -> String {
     format!("table {}", table.replace(',', " "))
 }
 
-/// A kind may have commas in its name, and they stand between the parts.
+/// Escapes commas, which separate the parts.
 fn kind_part(kind: &str) -> String {
     format!("kind {}", kind.replace('%', "%25").replace(',', "%2C"))
 }
 
-/// A worker as others see it.
+/// Record of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerRecord {
-    /// What it said last.
+    /// Last report of the worker.
     pub report: WorkerReport,
-    /// When it said something for the first time.
+    /// Time of the first report.
     pub started_at: Timestamp,
-    /// When it said something last.
-    pub seen_at: Timestamp,
-    /// When it took its leave; `None`: it has not.
+    /// Time of the last report.
+    pub reported_at: Timestamp,
+    /// Time at which the worker stopped; `None` if it has not.
     pub left_at: Option<Timestamp>,
 }
 
 impl WorkerRecord {
-    /// Where it stands: a worker that missed three reports in a row is taken for dead.
+    /// Presence at `now`: a worker that missed three reports in a row counts as silent.
     pub fn presence(&self, now: Timestamp) -> Presence {
-        let silence = now.since(self.seen_at);
+        let silence = now.since(self.reported_at);
         match self.left_at {
             Some(_) => Presence::Left,
             None if silence > self.report.next_within.saturating_mul(3) => Presence::Silent,
-            None => Presence::Here,
+            None => Presence::Active,
         }
     }
 }
 
-/// Where a worker stands.
+/// Presence of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It reports.
-    Here,
-    /// It missed its reports: it hangs, was killed, or cannot reach the database.
+    /// The worker reports in time.
+    Active,
+    /// The worker missed its reports: it hangs, was killed, or cannot reach the database.
     Silent,
-    /// It took its leave.
+    /// The worker has stopped and deregistered.
     Left,
 }
 
 impl Presence {
-    /// The word for people and programs.
+    /// Stable word for people and programs.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Here => "here",
-            Self::Silent => "silent",
-            Self::Left => "left",
+            Self::Active => "active",
+            Self::Silent => "missing",
+            Self::Left => "stopped",
         }
     }
 }
 
-/// Settings and workers of a cluster.
+/// Store operations for the settings and workers of a cluster.
 pub trait Cluster: Send + Sync + fmt::Debug {
-    /// What is set for all processes.
+    /// Reads the shared settings.
     fn settings(&self) -> Answer<'_, ClusterSettings>;
 
-    /// Changes all of the named values or none; answers the new version, or `None` when someone
-    /// else changed something since the version that the caller has seen.
+    /// Changes all of the named values or none. Returns the new version, or `None` if another
+    /// change was made after the version that the caller read.
     ///
-    /// The store does not judge the values; the caller has.
+    /// The caller checks the values, not the store.
     fn change_settings<'a>(&'a self, change: &'a ChangeSettings) -> Answer<'a, Option<u64>>;
 
-    /// Writes down what a worker says of itself, and when.
+    /// Records a report of a worker, with its time.
     fn report<'a>(&'a self, report: &'a WorkerReport, now: Option<Timestamp>) -> Answer<'a, ()>;
 
-    /// Writes down that a worker took its leave. One that is not there is no error.
+    /// Records that a worker has stopped. An unknown worker is not an error.
     fn leave<'a>(&'a self, worker: &'a WorkerId, now: Option<Timestamp>) -> Answer<'a, ()>;
 
-    /// Up to `limit` workers, those seen last first; beside them the present moment of the store,
-    /// by which their silence is judged.
+    /// Returns up to `limit` workers, latest report first, with the store's current time.
+    /// [`WorkerRecord::presence`] needs that time.
     fn workers(&self, limit: u32) -> Answer<'_, (Timestamp, Vec<WorkerRecord>)>;
 }

@@ -1,35 +1,35 @@
-//! `StoreError`: what went wrong, sorted by what can be done about it.
+//! `StoreError`: failures of a store, classified by the possible reaction.
 
 use std::error::Error;
 use std::fmt;
 
-use crate::invalid::Invalid;
 use crate::item::ItemId;
 
-/// What can be done about a failure of a store.
+/// Possible reaction to a failure of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// Try again later: the database is away, busy, full or read-only. Whether the verb took
-    /// effect may be unknown.
+    /// Retry later: the database is down, busy, full or read-only. The operation may or may not
+    /// have taken effect.
     Unavailable,
-    /// Someone else did it at the same time: look again.
+    /// Another program changed the same data: read it again.
     Conflict,
     /// Fix the input or the setup.
     Invalid,
-    /// Call a human: what is stored contradicts itself.
+    /// Call a human: the stored data is inconsistent.
     Corrupt,
 }
 
-/// A verb of a store that could not be carried out.
+/// A failed operation of a store.
 ///
 /// ```
 /// use tenure_core::store::{StoreError, StoreErrorKind};
 ///
-/// let error = StoreError::new("claim", StoreErrorKind::Unavailable, "the database is away")
-///     .hint("is it running?");
+/// let error = StoreError::new("claim", StoreErrorKind::Unavailable, "the database is down")
+///     .with_hint("is it running?");
 /// assert!(error.is_transient());
-/// assert_eq!(error.to_string(), "claim: the database is away");
+/// assert_eq!(error.to_string(), "claim: the database is down (is it running?)");
+/// assert_eq!(error.hint(), Some("is it running?"));
 /// ```
 #[derive(Debug)]
 pub struct StoreError {
@@ -42,7 +42,7 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    /// `verb` failed; `message` says how, in one phrase without secrets.
+    /// Creates an error of the operation `verb`; `message` is one phrase without secrets.
     pub fn new(verb: &'static str, kind: StoreErrorKind, message: impl Into<String>) -> Self {
         Self {
             verb,
@@ -54,38 +54,38 @@ impl StoreError {
         }
     }
 
-    /// `verb` was given something that cannot be accepted.
-    pub fn invalid(verb: &'static str, problem: &Invalid) -> Self {
+    /// Creates an error for invalid input of the operation `verb`.
+    pub fn invalid(verb: &'static str, problem: &impl fmt::Display) -> Self {
         Self::new(verb, StoreErrorKind::Invalid, problem.to_string())
     }
 
-    /// Adds what the user can do.
+    /// Adds advice for the user.
     #[must_use]
-    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Names the item that was concerned.
+    /// Names the affected item.
     #[must_use]
-    pub fn item(mut self, item: ItemId) -> Self {
+    pub fn with_item(mut self, item: ItemId) -> Self {
         self.item = Some(item);
         self
     }
 
-    /// Keeps the error underneath.
+    /// Adds the underlying error.
     #[must_use]
-    pub fn cause(mut self, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+    pub fn with_cause(mut self, cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.cause = Some(cause.into());
         self
     }
 
-    /// What can be done about it.
+    /// Possible reaction.
     pub fn kind(&self) -> StoreErrorKind {
         self.kind
     }
 
-    /// Whether trying again can help.
+    /// Returns true if a retry can help.
     pub fn is_transient(&self) -> bool {
         matches!(
             self.kind,
@@ -93,22 +93,32 @@ impl StoreError {
         )
     }
 
-    /// The item that was concerned, if it is known.
-    pub fn concerned_item(&self) -> Option<ItemId> {
+    /// The affected item, if known.
+    pub fn item(&self) -> Option<ItemId> {
         self.item
     }
 
-    /// What the user can do, if we know it.
-    pub fn advice(&self) -> Option<&str> {
+    /// The operation and the message without the hint, for programs that show the hint elsewhere.
+    pub fn summary(&self) -> String {
+        match self.item {
+            Some(item) => format!("{} of item {item}: {}", self.verb, self.message),
+            None => format!("{}: {}", self.verb, self.message),
+        }
+    }
+
+    /// Advice for the user, if there is any. `Display` includes it as well.
+    pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 }
 
 impl fmt::Display for StoreError {
+    /// The summary and the hint.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.item {
-            Some(item) => write!(f, "{} of item {item}: {}", self.verb, self.message),
-            None => write!(f, "{}: {}", self.verb, self.message),
+        f.write_str(&self.summary())?;
+        match &self.hint {
+            Some(hint) => write!(f, " ({hint})"),
+            None => Ok(()),
         }
     }
 }

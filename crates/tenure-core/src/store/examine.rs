@@ -1,35 +1,35 @@
-//! Examine: what a database is asked about its own health.
+//! Examination of a database's own health.
 
 use std::fmt;
 
 use super::Answer;
 
-/// One thing that was looked at.
+/// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What was looked at, in a word or two: `schema`, `fsync`, `planner`.
+    /// Subject in a word or two: `schema`, `fsync`, `planner`.
     pub subject: &'static str,
-    /// Whether it is as it should be.
+    /// Severity of the result.
     pub verdict: Verdict,
-    /// What was found, for people.
-    pub found: String,
-    /// What to do about it.
+    /// Result, for people.
+    pub text: String,
+    /// Advice, if there is something to do.
     pub hint: Option<String>,
 }
 
-/// Whether something is as it should be.
+/// Severity of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
-    /// It is.
+    /// As it should be.
     Good,
-    /// It works, but someone should look at it.
+    /// Works, but needs attention.
     Warning,
-    /// Work is stuck, slow or in danger until someone acts.
+    /// Work is stuck, slow or at risk until an operator acts.
     Bad,
 }
 
 impl Verdict {
-    /// The word for people and programs.
+    /// Stable word for people and programs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Good => "good",
@@ -40,40 +40,40 @@ impl Verdict {
 }
 
 impl Finding {
-    /// It is as it should be.
-    pub fn good(subject: &'static str, found: impl Into<String>) -> Self {
+    /// A good result.
+    pub fn good(subject: &'static str, text: impl Into<String>) -> Self {
         Self {
             subject,
             verdict: Verdict::Good,
-            found: found.into(),
+            text: text.into(),
             hint: None,
         }
     }
 
-    /// It works, but `hint` should be done.
+    /// A warning, with advice.
     pub fn warning(
         subject: &'static str,
-        found: impl Into<String>,
+        text: impl Into<String>,
         hint: impl Into<String>,
     ) -> Self {
         Self {
             verdict: Verdict::Warning,
             hint: Some(hint.into()),
-            ..Self::good(subject, found)
+            ..Self::good(subject, text)
         }
     }
 
-    /// It is in the way until `hint` is done.
-    pub fn bad(subject: &'static str, found: impl Into<String>, hint: impl Into<String>) -> Self {
+    /// A bad result, with advice.
+    pub fn bad(subject: &'static str, text: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
             verdict: Verdict::Bad,
-            ..Self::warning(subject, found, hint)
+            ..Self::warning(subject, text, hint)
         }
     }
 }
 
-/// Looks at what only the database knows: durability, planner, connections, old snapshots.
+/// Checks that only the database can make: durability, planner, connections, old snapshots.
 pub trait Examine: Send + Sync + fmt::Debug {
-    /// Everything that was looked at, the good too. It changes nothing.
+    /// Runs all checks and returns all results, including good ones. Changes nothing.
     fn examine(&self) -> Answer<'_, Vec<Finding>>;
 }

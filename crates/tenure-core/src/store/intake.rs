@@ -1,4 +1,4 @@
-//! Intake: what producers ask of a store.
+//! Intake: the store operations for producers.
 
 use std::fmt;
 
@@ -8,43 +8,44 @@ use super::Answer;
 use crate::event::Event;
 use crate::item::ItemId;
 
-/// What an enqueue did.
+/// The result of an enqueue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enqueued {
-    /// The event was written.
+    /// The store wrote the event.
     Fresh {
-        /// Its handle.
+        /// The id of the event.
         id: ItemId,
-        /// The receiver's key to drop repeats.
+        /// The id by which receivers drop duplicates.
         event_id: Uuid,
     },
-    /// An event with the same dedupe key was there; nothing was written.
+    /// An event with the same dedupe key existed; the store wrote nothing.
     Existed {
-        /// The handle of the one that was there.
+        /// The id of the existing event.
         id: ItemId,
     },
 }
 
 impl Enqueued {
-    /// The handle of the event that counts: the one that won.
+    /// Returns the id of the new or existing event.
     pub const fn id(self) -> ItemId {
         match self {
             Self::Fresh { id, .. } | Self::Existed { id } => id,
         }
     }
 
-    /// Whether the event was written by this call.
+    /// Returns whether this call wrote the event.
     pub const fn is_fresh(self) -> bool {
         matches!(self, Self::Fresh { .. })
     }
 }
 
-/// Writes events. In a transaction of its own; each store also has a way to do it in the caller's.
+/// Writes events in a separate transaction. Each store also offers a way to write in the caller's
+/// transaction.
 pub trait Intake: Send + Sync + fmt::Debug {
-    /// Writes all of the events or none, and answers for each in order.
+    /// Writes all of the events or none, and returns a result for each, in order.
     ///
-    /// Of two events with one dedupe key in the same call the first counts.
+    /// If two events of one call have the same dedupe key, the store writes only the first.
     ///
-    /// Laws: 8 (what was committed is never lost, what was rolled back is never seen).
+    /// Rules: 8 (a committed event is never lost, a rolled-back event never becomes visible).
     fn enqueue<'a>(&'a self, events: &'a [Event]) -> Answer<'a, Vec<Enqueued>>;
 }

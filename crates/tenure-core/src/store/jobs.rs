@@ -1,4 +1,4 @@
-//! Jobs and checkpoints: what workers, handlers and people ask of a store about them.
+//! Jobs and checkpoints: the store operations for workers, handlers and operators.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,130 +6,131 @@ use std::time::Duration;
 use super::{Answer, LeaseStore, Operate, Renewed, StoreError};
 use crate::guard::{Guarded, Refusal};
 use crate::job::{
-    ChunkClaim, ChunkKey, ChunkName, ChunkRecord, Job, JobKind, KindStanding, MatrixName, NewJob,
-    Note, Noted, Progress, Retried,
+    ChunkClaim, ChunkKey, ChunkName, ChunkRecord, Job, JobId, JobKind, KindStatus, MatrixName,
+    NewJob, Note, Noted, Progress, Retried,
 };
 use crate::lease::Term;
 use crate::table::SyncState;
 use crate::time::Timestamp;
 use crate::token::Token;
 
-/// The hold on a job that a chunk is worked on for: a second fence.
+/// Proof of the lease on the job for which a chunk is worked on. Writes to the chunk check this
+/// lease as well.
 #[derive(Clone, Debug)]
 pub struct JobHold {
-    /// Which job.
-    pub id: i64,
-    /// By which claim.
+    /// Number of the job.
+    pub id: JobId,
+    /// Token of the claim.
     pub token: Token,
 }
 
-/// The hold on a chunk, by its whole key.
+/// Proof of the lease on a chunk.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ChunkHold {
-    /// Which chunk.
+    /// Key of the chunk.
     pub key: ChunkKey,
-    /// By which claim.
+    /// Token of the claim.
     pub token: Token,
 }
 
-/// Which jobs to list.
+/// Filter for listing jobs.
 #[derive(Clone, Debug, Default)]
 pub struct JobFilter {
-    /// Of this kind.
+    /// Only this kind.
     pub kind: Option<JobKind>,
-    /// On this matrix.
+    /// Only this matrix.
     pub matrix: Option<MatrixName>,
-    /// In this state.
+    /// Only this state.
     pub state: Option<SyncState>,
-    /// With a smaller number than this: the page before.
-    pub before: Option<i64>,
+    /// Only lower numbers, for the next page of older jobs.
+    pub before: Option<JobId>,
 }
 
-/// Which of the chunks to list that somebody has in hand, or left there.
+/// Filter for chunks under a lease, live or lapsed.
 #[derive(Clone, Debug)]
 pub struct HeldChunks {
-    /// Of this matrix; `None`: of all on which the youngest job has not ended, or which have none.
+    /// Only this matrix; `None` for all matrices whose newest job is open, or which have no job.
     pub matrix: Option<MatrixName>,
-    /// Only those whose term has been over for at least this long.
+    /// Only chunks whose term has been over for at least this long.
     pub lapsed_for: Option<Duration>,
-    /// At most this many.
+    /// Maximum number of chunks.
     pub limit: u32,
 }
 
-/// Asks for a chunk.
+/// Claim of a chunk.
 #[derive(Clone, Debug)]
 pub struct ClaimChunk {
-    /// Which.
+    /// Key of the chunk.
     pub key: ChunkKey,
-    /// The token of this claim, new for each; it names the holder.
+    /// New token of this claim; it names the holder.
     pub token: Token,
-    /// How long the lease runs.
+    /// Length of the lease.
     pub term: Term,
-    /// Not if it was done less than this long ago; `None`: however lately.
+    /// Skip the chunk if it was done less than this long ago; `None` claims it regardless.
     pub fresh_for: Option<Duration>,
-    /// For this job; `None`: for none, as helpers on a matrix do.
+    /// Job for which it is claimed; `None` for a worker that helps on a matrix without a job.
     pub job: Option<JobHold>,
-    /// The moment, for tests.
+    /// Current time, for tests.
     pub now: Option<Timestamp>,
 }
 
-/// How the hold on a chunk ends.
+/// Result with which the lease on a chunk ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChunkEnd {
-    /// Done, with so many rows; it may be done again later.
+    /// The chunk is done; it may be done again later.
     Synced {
-        /// How many.
+        /// Number of rows.
         row_count: u64,
     },
-    /// Done for good, with so many rows.
+    /// The chunk is done for good.
     Completed {
-        /// How many.
+        /// Number of rows.
         row_count: u64,
     },
-    /// It went wrong; it may be tried again.
+    /// The chunk failed; it may be retried.
     Failed {
-        /// How.
+        /// Error text.
         error: String,
     },
-    /// It went wrong and is given up; final.
+    /// The chunk failed for good.
     Dead {
-        /// How.
+        /// Error text.
         error: String,
     },
-    /// Given back as it is.
+    /// The chunk is released unchanged.
     Released,
 }
 
-/// Ends the hold on a chunk, or writes down where it is and keeps it.
+/// Ends the lease on a chunk, or saves its cursor and keeps the lease.
 #[derive(Clone, Debug)]
 pub struct EndChunk {
-    /// Which.
+    /// Key of the chunk.
     pub key: ChunkKey,
-    /// By which claim.
+    /// Token of the claim.
     pub token: Token,
-    /// For this job.
+    /// Job for which it is held.
     pub job: Option<JobHold>,
-    /// How; `None`: it goes on.
+    /// Result that ends the lease; `None` keeps the lease.
     pub end: Option<ChunkEnd>,
-    /// Where it is; `None` leaves what is there.
+    /// New cursor; `None` leaves it unchanged.
     pub cursor: Option<String>,
-    /// The moment, for tests.
+    /// Current time, for tests.
     pub now: Option<Timestamp>,
 }
 
-/// Asks to prolong leases on chunks.
+/// Renewal of leases on chunks.
 #[derive(Clone, Debug)]
 pub struct RenewChunks {
-    /// The holds.
+    /// Leases to renew.
     pub holds: Vec<ChunkHold>,
-    /// They run at least this long from now; never shorter than before.
+    /// New length from now; a renewal never shortens a lease.
     pub term: Term,
-    /// The moment, for tests.
+    /// Current time, for tests.
     pub now: Option<Timestamp>,
 }
 
 impl RenewChunks {
-    /// Renews these holds for `term`.
+    /// Creates a request to renew these leases for `term`.
     pub fn new(holds: Vec<ChunkHold>, term: Term) -> Self {
         Self {
             holds,
@@ -138,7 +139,7 @@ impl RenewChunks {
         }
     }
 
-    /// At this moment.
+    /// Sets the current time, for tests.
     #[must_use]
     pub fn at(mut self, now: Timestamp) -> Self {
         self.now = Some(now);
@@ -146,47 +147,48 @@ impl RenewChunks {
     }
 }
 
-/// Jobs and the checkpoints of their chunks.
+/// Store operations for jobs and the checkpoints of their chunks.
 pub trait Jobs: Send + Sync + fmt::Debug {
-    /// Writes all of these jobs or none; their numbers in order.
+    /// Writes all of these jobs or none; returns their numbers in order.
     fn enqueue_jobs<'a>(
         &'a self,
         jobs: &'a [NewJob],
         now: Option<Timestamp>,
-    ) -> Answer<'a, Vec<i64>>;
+    ) -> Answer<'a, Vec<JobId>>;
 
-    /// Writes a job that repeats one which has ended, unless another that is kept does so already:
-    /// however many ask at once, one job is written.
-    fn retry_job(&self, id: i64, now: Option<Timestamp>) -> Answer<'_, Retried>;
+    /// Writes a job that repeats a settled one, unless such a retry is stored already. Of
+    /// concurrent calls only one writes a job.
+    fn retry_job(&self, id: JobId, now: Option<Timestamp>) -> Answer<'_, Retried>;
 
-    /// One job.
-    fn job(&self, id: i64, now: Option<Timestamp>) -> Answer<'_, Option<Job>>;
+    /// Reads one job.
+    fn job(&self, id: JobId, now: Option<Timestamp>) -> Answer<'_, Option<Job>>;
 
-    /// Jobs, the newest first, at most `limit`.
+    /// Lists jobs, newest first, at most `limit`.
     fn jobs<'a>(&'a self, filter: &'a JobFilter, limit: u32) -> Answer<'a, Vec<Job>>;
 
-    /// Writes down something of a job, if the hold is still this one.
+    /// Saves values with a job, if the lease is still valid.
     fn note_job<'a>(&'a self, hold: &'a JobHold, note: &'a Note) -> Answer<'a, Noted>;
 
-    /// The leases of jobs: claimed one at a time, the urgent first, then the oldest.
+    /// Leases of jobs: claimed one at a time, by priority, then oldest first.
     fn job_leases(&self) -> &dyn LeaseStore;
 
-    /// What people do with jobs: cancelling one is burying it.
-    fn job_desk(&self) -> &dyn Operate;
+    /// Operations on jobs for operators. Burying a job cancels it.
+    fn job_operations(&self) -> &dyn Operate;
 
-    /// Asks for a chunk; one that is not there yet is made. Never waits for another's transaction.
+    /// Claims a chunk, creating it if needed. Never waits for another transaction.
     fn claim_chunk<'a>(&'a self, claim: &'a ClaimChunk) -> Answer<'a, ChunkClaim>;
 
-    /// Prolongs leases on chunks; answers for each hold in order, as [`LeaseStore::renew`] does.
+    /// Renews leases on chunks; returns a result for each lease in order, like
+    /// [`LeaseStore::renew`].
     fn renew_chunks<'a>(
         &'a self,
         renew: &'a RenewChunks,
     ) -> Answer<'a, Vec<(ChunkHold, Guarded<Renewed>)>>;
 
-    /// Ends the hold on a chunk by its whole key and its token.
+    /// Ends the lease on a chunk, identified by key and token.
     fn end_chunk<'a>(&'a self, end: &'a EndChunk) -> Answer<'a, Guarded<()>>;
 
-    /// Chunks of a matrix in the order of their names, those behind `after`, at most `limit`.
+    /// Lists chunks of a matrix by name, starting after `after`, at most `limit`.
     fn chunks<'a>(
         &'a self,
         matrix: &'a MatrixName,
@@ -194,27 +196,25 @@ pub trait Jobs: Send + Sync + fmt::Debug {
         limit: u32,
     ) -> Answer<'a, Vec<ChunkRecord>>;
 
-    /// At most `limit` chunks of a matrix that people should see: first those that somebody has in
-    /// hand or left there, then those that failed for good, then those that were given back with an
-    /// error.
+    /// Lists at most `limit` chunks of a matrix that need attention: first those under a lease,
+    /// live or lapsed, then those that failed for good, then those released with an error.
     fn notable_chunks<'a>(
         &'a self,
         matrix: &'a MatrixName,
         limit: u32,
     ) -> Answer<'a, Vec<ChunkRecord>>;
 
-    /// Chunks that somebody has in hand or left there, those first whose term ends or ended first.
+    /// Lists chunks under a lease, live or lapsed, earliest end of term first.
     fn held_chunks<'a>(
         &'a self,
         which: &'a HeldChunks,
         now: Option<Timestamp>,
     ) -> Answer<'a, Vec<ChunkRecord>>;
 
-    /// How the jobs of each kind stand that have not ended or failed less than `lately` ago, by
-    /// the name of the kind.
-    fn kinds(&self, lately: Duration, now: Option<Timestamp>) -> Answer<'_, Vec<KindStanding>>;
+    /// Status of each kind with open jobs or with failures less than `lately` ago, by name.
+    fn kinds(&self, lately: Duration, now: Option<Timestamp>) -> Answer<'_, Vec<KindStatus>>;
 
-    /// How far the work on a matrix has come.
+    /// Progress of the work on a matrix.
     fn progress<'a>(
         &'a self,
         matrix: &'a MatrixName,
@@ -222,15 +222,15 @@ pub trait Jobs: Send + Sync + fmt::Debug {
     ) -> Answer<'a, Progress>;
 }
 
-/// A store that may keep jobs.
-pub trait KeepsJobs: Send + Sync + fmt::Debug {
-    /// What keeps them; `None`: this store keeps none.
-    fn job_book(&self) -> Option<&dyn Jobs> {
+/// A store that may support jobs.
+pub trait ProvidesJobs: Send + Sync + fmt::Debug {
+    /// Jobs of this store; `None` if it does not support them.
+    fn job_store(&self) -> Option<&dyn Jobs> {
         None
     }
 }
 
-/// Why a checkpoint was not written in the caller's own transaction.
+/// Reason why a checkpoint was not written in the caller's own transaction.
 ///
 /// ```
 /// use tenure_core::Refusal;
@@ -241,10 +241,10 @@ pub trait KeepsJobs: Send + Sync + fmt::Debug {
 /// ```
 #[derive(Debug)]
 pub enum CheckpointError {
-    /// The work is not the caller's any more: the transaction must be rolled back, or what it did
-    /// would be done twice.
+    /// The caller has lost the lease. It must roll the transaction back; otherwise the work is done
+    /// twice.
     Refused(Refusal),
-    /// The store could not be asked; the transaction is to be rolled back as well.
+    /// The store failed; the transaction must be rolled back as well.
     Store(StoreError),
 }
 

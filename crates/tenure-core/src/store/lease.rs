@@ -1,4 +1,4 @@
-//! `LeaseStore`: claim, renew, settle, reap. What the engine asks of a store.
+//! `LeaseStore`: claim, renew, settle, reap. The store operations for the engine.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::token::{Fence, Token};
 use crate::turn::{OnDead, run_length};
 use crate::webhook::Call;
 
-/// Asks for leases on items that may be claimed.
+/// A request for a lease on claimable items.
 ///
 /// ```
 /// use tenure_core::store::Claim;
@@ -30,150 +30,151 @@ use crate::webhook::Call;
 /// # Ok::<(), tenure_core::Invalid>(())
 /// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Claim {
-    /// The token of this claim, new for each; it names the holder.
+    /// The token of this claim, new for each claim; it identifies the holder.
     pub token: Token,
-    /// How long the lease runs.
+    /// The duration of the lease.
     pub term: Term,
-    /// At most this many items, and never more than [`Claim::LIMIT_MAX`].
+    /// Maximum number of items; at most [`Claim::LIMIT_MAX`].
     pub limit: u32,
-    /// The queues to take from, the first one first. A lease table has no queues and looks at none.
+    /// The queues to take from, in order of preference. A lease table has no queues and ignores
+    /// them.
     pub queues: Vec<QueueName>,
-    /// Lanes of endpoints to take from, the first one first, and how many from each at most. If
-    /// there are any, the queues are not looked at.
+    /// Endpoint lanes to take from, in order of preference, each with its maximum number of items.
+    /// If there are any, the claim ignores the queues.
     pub lanes: Vec<(EndpointLane, u32)>,
-    /// Only rows of these kinds, in a lease table with a column for the kind; empty: of every kind.
+    /// Only rows of these kinds, in a lease table with a kind column; empty for every kind.
     pub kinds: Vec<String>,
-    /// At least this many of the items are such that can be worked at the same time, if there are
-    /// as many: a domain's items cannot. What is left of the limit may be filled with runs of
-    /// domains, to be worked one after the other.
-    pub abreast: u32,
-    /// Which items: the ordinary ones, or one that must be worked alone.
-    pub company: Company,
-    /// Reap lapsed leases when the claim comes back short, by this policy; `None`: leave that to
-    /// the reaper.
+    /// Minimum number of claimed items that can be worked in parallel, if enough are available;
+    /// items of one key cannot. Runs of keys, whose items are worked one after another, may fill
+    /// the rest of the limit.
+    pub min_parallel: u32,
+    /// Selects ordinary items, or one item that must be worked alone.
+    pub isolation: Isolation,
+    /// Policy for reaping lapsed leases when the claim returns fewer items than its limit; `None`
+    /// leaves that to the reaper.
     pub recovery: Option<LapsePolicy>,
-    /// Where the store writes down what it reaped for this claim; `None`: nobody wants to know.
+    /// Receives the items that the store reaped for this claim; `None` discards them.
     pub recovered: Option<Recovered>,
-    /// The moment, for tests.
+    /// Overrides the current time, for tests.
     pub now: Option<Timestamp>,
 }
 
-/// Which items a claim takes.
+/// Selects the items that a claim takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Company {
-    /// Those that may share a lease with others.
-    Together,
-    /// A single one of those whose lease lapsed twice or more; so that a poison item lapses by
-    /// itself and its neighbours do not die with it.
-    Alone,
+pub enum Isolation {
+    /// Items that may share a lease with others.
+    Shared,
+    /// A single item whose lease lapsed twice or more. A poison item is claimed alone, so that its
+    /// crashes do not count for other items.
+    Isolated,
 }
 
 impl Claim {
-    /// No claim takes more.
+    /// Maximum number of items of a claim.
     pub const LIMIT_MAX: u32 = 10_000;
 
-    /// A claim of up to `limit` items of the default queue for the standard term.
+    /// Creates a claim of up to `limit` items of the default queue for the standard term.
     pub fn new(token: Token, limit: u32) -> Self {
         Self {
             token,
             term: Term::STANDARD,
             limit: limit.min(Self::LIMIT_MAX),
-            abreast: limit.min(Self::LIMIT_MAX),
+            min_parallel: limit.min(Self::LIMIT_MAX),
             queues: vec![QueueName::default()],
             lanes: Vec::new(),
             kinds: Vec::new(),
-            company: Company::Together,
+            isolation: Isolation::Shared,
             recovery: Some(LapsePolicy::default()),
             recovered: None,
             now: None,
         }
     }
 
-    /// How many items it may take at most: its limit, unless that is more than any claim takes or
-    /// than it asks of its lanes together.
+    /// Returns the maximum number of items: the limit, capped by the maximum of any claim and by
+    /// the sum of the lane limits.
     pub fn most(&self) -> u32 {
-        let most = match self.company {
-            Company::Together => Self::LIMIT_MAX,
-            Company::Alone => 1,
+        let most = match self.isolation {
+            Isolation::Shared => Self::LIMIT_MAX,
+            Isolation::Isolated => 1,
         };
         let lanes = self.lanes.iter().map(|(_, most)| *most);
         let of_lanes = lanes.reduce(u32::saturating_add).unwrap_or(u32::MAX);
         self.limit.min(most).min(of_lanes)
     }
 
-    /// With this term.
+    /// Sets the term.
     #[must_use]
     pub fn term(mut self, term: Term) -> Self {
         self.term = term;
         self
     }
 
-    /// From these queues, the first one first.
+    /// Sets the queues, in order of preference.
     #[must_use]
     pub fn queues(mut self, queues: Vec<QueueName>) -> Self {
         self.queues = queues;
         self
     }
 
-    /// From these lanes of endpoints instead of queues, the first one first, and at most so many
-    /// from each.
+    /// Takes from these endpoint lanes instead of queues, in order of preference, each up to its
+    /// maximum.
     #[must_use]
     pub fn lanes(mut self, lanes: Vec<(EndpointLane, u32)>) -> Self {
         self.lanes = lanes;
         self
     }
 
-    /// Only rows of these kinds, if the table has a column for the kind.
+    /// Takes only rows of these kinds, if the table has a kind column.
     #[must_use]
     pub fn kinds(mut self, kinds: Vec<String>) -> Self {
         self.kinds = kinds;
         self
     }
 
-    /// With runs of domains, as far as that leaves at least this many items that can be worked at
-    /// the same time.
+    /// Allows runs of keys, as long as at least this many items can be worked in parallel.
     #[must_use]
-    pub fn abreast(mut self, abreast: u32) -> Self {
-        self.abreast = abreast;
+    pub fn min_parallel(mut self, min_parallel: u32) -> Self {
+        self.min_parallel = min_parallel;
         self
     }
 
-    /// How many items of one domain it may take: one, unless runs were asked for.
+    /// Returns the maximum number of items of one key: one, unless runs are allowed.
     pub fn run_length(&self) -> u32 {
-        run_length(self.most(), self.abreast)
+        run_length(self.most(), self.min_parallel)
     }
 
-    /// One item that must be worked alone.
+    /// Takes one item that must be worked alone.
     #[must_use]
     pub fn alone(mut self) -> Self {
-        self.company = Company::Alone;
+        self.isolation = Isolation::Isolated;
         self.limit = self.limit.min(1);
         self
     }
 
-    /// With this recovery.
+    /// Sets the recovery policy.
     #[must_use]
     pub fn recovery(mut self, recovery: Option<LapsePolicy>) -> Self {
         self.recovery = recovery;
         self
     }
 
-    /// With this to write down what was reaped for it.
+    /// Sets the receiver for the items reaped for this claim.
     #[must_use]
     pub fn recovered(mut self, recovered: Recovered) -> Self {
         self.recovered = Some(recovered);
         self
     }
 
-    /// Writes down what was reaped for it, if somebody wants to know; every store does.
+    /// Reports the reaped items to the receiver, if there is one; every store calls this.
     pub fn tell_recovered(&self, reaped: Vec<Reaped>) {
         if let Some(recovered) = &self.recovered {
             recovered.add(reaped);
         }
     }
 
-    /// At this moment.
+    /// Overrides the current time, for tests.
     #[must_use]
     pub fn at(mut self, now: Timestamp) -> Self {
         self.now = Some(now);
@@ -181,19 +182,20 @@ impl Claim {
     }
 }
 
-/// Asks to prolong leases.
+/// A request to renew leases.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Renew {
     /// The leases, by their tokens.
     pub tokens: Vec<Token>,
-    /// They run at least this long from now; never shorter than before.
+    /// Minimum time that the leases run from now; a renewal never shortens a lease.
     pub term: Term,
-    /// The moment, for tests.
+    /// Overrides the current time, for tests.
     pub now: Option<Timestamp>,
 }
 
 impl Renew {
-    /// Renews these leases for `term`.
+    /// Creates a request to renew these leases for `term`.
     pub fn new(tokens: Vec<Token>, term: Term) -> Self {
         Self {
             tokens,
@@ -202,7 +204,7 @@ impl Renew {
         }
     }
 
-    /// At this moment.
+    /// Overrides the current time, for tests.
     #[must_use]
     pub fn at(mut self, now: Timestamp) -> Self {
         self.now = Some(now);
@@ -210,18 +212,18 @@ impl Renew {
     }
 }
 
-/// A lease that was prolonged.
+/// A renewed lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renewed {
     /// The first moment at which it is no longer live.
     pub until: Timestamp,
-    /// The number of its claim.
+    /// The fence of its claim.
     pub fence: Fence,
-    /// What is still held under it, ascending. An id that is missing was buried: cancel its work.
+    /// The items still held under it, ascending. A missing id was buried: cancel its work.
     pub ids: Vec<ItemId>,
 }
 
-/// Asks to end holds with an outcome each.
+/// A request to end leases on items, each with an outcome.
 ///
 /// ```
 /// use tenure_core::store::{Rest, Settle};
@@ -238,39 +240,38 @@ pub struct Renewed {
 pub struct Settle {
     /// The lease, by its token.
     pub token: Token,
-    /// What is said of which item; an item is named once.
+    /// The named items with their outcomes; an item may be named once.
     pub items: Vec<(ItemId, Outcome)>,
-    /// What becomes of the items of this lease that are not named.
+    /// The outcome of the items of this lease that are not named.
     pub rest: Rest,
-    /// Whether a settle after the end of the term is accepted.
+    /// Accepts or refuses a settle after the end of the term.
     pub lateness: Lateness,
-    /// What a dead item does to the rest of its domain.
+    /// The effect of a dead item on the rest of its key.
     pub on_dead: OnDead,
-    /// Events among those that are settled done, with their topics: deliveries are written for the
-    /// endpoints that are subscribed, in the same transaction, one for each event and endpoint
-    /// whatever happens.
+    /// Events among the done items, with their topics: the store writes a delivery for every
+    /// subscribed endpoint in the same transaction, exactly one per event and endpoint.
     pub fan_out: Vec<(ItemId, String)>,
-    /// Calls that were made for deliveries among the items, written down in the same transaction.
-    /// One whose delivery is refused is written down as superseded.
+    /// Calls made for deliveries among the items, recorded in the same transaction. A call whose
+    /// delivery is refused is recorded as superseded.
     pub calls: Vec<Call>,
-    /// The moment, for tests.
+    /// Overrides the current time, for tests.
     pub now: Option<Timestamp>,
 }
 
-/// What becomes of the items of a lease that a settle does not name.
+/// The outcome of the items of a lease that a settle does not name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Rest {
-    /// They stay held.
+    /// The items stay held.
     #[default]
     Keep,
-    /// They are done.
+    /// The items are done.
     Done,
-    /// They are given back.
+    /// The items are released.
     Release,
 }
 
 impl Settle {
-    /// A settle under this token that names nothing yet and keeps the rest.
+    /// Creates a settle under this token that names no items and keeps the rest.
     pub fn new(token: Token) -> Self {
         Self {
             token,
@@ -284,14 +285,14 @@ impl Settle {
         }
     }
 
-    /// Names an item and its outcome.
+    /// Adds an item with its outcome.
     #[must_use]
     pub fn item(mut self, id: ItemId, outcome: Outcome) -> Self {
         self.items.push((id, outcome));
         self
     }
 
-    /// Names these items as done.
+    /// Adds these items as done.
     #[must_use]
     pub fn done(mut self, ids: impl IntoIterator<Item = ItemId>) -> Self {
         self.items
@@ -299,28 +300,28 @@ impl Settle {
         self
     }
 
-    /// Says what becomes of the items that are not named.
+    /// Sets the outcome of the items that are not named.
     #[must_use]
     pub fn rest(mut self, rest: Rest) -> Self {
         self.rest = rest;
         self
     }
 
-    /// Says what a dead item does to the rest of its domain.
+    /// Sets the effect of a dead item on the rest of its key.
     #[must_use]
     pub fn on_dead(mut self, on_dead: OnDead) -> Self {
         self.on_dead = on_dead;
         self
     }
 
-    /// Refuses this settle if the term is over.
+    /// Makes the store refuse this settle if the term is over.
     #[must_use]
     pub fn strict(mut self) -> Self {
         self.lateness = Lateness::Refuse;
         self
     }
 
-    /// At this moment.
+    /// Overrides the current time, for tests.
     #[must_use]
     pub fn at(mut self, now: Timestamp) -> Self {
         self.now = Some(now);
@@ -343,30 +344,30 @@ impl Settle {
                     "each item once",
                 ),
             )
-            .item(*id)),
+            .with_item(*id)),
         }
     }
 }
 
-/// What a settle did.
+/// The result of a settle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "a refused item is no longer yours"]
 pub struct Settlement {
-    /// The answer for each named item, in the order in which they were named. A repeat of a settle
-    /// that took effect gives the same answer.
+    /// The result for each named item, in the order of the request. A repeat of a settle that took
+    /// effect returns the same result.
     pub items: Vec<(ItemId, Guarded)>,
-    /// How many items that were not named were ended as [`Rest`] said; what else of a domain's run
-    /// went back with an item that did not end is not counted.
+    /// Number of unnamed items settled by [`Rest`]. It excludes items of a run that return to the
+    /// backlog because an earlier item is neither done nor dead.
     pub rest: u32,
-    /// Whether the term was over when it was accepted.
+    /// The settle was accepted after the end of the term.
     pub late: bool,
-    /// Rows of a table of the user's own that the table itself keeps from being ended, and why:
-    /// their answer is a refusal, and their leases lapse. The others are ended.
+    /// Rows of a user table whose settle was prevented by a constraint or trigger of the table,
+    /// with the error. They are refused, and their leases lapse. The other rows are settled.
     pub failed: Vec<(ItemId, String)>,
 }
 
 impl Settlement {
-    /// The items that were refused, and why.
+    /// Iterates over the refused items, each with the reason.
     pub fn refused(&self) -> impl Iterator<Item = (ItemId, Refusal)> + '_ {
         self.items
             .iter()
@@ -374,21 +375,22 @@ impl Settlement {
     }
 }
 
-/// Asks to end lapsed leases.
+/// A request to end lapsed leases.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Reap {
-    /// At most this many leases (rows, in a lease table).
+    /// Maximum number of leases (rows, in a lease table).
     pub limit: u32,
-    /// What becomes of their items.
+    /// The policy for their items.
     pub policy: LapsePolicy,
-    /// Where exactly a term ends.
+    /// Rule for a term that ends exactly now.
     pub boundary: Boundary,
-    /// The moment, for tests.
+    /// Overrides the current time, for tests.
     pub now: Option<Timestamp>,
 }
 
 impl Reap {
-    /// Ends up to `limit` leases whose term is past, as the reaper does.
+    /// Creates a request to end up to `limit` leases whose term is over, as the reaper does.
     pub fn new(limit: u32, policy: LapsePolicy) -> Self {
         Self {
             limit,
@@ -398,14 +400,14 @@ impl Reap {
         }
     }
 
-    /// Also those whose term ends this very moment, as a claim does for itself.
+    /// Includes leases whose term ends at this very moment, as a claim does for itself.
     #[must_use]
     pub fn inline(mut self) -> Self {
         self.boundary = Boundary::Reached;
         self
     }
 
-    /// At this moment.
+    /// Overrides the current time, for tests.
     #[must_use]
     pub fn at(mut self, now: Timestamp) -> Self {
         self.now = Some(now);
@@ -418,72 +420,74 @@ impl Reap {
 pub struct Reaped {
     /// The item.
     pub id: ItemId,
-    /// The worker that had held it.
+    /// The worker that held it.
     pub holder: String,
-    /// The number of the claim that lapsed.
+    /// The fence of the lapsed claim.
     pub fence: Fence,
-    /// How long the lease had been over.
+    /// Time since the end of the lease.
     pub stale: Duration,
     /// Pending again, or dead.
     pub state: State,
-    /// From when it may be claimed again, if it is pending.
+    /// The moment from which it may be claimed again, if it is pending.
     pub available_at: Option<Timestamp>,
 }
 
-/// The four verbs of the lease core.
+/// The four operations of the lease core.
 ///
-/// The laws, which every implementation keeps and the conformance suite checks:
+/// Every implementation obeys these rules, and the conformance suite checks them. Tests and SQL
+/// files call them law 1 to law 9:
 ///
-/// 1. An item has at most one live lease; of a domain at most one item is being worked, and
-///    whatever is held of it is held by one lease.
+/// 1. An item has at most one live lease; at most one item of a key is being worked, and one
+///    lease holds all held items of a key.
 /// 2. A token is never issued twice; a fence only rises.
-/// 3. Renew and settle with any token but the current one change nothing and say refused.
+/// 3. Renew and settle with any token but the current one change nothing and are refused.
 /// 4. Done and dead are final; only a replay opens a new generation, and old tokens stay dead.
-/// 5. No live lease is ended by anyone but its holder, or for one item by a bury.
+/// 5. Only its holder ends a live lease, except that a bury ends it for one item.
 /// 6. Only the six transitions exist.
-/// 7. In a domain, items are settled in order; what a dead head does to the rest is a setting.
-/// 8. What was enqueued in a committed transaction is never lost.
-/// 9. A settle repeated with the same token gives the same answer.
+/// 7. In a key, items are settled in order; the effect of a dead head on the rest is a setting.
+/// 8. An event enqueued in a committed transaction is never lost.
+/// 9. A settle repeated with the same token returns the same result.
 pub trait LeaseStore: Send + Sync + fmt::Debug {
     /// Gives up to `limit` claimable items one lease; `None` when there is nothing to claim.
     ///
-    /// When the answer is lost, do not repeat it: release by its token ([`Rest::Release`]) and
-    /// claim anew.
+    /// If the answer is lost, do not repeat the claim: release it by its token ([`Rest::Release`])
+    /// and claim anew.
     ///
-    /// Laws: 1, 2, 6, 7. Never more than the limit; items in the order priority, time, id; those of
-    /// a domain in its order, behind its head: an item is not started before the one of the same
-    /// key that stands before it has ended.
+    /// Rules: 1, 2, 6, 7. Never takes more than the limit. Items are ordered by priority, time and
+    /// id; the items of a run follow their head in the order of the key. A worker must not start an
+    /// item before it knows that the previous item of the key is done or dead.
     fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Option<Held>>;
 
-    /// Moves `until` forward for the leases that stand and have not lapsed; answers for each token
-    /// in order. One whose row is in somebody's transaction just now is left out: it is neither
-    /// renewed nor lost, and is to be asked for again soon.
+    /// Moves `until` forward for the leases that exist and have not lapsed; returns a result for
+    /// each token, in order. The store leaves out a lease whose row is locked by another
+    /// transaction: it is neither renewed nor lost; retry soon.
     ///
-    /// Laws: 3. `until` never moves back; nothing else changes. May be repeated.
+    /// Rules: 3. `until` never moves back; nothing else changes. May be repeated.
     fn renew<'a>(&'a self, renew: &'a Renew) -> Answer<'a, Vec<(Token, Guarded<Renewed>)>>;
 
-    /// Ends holds, each with its outcome.
+    /// Ends leases on items, each with its outcome.
     ///
-    /// Laws: 3, 4, 6, 7, 9. What is not named stays held, unless [`Rest`] says otherwise, or an
-    /// item before it in its domain goes back ([`settle_run`](crate::settle_run)). May be
-    /// repeated: what had taken effect is answered as it was.
+    /// Rules: 3, 4, 6, 7, 9. Unnamed items stay held, unless [`Rest`] says otherwise or an earlier
+    /// item of their key goes back ([`settle_run`](crate::settle_run)). May be repeated: outcomes
+    /// that have taken effect get the same answer.
     ///
     /// # Errors
     /// An item is named twice.
     fn settle<'a>(&'a self, settle: &'a Settle) -> Answer<'a, Settlement>;
 
-    /// Settles and claims; in one round trip, or both at once, where the store can. So the claim
-    /// may not see what the settle gives back.
+    /// Settles and claims, in one round trip or one statement where the store supports it. The
+    /// claim may then miss items that the settle gives back.
     ///
-    /// When the answer is lost, repeat the settle alone and release the claim by its token.
+    /// If the answer is lost, repeat the settle alone and release the claim by its token.
     fn settle_and_claim<'a>(
         &'a self,
         settle: &'a Settle,
         claim: &'a Claim,
     ) -> Answer<'a, (Settlement, Option<Held>)>;
 
-    /// Ends lapsed leases: their items are pending again, or dead when the crash budget is used up.
+    /// Ends lapsed leases: their items become pending again, or dead when the crash budget is
+    /// exhausted.
     ///
-    /// Laws: 5, 6. Several reapers at once end each lease once.
+    /// Rules: 5, 6. Concurrent reapers end each lease once.
     fn reap<'a>(&'a self, reap: &'a Reap) -> Answer<'a, Vec<Reaped>>;
 }

@@ -1,15 +1,15 @@
-//! What Tenure asks of a store, grouped by who asks. A store is used as a trait object; its
-//! verbs answer with boxed futures.
+//! Store ports, one trait for each kind of caller. Stores are used as trait objects, so their
+//! methods return boxed futures.
 //!
-//! Every verb takes an optional `now`: `None` is the store's own clock, the only judge of a lease;
-//! tests give it to move time.
+//! Every operation takes an optional `now`. `None` means the store's own clock, which alone decides
+//! whether a lease is live; tests pass a value to move time.
 
 mod cluster;
-mod domains;
 mod error;
 mod examine;
 mod intake;
 mod jobs;
+mod keys;
 mod lease;
 mod operate;
 mod prune;
@@ -23,16 +23,16 @@ use std::future::Future;
 use std::pin::Pin;
 
 pub use cluster::{ChangeSettings, Cluster, ClusterSettings, Presence, WorkerRecord, WorkerReport};
-pub use domains::{DomainFacts, DomainFilter, DomainRecord, DomainState, Domains, Skip};
 pub use error::{StoreError, StoreErrorKind};
 pub use examine::{Examine, Finding, Verdict};
 pub use intake::{Enqueued, Intake};
 pub use jobs::{
     CheckpointError, ChunkEnd, ChunkHold, ClaimChunk, EndChunk, HeldChunks, JobFilter, JobHold,
-    Jobs, KeepsJobs, RenewChunks,
+    Jobs, ProvidesJobs, RenewChunks,
 };
+pub use keys::{KeyFacts, KeyFilter, KeyRecord, KeyState, Keys, Skip};
 pub use lease::{
-    Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Rest, Settle, Settlement,
+    Claim, Isolation, LeaseStore, Reap, Reaped, Renew, Renewed, Rest, Settle, Settlement,
 };
 pub use operate::{
     Bury, Counts, DeliveryCounts, Filter, Kind, Operate, Page, Pause, Queue, QueueCounts, Queues,
@@ -41,29 +41,30 @@ pub use operate::{
 pub use prune::{Prune, Pruned, Pruner};
 pub use recovered::Recovered;
 pub use replays::{
-    KeepsReplays, NewReplay, Rate, ReplayOperation, ReplayState, Replays, StepReplay, Stepped,
+    NewReplay, ProvidesReplays, ReplayOperation, ReplayRate, ReplayState, Replays, StepReplay,
+    Stepped,
 };
-pub use tables::{Rows, Tables, Tell, WhileHeld};
-pub use webhooks::{ChangeEndpoint, Due, EndpointLane, KeepsWebhooks, Webhooks};
-pub use work_lease::{Contract, DomainAsk, KeepsWorkLeases, WorkLeases};
+pub use tables::{OnStep, Rows, Tables, WhileHeld};
+pub use webhooks::{ChangeEndpoint, Due, EndpointLane, ProvidesWebhooks, Webhooks};
+pub use work_lease::{Contract, DomainAsk, ProvidesWorkLeases, WorkLeases};
 
-/// The answer of a store, on its way.
+/// Future of a store operation.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-/// A store of the built-in outbox: everything that is asked of one.
+/// All ports of a store of the built-in outbox.
 pub trait Store:
     LeaseStore
     + Intake
     + Operate
     + Queues
     + Cluster
-    + Domains
+    + Keys
     + Pruner
     + Examine
-    + KeepsWorkLeases
-    + KeepsWebhooks
-    + KeepsReplays
-    + KeepsJobs
+    + ProvidesWorkLeases
+    + ProvidesWebhooks
+    + ProvidesReplays
+    + ProvidesJobs
 {
 }
 
@@ -73,12 +74,12 @@ impl<T> Store for T where
         + Operate
         + Queues
         + Cluster
-        + Domains
+        + Keys
         + Pruner
         + Examine
-        + KeepsWorkLeases
-        + KeepsWebhooks
-        + KeepsReplays
-        + KeepsJobs
+        + ProvidesWorkLeases
+        + ProvidesWebhooks
+        + ProvidesReplays
+        + ProvidesJobs
 {
 }

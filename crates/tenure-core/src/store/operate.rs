@@ -1,70 +1,70 @@
-//! Operate and Queues: what operators ask of a store.
+//! Operate and Queues: the store operations for operators.
 
 use std::fmt;
 use std::time::Duration;
 
 use super::Answer;
 use crate::guard::Guarded;
-use crate::item::{EndedHold, ItemId, Record};
+use crate::item::{ItemId, PastHold, Record};
 use crate::lease::Term;
 use crate::queue::QueueName;
 use crate::state::State;
 use crate::time::Timestamp;
 use crate::token::Token;
 
-/// Which items to list. The default lists the newest of all.
+/// Filter for listing items. The default selects all events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Only those in this state.
+    /// Only this state.
     pub state: Option<State>,
-    /// Only those of this topic. A lease table has no topics and ignores it.
+    /// Only this topic. A lease table has no topics and ignores it.
     pub topic: Option<String>,
-    /// Only those of this queue. A lease table has no queues and ignores it.
+    /// Only this queue. A lease table has no queues and ignores it.
     pub queue: Option<QueueName>,
-    /// Only those of this domain. A lease table has no domains and ignores it.
+    /// Only this key. A lease table has no keys and ignores it.
     pub key: Option<String>,
-    /// Only those written at or after this moment.
+    /// Only items written at or after this time.
     pub since: Option<Timestamp>,
-    /// Written before then.
+    /// Only items written before this time.
     pub until: Option<Timestamp>,
     /// Events, or deliveries.
     pub kind: Kind,
-    /// Owed to the endpoint with this number; only for deliveries.
+    /// Only deliveries for the endpoint with this number.
     pub endpoint: Option<u32>,
-    /// Of this event; only for deliveries.
+    /// Only deliveries of this event.
     pub source: Option<ItemId>,
-    /// Only those before this id: the next page after one that ended with it.
+    /// Only items before this id, for the next page.
     pub before: Option<ItemId>,
 }
 
-/// What is listed.
+/// Kind of the listed items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// Events.
     #[default]
     Events,
-    /// Deliveries: events owed to endpoints.
+    /// Deliveries: events for endpoints.
     Deliveries,
 }
 
 impl Filter {
-    /// No page is longer.
+    /// Maximum page size.
     pub const PAGE_MAX: u32 = 1000;
 }
 
 /// A page of items, newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// The items.
+    /// Items of the page.
     pub records: Vec<Record>,
-    /// What to ask for next: [`Filter::before`]; `None` at the end.
+    /// [`Filter::before`] of the next page; `None` at the end.
     pub next: Option<ItemId>,
 }
 
-/// How many items stand where.
+/// Counts of items.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Per queue, in the order of their names; a lease table counts under `default`.
+    /// Per queue, ordered by name; a lease table counts under `default`.
     pub queues: Vec<(QueueName, QueueCounts)>,
     /// Held under a lease, live or lapsed.
     pub claimed: u64,
@@ -74,15 +74,15 @@ pub struct Counts {
     pub done: u64,
     /// Settled for good without success.
     pub dead: u64,
-    /// Deliveries; the figures above are without them.
+    /// Deliveries; not included in the counts above.
     pub deliveries: DeliveryCounts,
 }
 
-/// How many deliveries stand where.
+/// Counts of deliveries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeliveryCounts {
-    /// What waits, per endpoint's [number](crate::webhook::Endpoint::number), in the order of the
-    /// numbers; only those for which something waits.
+    /// Waiting deliveries by the endpoint's [number](crate::webhook::Endpoint::number), in
+    /// ascending order; endpoints without waiting deliveries are left out.
     pub endpoints: Vec<(u32, QueueCounts)>,
     /// Held under a lease, live or lapsed.
     pub claimed: u64,
@@ -94,21 +94,21 @@ pub struct DeliveryCounts {
     pub dead: u64,
 }
 
-/// What waits in one queue.
+/// Waiting items of one queue.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounts {
-    /// May be claimed now.
+    /// Claimable now.
     pub due: u64,
-    /// May be claimed later.
+    /// Claimable later.
     pub delayed: u64,
-    /// Wait behind another item of their domain.
+    /// Behind another item of their key.
     pub behind: u64,
-    /// How long the first one that may be claimed has waited.
+    /// Waiting time of the oldest due item; `None` if none is due.
     pub oldest_due: Option<Duration>,
 }
 
 impl Counts {
-    /// All that wait.
+    /// Waiting items of all queues.
     pub fn pending(&self) -> u64 {
         self.queues
             .iter()
@@ -117,22 +117,22 @@ impl Counts {
     }
 }
 
-/// Asks to put settled items back.
+/// Order to make settled items pending again.
 #[derive(Clone, Debug)]
 pub struct Replay {
-    /// Which.
+    /// Items to replay.
     pub ids: Vec<ItemId>,
-    /// The moment, for tests.
+    /// Current time, for tests.
     pub now: Option<Timestamp>,
 }
 
 impl Replay {
-    /// Puts these items back.
+    /// Creates an order to replay these items.
     pub fn new(ids: Vec<ItemId>) -> Self {
         Self { ids, now: None }
     }
 
-    /// At this moment.
+    /// Sets the current time, for tests.
     #[must_use]
     pub fn at(mut self, now: Timestamp) -> Self {
         self.now = Some(now);
@@ -140,25 +140,26 @@ impl Replay {
     }
 }
 
-/// A replay's answer per item, in the order asked.
+/// Result of a replay per item, in the order of the request.
 pub type Replayed = Vec<(ItemId, Guarded)>;
 
-/// Asks to settle an item dead, now, whoever holds it.
+/// Order to settle an item as dead now, whether held or not.
 #[derive(Clone, Debug)]
 pub struct Bury {
-    /// Which.
+    /// Item to bury.
     pub id: ItemId,
-    /// The operator's token: a pending item is claimed under it and settled dead in one step, since
-    /// there is no way from pending to dead.
+    /// Operator's token. Since there is no transition from pending to dead, the store claims a
+    /// pending item under this token and settles it as dead in one step.
     pub token: Token,
-    /// Why, for people.
+    /// Reason, for people.
     pub reason: String,
-    /// The moment, for tests.
+    /// Current time, for tests.
     pub now: Option<Timestamp>,
 }
 
 impl Bury {
-    /// Settles this item dead by the operator's `token`; `reason` is for people.
+    /// Creates an order to settle this item as dead by the operator's `token`; `reason` is for
+    /// people.
     pub fn new(id: ItemId, token: Token, reason: impl Into<String>) -> Self {
         Self {
             id,
@@ -168,7 +169,7 @@ impl Bury {
         }
     }
 
-    /// At this moment.
+    /// Sets the current time, for tests.
     #[must_use]
     pub fn at(mut self, now: Timestamp) -> Self {
         self.now = Some(now);
@@ -176,62 +177,62 @@ impl Bury {
     }
 }
 
-/// The operator's verbs. They pass the same guards as everyone's.
+/// Store operations for operators. The same guards apply as for workers.
 pub trait Operate: Send + Sync + fmt::Debug {
-    /// Everything that is known of these items; unknown ids are left out.
+    /// Reads these items; unknown ids are left out.
     fn find<'a>(&'a self, ids: &'a [ItemId]) -> Answer<'a, Vec<Record>>;
 
-    /// The ended holds of an item, oldest first. A lease table keeps no journal: empty.
-    fn timeline(&self, id: ItemId) -> Answer<'_, Vec<EndedHold>>;
+    /// Past leases on an item, oldest first. Empty for a lease table, which has no journal.
+    fn timeline(&self, id: ItemId) -> Answer<'_, Vec<PastHold>>;
 
-    /// Up to `limit` (at most [`Filter::PAGE_MAX`]) items, newest first.
+    /// Lists up to `limit` (at most [`Filter::PAGE_MAX`]) items, newest first.
     fn list<'a>(&'a self, filter: &'a Filter, limit: u32) -> Answer<'a, Page>;
 
-    /// How many items stand where, in one snapshot.
+    /// Counts items in one snapshot.
     fn count(&self, now: Option<Timestamp>) -> Answer<'_, Counts>;
 
-    /// Puts settled items back: a new generation, counters at zero, claimable now. Refused for
-    /// what is not settled. An item of a domain goes to its tail; the one that is dead and blocks
-    /// its domain is its head again.
+    /// Makes settled items pending again: a new generation, counters at zero, claimable now.
+    /// Refused for an item that is not settled. An item with a key goes to the tail of its key; a
+    /// dead item that blocks its key becomes the head again.
     ///
-    /// Laws: 4, 6, 7.
+    /// Rules: 4, 6, 7.
     fn replay<'a>(&'a self, replay: &'a Replay) -> Answer<'a, Replayed>;
 
-    /// Settles an item dead; its holder's token is refused for it from then on. A domain goes on
-    /// with its next item, whatever [`OnDead`](crate::OnDead) says: the operator has decided.
+    /// Settles an item as dead; from then on the store refuses the token of its holder. The key
+    /// always continues with the next item, even with [`OnDead::Block`](crate::OnDead::Block).
     ///
-    /// Laws: 5, 6, 7.
+    /// Rules: 5, 6, 7.
     fn bury<'a>(&'a self, bury: &'a Bury) -> Answer<'a, Guarded>;
 }
 
-/// A named line of events.
+/// A queue of events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// Its name.
+    /// Name of the queue.
     pub name: QueueName,
-    /// The term of leases on its events, if it has its own.
+    /// Term of leases on its events, if it has its own.
     pub term: Option<Term>,
-    /// Whether claims pass it by.
+    /// Claims skip it.
     pub paused: bool,
 }
 
-/// What an operator says of the claims on a queue.
+/// Order to pause or resume a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// They pass it by from now on.
+    /// Claims skip it from now on.
     Begin,
-    /// They take from it again.
+    /// Claims take from it again.
     End,
 }
 
-/// The queues of the outbox.
+/// Store operations for the queues of the outbox.
 pub trait Queues: Send + Sync + fmt::Debug {
-    /// All queues, by name.
+    /// Lists all queues by name.
     fn queues(&self) -> Answer<'_, Vec<Queue>>;
 
-    /// Declares a queue, or gives one that is there another term.
+    /// Adds a queue, or changes the term of an existing one.
     fn add_queue<'a>(&'a self, name: &'a QueueName, term: Option<Term>) -> Answer<'a, ()>;
 
-    /// Begins or ends the pause of a queue. Refused when there is no such queue.
+    /// Pauses or resumes a queue. Refused if it does not exist.
     fn pause_queue<'a>(&'a self, name: &'a QueueName, pause: Pause) -> Answer<'a, Guarded>;
 }

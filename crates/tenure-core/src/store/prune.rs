@@ -1,4 +1,4 @@
-//! Prune: deletes settled items past their retention.
+//! Pruning: deletes settled items past their retention.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,21 +6,21 @@ use std::time::Duration;
 use super::Answer;
 use crate::time::Timestamp;
 
-/// Asks to delete settled items past their retention.
+/// One round of deleting settled items past their retention.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prune {
-    /// Done items go when they have been done this long.
+    /// Retention of done items.
     pub done: Duration,
-    /// Dead items go when they have been dead this long.
+    /// Retention of dead items.
     pub dead: Duration,
-    /// About this many items of each kind in one round, so that no round is one giant transaction.
+    /// Approximate limit per kind of item and round, which keeps transactions small.
     pub limit: u32,
-    /// The moment, for tests.
+    /// Current time, for tests.
     pub now: Option<Timestamp>,
 }
 
 impl Prune {
-    /// Deletes what was done or is dead for longer than this, a thousand of each per round.
+    /// A round with these retentions and a limit of a thousand.
     pub fn new(done: Duration, dead: Duration) -> Self {
         Self {
             done,
@@ -30,7 +30,7 @@ impl Prune {
         }
     }
 
-    /// At this moment.
+    /// Sets the current time, for tests.
     #[must_use]
     pub fn at(mut self, now: Timestamp) -> Self {
         self.now = Some(now);
@@ -38,26 +38,26 @@ impl Prune {
     }
 }
 
-/// What a round deleted.
+/// Numbers of deleted items of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// Done items, but for jobs.
+    /// Done items, without jobs.
     pub done: u64,
-    /// Dead items, but for jobs.
+    /// Dead items, without jobs.
     pub dead: u64,
-    /// Jobs that were completed.
+    /// Completed jobs.
     pub jobs_completed: u64,
-    /// Jobs that failed, or were cancelled.
+    /// Failed or cancelled jobs.
     pub jobs_failed: u64,
-    /// Whether another round may find more.
+    /// Another round may delete more.
     pub more: bool,
 }
 
-/// Deletes what is past its retention.
+/// Store operation for pruning.
 pub trait Pruner: Send + Sync + fmt::Debug {
-    /// One round. With an item go its counters, its dedupe key and, once nothing in them is kept,
-    /// the journal's rows that name it; workers that left or fell silent long ago go, too.
+    /// Runs one round. It deletes items with their counters and dedupe keys, journal rows that no
+    /// kept item needs, and workers that stopped or fell silent long ago.
     ///
-    /// Laws: 4, 6. What is pending, claimed, or was replayed since is never deleted.
+    /// Rules: 4, 6. Pending, claimed and replayed items are never deleted.
     fn prune<'a>(&'a self, prune: &'a Prune) -> Answer<'a, Pruned>;
 }

@@ -1,11 +1,11 @@
-//! `Recovered`: what a store reaped for a claim, beside its answer.
+//! `Recovered`: items that a store reaped for a claim, separate from the claim's result.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Reaped;
 
-/// What a store reaped for a claim. Clones share it: the one who asks keeps one, and looks into it
-/// also when the claim brought nothing or its answer was lost.
+/// Items that a store reaped for a claim. Clones share the list: the caller keeps one, and reads it
+/// even if the claim returned nothing or its result was lost.
 ///
 /// ```
 /// use tenure_core::store::Recovered;
@@ -18,18 +18,18 @@ use super::Reaped;
 pub struct Recovered(Arc<Mutex<Vec<Reaped>>>);
 
 impl Recovered {
-    /// These were reaped, too.
+    /// Adds reaped items.
     pub fn add(&self, reaped: Vec<Reaped>) {
         self.all().extend(reaped);
     }
 
-    /// All that was reaped since it was looked into last.
+    /// Takes all items reaped since the last call.
     pub fn take(&self) -> Vec<Reaped> {
         std::mem::take(&mut self.all())
     }
 
     fn all(&self) -> MutexGuard<'_, Vec<Reaped>> {
-        // A list is whole also if someone panicked beside it.
+        // The list stays consistent if another thread panics.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

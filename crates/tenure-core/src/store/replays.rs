@@ -1,5 +1,5 @@
-//! Replays: putting back all that matches a filter, as an operation on record. Whoever is there
-//! takes the next step of it; who began it may be long gone.
+//! Bulk replays: a stored operation that replays all items that match a filter. Any process may
+//! take the next step, even after the process that started the operation has ended.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -15,40 +15,40 @@ use crate::queue::QueueName;
 use crate::state::State;
 use crate::time::Timestamp;
 
-/// Steps are about this far apart, unless single items are farther.
-const DISTANCE: Duration = Duration::from_millis(100);
+/// Target interval between steps; longer if single items are farther apart.
+const STEP_INTERVAL: Duration = Duration::from_millis(100);
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// At most so many items in a minute; in small steps at even distances, and never faster afterwards
-/// to make up for a slow one.
+/// Maximum items per minute, in small steps at even intervals; a slow step is not made up for
+/// later.
 ///
 /// ```
-/// use tenure_core::store::Rate;
+/// use tenure_core::store::ReplayRate;
 ///
-/// let rate = Rate::parse("50/s")?;
-/// assert_eq!(rate, Rate::parse("3000/m")?);
+/// let rate = ReplayRate::parse("50/s")?;
+/// assert_eq!(rate, ReplayRate::parse("3000/m")?);
 /// assert_eq!(rate.to_string(), "50/s");
 /// assert_eq!(rate.step(1000), 5);
 /// assert_eq!(rate.wait(5).as_millis(), 100);
 /// # Ok::<(), tenure_core::Invalid>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate(NonZeroU32);
+pub struct ReplayRate(NonZeroU32);
 
-impl Rate {
-    /// The most per second or minute that can be said.
+impl ReplayRate {
+    /// Maximum number per second or minute.
     pub const NUMBER_MAX: u32 = 1_000_000;
 
-    /// So many in a minute; `None`: zero.
+    /// A rate per minute; `None` for zero.
     pub fn per_minute(number: u32) -> Option<Self> {
         NonZeroU32::new(number).map(Self)
     }
 
-    /// Reads `50/s` or `600/m`.
+    /// Parses `50/s` or `600/m`.
     ///
     /// # Errors
-    /// It is written in another way, zero, or above [`Rate::NUMBER_MAX`].
+    /// The text has another format, or the number is zero or above [`ReplayRate::NUMBER_MAX`].
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         let wrong = || Invalid::new("the rate", format!("{text:?}"), "one such as 50/s or 600/m");
         let (number, unit) = text.split_once('/').ok_or_else(wrong)?;
@@ -64,26 +64,26 @@ impl Rate {
         Self::per_minute(per_minute).ok_or_else(wrong)
     }
 
-    /// How many in a minute.
+    /// Items per minute.
     pub const fn number(self) -> u32 {
         self.0.get()
     }
 
-    /// Items in a step, if it may have this many at most.
+    /// Items of a step, at most `limit`.
     pub fn step(self, limit: u32) -> u32 {
-        let number = u128::from(self.number()) * DISTANCE.as_micros() / MINUTE.as_micros();
+        let number = u128::from(self.number()) * STEP_INTERVAL.as_micros() / MINUTE.as_micros();
         let number = u32::try_from(number).unwrap_or(u32::MAX);
         number.clamp(1, limit.max(1))
     }
 
-    /// How long to wait after this many.
+    /// Delay after this many items.
     pub fn wait(self, items: u32) -> Duration {
         MINUTE.saturating_mul(items) / self.number()
     }
 }
 
-impl fmt::Display for Rate {
-    /// As people write it.
+impl fmt::Display for ReplayRate {
+    /// Formats it like the input of [`ReplayRate::parse`].
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.number() {
             number if number % 60 == 0 => write!(f, "{}/s", number / 60),
@@ -92,15 +92,15 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Asks to put back all that matches a filter.
+/// A bulk replay to start.
 ///
 /// ```
 /// use tenure_core::State;
-/// use tenure_core::store::{Filter, NewReplay, Rate};
+/// use tenure_core::store::{Filter, NewReplay, ReplayRate};
 ///
 /// let dead = Filter { state: Some(State::Dead), ..Filter::default() };
 /// let mut replay = NewReplay::new(dead)?;
-/// replay.rate = Some(Rate::parse("50/s")?);
+/// replay.rate = Some(ReplayRate::parse("50/s")?);
 ///
 /// let waiting = Filter { state: Some(State::Pending), ..Filter::default() };
 /// assert!(NewReplay::new(waiting).is_err());
@@ -109,20 +109,19 @@ impl fmt::Display for Rate {
 #[derive(Clone, Debug)]
 pub struct NewReplay {
     filter: Filter,
-    /// How fast at most; `None`: as fast as steps are taken.
-    pub rate: Option<Rate>,
-    /// How many matched when somebody counted, for people who follow it.
+    /// Maximum rate; `None` for no limit.
+    pub rate: Option<ReplayRate>,
+    /// Number of matching items at the last count, for display.
     pub expected: Option<u64>,
-    /// The moment, for tests.
+    /// Current time, for tests.
     pub now: Option<Timestamp>,
 }
 
 impl NewReplay {
-    /// Puts back what this filter lets through: only what is there already, and each item once.
+    /// Creates a request to replay the existing items that match this filter, each once.
     ///
     /// # Errors
-    /// The filter does not say whether what is done or what is dead is meant: nothing else can be
-    /// replayed.
+    /// The filter's state is neither done nor dead: only settled items can be replayed.
     pub fn new(filter: Filter) -> Result<Self, Invalid> {
         if filter.state.is_some_and(State::is_terminal) {
             return Ok(Self {
@@ -140,19 +139,19 @@ impl NewReplay {
         ))
     }
 
-    /// Which.
+    /// Filter of the items.
     pub const fn filter(&self) -> &Filter {
         &self.filter
     }
 
-    /// At this moment.
+    /// Sets the current time, for tests.
     #[must_use]
     pub fn at(mut self, now: Timestamp) -> Self {
         self.now = Some(now);
         self
     }
 
-    /// Between which ids it looks: behind the first, and up to the second.
+    /// Range of ids that it covers: exclusive start, inclusive end.
     pub fn span(&self) -> (ItemId, ItemId) {
         let (behind, last) = match self.filter.kind {
             Kind::Events => (i64::MIN, ItemId::FIRST_DELIVERY),
@@ -164,19 +163,19 @@ impl NewReplay {
     }
 }
 
-/// Where an operation stands.
+/// State of a bulk replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayState {
-    /// There may be more to put back.
+    /// There may be more items to replay.
     Running,
-    /// All was looked at.
+    /// Every item of the range was checked.
     Done,
-    /// Somebody ended it; what was put back stays so.
+    /// An operator cancelled it; items replayed until then stay replayed.
     Cancelled,
 }
 
 impl ReplayState {
-    /// The state as one word.
+    /// Stable word for stores and JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -185,7 +184,7 @@ impl ReplayState {
         }
     }
 
-    /// Reads the word.
+    /// Parses the word.
     pub fn parse(word: &str) -> Option<Self> {
         [Self::Running, Self::Done, Self::Cancelled]
             .into_iter()
@@ -193,72 +192,74 @@ impl ReplayState {
     }
 }
 
-/// A replay on record.
+/// A stored bulk replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplayOperation {
-    /// Its number; later ones have higher ones.
+    /// Number of the operation; rises with every operation.
     pub id: u64,
-    /// Which items.
+    /// Filter of the items.
     pub filter: Filter,
-    /// How fast at most.
-    pub rate: Option<Rate>,
-    /// How many matched when somebody counted.
+    /// Maximum rate.
+    pub rate: Option<ReplayRate>,
+    /// Number of matching items at the last count.
     pub expected: Option<u64>,
-    /// All up to this id were looked at. It only rises, so that each is put back once, the oldest
-    /// first: what has a key keeps its order.
+    /// Last checked id. It only rises, so that each item is replayed once, oldest first: items of a
+    /// key keep their order.
     pub reached: ItemId,
-    /// The newest that was there when it began; later ones are none of its business.
+    /// Newest id at the start; later items are not covered.
     pub last: ItemId,
-    /// How many were put back.
+    /// Number of items replayed so far.
     pub replayed: u64,
-    /// How many matched and were changed by somebody in that moment.
+    /// Number of matching items whose replay was refused, because another program changed them at
+    /// the same time.
     pub refused: u64,
-    /// Where it stands.
+    /// State of the operation.
     pub state: ReplayState,
-    /// When it began.
+    /// Time of the start.
     pub created_at: Timestamp,
-    /// No step is due before.
+    /// Earliest time of the next step.
     pub next_at: Timestamp,
-    /// When it was done or cancelled.
+    /// Time of its end.
     pub ended_at: Option<Timestamp>,
 }
 
 impl ReplayOperation {
-    /// One that has ended is kept at least so long.
-    pub const KEPT: Duration = Duration::from_hours(90 * 24);
-    /// A step has at most this many items.
+    /// Minimum retention after its end.
+    pub const RETENTION_MIN: Duration = Duration::from_hours(90 * 24);
+    /// Maximum items of a step.
     pub const STEP_MAX: u32 = 1000;
 
-    /// Whether there may be more to put back.
+    /// Returns true if there may be more items to replay.
     pub fn is_running(&self) -> bool {
         self.state == ReplayState::Running
     }
 
-    /// How many items a step may have, if this many are asked for.
+    /// Items of a step, at most `limit`.
     pub fn step(&self, limit: u32) -> u32 {
         let limit = limit.clamp(1, Self::STEP_MAX);
         self.rate.map_or(limit, |rate| rate.step(limit))
     }
 
-    /// How long to wait after this many.
+    /// Delay after this many items.
     pub fn wait(&self, items: u32) -> Duration {
         self.rate.map_or(Duration::ZERO, |rate| rate.wait(items))
     }
 }
 
-/// Asks for the next step of the operation that is due for longest.
+/// Request for the next step of the operation that has been due longest.
 #[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
 pub struct StepReplay {
-    /// Only of this one.
+    /// Only this operation.
     pub only: Option<u64>,
-    /// At most this many items, and never more than [`ReplayOperation::STEP_MAX`].
+    /// Maximum items, capped at [`ReplayOperation::STEP_MAX`].
     pub limit: u32,
-    /// The moment, for tests.
+    /// Current time, for tests.
     pub now: Option<Timestamp>,
 }
 
 impl StepReplay {
-    /// A step of so many items.
+    /// A step of at most `limit` items.
     pub const fn new(limit: u32) -> Self {
         Self {
             only: None,
@@ -267,14 +268,14 @@ impl StepReplay {
         }
     }
 
-    /// Of this operation alone.
+    /// Restricts it to this operation.
     #[must_use]
     pub const fn only(mut self, id: u64) -> Self {
         self.only = Some(id);
         self
     }
 
-    /// At this moment.
+    /// Sets the current time, for tests.
     #[must_use]
     pub const fn at(mut self, now: Timestamp) -> Self {
         self.now = Some(now);
@@ -282,32 +283,32 @@ impl StepReplay {
     }
 }
 
-/// What came of a step.
+/// Result of a step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stepped {
-    /// The operation as it is after the step; `None`: none was due, or others are at it.
+    /// Operation after the step; `None` if none was due, or other processes are working on it.
     pub operation: Option<ReplayOperation>,
-    /// When the next step is due of those that were asked about; `None`: none is running.
+    /// Time until the next step of any requested operation; `None` if none is running.
     pub next_in: Option<Duration>,
 }
 
-/// Replays on record.
+/// Store operations for bulk replays.
 pub trait Replays: Send + Sync + fmt::Debug {
-    /// Begins one and answers with it; nothing is put back yet.
+    /// Starts a bulk replay and returns it; no item is replayed yet.
     fn start_replay<'a>(&'a self, replay: &'a NewReplay) -> Answer<'a, ReplayOperation>;
 
-    /// Takes the next step, whole or not at all: puts items back as
-    /// [`Operate::replay`](super::Operate::replay) does, and writes down how far it came. Several
-    /// at once never take the same one.
+    /// Takes the next step in one transaction: replays items like
+    /// [`Operate::replay`](super::Operate::replay), and saves the progress. Concurrent calls never
+    /// take the same step.
     fn step_replay<'a>(&'a self, step: &'a StepReplay) -> Answer<'a, Stepped>;
 
-    /// Up to `limit` operations, the newest first, also such as have ended.
+    /// Lists up to `limit` operations, newest first, including finished ones.
     fn replays(&self, limit: u32) -> Answer<'_, Vec<ReplayOperation>>;
 
-    /// One operation.
+    /// Reads one operation.
     fn replay_operation(&self, id: u64) -> Answer<'_, Option<ReplayOperation>>;
 
-    /// Ends one. Refused as unknown, or as settled already.
+    /// Cancels a bulk replay. Refused if it does not exist or has ended.
     fn cancel_replay(
         &self,
         id: u64,
@@ -315,17 +316,17 @@ pub trait Replays: Send + Sync + fmt::Debug {
     ) -> Answer<'_, Guarded<ReplayOperation>>;
 }
 
-/// A store that keeps replays on record.
-pub trait KeepsReplays: Send + Sync + fmt::Debug {
-    /// What keeps them.
+/// A store that supports bulk replays.
+pub trait ProvidesReplays: Send + Sync + fmt::Debug {
+    /// Bulk replays of this store.
     fn replay_operations(&self) -> &dyn Replays;
 }
 
-/// A filter as stores keep it.
+/// Stored form of a filter.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
-struct Kept {
-    kind: KeptKind,
+struct StoredFilter {
+    kind: StoredKind,
     state: Option<String>,
     topic: Option<String>,
     queue: Option<String>,
@@ -338,19 +339,19 @@ struct Kept {
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum KeptKind {
+enum StoredKind {
     #[default]
     Events,
     Deliveries,
 }
 
 impl Filter {
-    /// As a store keeps it, without [`Filter::before`].
+    /// JSON for the store, without [`Filter::before`].
     pub fn to_json(&self) -> String {
-        let kept = Kept {
+        let stored = StoredFilter {
             kind: match self.kind {
-                Kind::Events => KeptKind::Events,
-                Kind::Deliveries => KeptKind::Deliveries,
+                Kind::Events => StoredKind::Events,
+                Kind::Deliveries => StoredKind::Deliveries,
             },
             state: self.state.map(|state| state.as_str().to_owned()),
             topic: self.topic.clone(),
@@ -361,27 +362,27 @@ impl Filter {
             endpoint: self.endpoint,
             source: self.source.map(ItemId::number),
         };
-        serde_json::to_string(&kept).unwrap_or_else(|_| "{}".to_owned())
+        serde_json::to_string(&stored).unwrap_or_else(|_| "{}".to_owned())
     }
 
-    /// As a store kept it; `None`: it was written by something else.
+    /// Parses the JSON of a store; `None` if it is not valid.
     pub fn from_json(text: &str) -> Option<Self> {
-        let kept: Kept = serde_json::from_str(text).ok()?;
-        let queue = kept.queue.map(|queue| QueueName::new(&queue)).transpose();
+        let stored: StoredFilter = serde_json::from_str(text).ok()?;
+        let queue = stored.queue.map(|queue| QueueName::new(&queue)).transpose();
         Some(Self {
-            // Without a state it would be another filter.
-            state: Some(State::parse(&kept.state?)?),
-            topic: kept.topic,
+            // A filter without a state would match items that cannot be replayed.
+            state: Some(State::parse(&stored.state?)?),
+            topic: stored.topic,
             queue: queue.ok()?,
-            key: kept.key,
-            since: kept.since.map(Timestamp::from_micros),
-            until: kept.until.map(Timestamp::from_micros),
-            kind: match kept.kind {
-                KeptKind::Events => Kind::Events,
-                KeptKind::Deliveries => Kind::Deliveries,
+            key: stored.key,
+            since: stored.since.map(Timestamp::from_micros),
+            until: stored.until.map(Timestamp::from_micros),
+            kind: match stored.kind {
+                StoredKind::Events => Kind::Events,
+                StoredKind::Deliveries => Kind::Deliveries,
             },
-            endpoint: kept.endpoint,
-            source: kept.source.map(ItemId::new),
+            endpoint: stored.endpoint,
+            source: stored.source.map(ItemId::new),
             before: None,
         })
     }

@@ -1,58 +1,60 @@
-//! Tables: what a database is asked about tables of the user's own that are leased in place.
+//! Tables: the store operations for the user's own tables that are leased in place.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::{Answer, LeaseStore, Operate, StoreError};
-use crate::table::{AdoptedTable, FoundTable, LeaseTable, Plan};
+use crate::table::{AdoptedTable, LeaseTable, Plan, TableFacts};
 
-/// The rows of one table, as a worker and an operator see them.
+/// Rows of one table, for workers and operators.
 pub trait Rows: LeaseStore + Operate {
-    /// What the table calls our facts.
+    /// Description of the table.
     fn table(&self) -> &LeaseTable;
 }
 
-/// Is told what is being done, step by step, for people.
-pub type Tell<'a> = &'a (dyn Fn(&str) + Sync);
+/// Callback that reports each step of an adoption, for display.
+pub type OnStep<'a> = &'a (dyn Fn(&str) + Sync);
 
-/// Whether a table is given back although leases of ours are held on it.
+/// Policy for giving a table back while leases on it are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WhileHeld {
-    /// No: it is refused.
+    /// Refuse.
     Refuse,
-    /// Yes: what is held is then ended by nobody but the table's own workers.
+    /// Give it back. Only the table's own workers can then settle the held rows.
     Force,
 }
 
 /// A database that leases tables of the user's own.
 pub trait Tables: fmt::Debug + Send + Sync {
-    /// What is known of a table that has this name, and may have these columns.
-    fn look<'a>(&'a self, table: &'a LeaseTable) -> Answer<'a, FoundTable>;
+    /// Reads the facts about the table of this name. The description names the columns that it may
+    /// have.
+    fn inspect<'a>(&'a self, table: &'a LeaseTable) -> Answer<'a, TableFacts>;
 
-    /// The tables that were adopted or are half way there, by name.
+    /// Lists the tables that were adopted, completely or in part, by name.
     fn adopted(&self) -> Answer<'_, Vec<AdoptedTable>>;
 
-    /// The SQL of a plan, for an administrator to read or to apply.
+    /// SQL of a plan, for an administrator to read or apply.
     ///
     /// # Errors
-    /// The description is no table's.
+    /// The description is not valid.
     fn adoption_sql(&self, plan: &Plan) -> Result<String, StoreError>;
 
-    /// Does what is left of a plan, without keeping the table's writers waiting. What was done when
-    /// it fails stays, and the next try goes on from there.
-    fn adopt<'a>(&'a self, plan: &'a Plan, tell: Tell<'a>) -> Answer<'a, ()>;
+    /// Carries out the rest of a plan without blocking the table's writers. Completed steps stay
+    /// when it fails, and the next attempt continues from there.
+    fn adopt<'a>(&'a self, plan: &'a Plan, on_step: OnStep<'a>) -> Answer<'a, ()>;
 
-    /// The SQL that gives a table back.
+    /// SQL that gives a table back.
     ///
     /// # Errors
-    /// The description is no table's.
+    /// The description is not valid.
     fn undo_sql(&self, adopted: &AdoptedTable) -> Result<String, StoreError>;
 
-    /// Gives a table back: takes away what was added and nothing else, all at once. Answers how
-    /// many leases of ours are in the way; then nothing was changed. Of a table that is gone, what
-    /// is recorded is forgotten.
+    /// Gives a table back in one transaction: removes exactly the objects that Tenure added. If
+    /// held leases prevent this, the store changes nothing and returns their number. If the table
+    /// no longer exists, the store removes only the record.
     fn undo<'a>(&'a self, adopted: &'a AdoptedTable, held: WhileHeld) -> Answer<'a, u64>;
 
-    /// The rows of a table that has all its columns.
+    /// Opens the rows of a table that has all required columns.
     fn rows(&self, table: LeaseTable) -> Answer<'_, Arc<dyn Rows>>;
 }

@@ -1,4 +1,4 @@
-//! Webhooks: what the sender and operators ask of a store about endpoints and calls.
+//! Webhooks: the store operations for senders and operators.
 
 use std::fmt;
 
@@ -7,28 +7,29 @@ use crate::guard::Guarded;
 use crate::item::ItemId;
 use crate::time::Timestamp;
 use crate::webhook::{
-    Call, CallRecord, Endpoint, EndpointId, EndpointSettings, EndpointState, Health, NewEndpoint,
+    Call, CallRecord, Endpoint, EndpointHealth, EndpointId, EndpointSettings, EndpointState,
+    NewEndpoint,
 };
 
-/// Changes an endpoint whole, if it is still as it was seen.
+/// Replaces the settings, secrets and state of an endpoint, if its version has not changed.
 #[derive(Clone)]
 pub struct ChangeEndpoint {
-    /// Which.
+    /// Name of the endpoint.
     pub id: EndpointId,
-    /// The version that was seen.
+    /// Version that the change is based on.
     pub version: u64,
-    /// Its rules from now on.
+    /// New settings.
     pub settings: EndpointSettings,
-    /// What is sealed from now on.
+    /// New secrets and headers, encrypted; see [`Endpoint::sealed`].
     pub sealed: String,
-    /// Its state from now on. The moment in it is the store's, whatever is said here.
+    /// New state. The store replaces the timestamp with its own current time.
     pub state: EndpointState,
-    /// The moment, for tests.
+    /// Current time, for tests.
     pub now: Option<Timestamp>,
 }
 
 impl fmt::Debug for ChangeEndpoint {
-    /// Without what is sealed.
+    /// Leaves out the encrypted secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ChangeEndpoint")
             .field("id", &self.id)
@@ -39,53 +40,52 @@ impl fmt::Debug for ChangeEndpoint {
     }
 }
 
-/// What there is for a sender to do.
+/// Work for a sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// The store's clock.
+    /// Time of the store.
     pub now: Timestamp,
-    /// Rises with every change of any endpoint, its health included.
+    /// Rises with every change of any endpoint, including health.
     pub version: u64,
-    /// The lanes of endpoints that have due deliveries, in no order.
+    /// Lanes of endpoints with due deliveries, unordered.
     pub lanes: Vec<EndpointLane>,
 }
 
-/// A lane of an endpoint: the deliveries of one urgency, or those that must be claimed alone.
+/// A lane of an endpoint: deliveries of one priority, or those that must be claimed alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndpointLane {
-    /// The endpoint's [number](Endpoint::number).
+    /// [Number](Endpoint::number) of the endpoint.
     pub endpoint: u32,
-    /// Which lane: 0 to 7 by urgency, the most urgent first; 8 for those to be claimed alone.
+    /// Step: 0 to 7 by priority, most urgent first; 8 for deliveries to be claimed alone.
     pub step: u8,
 }
 
 impl EndpointLane {
-    /// The step of the deliveries that must be claimed alone.
+    /// Step of the deliveries that must be claimed alone.
     pub const ALONE: u8 = 8;
 }
 
-/// Endpoints that are read at a time, when all are.
+/// Page size for reading all endpoints.
 const PAGE: u32 = 1_000;
 
-/// Endpoints, and what is owed to them.
+/// Store operations for endpoints and their deliveries.
 pub trait Webhooks: Send + Sync + fmt::Debug {
-    /// Adds an endpoint and answers with it as it is kept; `None`: the name is taken, perhaps by
-    /// one that was removed.
+    /// Adds an endpoint and returns it as stored; `None` if the name is in use, perhaps by a
+    /// removed one.
     fn add_endpoint<'a>(
         &'a self,
         endpoint: &'a NewEndpoint,
         now: Option<Timestamp>,
     ) -> Answer<'a, Option<Endpoint>>;
 
-    /// Endpoints in the order of their names, those behind `after`, at most `limit`; also removed
-    /// ones.
+    /// Lists endpoints by name, including removed ones, starting after `after`, at most `limit`.
     fn endpoints<'a>(
         &'a self,
         after: Option<&'a EndpointId>,
         limit: u32,
     ) -> Answer<'a, Vec<Endpoint>>;
 
-    /// All endpoints in the order of their names, also removed ones, read page by page.
+    /// Reads all endpoints by name, including removed ones, page by page.
     fn all_endpoints(&self) -> Answer<'_, Vec<Endpoint>> {
         Box::pin(async move {
             let mut all: Vec<Endpoint> = Vec::new();
@@ -101,29 +101,29 @@ pub trait Webhooks: Send + Sync + fmt::Debug {
         })
     }
 
-    /// One endpoint, also a removed one.
+    /// Reads one endpoint, which may be a removed one.
     fn endpoint<'a>(&'a self, id: &'a EndpointId) -> Answer<'a, Option<Endpoint>>;
 
-    /// Changes an endpoint. Refused as unknown, or as changed when the version is another. Enabling
-    /// one clears its health. A removed one stays removed.
+    /// Changes an endpoint. The store refuses the change if the endpoint is unknown or its version
+    /// has changed. Enabling an endpoint clears its health. A removed endpoint stays removed.
     fn change_endpoint<'a>(&'a self, change: &'a ChangeEndpoint) -> Answer<'a, Guarded<Endpoint>>;
 
-    /// Writes down how an endpoint fares. The last one who says counts; that is good enough.
-    fn keep_health<'a>(&'a self, id: &'a EndpointId, health: &'a Health) -> Answer<'a, ()>;
+    /// Saves the health of an endpoint. The last write wins; processes need not agree exactly.
+    fn keep_health<'a>(&'a self, id: &'a EndpointId, health: &'a EndpointHealth) -> Answer<'a, ()>;
 
-    /// What there is for a sender to do. Touches only lanes that have something in line.
+    /// Reads the work for a sender. Touches only lanes with pending deliveries.
     fn due_deliveries(&self, now: Option<Timestamp>) -> Answer<'_, Due>;
 
-    /// Writes down calls that no settle goes with: the lease was lost. One that is on record
-    /// already stays as it is.
+    /// Records calls that could not be settled because their lease was lost. An existing record
+    /// stays unchanged.
     fn record_calls<'a>(&'a self, calls: &'a [Call], now: Option<Timestamp>) -> Answer<'a, ()>;
 
-    /// The calls of a delivery, in the order of their fences.
+    /// Calls of a delivery, ordered by fence.
     fn calls(&self, delivery: ItemId) -> Answer<'_, Vec<CallRecord>>;
 }
 
-/// A store that keeps endpoints.
-pub trait KeepsWebhooks: Send + Sync + fmt::Debug {
-    /// What keeps them.
+/// A store that supports endpoints.
+pub trait ProvidesWebhooks: Send + Sync + fmt::Debug {
+    /// Webhooks of this store.
     fn webhooks(&self) -> &dyn Webhooks;
 }

@@ -1,35 +1,35 @@
-//! `WorkLeases`: the verbs of the work lease, kept by a store. The contract and its decisions are
-//! those of [`crate::domain`]; a store shows the view, applies the change and lets nothing come
-//! between.
+//! `WorkLeases`: the store operations of the work lease. [`crate::work_lease`] defines the contract
+//! and makes the decisions; a store reads the view, applies the change and keeps both in one atomic
+//! step.
 
 use std::fmt;
 
 use super::Answer;
-use crate::domain::{
+use crate::time::Timestamp;
+use crate::token::Token;
+use crate::work_lease::{
     AcquireResult, DomainName, DomainRules, FailResult, ReplayResult, Reservation, SpaceName,
     SucceedResult, WorkLeaseError,
 };
-use crate::time::Timestamp;
-use crate::token::Token;
 
-/// What the contract answers: a result, or the caller's mistake, which changed nothing.
+/// Result of an operation, or a mistake of the caller, which changed nothing.
 pub type Contract<T> = Result<T, WorkLeaseError>;
 
-/// Which domain is asked for, by which rules, and when.
+/// Domain, rules and time of a request.
 #[derive(Clone, Debug)]
 pub struct DomainAsk {
-    /// The space that it is in.
+    /// The space of the domain.
     pub space: SpaceName,
     /// The domain.
     pub domain: DomainName,
-    /// What the decision goes by. All callers of a space should say the same.
+    /// Rules for the decision. All callers of a space should use the same.
     pub rules: DomainRules,
-    /// The moment, for tests.
+    /// Overrides the current time, for tests.
     pub now: Option<Timestamp>,
 }
 
 impl DomainAsk {
-    /// Asks for a domain by the default rules.
+    /// Creates a request with the default rules.
     pub fn new(space: SpaceName, domain: DomainName) -> Self {
         Self {
             space,
@@ -39,14 +39,14 @@ impl DomainAsk {
         }
     }
 
-    /// By these rules.
+    /// Sets the rules.
     #[must_use]
     pub fn rules(mut self, rules: DomainRules) -> Self {
         self.rules = rules;
         self
     }
 
-    /// At this moment.
+    /// Overrides the current time, for tests.
     #[must_use]
     pub fn at(mut self, now: Timestamp) -> Self {
         self.now = Some(now);
@@ -54,14 +54,14 @@ impl DomainAsk {
     }
 }
 
-/// The work leases of a store, safe for any number of processes that use it.
+/// The work leases of a store, safe for any number of processes.
 ///
-/// Every verb takes effect whole or not at all, and every two on one domain one after the other.
-/// When an answer was lost, ask again: `try_acquire` of the same offset says whether it is in
-/// flight, under which token, or how it ended.
+/// Every operation takes effect as a whole or not at all; operations on one domain run one after
+/// the other. If an answer is lost, call `try_acquire` for the same offset: it returns the token if
+/// the offset is in flight, or its final state.
 pub trait WorkLeases: Send + Sync + fmt::Debug {
-    /// See [`try_acquire`](crate::domain::try_acquire). `fresh` is the token of the offset if it is
-    /// acquired; it must never have been given out before.
+    /// See [`try_acquire`](crate::work_lease::try_acquire). `fresh` becomes the token if the offset
+    /// is acquired; it must never have been issued before.
     fn try_acquire<'a>(
         &'a self,
         ask: &'a DomainAsk,
@@ -69,7 +69,7 @@ pub trait WorkLeases: Send + Sync + fmt::Debug {
         fresh: &'a Token,
     ) -> Answer<'a, Contract<AcquireResult>>;
 
-    /// See [`submit`](crate::domain::submit).
+    /// See [`submit`](crate::work_lease::submit).
     fn submit<'a>(
         &'a self,
         ask: &'a DomainAsk,
@@ -77,41 +77,42 @@ pub trait WorkLeases: Send + Sync + fmt::Debug {
         fresh: &'a Token,
     ) -> Answer<'a, Contract<AcquireResult>>;
 
-    /// See [`succeed`](crate::domain::succeed).
+    /// See [`succeed`](crate::work_lease::succeed).
     fn succeed<'a>(
         &'a self,
         ask: &'a DomainAsk,
         token: &'a Token,
     ) -> Answer<'a, Contract<SucceedResult>>;
 
-    /// See [`fail`](crate::domain::fail).
+    /// See [`fail`](crate::work_lease::fail).
     fn fail<'a>(&'a self, ask: &'a DomainAsk, token: &'a Token)
     -> Answer<'a, Contract<FailResult>>;
 
-    /// See [`renew`](crate::domain::renew).
+    /// See [`renew`](crate::work_lease::renew).
     fn renew<'a>(
         &'a self,
         ask: &'a DomainAsk,
         token: &'a Token,
     ) -> Answer<'a, Contract<Option<Timestamp>>>;
 
-    /// See [`replay`](crate::domain::replay).
+    /// See [`replay`](crate::work_lease::replay).
     fn replay<'a>(&'a self, ask: &'a DomainAsk, offset: i64) -> Answer<'a, Contract<ReplayResult>>;
 
-    /// What is in flight in a domain: since when, and how often it has failed. It holds the token,
-    /// as `AlreadyAcquired` does.
+    /// Returns the reservation of a domain, with its start and its failures. It contains the live
+    /// token, like `AlreadyAcquired`.
     fn reservation<'a>(&'a self, ask: &'a DomainAsk) -> Answer<'a, Option<Reservation>>;
 
-    /// Up to `limit` domains in which something waits and nothing is in flight, each with the head
-    /// of its backlog, by name. A hint that was lost is found here: acquire the head.
+    /// Lists up to `limit` domains, by name, that have a backlog but nothing in flight, each with
+    /// its head. In these domains, a caller lost or ignored the next offset that `succeed` or
+    /// `fail` returned: acquire the head.
     fn idle_with_backlog<'a>(
         &'a self,
         space: &'a SpaceName,
         limit: u32,
     ) -> Answer<'a, Vec<(DomainName, i64)>>;
 
-    /// Up to `limit` domains whose reservation has lapsed, each with the offset in flight, those
-    /// that lapsed first first. Whoever acquires the offset takes it over.
+    /// Lists up to `limit` domains whose reservation has lapsed, each with the offset in flight,
+    /// earliest end first. The next caller to acquire the offset takes it over.
     fn lapsed<'a>(
         &'a self,
         space: &'a SpaceName,
@@ -119,22 +120,22 @@ pub trait WorkLeases: Send + Sync + fmt::Debug {
         now: Option<Timestamp>,
     ) -> Answer<'a, Vec<(DomainName, i64)>>;
 
-    /// Every offset below it is terminal, except what is still in flight or queued; `i64::MIN`
-    /// where nobody has moved it.
+    /// Returns the watermark: every offset below it is terminal, unless it is in flight or queued.
+    /// `i64::MIN` if it was never moved.
     fn watermark<'a>(&'a self, space: &'a SpaceName) -> Answer<'a, i64>;
 
-    /// Moves the watermark of a space forward, never back; answers with the one that stands. What
-    /// it says of processed offsets is then forgotten, and so are domains of which nothing is left.
+    /// Moves the watermark of a space forward, never back, and returns the current one. Forgets the
+    /// processed offsets below it, and domains that are then blank.
     fn advance_watermark<'a>(&'a self, space: &'a SpaceName, offset: i64) -> Answer<'a, i64>;
 
-    /// Forgets the offsets below this one that were given up, each once the watermark has passed
-    /// it: from then on they count as processed. Never taken back.
+    /// Forgets the failed offsets below this one, each once the watermark has passed it; from then
+    /// on they count as processed. This cannot be undone.
     fn forget_failed_below<'a>(&'a self, space: &'a SpaceName, offset: i64) -> Answer<'a, ()>;
 }
 
-/// A store that keeps work leases. They are asked through a door of their own: `renew` and
-/// `replay` mean something else there.
-pub trait KeepsWorkLeases: Send + Sync + fmt::Debug {
+/// A store that supports work leases. A separate trait object, because `renew` and `replay` mean
+/// something else here than in [`LeaseStore`](super::LeaseStore) and [`Operate`](super::Operate).
+pub trait ProvidesWorkLeases: Send + Sync + fmt::Debug {
     /// The work leases of this store.
     fn work_leases(&self) -> &dyn WorkLeases;
 }

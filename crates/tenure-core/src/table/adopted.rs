@@ -1,56 +1,56 @@
-//! A table that was adopted, as it is recorded and as it was found again.
+//! Adopted table: its record, and the columns and indexes that still exist.
 
 use super::LeaseTable;
 use super::obstacle::{Obstacle, obstacle};
 use crate::time::Timestamp;
 
-/// A table that was adopted, or is half way there.
+/// A table that was adopted, completely or in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdoptedTable {
-    /// What it calls our facts.
+    /// Description of the table.
     pub table: LeaseTable,
-    /// The columns that were added, and are there: they bear our mark.
+    /// Columns that Tenure added and that still have its mark.
     pub columns: Vec<String>,
-    /// The indexes that were made, and are there.
+    /// Indexes that Tenure created and that still exist.
     pub indexes: Vec<String>,
-    /// Columns that were noted and are there without our mark: somebody else made them since.
+    /// Recorded columns that exist without Tenure's mark: another program has replaced them since.
     pub left: Vec<String>,
-    /// Nothing is left to do.
+    /// The adoption is complete.
     pub is_finished: bool,
-    /// When it began.
+    /// Start of the adoption.
     pub adopted_at: Timestamp,
-    /// The schema that it is in, where there are several.
+    /// Schema of the table, on PostgreSQL.
     pub schema: Option<String>,
-    /// Whether its name still leads to it.
-    pub whereabouts: Whereabouts,
+    /// Location of the table now.
+    pub location: TableLocation,
 }
 
-/// Where a table that was adopted is now.
+/// Present location of an adopted table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whereabouts {
-    /// Its name leads to it.
+pub enum TableLocation {
+    /// The name resolves to the adopted table.
     Here,
-    /// It was dropped or renamed.
+    /// The table was dropped or renamed.
     Gone,
-    /// It is in a schema that its name does not lead to; another table may have its name here.
+    /// The table is in a schema outside the search path; another table may have its name here.
     Elsewhere,
 }
 
 impl AdoptedTable {
-    /// Whether anything of ours is there.
+    /// Returns true if a column or index that Tenure added still exists.
     pub fn has_any(&self) -> bool {
         !(self.columns.is_empty() && self.indexes.is_empty())
     }
 
-    /// Why a table of this name can be neither adopted nor given back here, if so.
+    /// Obstacle to adopting or giving back a table of this name, if the adopted table is elsewhere.
     pub fn elsewhere(&self) -> Option<Obstacle> {
         let schema = self.schema.as_deref()?;
         let name = &self.table.name;
-        (self.whereabouts == Whereabouts::Elsewhere).then(|| {
+        (self.location == TableLocation::Elsewhere).then(|| {
             obstacle(
                 format!("another table of that name is adopted: {name} in the schema {schema}"),
                 format!(
-                    "reach it with `?options=-c search_path={schema}` behind the address, or \
+                    "append `?options=-c search_path={schema}` to the database URL, or \
                      rename one of the two"
                 ),
             )

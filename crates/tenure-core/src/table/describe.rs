@@ -1,29 +1,30 @@
-//! From names and words to a [`LeaseTable`], and back: what a map file says, and what is recorded
-//! of a table that was adopted. Everything that is wrong is told at once, field by field.
+//! Conversion between a [`LeaseTable`] and a map: the content of a map file, and the record of an
+//! adopted table. All faults are reported at once, field by field.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::states::{StatusWord, Words, status};
+use super::states::{StatusWord, StatusWords, status};
 use super::{Columns, Direction, Identifier, LeaseTable, States, StatusColumn, name};
 
-/// What a map says: by field, one value, or several for `order`.
-pub type Said = BTreeMap<String, Vec<String>>;
+/// A map: by field, one value, or several for `order`.
+pub type TableMap = BTreeMap<String, Vec<String>>;
 
-/// A field of a map with something wrong in it.
+/// An invalid field of a map.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct MapFault {
-    /// Which field, such as `columns.until`.
+    /// Name of the field, such as `columns.until`.
     pub field: String,
-    /// What is wrong with it.
+    /// Description of the problem.
     pub problem: String,
-    /// What to do about it.
+    /// Advice for the user.
     pub hint: Option<String>,
 }
 
 /// Makes a preset.
 type Make = fn() -> LeaseTable;
 
-/// The presets by name.
+/// Presets by name.
 const PRESETS: [(&str, Make); 5] = [
     ("outbox_processing", LeaseTable::outbox_processing),
     ("outbox", LeaseTable::outbox),
@@ -32,7 +33,7 @@ const PRESETS: [(&str, Make); 5] = [
     ("sync_checkpoints", LeaseTable::sync_checkpoints),
 ];
 
-/// The facts that have a column each, as a map names them.
+/// Facts that have one column each, as named in a map.
 const COLUMNS: [&str; 14] = [
     "until",
     "holder",
@@ -53,7 +54,7 @@ const COLUMNS: [&str; 14] = [
 const WORDS: [&str; 4] = ["pending", "claimed", "done", "dead"];
 
 impl LeaseTable {
-    /// The names of the presets.
+    /// Names of the presets.
     ///
     /// ```
     /// assert!(tenure_core::LeaseTable::preset_names().any(|name| name == "sync_jobs"));
@@ -62,7 +63,7 @@ impl LeaseTable {
         PRESETS.iter().map(|(name, _)| *name)
     }
 
-    /// The preset of this name.
+    /// The preset of this name; `None` if there is none.
     ///
     /// ```
     /// use tenure_core::LeaseTable;
@@ -71,11 +72,11 @@ impl LeaseTable {
     /// assert_eq!(LeaseTable::preset("mailbox"), None);
     /// ```
     pub fn preset(name: &str) -> Option<Self> {
-        let found = PRESETS.iter().find(|(known, _)| *known == name);
-        found.map(|(_, make)| make())
+        let preset = PRESETS.iter().find(|(known, _)| *known == name);
+        preset.map(|(_, make)| make())
     }
 
-    /// The fields that a map may have, `columns.until` for the field `until` of the part `columns`.
+    /// Fields that a map may have; `columns.until` is the field `until` of the section `columns`.
     pub fn map_fields() -> Vec<String> {
         let whole = ["preset", "key", "order", "created_at"];
         let columns = COLUMNS.iter().map(|fact| format!("columns.{fact}"));
@@ -85,46 +86,46 @@ impl LeaseTable {
         whole.chain(columns).chain(status).chain(words).collect()
     }
 
-    /// A table of this name as a map describes it. What is not said is as in the preset that it
-    /// names, or else has our own name; without a word of a status, moments tell the state.
+    /// Builds the description of a table from a map. Missing fields come from the preset that it
+    /// names, or else have Tenure's own names; without a status field, timestamps encode the state.
     ///
     /// ```
     /// use tenure_core::{Identifier, LeaseTable, States};
     ///
-    /// let said = |field: &str, value: &str| (field.to_owned(), vec![value.to_owned()]);
-    /// let map = [said("key", "mail_id"), said("columns.until", "busy_until")].into();
+    /// let field = |field: &str, value: &str| (field.to_owned(), vec![value.to_owned()]);
+    /// let map = [field("key", "mail_id"), field("columns.until", "busy_until")].into();
     /// let table = LeaseTable::described(Identifier::new("mails")?, &map).unwrap();
     /// assert_eq!((table.key.as_str(), table.columns.until.as_str()), ("mail_id", "busy_until"));
     /// assert_eq!(table.states, States::Derived);
     ///
-    /// let map = [said("columns.until", "id"), said("columns.holder", "no name")].into();
+    /// let map = [field("columns.until", "id"), field("columns.holder", "no name")].into();
     /// let faults = LeaseTable::described(Identifier::new("mails")?, &map).unwrap_err();
     /// assert_eq!(faults.len(), 2);
     /// # Ok::<(), tenure_core::Invalid>(())
     /// ```
     ///
     /// # Errors
-    /// All that is wrong with the map.
-    pub fn described(table: Identifier, said: &Said) -> Result<Self, Vec<MapFault>> {
-        let mut reading = Reading {
-            said,
+    /// All faults of the map.
+    pub fn described(table: Identifier, map: &TableMap) -> Result<Self, Vec<MapFault>> {
+        let mut reader = MapReader {
+            map,
             faults: Vec::new(),
         };
-        let mut described = reading.base().named(table);
-        reading.whole(&mut described);
-        reading.columns(&mut described.columns);
-        reading.states(&mut described);
-        reading.unknown();
-        reading.check(&described);
-        reading.faults.sort();
-        reading.faults.dedup();
-        if reading.faults.is_empty() {
+        let mut described = reader.base().named(table);
+        reader.whole(&mut described);
+        reader.columns(&mut described.columns);
+        reader.states(&mut described);
+        reader.unknown();
+        reader.check(&described);
+        reader.faults.sort();
+        reader.faults.dedup();
+        if reader.faults.is_empty() {
             return Ok(described);
         }
-        Err(reading.faults)
+        Err(reader.faults)
     }
 
-    /// The map that describes this table whole: what is recorded of one that was adopted.
+    /// The complete map of this table, as recorded when it is adopted.
     ///
     /// ```
     /// use tenure_core::LeaseTable;
@@ -133,10 +134,10 @@ impl LeaseTable {
     /// let again = LeaseTable::described(table.name.clone(), &table.map());
     /// assert_eq!(again, Ok(table));
     /// ```
-    pub fn map(&self) -> Said {
-        let mut said = Said::new();
+    pub fn map(&self) -> TableMap {
+        let mut map = TableMap::new();
         for (fact, column) in self.facts() {
-            said.insert(field_of(fact), vec![column.to_string()]);
+            map.insert(field_of(fact), vec![column.to_string()]);
         }
         let order = self
             .order
@@ -145,23 +146,23 @@ impl LeaseTable {
                 Direction::Ascending => column.to_string(),
                 Direction::Descending => format!("{column} desc"),
             });
-        said.insert("order".to_owned(), order.collect());
+        map.insert("order".to_owned(), order.collect());
         if let Some(status) = self.states.status() {
-            let Words {
+            let StatusWords {
                 pending,
                 claimed,
                 done,
                 dead,
             } = &status.words;
             for (field, word) in WORDS.iter().zip([pending, claimed, done, dead]) {
-                said.insert(format!("status.{field}"), vec![word.as_str().to_owned()]);
+                map.insert(format!("status.{field}"), vec![word.as_str().to_owned()]);
             }
         }
-        said
+        map
     }
 }
 
-/// The field of a map that names the column of a fact.
+/// Field of a map that names the column of a fact.
 pub(super) fn field_of(fact: &str) -> String {
     match fact {
         "key" | "created_at" => fact.to_owned(),
@@ -170,13 +171,13 @@ pub(super) fn field_of(fact: &str) -> String {
     }
 }
 
-/// On the way through a map.
-struct Reading<'a> {
-    said: &'a Said,
+/// Reader of a map that collects its faults.
+struct MapReader<'a> {
+    map: &'a TableMap,
     faults: Vec<MapFault>,
 }
 
-impl Reading<'_> {
+impl MapReader<'_> {
     fn fault(&mut self, field: &str, problem: impl Into<String>, hint: Option<&str>) {
         self.faults.push(MapFault {
             field: field.to_owned(),
@@ -185,9 +186,9 @@ impl Reading<'_> {
         });
     }
 
-    /// The one value of a field, if it is said.
+    /// The single value of a field, if it is given.
     fn one(&mut self, field: &str) -> Option<String> {
-        match self.said.get(field)?.as_slice() {
+        match self.map.get(field)?.as_slice() {
             [value] => Some(value.clone()),
             values => {
                 let problem = format!("{field} has {} values; expected one", values.len());
@@ -197,7 +198,7 @@ impl Reading<'_> {
         }
     }
 
-    /// What the map starts from: the preset that it names, or our own names.
+    /// Starting point of the map: the preset that it names, or Tenure's own names.
     fn base(&mut self) -> LeaseTable {
         let own = || LeaseTable {
             order: vec![(name("created_at"), Direction::Ascending)],
@@ -215,15 +216,15 @@ impl Reading<'_> {
         })
     }
 
-    /// The name in a field, put into its place.
-    fn name_into(&mut self, field: &str, place: &mut Identifier) {
+    /// Replaces `target` by the name in a field, if it is given.
+    fn name_into(&mut self, field: &str, target: &mut Identifier) {
         let Some(text) = self.one(field) else {
             return;
         };
         match Identifier::new(&text) {
-            Ok(name) => *place = name,
+            Ok(name) => *target = name,
             Err(problem) => {
-                let hint = "a column with another name can be renamed, or stand behind a new one";
+                let hint = "rename the column, or name another one; a missing one is added";
                 self.fault(field, format!("{field}: {problem}"), Some(hint));
             }
         }
@@ -232,7 +233,7 @@ impl Reading<'_> {
     fn whole(&mut self, table: &mut LeaseTable) {
         self.name_into("key", &mut table.key);
         self.name_into("created_at", &mut table.created_at);
-        let Some(order) = self.said.get("order") else {
+        let Some(order) = self.map.get("order") else {
             return;
         };
         table.order.clear();
@@ -240,7 +241,8 @@ impl Reading<'_> {
             if let Some(part) = direction(text) {
                 table.order.push(part);
             } else {
-                let problem = format!("order has {text:?}; expected a column, or one and desc");
+                let problem =
+                    format!("order has {text:?}; expected a column, optionally with desc");
                 let hint = "order = [\"priority desc\", \"created_at\"]";
                 self.fault("order", problem, Some(hint));
             }
@@ -248,7 +250,7 @@ impl Reading<'_> {
     }
 
     fn columns(&mut self, columns: &mut Columns) {
-        let places = [
+        let targets = [
             &mut columns.until,
             &mut columns.holder,
             &mut columns.token,
@@ -264,45 +266,45 @@ impl Reading<'_> {
             &mut columns.generation,
             &mut columns.settled_token,
         ];
-        for (fact, place) in COLUMNS.iter().zip(places) {
-            self.name_into(&format!("columns.{fact}"), place);
+        for (fact, target) in COLUMNS.iter().zip(targets) {
+            self.name_into(&format!("columns.{fact}"), target);
         }
     }
 
-    /// A word of a status makes it one that is told by words; where the words for pending and
-    /// claimed are the same, the holder tells those two apart.
+    /// A status field selects states encoded by words; if the words for pending and claimed are
+    /// equal, the holder distinguishes these two.
     fn states(&mut self, table: &mut LeaseTable) {
-        if !self.said.keys().any(|field| field.starts_with("status.")) {
+        if !self.map.keys().any(|field| field.starts_with("status.")) {
             return;
         }
         let usual = || status("status", ["PENDING", "CLAIMED", "PUBLISHED", "DEAD"]);
         let mut column = table.states.status().cloned().unwrap_or_else(usual);
         self.name_into("status.column", &mut column.column);
-        let Words {
+        let StatusWords {
             pending,
             claimed,
             done,
             dead,
         } = &mut column.words;
-        for (field, place) in WORDS.iter().zip([pending, claimed, done, dead]) {
-            self.word_into(&format!("status.{field}"), place);
+        for (field, target) in WORDS.iter().zip([pending, claimed, done, dead]) {
+            self.word_into(&format!("status.{field}"), target);
         }
         table.states = states_of(column);
     }
 
-    fn word_into(&mut self, field: &str, place: &mut StatusWord) {
+    fn word_into(&mut self, field: &str, target: &mut StatusWord) {
         let Some(text) = self.one(field) else {
             return;
         };
         match StatusWord::new(&text) {
-            Ok(word) => *place = word,
+            Ok(word) => *target = word,
             Err(problem) => self.fault(field, format!("{field}: {problem}"), None),
         }
     }
 
     fn unknown(&mut self) {
         let known: BTreeSet<String> = LeaseTable::map_fields().into_iter().collect();
-        for field in self.said.keys().filter(|field| !known.contains(*field)) {
+        for field in self.map.keys().filter(|field| !known.contains(*field)) {
             let fields: Vec<&str> = known.iter().map(String::as_str).collect();
             let problem = format!("{field} is unknown; expected one of {}", fields.join(", "));
             self.faults.push(MapFault {
@@ -313,34 +315,31 @@ impl Reading<'_> {
         }
     }
 
-    /// What no single field is to blame for: told at those that are said.
+    /// Reports faults of combinations, at a field that is given.
     fn check(&mut self, table: &LeaseTable) {
         let mut columns: BTreeMap<&Identifier, Vec<String>> = BTreeMap::new();
         for (fact, column) in table.facts() {
             columns.entry(column).or_default().push(field_of(fact));
         }
         for (column, fields) in columns.into_iter().filter(|(_, fields)| fields.len() > 1) {
-            let is_said = |field: &&String| self.said.contains_key(*field);
-            let Some(field) = fields.iter().rfind(is_said).or(fields.last()).cloned() else {
+            let is_given = |field: &&String| self.map.contains_key(*field);
+            let Some(field) = fields.iter().rfind(is_given).or(fields.last()).cloned() else {
                 continue;
             };
             let problem = format!("{} share the column {column}", fields.join(" and "));
-            let hint = "give each fact a column of its own; one that is not there is added";
+            let hint = "give each fact its own column; a missing one is added";
             self.fault(&field, problem, Some(hint));
         }
         let Err(problem) = table.check_states() else {
             return;
         };
-        let mut words = self
-            .said
-            .keys()
-            .filter(|field| field.starts_with("status."));
+        let mut words = self.map.keys().filter(|field| field.starts_with("status."));
         let field = words.next_back().cloned().unwrap_or_default();
         self.fault(&field, problem.to_string(), None);
     }
 }
 
-/// A status whose words for pending and claimed are the same is one where the holder tells.
+/// Equal words for pending and claimed mean that the holder distinguishes the two.
 fn states_of(column: StatusColumn) -> States {
     if column.words.pending == column.words.claimed {
         States::Held(column)
@@ -349,7 +348,7 @@ fn states_of(column: StatusColumn) -> States {
     }
 }
 
-/// `priority desc`, `created_at asc`, `created_at`.
+/// Parses `priority desc`, `created_at asc`, `created_at`.
 fn direction(text: &str) -> Option<(Identifier, Direction)> {
     let mut parts = text.split_whitespace();
     let column = Identifier::new(parts.next()?).ok()?;
@@ -366,13 +365,13 @@ fn direction(text: &str) -> Option<(Identifier, Direction)> {
 mod tests {
     use super::*;
 
-    fn said(fields: &[(&str, &str)]) -> Said {
+    fn map_of(fields: &[(&str, &str)]) -> TableMap {
         let one = |(field, value): &(&str, &str)| ((*field).to_owned(), vec![(*value).to_owned()]);
         fields.iter().map(one).collect()
     }
 
     fn described(fields: &[(&str, &str)]) -> Result<LeaseTable, Vec<MapFault>> {
-        LeaseTable::described(name("mails"), &said(fields))
+        LeaseTable::described(name("mails"), &map_of(fields))
     }
 
     #[test]
@@ -385,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_stands_over_the_preset_that_it_names() {
+    fn a_map_overrides_the_preset_that_it_names() {
         let table = described(&[("preset", "webhook"), ("columns.until", "busy")]).unwrap();
         let mut expected = LeaseTable::webhook().named(name("mails"));
         expected.columns.until = name("busy");
@@ -402,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_wrong_is_told_at_once_at_its_field() {
+    fn every_fault_is_reported_at_its_field() {
         let faults = described(&[
             ("columns.until", "id"),
             ("columns.holder", "a name"),

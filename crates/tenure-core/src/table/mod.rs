@@ -1,8 +1,8 @@
-//! `LeaseTable`: what a table calls our facts. It renames, nothing else.
+//! `LeaseTable`: names that a table uses for the facts of a lease. It only renames.
 
 mod adopted;
 mod describe;
-mod found;
+mod facts;
 mod need;
 mod obstacle;
 mod outbox;
@@ -16,15 +16,15 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::invalid::Invalid;
-pub use adopted::{AdoptedTable, Whereabouts};
-pub use describe::{MapFault, Said};
-pub use found::{FoundColumn, FoundIndex, FoundKind, FoundTable, Holds};
+pub use adopted::{AdoptedTable, TableLocation};
+pub use describe::{MapFault, TableMap};
+pub use facts::{ColumnFacts, Holds, IndexFacts, TableFacts, TableKind};
 pub use obstacle::Obstacle;
 pub use plan::{Addition, Adds, Indexes, Plan, PlannedIndex, Stage};
-pub use states::{Condition, States, StatusColumn, StatusWord, Words};
+pub use states::{Condition, States, StatusColumn, StatusWord, StatusWords};
 pub use sync::SyncState;
 
-/// The name of a table or column that is safe to write into SQL.
+/// A table or column name that is safe to write into SQL.
 ///
 /// ```
 /// use tenure_core::Identifier;
@@ -37,13 +37,14 @@ pub use sync::SyncState;
 pub struct Identifier(String);
 
 impl Identifier {
-    /// PostgreSQL cuts longer names off in silence.
+    /// Limit of a name; PostgreSQL silently truncates longer ones.
     pub const BYTES_MAX: usize = 63;
 
-    /// A name of small letters, digits and `_`, not starting with a digit.
+    /// Accepts a name of small letters, digits and `_`, not starting with a digit.
     ///
     /// # Errors
-    /// Anything else, names over 63 bytes, and names of the databases' own (`pg_…`, `sqlite_…`).
+    /// Anything else, names over 63 bytes, and names reserved by the databases (`pg_…`,
+    /// `sqlite_…`).
     pub fn new(name: &str) -> Result<Self, Invalid> {
         let mut bytes = name.bytes();
         let is_name = bytes
@@ -68,7 +69,7 @@ impl Identifier {
         &self.0
     }
 
-    /// The name as SQL wants it.
+    /// The name quoted for SQL.
     pub fn quoted(&self) -> String {
         format!("\"{}\"", self.0)
     }
@@ -80,48 +81,49 @@ impl fmt::Display for Identifier {
     }
 }
 
-/// A table whose rows are leased, described.
+/// Description of a table whose rows are leased.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LeaseTable {
-    /// Its name.
+    /// Name of the table.
     pub name: Identifier,
-    /// The column that names a row: a 64-bit integer, unique.
+    /// Column that identifies a row: a unique 64-bit integer.
     pub key: Identifier,
-    /// The order in which rows are claimed; the key comes last by itself.
+    /// Claim order of rows; the key is appended implicitly.
     pub order: Vec<(Identifier, Direction)>,
-    /// When a row was written.
+    /// Time at which a row was written.
     pub created_at: Identifier,
-    /// The kind of a row, for claims that ask for some kinds only; `None`: rows have none.
+    /// Kind of a row, for claims restricted to some kinds; `None` if rows have no kind.
     pub kind: Option<Identifier>,
-    /// Which column holds which fact.
+    /// Column of each fact.
     pub columns: Columns,
-    /// How a row tells its state.
+    /// Encoding of a row's state.
     pub states: States,
 }
 
-/// Which way a column is sorted.
+/// Sort direction of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Small first.
+    /// Smallest first.
     Ascending,
-    /// Large first.
+    /// Largest first.
     Descending,
 }
 
-/// Which column holds which fact.
+/// Column of each fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Columns {
-    /// Until when the lease runs; null unless claimed.
+    /// End of the lease; null unless claimed.
     pub until: Identifier,
-    /// The worker that holds it; null unless claimed.
+    /// Worker that holds the row; null unless claimed.
     pub holder: Identifier,
-    /// The token of the claim; null unless claimed.
+    /// Token of the claim; null unless claimed.
     pub token: Identifier,
-    /// The number of the last claim.
+    /// Number of the last claim.
     pub fence: Identifier,
-    /// When it was claimed; null unless claimed.
+    /// Time of the claim; null unless claimed.
     pub claimed_at: Identifier,
-    /// Not to be claimed before; null: at once.
+    /// Earliest time of a claim; null for at once.
     pub available_at: Identifier,
     /// [`crate::Counters::attempts`].
     pub attempts: Identifier,
@@ -129,20 +131,20 @@ pub struct Columns {
     pub failures: Identifier,
     /// [`crate::Counters::crashes`].
     pub crashes: Identifier,
-    /// What went wrong last.
+    /// Last error.
     pub last_error: Identifier,
-    /// When it was settled done.
+    /// Time of the settle as done.
     pub done_at: Identifier,
-    /// When it was settled dead.
+    /// Time of the settle as dead.
     pub dead_at: Identifier,
     /// [`crate::Counters::generation`].
     pub generation: Identifier,
-    /// The token and the word of the last settle, so that a repeat is known as one.
+    /// Token and outcome of the last settle, so that a repeated settle is recognised.
     pub settled_token: Identifier,
 }
 
 impl LeaseTable {
-    /// Every fact with the column that holds it.
+    /// Every fact with its column.
     pub fn facts(&self) -> Vec<(&'static str, &Identifier)> {
         let mut facts = vec![("key", &self.key), ("created_at", &self.created_at)];
         facts.extend(self.lease_facts());
@@ -153,8 +155,8 @@ impl LeaseTable {
         facts
     }
 
-    /// The facts of a lease with their columns. A handler is told them beside the row; all other
-    /// columns are the row.
+    /// Facts of a lease with their columns. A handler gets them separately; all other columns make
+    /// up the row.
     ///
     /// ```
     /// let table = tenure_core::LeaseTable::outbox();
@@ -181,8 +183,8 @@ impl LeaseTable {
         ]
     }
 
-    /// Checks that each fact has a column of its own and that the states can be told apart; every
-    /// store calls this when it opens or makes the table.
+    /// Checks that each fact has its own column and that the states are distinguishable; every
+    /// store calls this when it opens or creates the table.
     ///
     /// ```
     /// use tenure_core::LeaseTable;
@@ -194,7 +196,7 @@ impl LeaseTable {
     /// ```
     ///
     /// # Errors
-    /// Two facts share a column, or two states a word that they may not share.
+    /// Two facts share a column, or two states a status word that they may not share.
     pub fn check(&self) -> Result<(), Invalid> {
         let mut columns = BTreeSet::new();
         for (fact, column) in self.facts() {
@@ -219,7 +221,7 @@ impl LeaseTable {
     }
 }
 
-/// A name of a preset.
+/// Makes an identifier of a preset.
 fn name(text: &str) -> Identifier {
     Identifier::new(text).expect("the presets' names are safe: a test reads them all")
 }

@@ -1,20 +1,19 @@
-//! What each fact needs of a column that is there, and what its column is when it is added.
+//! Requirements of each fact on an existing column, and the type of a column that is added for it.
 
 use super::describe::field_of;
-use super::found::{FoundColumn, Holds};
+use super::facts::{ColumnFacts, Holds};
 use super::obstacle::{Obstacle, obstacle};
 use super::plan::Adds;
 use super::{LeaseTable, States};
 
-/// Characters that a column must have room for to hold a holder or a token.
+/// Minimum length of a text column for a holder or a token.
 const TEXT_MIN: u32 = 128;
 
-/// What a fact needs of a column that is there.
+/// Requirements of a fact on an existing column.
 pub(super) struct Need {
-    /// Whether it holds the right thing.
+    /// Returns true if columns of this class fit.
     fits: fn(Holds) -> bool,
     expected: &'static str,
-    /// Whether it has to take null, must never be null, or may be either.
     null: Null,
 }
 
@@ -26,25 +25,25 @@ enum Null {
 }
 
 impl Need {
-    /// What keeps a column that is there from holding this fact.
+    /// Reason why an existing column cannot hold this fact, if there is one.
     pub(super) fn obstacle(
         &self,
         of: &LeaseTable,
         fact: &str,
-        found: &FoundColumn,
+        existing: &ColumnFacts,
     ) -> Option<Obstacle> {
-        let (column, table) = (&found.name, &of.name);
+        let (column, table) = (&existing.name, &of.name);
         let field = field_of(fact);
         let elsewhere = format!("name another column as `{field}` in a map; a new one is added");
-        if found.is_generated && fact != "created_at" {
+        if existing.is_generated && fact != "created_at" {
             let what =
-                format!("{column}, which is to hold {fact}, is generated: nobody can write it");
+                format!("{column}, which is to hold {fact}, is generated: it cannot be written");
             return Some(obstacle(what, elsewhere));
         }
-        if !(self.fits)(found.holds) {
+        if !(self.fits)(existing.holds) {
             let what = format!(
                 "{column}, which is to hold {fact}, is {}; expected {}",
-                found.declared, self.expected
+                existing.declared, self.expected
             );
             let hint = format!("change its type, or {elsewhere}");
             return Some(obstacle(what, hint));
@@ -54,22 +53,22 @@ impl Need {
             "holder" | "token" | "settled_token" => TEXT_MIN,
             _ => 0,
         };
-        if matches!(found.holds, Holds::Text(Some(most)) if most < longest) {
+        if matches!(existing.holds, Holds::Text(Some(most)) if most < longest) {
             let what = format!(
                 "{column}, which is to hold {fact}, is {}; expected room for {longest}",
-                found.declared
+                existing.declared
             );
             let hint = format!("alter table {table} alter column {column} type text");
             return Some(obstacle(what, hint));
         }
-        match (self.null, found.is_nullable) {
+        match (self.null, existing.is_nullable) {
             (Null::Needed, false) => Some(obstacle(
-                format!("{column}, which is to hold {fact}, is not null: it could not be cleared"),
+                format!("{column}, which is to hold {fact}, is not null: it cannot be cleared"),
                 format!("alter table {table} alter column {column} drop not null, or {elsewhere}"),
             )),
             (Null::Never, true) => Some(obstacle(
                 format!("{column}, which is to hold {fact}, may be null"),
-                format!("fill it and alter it to be not null with a default, or {elsewhere}"),
+                format!("fill it and make it not null with a default, or {elsewhere}"),
             )),
             _ => None,
         }
@@ -92,7 +91,7 @@ const fn is_counter(holds: Holds) -> bool {
     matches!(holds, Holds::Integer | Holds::Number)
 }
 
-/// What a fact needs of a column that is there.
+/// Requirements of a fact.
 pub(super) fn need_of(fact: &str) -> Need {
     let moment = "a timestamp with time zone (in SQLite an integer, microseconds since 1970)";
     match fact {
@@ -134,7 +133,7 @@ pub(super) fn need_of(fact: &str) -> Need {
     }
 }
 
-/// What the column of a fact is when it is added.
+/// Type of the column that is added for a fact.
 pub(super) fn adds_of(fact: &str, states: &States) -> Adds {
     match fact {
         "created_at" => Adds::WrittenAt,

@@ -1,14 +1,15 @@
-//! What keeps a table from being leased.
+//! Obstacles: reasons why a table cannot be leased.
 
 use super::LeaseTable;
-use super::found::FoundKind;
+use super::facts::TableKind;
 
-/// Why a table cannot be leased, and what to do about it.
+/// Reason why a table cannot be leased, with advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Obstacle {
-    /// What is missing or wrong.
+    /// Description of the problem.
     pub what: String,
-    /// What to do.
+    /// Advice for the user.
     pub hint: String,
 }
 
@@ -20,44 +21,44 @@ pub(super) fn obstacle(what: String, hint: impl Into<String>) -> Obstacle {
 }
 
 impl LeaseTable {
-    /// Why what has the table's name cannot be leased, whatever its columns are.
-    pub(super) fn kind_obstacle(&self, kind: FoundKind) -> Option<Obstacle> {
+    /// Obstacle because of the kind of object that has the table's name; columns do not matter.
+    pub(super) fn kind_obstacle(&self, kind: TableKind) -> Option<Obstacle> {
         let table = &self.name;
         if table.as_str().starts_with("tenure_") {
             return Some(obstacle(
-                format!("{table} has the name of a table of Tenure's own"),
-                "adopt a table of yours; names that begin with tenure_ are ours",
+                format!("{table} has a name that is reserved for Tenure's tables"),
+                "adopt one of your own tables; names with the prefix tenure_ are reserved",
             ));
         }
         match kind {
-            FoundKind::Table => None,
-            FoundKind::Missing => Some(obstacle(
+            TableKind::Table => None,
+            TableKind::Missing => Some(obstacle(
                 format!("there is no table {table}"),
                 "check its name and the database, and on PostgreSQL the search path",
             )),
-            FoundKind::View => Some(obstacle(
+            TableKind::View => Some(obstacle(
                 format!("{table} is a view: it has no rows of its own"),
-                "adopt the table beneath it",
+                "adopt the underlying table",
             )),
-            FoundKind::Partitioned => Some(obstacle(
-                format!("{table} is partitioned: its indexes cannot be made beside writers"),
+            TableKind::Partitioned => Some(obstacle(
+                format!("{table} is partitioned: its indexes cannot be built while it is written"),
                 "lease a table that is not partitioned; its partitions cannot be adopted either",
             )),
-            FoundKind::Partition => Some(obstacle(
-                format!("{table} is a partition: it cannot be given columns of its own"),
+            TableKind::Partition => Some(obstacle(
+                format!("{table} is a partition: columns cannot be added to it alone"),
                 "detach it, or lease a table that is not partitioned",
             )),
-            FoundKind::Parent => Some(obstacle(
-                format!("other tables inherit from {table}: their rows have keys of their own"),
+            TableKind::Parent => Some(obstacle(
+                format!("other tables inherit from {table}: their rows have separate keys"),
                 "adopt the tables that inherit from it, or end the inheritance",
             )),
-            FoundKind::Rowless => Some(obstacle(
-                format!("{table} was made without rowid"),
+            TableKind::Rowless => Some(obstacle(
+                format!("{table} was created without rowid"),
                 "copy it into a table with rowid, and adopt that",
             )),
-            FoundKind::Other => Some(obstacle(
-                format!("{table} is no table that is kept in this database"),
-                "adopt it where it is kept",
+            TableKind::Other => Some(obstacle(
+                format!("{table} is not a table stored in this database"),
+                "adopt it in the database that stores it",
             )),
         }
     }

@@ -1,4 +1,4 @@
-//! The two presets for outbox tables: each in the words of its own specification.
+//! The two presets for outbox tables, each in the words of its specification.
 
 use super::states::status;
 use super::{Columns, Direction, LeaseTable, States, name};

@@ -1,108 +1,111 @@
-//! Plan: what a table that is there needs to be leased, or why it cannot be. Pure: it is given what
-//! was found and asks nobody.
+//! Plan: the changes that an existing table needs to be leased, or the reasons why it cannot be.
+//! Pure: it depends only on the given facts.
 
 use std::collections::BTreeSet;
 
-use super::found::{FoundColumn, FoundTable};
+use super::facts::{ColumnFacts, TableFacts};
 use super::need::{adds_of, is_key, need_of};
 use super::obstacle::{Obstacle, obstacle};
-use super::{AdoptedTable, Identifier, LeaseTable, StatusWord, Whereabouts, name};
+use super::{AdoptedTable, Identifier, LeaseTable, StatusWord, TableLocation, name};
 
-/// The column that a table is given when it has no 64-bit key of its own.
+/// Column that is added to a table without a 64-bit key.
 const KEY: &str = "tenure_id";
 
-/// What the names of a sequence and of a trigger of ours end with.
+/// Suffixes of the names of Tenure's sequence and trigger.
 const SEQUENCE: &str = "tenure_id_seq";
 const TRIGGER: &str = "adopted";
 
-/// What is to be done to a table so that its rows can be leased.
+/// Changes to a table that make its rows leasable.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Plan {
-    /// The table, with the key that it will have.
+    /// The table, with the key that it will have after the changes.
     pub table: LeaseTable,
-    /// The facts that have a column already.
+    /// Facts that have a column already.
     pub uses: Vec<(&'static str, Identifier)>,
-    /// The columns that are ours: to be added, or added by an earlier try.
+    /// Tenure's columns: to be added, or added by an earlier attempt.
     pub adds: Vec<Addition>,
-    /// The indexes that are ours.
+    /// Tenure's indexes.
     pub indexes: Vec<PlannedIndex>,
-    /// What somebody should know before it is done.
+    /// Remarks for the user to read before the changes are made.
     pub remarks: Vec<String>,
-    /// Everything was done before.
+    /// All changes have been made already.
     pub is_done: bool,
-    /// The schema that the table is in, where there are several.
+    /// Schema of the table, on PostgreSQL.
     pub schema: Option<String>,
 }
 
-/// A column that is ours.
+/// A column that Tenure adds.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Addition {
-    /// Its name.
+    /// Name of the column.
     pub column: Identifier,
-    /// What it is for.
+    /// Purpose of the column.
     pub what: Adds,
-    /// An earlier try has added it.
+    /// An earlier attempt has added it.
     pub is_there: bool,
 }
 
-/// What an added column is for. All can be added without writing a single row.
+/// Purpose of an added column. Every kind can be added without rewriting rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Adds {
-    /// A key of 64 bits, numbered by the database; rows that are there get theirs afterwards.
+    /// A 64-bit key, numbered by the database; existing rows get their numbers afterwards.
     Key,
-    /// A moment that may be missing.
+    /// A nullable timestamp.
     Moment,
-    /// When a row was written; for rows that are there, when the column was added.
+    /// Time at which a row was written; for existing rows, when the column was added.
     WrittenAt,
-    /// A text that may be missing.
+    /// A nullable text.
     Text,
     /// A counter from zero.
     Counter,
-    /// The number of the last claim, from zero.
+    /// Number of the last claim, from zero.
     Fence,
-    /// A number that rows are ordered by, from zero.
+    /// A number for the claim order, from zero.
     Order,
-    /// The word for the state; rows that are there are given this one.
+    /// Word of the state; existing rows get this word.
     Status(StatusWord),
 }
 
-/// An index that is ours.
+/// An index that Tenure creates.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PlannedIndex {
-    /// What it is for.
+    /// Purpose of the index.
     pub what: Indexes,
-    /// Its name.
+    /// Name of the index.
     pub name: Identifier,
-    /// How far it is.
+    /// Progress of its creation.
     pub stage: Stage,
 }
 
-/// What an index is for.
+/// Purpose of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Indexes {
     /// The added key.
     Key,
-    /// Pending rows in their order.
+    /// Pending rows in claim order.
     Claimable,
-    /// Those of them that must be worked alone.
+    /// Pending rows that must be worked alone.
     Alone,
-    /// Claimed rows by their tokens.
+    /// Claimed rows by token.
     Claimed,
 }
 
-/// How far an index is.
+/// Progress of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// It is not there.
+    /// The index does not exist.
     Missing,
-    /// Its making was broken off: it is to be dropped and made anew.
+    /// The creation of the index was interrupted: it must be dropped and created anew.
     Broken,
-    /// It is there.
+    /// The index exists.
     There,
 }
 
 impl Indexes {
-    /// The end of its name; the table's name stands before it.
+    /// Suffix that follows the table's name.
     pub const fn ending(self) -> &'static str {
         match self {
             Self::Key => "tenure_id",
@@ -114,17 +117,17 @@ impl Indexes {
 }
 
 impl Plan {
-    /// Whether the table is given a key.
+    /// Returns true if a key is added.
     pub fn adds_key(&self) -> bool {
         self.adds.iter().any(|added| added.what == Adds::Key)
     }
 
-    /// The columns that are still to be added.
+    /// Columns that are still to be added.
     ///
     /// ```
-    /// use tenure_core::{FoundTable, LeaseTable};
+    /// use tenure_core::{TableFacts, LeaseTable};
     ///
-    /// let obstacles = LeaseTable::outbox().plan(&FoundTable::missing(), None).unwrap_err();
+    /// let obstacles = LeaseTable::outbox().plan(&TableFacts::missing(), None).unwrap_err();
     /// assert_eq!(obstacles[0].what, "there is no table outbox");
     /// ```
     pub fn missing(&self) -> impl Iterator<Item = &Addition> {
@@ -133,7 +136,7 @@ impl Plan {
 }
 
 impl LeaseTable {
-    /// The name of one of our indexes on this table, cut to what PostgreSQL keeps.
+    /// Name of one of Tenure's indexes on this table, truncated to PostgreSQL's limit.
     ///
     /// ```
     /// use tenure_core::{Indexes, LeaseTable};
@@ -147,23 +150,23 @@ impl LeaseTable {
         name(&format!("{front}_{ending}"))
     }
 
-    /// What this table needs, given what was found of it and what is recorded of an earlier try.
+    /// Plans the changes from the facts about the table and the record of an earlier attempt.
     ///
     /// # Errors
-    /// It cannot be leased: all reasons at once.
+    /// The table cannot be leased: all reasons at once.
     pub fn plan(
         &self,
-        found: &FoundTable,
+        facts: &TableFacts,
         recorded: Option<&AdoptedTable>,
     ) -> Result<Plan, Vec<Obstacle>> {
         let elsewhere = recorded.and_then(AdoptedTable::elsewhere);
-        if let Some(obstacle) = elsewhere.or_else(|| self.kind_obstacle(found.kind)) {
+        if let Some(obstacle) = elsewhere.or_else(|| self.kind_obstacle(facts.kind)) {
             return Err(vec![obstacle]);
         }
-        // What is recorded of a table that is gone says nothing of this one.
-        let recorded = recorded.filter(|adopted| adopted.whereabouts == Whereabouts::Here);
+        // A record whose table is gone does not apply to a new table of that name.
+        let recorded = recorded.filter(|adopted| adopted.location == TableLocation::Here);
         let mut planning = Planning {
-            found,
+            facts,
             recorded,
             obstacles: Vec::new(),
             plan: Plan {
@@ -173,7 +176,7 @@ impl LeaseTable {
                 indexes: Vec::new(),
                 remarks: Vec::new(),
                 is_done: false,
-                schema: found.schema.clone(),
+                schema: facts.schema.clone(),
             },
         };
         planning.key();
@@ -188,16 +191,16 @@ impl LeaseTable {
         let mut plan = planning.plan;
         let is_whole = plan.missing().next().is_none()
             && plan.indexes.iter().all(|index| index.stage == Stage::There);
-        let is_numbered = !(plan.adds_key() && found.has_unnumbered);
+        let is_numbered = !(plan.adds_key() && facts.has_unnumbered);
         let is_finished = recorded.is_some_and(|adopted| adopted.is_finished);
         plan.is_done = is_whole && is_numbered && is_finished;
         Ok(plan)
     }
 }
 
-/// On the way to a plan.
+/// A plan in the making.
 struct Planning<'a> {
-    found: &'a FoundTable,
+    facts: &'a TableFacts,
     recorded: Option<&'a AdoptedTable>,
     obstacles: Vec<Obstacle>,
     plan: Plan,
@@ -208,14 +211,14 @@ impl Planning<'_> {
         self.obstacles.push(obstacle(what, hint));
     }
 
-    /// Whether an earlier try has added this column.
+    /// Returns true if an earlier attempt has added this column.
     fn is_ours(&self, column: &Identifier) -> bool {
         self.recorded
             .is_some_and(|adopted| adopted.columns.iter().any(|own| own == column.as_str()))
     }
 
     fn add(&mut self, column: Identifier, what: Adds) {
-        let is_there = self.found.column(column.as_str()).is_some();
+        let is_there = self.facts.column(column.as_str()).is_some();
         self.plan.adds.push(Addition {
             column,
             what,
@@ -223,33 +226,32 @@ impl Planning<'_> {
         });
     }
 
-    /// A key of 64 bits that is never null is used, and of any other kind none: the table is given
-    /// one.
+    /// Uses a 64-bit key that is never null; otherwise plans to add one.
     fn key(&mut self) {
         let key = self.plan.table.key.clone();
         let own = name(KEY);
-        let found = self.found.column(key.as_str());
-        if found.is_none() && key != own && !is_usual(&key) {
+        let facts = self.facts.column(key.as_str());
+        if facts.is_none() && key != own && !is_usual(&key) {
             return self.absent("key", &key, &format!("`key = \"{KEY}\"` has one added"));
         }
-        let fits = |column: &&FoundColumn| is_key(column.holds) && !column.is_nullable;
-        if let Some(column) = found.filter(fits).filter(|_| !self.is_ours(&key)) {
+        let fits = |column: &&ColumnFacts| is_key(column.holds) && !column.is_nullable;
+        if let Some(column) = facts.filter(fits).filter(|_| !self.is_ours(&key)) {
             if !column.is_unique {
                 self.obstacle(
                     format!("the key {key} is not unique"),
                     format!(
-                        "make it the primary key, or name another as `key` in a map: for one that \
-                         is not there, {KEY} is added"
+                        "make it the primary key, or name another as `key` in a map: if that one \
+                         does not exist, {KEY} is added"
                     ),
                 );
             }
             self.plan.uses.push(("key", key));
             return;
         }
-        if self.found.column(KEY).is_some() && !self.is_ours(&own) {
+        if self.facts.column(KEY).is_some() && !self.is_ours(&own) {
             self.obstacle(
-                format!("a column {KEY} is there, and was not added by Tenure"),
-                "rename it, or make it a unique bigint that is never null and the key of a map",
+                format!("a column {KEY} exists that Tenure did not add"),
+                "rename it, or make it a unique not-null bigint and name it as `key` in a map",
             );
             return;
         }
@@ -261,13 +263,13 @@ impl Planning<'_> {
         let table = self.plan.table.clone();
         for (fact, column) in table.facts().into_iter().filter(|(fact, _)| *fact != "key") {
             let adds = adds_of(fact, &table.states);
-            match self.found.column(column.as_str()) {
-                Some(found) if !self.is_ours(column) => {
+            match self.facts.column(column.as_str()) {
+                Some(facts) if !self.is_ours(column) => {
                     self.obstacles
-                        .extend(need_of(fact).obstacle(&table, fact, found));
+                        .extend(need_of(fact).obstacle(&table, fact, facts));
                     self.plan.uses.push((fact, column.clone()));
                 }
-                None if fact == "status" && self.found.has_rows && !self.is_ours(column) => {
+                None if fact == "status" && self.facts.has_rows && !self.is_ours(column) => {
                     let hint = "its rows would all be pending; in an empty table it is added";
                     self.absent("status.column", column, hint);
                 }
@@ -279,7 +281,7 @@ impl Planning<'_> {
         }
     }
 
-    /// A column that the description names and that must be there is not.
+    /// Reports a described column that does not exist.
     fn absent(&mut self, field: &str, column: &Identifier, more: &str) {
         self.obstacle(
             format!("there is no column {column}, which `{field}` names"),
@@ -287,20 +289,19 @@ impl Planning<'_> {
         );
     }
 
-    /// What only the order needs.
+    /// Plans the columns that only the claim order needs.
     fn order(&mut self) {
-        let known: BTreeSet<Identifier> = {
+        let mut known: BTreeSet<Identifier> = {
             let uses = self.plan.uses.iter().map(|(_, column)| column.clone());
             let adds = self.plan.adds.iter().map(|added| added.column.clone());
             uses.chain(adds).collect()
         };
         let order = self.plan.table.order.clone();
-        let mut seen = known;
         for (column, _) in order {
-            if !seen.insert(column.clone()) {
+            if !known.insert(column.clone()) {
                 continue;
             }
-            let is_there = self.found.column(column.as_str()).is_some();
+            let is_there = self.facts.column(column.as_str()).is_some();
             if !is_there && !is_usual(&column) && !self.is_ours(&column) {
                 self.absent("order", &column, "it is never added");
             } else if !is_there || self.is_ours(&column) {
@@ -321,18 +322,18 @@ impl Planning<'_> {
             let is_ours = self
                 .recorded
                 .is_some_and(|adopted| adopted.indexes.iter().any(|own| own == name.as_str()));
-            let stage = match self.found.index(name.as_str()) {
+            let stage = match self.facts.index(name.as_str()) {
                 None => Stage::Missing,
-                Some(found) if found.is_valid => Stage::There,
+                Some(facts) if facts.is_valid => Stage::There,
                 Some(_) => Stage::Broken,
             };
             if stage != Stage::Missing && !is_ours {
                 self.obstacle(
-                    format!("an index {name} is there, and was not made by Tenure"),
+                    format!("an index {name} exists that Tenure did not create"),
                     "rename it or drop it",
                 );
             }
-            self.free(&name, "an index of ours");
+            self.free(&name, "an index of Tenure's");
             self.plan.indexes.push(PlannedIndex { what, name, stage });
         }
         if self
@@ -343,17 +344,17 @@ impl Planning<'_> {
         {
             for ending in [SEQUENCE, TRIGGER] {
                 let name = self.plan.table.index_name(ending);
-                self.free(&name, "what fills a column that is added");
+                self.free(&name, "the sequence or trigger of an added column");
             }
         }
     }
 
-    /// What is to be made needs its name for itself.
+    /// Reports a name that Tenure needs but another object has.
     fn free(&mut self, name: &Identifier, what: &str) {
-        if self.found.taken.iter().any(|taken| taken == name.as_str()) {
+        if self.facts.taken.iter().any(|taken| taken == name.as_str()) {
             self.obstacle(
-                format!("the name {name} is taken, and {what} needs it"),
-                "rename what has it, or the table",
+                format!("the name {name} is in use, and {what} needs it"),
+                "rename the object that has it, or the table",
             );
         }
     }
@@ -365,40 +366,40 @@ impl Planning<'_> {
         let mut remarks = Vec::new();
         if is_added(until) && table.states.status().is_some() {
             remarks.push(format!(
-                "what your own workers claim has no {until}, so nobody but they can end such a \
-                 claim: let your own recovery run for as long as they do"
+                "claims of your own workers have no {until}, so Tenure cannot end them: keep your \
+                 own recovery running for as long as those workers run"
             ));
         }
         if let Some(status) = table.states.status() {
             let words = status.words.all();
-            if !self.found.checks.is_empty() {
+            if !self.facts.checks.is_empty() {
                 remarks.push(format!(
                     "check constraints must allow every word of the status ({}): {}",
                     words.join(", "),
-                    self.found.checks.join(", ")
+                    self.facts.checks.join(", ")
                 ));
             }
-            remarks.extend(self.found.words.iter().filter_map(|(word, count)| {
-                let told = match word {
+            remarks.extend(self.facts.words.iter().filter_map(|(word, count)| {
+                let status = match word {
                     Some(word) if words.contains(&word.as_str()) => return None,
                     Some(word) => format!("the status {word:?}, which the map does not know"),
                     None => "no status".to_owned(),
                 };
                 Some(format!(
-                    "{count} rows have {told}: nobody will ever claim them"
+                    "{count} rows have {status}: they will never be claimed"
                 ))
             }));
         }
         self.plan.remarks = remarks;
-        for (check, word) in &self.found.refused {
+        for (check, word) in &self.facts.refused {
             self.obstacles.push(obstacle(
                 format!("the check constraint {check} refuses the word {word:?} of the status"),
-                "let it allow the word, or name one that it allows in a map, under [status]",
+                "change the constraint, or name a word that it allows in a map, under [status]",
             ));
         }
     }
 
-    /// A table is adopted with one description; what it was adopted with stays.
+    /// Reports a description that differs from the one at adoption.
     fn description(&mut self) {
         let Some(recorded) = self.recorded else {
             return;
@@ -407,27 +408,27 @@ impl Planning<'_> {
             let name = self.plan.table.name.clone();
             self.obstacle(
                 format!("{name} was adopted with another preset or map"),
-                format!("give the same again, or run `tenure adopt {name} --undo` first"),
+                format!("use the same one, or run `tenure adopt {name} --undo` first"),
             );
         }
     }
 }
 
-/// Whether a preset has this name for the key, the order or the moment of writing: such a column
-/// may be added. Any other was named by a map, and must be there.
+/// Returns true for names that presets use for the key, the order and the time of writing: such a
+/// column may be added. Any other name comes from a map, and must exist.
 fn is_usual(column: &Identifier) -> bool {
     ["id", "priority", "created_at"].contains(&column.as_str())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::found::Holds;
-    use super::super::found::{FoundIndex, FoundKind};
+    use super::super::facts::Holds;
+    use super::super::facts::{IndexFacts, TableKind};
     use super::*;
     use crate::time::Timestamp;
 
-    fn column(name: &str, holds: Holds) -> FoundColumn {
-        FoundColumn {
+    fn column(name: &str, holds: Holds) -> ColumnFacts {
+        ColumnFacts {
             name: name.to_owned(),
             declared: format!("{holds:?}").to_lowercase(),
             holds,
@@ -437,31 +438,31 @@ mod tests {
         }
     }
 
-    fn found(columns: Vec<FoundColumn>) -> FoundTable {
-        FoundTable {
-            kind: FoundKind::Table,
+    fn facts(columns: Vec<ColumnFacts>) -> TableFacts {
+        TableFacts {
+            kind: TableKind::Table,
             columns,
-            ..FoundTable::missing()
+            ..TableFacts::missing()
         }
     }
 
-    /// The least that a table of sync jobs has.
-    fn jobs() -> FoundTable {
-        let id = FoundColumn {
+    /// Minimal table of sync jobs.
+    fn jobs() -> TableFacts {
+        let id = ColumnFacts {
             is_nullable: false,
             is_unique: true,
             ..column("id", Holds::BigInteger)
         };
-        let created_at = FoundColumn {
+        let created_at = ColumnFacts {
             is_nullable: false,
             ..column("created_at", Holds::Moment)
         };
-        found(vec![id, created_at, column("locked_by", Holds::Text(None))])
+        facts(vec![id, created_at, column("locked_by", Holds::Text(None))])
     }
 
-    fn whats(obstacles: &[Obstacle]) -> Vec<&str> {
-        assert!(obstacles.iter().all(|found| !found.hint.is_empty()));
-        obstacles.iter().map(|found| found.what.as_str()).collect()
+    fn problems(obstacles: &[Obstacle]) -> Vec<&str> {
+        assert!(obstacles.iter().all(|facts| !facts.hint.is_empty()));
+        obstacles.iter().map(|facts| facts.what.as_str()).collect()
     }
 
     fn recorded(plan: &Plan, is_finished: bool) -> AdoptedTable {
@@ -475,26 +476,26 @@ mod tests {
             is_finished,
             adopted_at: Timestamp::from_micros(0),
             schema: None,
-            whereabouts: Whereabouts::Here,
+            location: TableLocation::Here,
         }
     }
 
-    /// The table as it is when everything of a plan was done.
-    fn done(mut found: FoundTable, plan: &Plan) -> FoundTable {
+    /// Returns the table after all changes of a plan.
+    fn done(mut facts: TableFacts, plan: &Plan) -> TableFacts {
         let added = plan.adds.iter().map(|added| added.column.as_str());
-        found
+        facts
             .columns
             .extend(added.map(|name| column(name, Holds::Other)));
-        let made = plan.indexes.iter().map(|index| FoundIndex {
+        let made = plan.indexes.iter().map(|index| IndexFacts {
             name: index.name.to_string(),
             is_valid: true,
         });
-        found.indexes.extend(made);
-        found
+        facts.indexes.extend(made);
+        facts
     }
 
     #[test]
-    fn what_is_there_is_used_and_the_rest_is_added() {
+    fn existing_columns_are_used_and_the_rest_is_added() {
         let plan = LeaseTable::sync_jobs().plan(&jobs(), None).unwrap();
         let uses: Vec<&str> = plan.uses.iter().map(|(fact, _)| *fact).collect();
         assert_eq!(uses, ["key", "created_at", "holder"]);
@@ -509,59 +510,65 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_no_bigint_gets_one_beside_it() {
+    fn a_key_other_than_a_bigint_gets_an_additional_one() {
         for holds in [Holds::Text(None), Holds::Integer, Holds::Other] {
-            let mut found = jobs();
-            found.columns[0].holds = holds;
-            let plan = LeaseTable::sync_jobs().plan(&found, None).unwrap();
+            let mut facts = jobs();
+            facts.columns[0].holds = holds;
+            let plan = LeaseTable::sync_jobs().plan(&facts, None).unwrap();
             assert_eq!(plan.table.key.as_str(), "tenure_id");
             assert!(plan.adds_key());
             assert_eq!(plan.indexes[0].what, Indexes::Key);
         }
-        let mut found = jobs();
-        drop(found.columns.remove(0));
-        let plan = LeaseTable::sync_jobs().plan(&found, None).unwrap();
+        let mut facts = jobs();
+        drop(facts.columns.remove(0));
+        let plan = LeaseTable::sync_jobs().plan(&facts, None).unwrap();
         assert!(plan.adds_key());
     }
 
     #[test]
     fn a_key_that_cannot_tell_rows_apart_is_an_obstacle() {
-        let mut found = jobs();
-        found.columns[0].is_unique = false;
-        let obstacles = LeaseTable::sync_jobs().plan(&found, None).unwrap_err();
-        assert_eq!(whats(&obstacles), ["the key id is not unique"]);
-        found.columns[0].is_nullable = true;
-        let plan = LeaseTable::sync_jobs().plan(&found, None).unwrap();
-        assert!(plan.adds_key(), "one that may be null is none");
+        let mut facts = jobs();
+        facts.columns[0].is_unique = false;
+        let obstacles = LeaseTable::sync_jobs().plan(&facts, None).unwrap_err();
+        assert_eq!(problems(&obstacles), ["the key id is not unique"]);
+        facts.columns[0].is_nullable = true;
+        let plan = LeaseTable::sync_jobs().plan(&facts, None).unwrap();
+        assert!(plan.adds_key(), "a nullable column is not a key");
     }
 
     #[test]
-    fn what_is_no_table_is_an_obstacle() {
+    fn an_object_other_than_a_table_is_an_obstacle() {
         let table = LeaseTable::outbox();
-        for (kind, said) in [
-            (FoundKind::Missing, "there is no table outbox"),
-            (FoundKind::View, "outbox is a view"),
-            (FoundKind::Partitioned, "outbox is partitioned"),
-            (FoundKind::Rowless, "outbox was made without rowid"),
-            (FoundKind::Other, "outbox is no table"),
+        for (kind, expected) in [
+            (TableKind::Missing, "there is no table outbox"),
+            (TableKind::View, "outbox is a view"),
+            (TableKind::Partitioned, "outbox is partitioned"),
+            (TableKind::Rowless, "outbox was created without rowid"),
+            (TableKind::Other, "outbox is not a table"),
         ] {
-            let found = FoundTable {
+            let facts = TableFacts {
                 kind,
-                ..FoundTable::missing()
+                ..TableFacts::missing()
             };
-            let obstacles = table.plan(&found, None).unwrap_err();
-            assert!(whats(&obstacles)[0].starts_with(said), "{obstacles:?}");
+            let obstacles = table.plan(&facts, None).unwrap_err();
+            assert!(
+                problems(&obstacles)[0].starts_with(expected),
+                "{obstacles:?}"
+            );
         }
         let own = table.named(name("tenure_jobs"));
-        assert!(own.plan(&jobs(), None).is_err(), "ours is not adopted");
+        assert!(
+            own.plan(&jobs(), None).is_err(),
+            "Tenure's own tables are not adopted"
+        );
     }
 
     #[test]
-    fn every_wrong_column_is_told_at_once() {
+    fn every_wrong_column_is_reported_at_once() {
         let mut table = jobs();
         table.columns[1].is_nullable = true;
         table.columns[2].holds = Holds::Text(Some(36));
-        let not_null = FoundColumn {
+        let not_null = ColumnFacts {
             is_nullable: false,
             ..column("locked_until", Holds::Moment)
         };
@@ -572,9 +579,9 @@ mod tests {
             column("fence", Holds::Text(None)),
         ]);
         let obstacles = LeaseTable::sync_jobs().plan(&table, None).unwrap_err();
-        let told = whats(&obstacles);
-        assert_eq!(told.len(), 6, "{told:#?}");
-        for (said, at) in [
+        let status = problems(&obstacles);
+        assert_eq!(status.len(), 6, "{status:#?}");
+        for (expected, at) in [
             ("created_at, which is to hold created_at, may be null", 0),
             ("locked_until, which is to hold until, is not null", 1),
             ("expected room for 128", 2),
@@ -585,20 +592,20 @@ mod tests {
                 5,
             ),
         ] {
-            assert!(told[at].contains(said), "{said}: {told:#?}");
+            assert!(status[at].contains(expected), "{expected}: {status:#?}");
         }
     }
 
     #[test]
     fn a_status_must_have_room_for_its_words() {
-        let mut found = jobs();
-        found.columns.push(column("status", Holds::Text(Some(8))));
-        let obstacles = LeaseTable::outbox().plan(&found, None).unwrap_err();
-        assert!(whats(&obstacles)[0].contains("expected room for 9"));
+        let mut facts = jobs();
+        facts.columns.push(column("status", Holds::Text(Some(8))));
+        let obstacles = LeaseTable::outbox().plan(&facts, None).unwrap_err();
+        assert!(problems(&obstacles)[0].contains("expected room for 9"));
     }
 
     #[test]
-    fn a_plan_that_was_begun_goes_on_where_it_stopped() {
+    fn an_interrupted_plan_continues() {
         let table = LeaseTable::sync_jobs();
         let plan = table.plan(&jobs(), None).unwrap();
         let whole = done(jobs(), &plan);
@@ -613,7 +620,7 @@ mod tests {
         assert!(!again.is_done);
         assert_eq!(again.indexes[0].stage, Stage::Broken);
         let unrecorded = table.plan(&whole, None).unwrap_err();
-        assert!(!unrecorded.is_empty(), "what is there is not ours");
+        assert!(!unrecorded.is_empty(), "existing columns are not Tenure's");
     }
 
     #[test]
@@ -621,10 +628,10 @@ mod tests {
         let plan = LeaseTable::sync_jobs().plan(&jobs(), None).unwrap();
         let recorded = recorded(&plan, true);
         let other = LeaseTable::sync_checkpoints().named(name("sync_jobs"));
-        let found = done(jobs(), &plan);
-        let obstacles = other.plan(&found, Some(&recorded)).unwrap_err();
+        let facts = done(jobs(), &plan);
+        let obstacles = other.plan(&facts, Some(&recorded)).unwrap_err();
         assert!(
-            whats(&obstacles)[0].contains("another preset"),
+            problems(&obstacles)[0].contains("another preset"),
             "{obstacles:?}"
         );
     }

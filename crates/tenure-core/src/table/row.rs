@@ -1,4 +1,4 @@
-//! A row as an event, for handlers and publishers that know nothing of tables.
+//! Conversion of a row to an event, so that handlers and publishers need not know tables.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use crate::event::Event;
 use crate::invalid::Invalid;
 
 impl LeaseTable {
-    /// The row as an event: the table's name is the topic, and the row as JSON the payload, without
-    /// the columns that hold tokens, which are secrets between a holder and the database.
+    /// Converts a row to an event: the table's name is the topic and the row as JSON the payload,
+    /// without the columns that hold tokens, which are secrets between a holder and the database.
     ///
     /// ```
     /// use tenure_core::LeaseTable;
@@ -21,19 +21,19 @@ impl LeaseTable {
     /// # Ok::<(), tenure_core::Invalid>(())
     /// ```
     ///
-    /// A row may be larger and nest deeper than the payload of an event that is enqueued: it is the
-    /// user's, and where it is already.
+    /// A row may be larger and nest deeper than the payload of an enqueued event: it is the user's,
+    /// and already stored.
     ///
     /// # Errors
-    /// The row is no JSON object.
+    /// The row is not a JSON object.
     pub fn event(&self, row: &str) -> Result<Event, Invalid> {
         let secrets = [&self.columns.token, &self.columns.settled_token];
-        let is_told = |secret: &&Identifier| row.contains(secret.as_str());
-        // A claim leaves the lease out: most rows can be taken as they are.
-        if row.starts_with('{') && !secrets.iter().any(is_told) {
+        let is_present = |secret: &&Identifier| row.contains(secret.as_str());
+        // A claim leaves the lease columns out, so most rows need no change.
+        if row.starts_with('{') && !secrets.iter().any(is_present) {
             return Event::of_row(self.name.as_str(), row.to_owned());
         }
-        let unreadable = |_cause| Invalid::new("the row", "no JSON object", "one");
+        let unreadable = |_cause| Invalid::new("the row", "not a JSON object", "one");
         let mut parts: BTreeMap<String, Box<RawValue>> =
             serde_json::from_str(row).map_err(unreadable)?;
         for secret in secrets {
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_object_is_no_row() {
+    fn a_row_must_be_a_json_object() {
         for row in ["7", "{\"a\":", "{\"a\":\"lock_token\"", ""] {
             assert!(LeaseTable::outbox().event(row).is_err(), "{row}");
         }

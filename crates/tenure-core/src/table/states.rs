@@ -1,55 +1,56 @@
-//! How a row tells its state: by a word, by a word and its holder, or by its moments alone.
+//! Encoding of a row's state: by a word, by a word and its holder, or by its timestamps alone.
 
 use super::{Columns, Identifier, LeaseTable, name};
 use crate::invalid::Invalid;
 use crate::state::State;
 
-/// How a row tells its state.
+/// Encoding of a row's state.
 ///
-/// What a kind means is said once, in [`LeaseTable::conditions`]; whoever reads rows or writes SQL
-/// goes by those. A statement's lines that name a status are left out where a table has none.
+/// [`LeaseTable::conditions`] defines each encoding; code that reads rows or writes SQL relies on
+/// that alone. Lines of a statement that name a status are left out for a table without one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum States {
-    /// By its word alone: each state has one of its own.
+    /// By a status word alone: each state has its own word.
     Worded(StatusColumn),
-    /// By its word and its holder: what is claimed keeps the word of what is pending, and has a
-    /// holder. Others may claim such a row by writing holder and end of term alone, so nothing is
-    /// asked of its token and of the moment of its claim but by us.
+    /// By a status word and the holder: a claimed row has the word of a pending row, and a holder.
+    /// Other programs may claim such a row by writing only the holder and the end of the term, so
+    /// the token and the time of the claim are valid only for claims by Tenure.
     Held(StatusColumn),
-    /// By its moments alone, without a status: dead with a `dead_at`, else done with a `done_at`,
-    /// else claimed with an `until`, else pending. Others may claim such a row by writing holder
-    /// and end of term alone, as with [`States::Held`]; our token stays behind, and is refused
-    /// since the holder is not its own any more. Our workers have a nonce in their ids, so another
-    /// passes for one of them only if it copies the whole id: nothing in such a table would tell.
+    /// By timestamps alone, without a status. A row with a `dead_at` is dead; otherwise, with a
+    /// `done_at` it is done; otherwise, with an `until` it is claimed; otherwise it is pending.
+    /// Other programs may claim such a row by writing only the holder and the end of the term, as
+    /// with [`States::Held`]; Tenure's token stays in the row and is refused, because the holder
+    /// differs. Another program is mistaken for a worker of Tenure only if it copies a whole worker
+    /// id with its nonce; such a table cannot detect that.
     ///
-    /// Who writes such a table by hand takes what has lapsed as if it were free. So does a claim
-    /// of ours that recovers: it puts back all that has lapsed first, without a delay, and then
-    /// claims in the order of the table.
+    /// Programs that write such a table directly treat a lapsed row as free. A claim of Tenure that
+    /// also reaps does the same: it first makes all lapsed rows pending again, without a delay, and
+    /// then claims in the order configured for the table.
     Derived,
 }
 
 /// A column that holds a word for the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusColumn {
-    /// Its name.
+    /// Name of the column.
     pub column: Identifier,
-    /// Which word stands for which state.
-    pub words: Words,
+    /// Word of each state.
+    pub words: StatusWords,
 }
 
-/// What is so of one column of a row in some state.
+/// Condition on one column of a row in some state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition<'a> {
-    /// It holds this word.
+    /// The column holds this word.
     Is(&'a Identifier, &'a StatusWord),
-    /// It is null.
+    /// The column is null.
     Null(&'a Identifier),
-    /// It is not null.
+    /// The column is not null.
     NotNull(&'a Identifier),
 }
 
 impl Condition<'_> {
-    /// Whether it is so of a column with this value.
+    /// Returns true if a column with this value meets the condition.
     fn holds(&self, value: Option<&str>) -> bool {
         match self {
             Self::Is(_, word) => value == Some(word.as_str()),
@@ -64,7 +65,7 @@ impl Condition<'_> {
         }
     }
 
-    /// Whether no value fits both.
+    /// Returns true if no value meets both conditions.
     fn excludes(&self, other: &Condition<'_>) -> bool {
         self.column() == other.column()
             && match (self, other) {
@@ -77,7 +78,7 @@ impl Condition<'_> {
 }
 
 impl States {
-    /// The column with the words, in a table that has one.
+    /// Status column, if the table has one.
     pub const fn status(&self) -> Option<&StatusColumn> {
         match self {
             Self::Worded(status) | Self::Held(status) => Some(status),
@@ -85,7 +86,7 @@ impl States {
         }
     }
 
-    /// The word that a row in this state shows, in a table that has words.
+    /// Word of a row in this state, if the table has words.
     ///
     /// ```
     /// use tenure_core::{LeaseTable, State};
@@ -101,7 +102,7 @@ impl States {
 }
 
 impl LeaseTable {
-    /// What is so of a row exactly when it is in this state: all of these together.
+    /// Conditions that hold together exactly for the rows in this state.
     pub fn conditions(&self, state: State) -> Vec<Condition<'_>> {
         let Columns {
             holder,
@@ -113,12 +114,12 @@ impl LeaseTable {
         let (is_open, is_alive) = (Condition::Null(done_at), Condition::Null(dead_at));
         match (&self.states, state) {
             (States::Held(status), State::Pending) => {
-                vec![status.shows(state), Condition::Null(holder)]
+                vec![status.condition(state), Condition::Null(holder)]
             }
             (States::Held(status), State::Claimed) => {
-                vec![status.shows(state), Condition::NotNull(holder)]
+                vec![status.condition(state), Condition::NotNull(holder)]
             }
-            (States::Worded(status) | States::Held(status), _) => vec![status.shows(state)],
+            (States::Worded(status) | States::Held(status), _) => vec![status.condition(state)],
             (States::Derived, State::Pending) => {
                 vec![is_open, is_alive, Condition::Null(until)]
             }
@@ -130,7 +131,7 @@ impl LeaseTable {
         }
     }
 
-    /// The state of a row whose columns have these values; `None`: they tell none.
+    /// State of a row whose columns have these values; `None` if they match no state.
     ///
     /// ```
     /// use tenure_core::{Identifier, LeaseTable, State};
@@ -155,16 +156,16 @@ impl LeaseTable {
         State::ALL.into_iter().find(is_in)
     }
 
-    /// Checks that no row is in two states.
+    /// Checks that no row can be in two states.
     pub(super) fn check_states(&self) -> Result<(), Invalid> {
         for (nth, one) in State::ALL.into_iter().enumerate() {
             for other in State::ALL.into_iter().skip(nth + 1) {
                 let (these, those) = (self.conditions(one), self.conditions(other));
                 let apart = these.iter().any(|a| those.iter().any(|b| a.excludes(b)));
                 if !apart {
-                    let found = format!("alike for {one} and {other}");
+                    let found = format!("the same for {one} and {other}");
                     let expected = "a word for each state; pending and claimed may share one \
-                                    where the holder tells them apart";
+                                    if the holder distinguishes them";
                     return Err(Invalid::new("status word", found, expected));
                 }
             }
@@ -174,7 +175,7 @@ impl LeaseTable {
 }
 
 impl StatusColumn {
-    const fn shows(&self, state: State) -> Condition<'_> {
+    const fn condition(&self, state: State) -> Condition<'_> {
         Condition::Is(&self.column, self.words.word(state))
     }
 }
@@ -184,7 +185,7 @@ impl StatusColumn {
 pub struct StatusWord(String);
 
 impl StatusWord {
-    /// A word of letters, digits and `_`.
+    /// Accepts a word of letters, digits and `_`.
     ///
     /// # Errors
     /// Anything else, and words over 63 bytes.
@@ -208,7 +209,7 @@ impl StatusWord {
         &self.0
     }
 
-    /// The word as SQL wants it.
+    /// The word quoted for SQL.
     pub fn quoted(&self) -> String {
         format!("'{}'", self.0)
     }
@@ -216,7 +217,7 @@ impl StatusWord {
 
 /// The words of a status column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Words {
+pub struct StatusWords {
     /// For [`State::Pending`].
     pub pending: StatusWord,
     /// For [`State::Claimed`].
@@ -227,8 +228,8 @@ pub struct Words {
     pub dead: StatusWord,
 }
 
-impl Words {
-    /// The word for a state.
+impl StatusWords {
+    /// The word of a state.
     pub const fn word(&self, state: State) -> &StatusWord {
         match state {
             State::Pending => &self.pending,
@@ -238,19 +239,19 @@ impl Words {
         }
     }
 
-    /// All of them, in the order of the states.
+    /// All words, in the order of the states.
     pub fn all(&self) -> [&str; 4] {
         State::ALL.map(|state| self.word(state).as_str())
     }
 }
 
-/// A column of a preset with its words for pending, claimed, done and dead.
+/// Makes the status column of a preset with its words for pending, claimed, done and dead.
 pub(super) fn status(column: &str, [pending, claimed, done, dead]: [&str; 4]) -> StatusColumn {
     let word =
         |text| StatusWord::new(text).expect("the presets' words are safe: a test reads them");
     StatusColumn {
         column: name(column),
-        words: Words {
+        words: StatusWords {
             pending: word(pending),
             claimed: word(claimed),
             done: word(done),

@@ -1,5 +1,5 @@
-//! The presets for tables of sync jobs and of their checkpoints, in the words of their own
-//! specification, and the five states that it reads from three moments.
+//! Presets for tables of sync jobs and their checkpoints, in the words of their specification, and
+//! the five states that the specification derives from three timestamps.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use crate::state::State;
 use crate::time::Timestamp;
 
 impl LeaseTable {
-    /// A table `sync_jobs` without a status: `locked_until`, `completed_at` and `failed_at` tell
-    /// the state. Urgent first, then oldest first.
+    /// A table `sync_jobs` without a status: `locked_until`, `completed_at` and `failed_at` encode
+    /// the state. Highest priority first, then oldest first.
     ///
     /// ```
     /// use tenure_core::{LeaseTable, State};
@@ -53,9 +53,9 @@ impl LeaseTable {
         }
     }
 
-    /// A table `sync_checkpoints` in the columns of [`LeaseTable::sync_jobs`], oldest first. It
-    /// needs an `id` of its own beside its unique `matrix_id` and `chunk_hash`; these, and
-    /// `last_synced_at` and `row_count`, are the table's own and come back with the row.
+    /// A table `sync_checkpoints` with the columns of [`LeaseTable::sync_jobs`], oldest first. It
+    /// needs an `id` in addition to its unique `matrix_id` and `chunk_hash`; these, and
+    /// `last_synced_at` and `row_count`, are the table's own columns and come back with the row.
     ///
     /// ```
     /// use tenure_core::LeaseTable;
@@ -70,27 +70,27 @@ impl LeaseTable {
         table
     }
 
-    /// How long a lease on a row runs and how often it is renewed, as the specification of such
-    /// tables says: 5 minutes and 1 minute for jobs, 2 minutes and 30 s for checkpoints. `None`:
-    /// the table is in the words of neither, and the settings alone say it.
+    /// Term and renewal interval by the specification of such tables: 5 minutes and 1 minute for
+    /// jobs, 2 minutes and 30 s for checkpoints. `None` for a table that is neither; then the
+    /// settings decide.
     ///
     /// ```
     /// use std::time::Duration;
     /// use tenure_core::{LeaseTable, Term};
     ///
     /// let minutes = |number: u64| Term::new(Duration::from_secs(60 * number)).unwrap();
-    /// let (term, heartbeat) = LeaseTable::sync_jobs().usual_rhythm().unwrap();
+    /// let (term, heartbeat) = LeaseTable::sync_jobs().default_timing().unwrap();
     /// assert_eq!((term, heartbeat.as_secs()), (minutes(5), 60));
-    /// let (term, heartbeat) = LeaseTable::sync_checkpoints().usual_rhythm().unwrap();
+    /// let (term, heartbeat) = LeaseTable::sync_checkpoints().default_timing().unwrap();
     /// assert_eq!((term, heartbeat.as_secs()), (minutes(2), 30));
-    /// assert_eq!(LeaseTable::outbox().usual_rhythm(), None);
+    /// assert_eq!(LeaseTable::outbox().default_timing(), None);
     /// ```
-    pub fn usual_rhythm(&self) -> Option<(Term, Duration)> {
+    pub fn default_timing(&self) -> Option<(Term, Duration)> {
         let jobs = Self::sync_jobs();
         if self.states != jobs.states || self.columns != jobs.columns {
             return None;
         }
-        // Their columns are the same; the order of the claims tells them apart.
+        // The columns are the same; the claim order distinguishes the two.
         let (term, heartbeat) = if self.order == jobs.order {
             (Duration::from_mins(5), Duration::from_mins(1))
         } else if self.order == Self::sync_checkpoints().order {
@@ -102,24 +102,23 @@ impl LeaseTable {
     }
 }
 
-/// The state of a row as a table of sync jobs or checkpoints tells it at some moment.
+/// State of a row of sync jobs or checkpoints at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SyncState {
-    /// Nobody has it, and it may be claimed.
+    /// Free and claimable.
     Available,
-    /// Its lease runs.
+    /// The row has a live lease.
     Running,
-    /// Its lease is over and nobody has said how it ended: it may be claimed. The specification
-    /// says EXPIRED.
+    /// The lease has lapsed, so the row may be claimed. The specification calls this state EXPIRED.
     Lapsed,
-    /// It is done.
+    /// The row is done.
     Completed,
-    /// It is dead.
+    /// The row is dead.
     Failed,
 }
 
 impl SyncState {
-    /// All of them.
+    /// All five states.
     pub const ALL: [Self; 5] = [
         Self::Available,
         Self::Running,
@@ -128,8 +127,8 @@ impl SyncState {
         Self::Failed,
     ];
 
-    /// The state at `now` of a row with these moments. What is final goes before what runs, and a
-    /// failure before a completion, should someone have written both.
+    /// State at `now` of a row with these timestamps. A final state wins over a running one, and
+    /// failed over completed, should another program have written both.
     ///
     /// ```
     /// use tenure_core::{SyncState, Timestamp};
@@ -137,7 +136,7 @@ impl SyncState {
     /// let [then, now] = [1, 2].map(Timestamp::from_micros);
     /// assert_eq!(SyncState::of(None, None, None, now), SyncState::Available);
     /// assert_eq!(SyncState::of(Some(now), None, None, then), SyncState::Running);
-    /// // A lease is over at the very end of its term.
+    /// // A lease is over exactly at the end of its term.
     /// assert_eq!(SyncState::of(Some(now), None, None, now), SyncState::Lapsed);
     /// assert_eq!(SyncState::of(Some(now), Some(then), None, then), SyncState::Completed);
     /// ```
@@ -156,8 +155,8 @@ impl SyncState {
         }
     }
 
-    /// The state of the lease core that it is a view of. A lapsed lease is one that is still
-    /// claimed, until someone puts it back.
+    /// State of the lease core that it corresponds to. A lapsed lease counts as claimed until it is
+    /// reaped.
     ///
     /// ```
     /// use tenure_core::{State, SyncState};
@@ -173,7 +172,7 @@ impl SyncState {
         }
     }
 
-    /// The word that the specification has for it.
+    /// Word of the specification for it.
     ///
     /// ```
     /// use tenure_core::SyncState;

@@ -1,14 +1,14 @@
-//! The preset for a table of webhooks to be sent, in the words of its own specification.
+//! Preset for a table of webhooks to send, in the words of its specification.
 
 use super::states::status;
 use super::{Columns, Direction, LeaseTable, States, name};
 
 impl LeaseTable {
-    /// A table `webhook_outbox` in the words pending, delivered, failed; oldest first. What is
-    /// claimed is still `pending`, and has a `lease_owner`.
+    /// A table `webhook_outbox` in the words pending, delivered, failed; oldest first. A claimed
+    /// row is still `pending`, and has a `lease_owner`.
     ///
-    /// Its `attempts` are the reported failures, as its own workers count them: a lapse leaves them
-    /// alone. How often a row was with a holder is kept in `lease_attempts`.
+    /// Its `attempts` are the reported failures, as its own workers count them: a lapse does not
+    /// change them. The number of holds is in `lease_attempts`.
     ///
     /// ```
     /// use tenure_core::{LeaseTable, State};

@@ -1,33 +1,33 @@
-//! Attempts: what is known of each try to deliver. A hold opens it, on record before the call
-//! leaves; the settle closes it and adds what is known of the call.
+//! Attempts: the record of each try to deliver. The claim opens it before the call is sent; the
+//! settle closes it and adds the result of the call.
 
 use std::time::Duration;
 
 use super::{Reply, Timings};
-use crate::item::{EndedHold, Hold, ItemId};
-use crate::outcome::Word;
+use crate::item::{Hold, ItemId, PastHold};
+use crate::outcome::OutcomeKind;
 use crate::time::Timestamp;
 use crate::token::Fence;
 
-/// How an attempt ended.
+/// Result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AttemptOutcome {
-    /// It is under way, or will be: the delivery is held.
+    /// The delivery is held; the call is in progress or about to start.
     Open,
-    /// The receiver took it.
+    /// The receiver accepted the call.
     Delivered,
-    /// It did not, or could not be reached.
+    /// The receiver refused the call or could not be reached.
     Failed,
-    /// We stopped the call: the worker was shut down or the call took too long.
+    /// The worker stopped the call because it shut down or because the call took too long.
     Aborted,
-    /// The lease was lost: somebody else holds the delivery or has settled it.
+    /// The lease was lost: another worker holds the delivery or has settled it.
     Superseded,
-    /// The holder never said: it died with the delivery in hand. The receiver may have seen it.
+    /// The holder died before it reported a result. The receiver may have got the call.
     Unknown,
 }
 
 impl AttemptOutcome {
-    /// All of them.
+    /// Every outcome.
     pub const ALL: [Self; 6] = [
         Self::Open,
         Self::Delivered,
@@ -37,7 +37,7 @@ impl AttemptOutcome {
         Self::Unknown,
     ];
 
-    /// One word, for stores and JSON.
+    /// Stable word for stores and JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -49,7 +49,7 @@ impl AttemptOutcome {
         }
     }
 
-    /// Reads the word.
+    /// Parses the word of [`AttemptOutcome::as_str`].
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
@@ -57,81 +57,81 @@ impl AttemptOutcome {
     }
 }
 
-/// A call that was made, to be written down with the settle of its delivery. A call whose settle is
-/// refused is written down as superseded.
+/// A call to record with the settle of its delivery. If the settle is refused, the call is recorded
+/// as superseded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// The delivery.
+    /// Delivery for which the call was made.
     pub delivery: ItemId,
-    /// The claim that it was made under.
+    /// Fence of the claim under which the call was made.
     pub fence: Fence,
-    /// 1 at the first try.
+    /// Attempt number, from 1.
     pub attempt: u32,
-    /// How long before the settle it began.
+    /// Time from the start of the call to the settle.
     pub ago: Duration,
-    /// How it ended: delivered, failed, aborted or superseded.
+    /// Result: delivered, failed, aborted or superseded.
     pub outcome: AttemptOutcome,
-    /// What came back; `None`: it was stopped before anything did.
+    /// Reply; `None` if the call was stopped before one arrived.
     pub reply: Option<Reply>,
 }
 
-/// A call as it is kept.
+/// A stored call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallRecord {
-    /// The delivery.
+    /// Delivery for which the call was made.
     pub delivery: ItemId,
-    /// The claim that it was made under.
+    /// Fence of the claim under which the call was made.
     pub fence: Fence,
-    /// 1 at the first try.
+    /// Attempt number, from 1.
     pub attempt: u32,
-    /// When it began.
+    /// Start of the call.
     pub began_at: Timestamp,
-    /// How it ended.
+    /// Result of the call.
     pub outcome: AttemptOutcome,
-    /// The status of the answer.
+    /// Status code of the response.
     pub status: Option<u16>,
-    /// Why there is no answer, or what was wrong with it.
+    /// Reason for a missing or invalid response.
     pub error: Option<String>,
-    /// The rest.
+    /// Details for display.
     pub detail: CallDetail,
 }
 
-/// What is kept of a call, beside how it ended. A store keeps it as JSON.
+/// Stored details of a call, besides its result. Stores keep them as JSON.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(default)]
 pub struct CallDetail {
-    /// What kind of trouble, as [`CallErrorKind::as_str`](super::CallErrorKind::as_str) says it.
+    /// Kind of the error, in the words of [`CallErrorKind::as_str`](super::CallErrorKind::as_str).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
-    /// Headers of the answer, cut and with secrets masked.
+    /// Response headers, truncated and with secrets masked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<(String, String)>,
-    /// The first bytes of the answer, as text; what is no text is shown by `�`.
+    /// First bytes of the response as text; invalid UTF-8 becomes `�`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub body: String,
-    /// Whether there was more.
+    /// The response was longer than the stored part.
     pub is_cut: bool,
-    /// Who was called.
+    /// Address that was called.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
     /// Microseconds until the name was resolved.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dns_us: Option<u64>,
-    /// Until the connection stood.
+    /// Microseconds until the connection was open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub connect_us: Option<u64>,
-    /// Until it was encrypted.
+    /// Microseconds until the TLS handshake was complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_us: Option<u64>,
-    /// Until the head of the answer was there.
+    /// Microseconds until the head of the response arrived.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_byte_us: Option<u64>,
-    /// All of it.
+    /// Microseconds of the whole call.
     pub total_us: u64,
 }
 
 impl CallDetail {
-    /// What is kept of a reply.
+    /// Stored details of a reply.
     pub fn of(reply: &Reply) -> Self {
         let micros = |length: Duration| u64::try_from(length.as_micros()).unwrap_or(u64::MAX);
         let Timings {
@@ -141,7 +141,7 @@ impl CallDetail {
             first_byte,
             total,
         } = reply.timings;
-        // A NUL is no text to PostgreSQL.
+        // PostgreSQL does not accept NUL in text.
         let body = String::from_utf8_lossy(&reply.body).replace('\0', "\u{fffd}");
         Self {
             trouble: reply
@@ -161,59 +161,63 @@ impl CallDetail {
         }
     }
 
-    /// As a store keeps it.
+    /// JSON for the store.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_else(|_| "{}".to_owned())
     }
 
-    /// As a store kept it; what cannot be read is left out.
+    /// Parses the JSON of a store; invalid text gives the default.
     pub fn from_json(text: &str) -> Self {
         serde_json::from_str(text).unwrap_or_default()
     }
 }
 
-/// A try to deliver, as people see it.
+/// An attempt to deliver, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// The claim.
+    /// Number of the claim.
     pub fence: Fence,
-    /// Who held the delivery; empty when only the call is still known.
+    /// Worker that held the delivery; empty if only the call is still on record.
     pub holder: String,
-    /// When it was claimed; when it was called, if no more is known.
+    /// Time of the claim, or of the call if only the call is on record.
     pub claimed_at: Timestamp,
-    /// When the hold ended, if it has and that is known.
+    /// End of the lease, if it has ended and the time is known.
     pub ended_at: Option<Timestamp>,
-    /// How.
+    /// Result of the attempt.
     pub outcome: AttemptOutcome,
-    /// What is known of the call.
+    /// Record of the call, if one was made.
     pub call: Option<CallRecord>,
 }
 
-/// The attempts of a delivery, in the order of their claims: one for each hold that may have led to
-/// a call. A hold that was given back without a call is none.
-pub fn attempts(timeline: &[EndedHold], hold: Option<&Hold>, calls: &[CallRecord]) -> Vec<Attempt> {
+/// Lists the attempts of a delivery in claim order: one for each lease that may have led to a call.
+/// Leases released without a call are left out.
+pub fn attempts(timeline: &[PastHold], hold: Option<&Hold>, calls: &[CallRecord]) -> Vec<Attempt> {
     let call_of = |fence| calls.iter().find(|call| call.fence == fence).cloned();
-    let ended = timeline.iter().filter_map(|ended| {
-        let call = call_of(ended.fence);
-        let outcome = match (&call, ended.word) {
+    let closed = timeline.iter().filter_map(|closed| {
+        let call = call_of(closed.fence);
+        let outcome = match (&call, closed.outcome) {
             (Some(call), _) => call.outcome,
-            // Nobody held it: the operator's own hold began and ended at once.
-            (None, Word::Buried) if ended.claimed_at == ended.settled_at => return None,
-            (None, Word::Lapsed | Word::Buried) => AttemptOutcome::Unknown,
-            // Settled without a call, such as for an endpoint that is gone.
-            (None, Word::Done | Word::Retry | Word::Dead | Word::Release) => return None,
+            // An operator buried an unclaimed item: that lease began and ended at the same time.
+            (None, OutcomeKind::Buried) if closed.claimed_at == closed.settled_at => return None,
+            (None, OutcomeKind::Lapsed | OutcomeKind::Buried) => AttemptOutcome::Unknown,
+            // The delivery was settled without a call, for example because its endpoint was
+            // removed.
+            (
+                None,
+                OutcomeKind::Done | OutcomeKind::Retry | OutcomeKind::Dead | OutcomeKind::Release,
+            ) => return None,
         };
         Some(Attempt {
-            fence: ended.fence,
-            holder: ended.holder.clone(),
-            claimed_at: ended.claimed_at,
-            ended_at: Some(ended.settled_at),
+            fence: closed.fence,
+            holder: closed.holder.clone(),
+            claimed_at: closed.claimed_at,
+            ended_at: Some(closed.settled_at),
             outcome,
             call,
         })
     });
     let open = hold.map(|hold| {
-        // It may be known that the call ended before the lapsed hold is ended.
+        // The result of the call may be known before the lapsed lease is reaped.
         let call = call_of(hold.fence);
         let outcome = call.as_ref().map(|call| call.outcome);
         Attempt {
@@ -226,12 +230,12 @@ pub fn attempts(timeline: &[EndedHold], hold: Option<&Hold>, calls: &[CallRecord
         }
     });
     let held = |fence| {
-        let mut fences = timeline.iter().map(|ended| ended.fence);
+        let mut fences = timeline.iter().map(|closed| closed.fence);
         fences.any(|other| other == fence) || hold.is_some_and(|hold| hold.fence == fence)
     };
-    // The journal is pruned while a delivery waits; what is known of its calls is not.
-    let forgotten = calls.iter().filter(|call| !held(call.fence));
-    let forgotten = forgotten.map(|call| Attempt {
+    // The journal may be pruned while a delivery waits; the records of its calls are kept.
+    let unheld = calls.iter().filter(|call| !held(call.fence));
+    let unheld = unheld.map(|call| Attempt {
         fence: call.fence,
         holder: String::new(),
         claimed_at: call.began_at,
@@ -239,7 +243,7 @@ pub fn attempts(timeline: &[EndedHold], hold: Option<&Hold>, calls: &[CallRecord
         outcome: call.outcome,
         call: Some(call.clone()),
     });
-    let mut attempts: Vec<Attempt> = ended.chain(open).chain(forgotten).collect();
+    let mut attempts: Vec<Attempt> = closed.chain(open).chain(unheld).collect();
     attempts.sort_by_key(|attempt| attempt.fence);
     attempts
 }

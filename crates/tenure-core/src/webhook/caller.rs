@@ -1,4 +1,4 @@
-//! Caller: the port between who decides about a delivery and what sends it.
+//! Caller: the port through which webhook requests are sent.
 
 use std::fmt;
 use std::future::Future;
@@ -13,58 +13,58 @@ use crate::event::Event;
 use crate::item::ItemId;
 use crate::token::Fence;
 
-/// What is to be sent.
+/// A request to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// To whom.
+    /// Receiver of the request.
     pub endpoint: &'a Endpoint,
-    /// The delivery's handle.
+    /// Id of the delivery.
     pub delivery: ItemId,
-    /// The receiver's idempotency key: the event's id, the same for every attempt.
+    /// Idempotency key for the receiver: the event's id, the same for every attempt.
     pub message: Uuid,
-    /// What.
+    /// Event to send.
     pub event: &'a Event,
-    /// 1 at the first try.
+    /// Attempt number, from 1.
     pub attempt: u32,
-    /// The number of the claim.
+    /// Number of the claim.
     pub fence: Fence,
-    /// For an event with an ordering key: rises along the key at this endpoint.
+    /// Number that rises along the ordering key at this endpoint; `None` without a key.
     pub sequence: Option<i64>,
-    /// How long the whole exchange may take.
+    /// Time limit of the whole exchange.
     pub time_limit: Duration,
 }
 
-/// What came back, or what went wrong.
+/// Result of a call: a response or an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// The status of the answer, or why there is none.
+    /// Status code of the response, or the reason why there is none.
     pub status: Result<u16, CallError>,
-    /// What the answer said in `retry-after`.
+    /// Value of the response header `retry-after`.
     pub retry_after: Option<Duration>,
-    /// What the answer said in `webhook-delivery`.
+    /// Value of the response header `webhook-delivery`.
     pub directive: Option<Directive>,
-    /// Headers of the answer, cut and with secrets masked.
+    /// Response headers, truncated and with secrets masked.
     pub headers: Vec<(String, String)>,
-    /// The first bytes of the answer.
+    /// First bytes of the response body.
     pub body: Vec<u8>,
-    /// Whether there was more.
+    /// The body was longer than the stored part.
     pub is_cut: bool,
-    /// Who was called.
+    /// Address that was called.
     pub peer: Option<IpAddr>,
-    /// How long it took.
+    /// Duration of the parts of the call.
     pub timings: Timings,
 }
 
 impl Reply {
-    /// At most this much of an answer's body is kept.
+    /// Limit of the stored response body.
     pub const BODY_BYTES_MAX: usize = 16 * 1024;
 
-    /// An answer of this status and nothing else.
+    /// A response with this status and nothing else.
     pub fn status(status: u16) -> Self {
         Self::of(Ok(status))
     }
 
-    /// No answer.
+    /// An error instead of a response.
     pub fn error(kind: CallErrorKind, text: impl Into<String>) -> Self {
         let text = text.into();
         Self::of(Err(CallError { kind, text }))
@@ -84,64 +84,65 @@ impl Reply {
     }
 }
 
-/// What an answer asks for, beside its status.
+/// Request of the receiver in a response, besides its status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Directive {
     /// Never send this message again.
     AbortMessage,
-    /// Send nothing any more.
+    /// Stop sending to this endpoint.
     Disable,
 }
 
-/// How long the parts of a call took; a part that was not reached is `None`.
+/// Time from the start of a call to the end of each part; `None` for a part that was not reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timings {
-    /// The name was resolved.
+    /// Until the name was resolved.
     pub dns: Option<Duration>,
-    /// The connection stood.
+    /// Until the connection was open.
     pub connect: Option<Duration>,
-    /// It was encrypted.
+    /// Until the TLS handshake was complete.
     pub tls: Option<Duration>,
-    /// The head of the answer was there.
+    /// Until the head of the response arrived.
     pub first_byte: Option<Duration>,
-    /// All of it.
+    /// Duration of the whole call.
     pub total: Duration,
 }
 
-/// Why there is no answer. The text is for people, has no secret in it and no address that the
-/// policy hides.
+/// Reason for a missing response. The text is for people and contains no secret and no address that
+/// the policy hides.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct CallError {
-    /// What kind of trouble.
+    /// Kind of error.
     pub kind: CallErrorKind,
-    /// In words.
+    /// Text for people.
     pub text: String,
 }
 
-/// What kind of trouble.
+/// Kind of error of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CallErrorKind {
-    /// The address is not one that may be called.
+    /// The policy forbids the address.
     Forbidden,
-    /// The name has no address.
+    /// The host name could not be resolved.
     Dns,
-    /// Nobody took the connection.
+    /// The connection failed.
     Connect,
-    /// It could not be encrypted.
+    /// The TLS handshake failed.
     Tls,
-    /// It took too long.
+    /// The time limit was exceeded.
     Timeout,
-    /// The exchange broke off, or was no HTTP.
+    /// The connection broke, or the response was not HTTP.
     Broken,
-    /// The request cannot be made: a secret that does not open, a payload that is no payload. It
-    /// is not the receiver's fault.
+    /// The request cannot be built: a secret cannot be decrypted, or the payload is invalid. The
+    /// receiver is not at fault.
     Unsendable,
 }
 
 impl CallErrorKind {
-    /// One word, for metrics, records and JSON.
+    /// Stable word for metrics, records and JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Forbidden => "forbidden",
@@ -155,18 +156,17 @@ impl CallErrorKind {
     }
 }
 
-/// The reply, on its way.
+/// Future of [`Caller::call`].
 pub type Calling<'a> = Pin<Box<dyn Future<Output = Reply> + Send + 'a>>;
 
-/// Calls endpoints. The future that it returns may be dropped at any time; then the connection is
-/// closed.
+/// Calls endpoints. Dropping a returned future closes its connection.
 pub trait Caller: Send + Sync + fmt::Debug {
-    /// Makes one call. Never fails: what goes wrong is a reply.
+    /// Makes one call. Never fails: errors are part of the reply.
     fn call<'a>(&'a self, request: &'a Request<'a>) -> Calling<'a>;
 
-    /// Why this process cannot call an endpoint at all, whatever it is sent: its secrets do not
-    /// open, say. Nothing is claimed for it then, so that its deliveries wait for a process that
-    /// can. `None`: it can.
+    /// Returns the reason why this process cannot call an endpoint at all, such as a key that
+    /// cannot decrypt its secrets; `None` if it can call it. With a reason, the process claims
+    /// nothing for the endpoint and leaves its deliveries to other processes.
     fn refuses(&self, _endpoint: &Endpoint) -> Option<String> {
         None
     }

@@ -1,24 +1,23 @@
-//! Delivery: one event owed to one endpoint.
+//! Delivery: one event for one endpoint.
 
 use std::sync::Arc;
 
 use crate::event::Event;
 use crate::item::ItemId;
 
-/// One event owed to one endpoint: what an item of an endpoint's line carries. The event is stored
-/// once, however many endpoints it is owed to.
+/// Content of a delivery. Deliveries to several endpoints share one stored event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// The number of the endpoint's line; see [`Endpoint::number`](super::Endpoint::number).
+    /// Number of the endpoint's lane; see [`Endpoint::number`](super::Endpoint::number).
     pub endpoint: u32,
-    /// The event's handle.
+    /// Id of the event.
     pub source: ItemId,
-    /// The event.
+    /// Event to deliver.
     pub event: Arc<Event>,
 }
 
 impl Delivery {
-    /// The ordering key of a delivery: events of one key keep their order per endpoint.
+    /// Ordering key of a delivery: events of one key keep their order per endpoint.
     ///
     /// ```
     /// use tenure_core::webhook::{Delivery, EndpointId};

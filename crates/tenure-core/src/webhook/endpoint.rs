@@ -1,27 +1,27 @@
-//! Endpoint: an address that receives webhooks, and its rules.
+//! Endpoint: an address that receives webhooks, and its settings.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Health, Schedule};
+use super::{EndpointHealth, Schedule};
 use crate::invalid::Invalid;
 use crate::time::Timestamp;
 use crate::topic::TopicPattern;
 
-/// The name of an endpoint: 1 to 64 of `a-z`, `0-9`, `-` and `_`, beginning with a letter or digit.
+/// Name of an endpoint: 1 to 64 of `a-z`, `0-9`, `-` and `_`, beginning with a letter or digit.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EndpointId(Arc<str>);
 
 impl EndpointId {
-    /// No name is longer.
+    /// Maximum length of a name, in bytes.
     pub const BYTES_MAX: usize = 64;
 
-    /// Reads a name.
+    /// Parses a name.
     ///
     /// # Errors
-    /// It is empty or too long, or has other characters.
+    /// It is empty or too long, or contains other characters.
     pub fn new(text: &str) -> Result<Self, Invalid> {
         let is_plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
         let is_good = !text.is_empty()
@@ -35,7 +35,7 @@ impl EndpointId {
         Err(Invalid::new("endpoint id", format!("{text:?}"), expected))
     }
 
-    /// The name.
+    /// The bare name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -47,45 +47,45 @@ impl fmt::Display for EndpointId {
     }
 }
 
-/// What people set of an endpoint. Its secrets and the values of its headers are not here: they
-/// are sealed, see [`Endpoint::sealed`].
+/// Settings of an endpoint, without its secrets and header values: those are encrypted, see
+/// [`Endpoint::sealed`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct EndpointSettings {
-    /// Where to call. Who registers it has checked it; the caller checks it again at every call.
+    /// Address to call. Checked at registration, and by the caller at every call.
     pub url: String,
-    /// What it is for.
+    /// Free text for people.
     pub description: String,
-    /// Events with these topics are owed to it.
+    /// Topics of the events to deliver.
     pub topics: Vec<TopicPattern>,
-    /// How long a call may take, answer included.
+    /// Time limit of a call, with its response. Default: 15 s.
     pub timeout: Duration,
-    /// How many calls a process makes at once.
+    /// Maximum concurrent calls per process. Default: 10.
     pub concurrency: u32,
-    /// How many calls a process makes per second; `None`: as many as it can.
-    pub rate: Option<Rate>,
-    /// When a delivery is tried again.
+    /// Maximum calls per second, for each process; `None`: no limit.
+    pub rate: Option<RateLimit>,
+    /// Delays between attempts.
     pub schedule: Schedule,
-    /// Answers after which a delivery is not tried again.
+    /// Status codes after which a delivery is not retried.
     pub no_retry: Vec<u16>,
-    /// What happens to what is queued when the endpoint answers 410.
+    /// Treatment of queued deliveries when the endpoint answers 410.
     pub on_gone: OnGone,
-    /// What people want to remember of it.
+    /// Key-value pairs for people.
     pub metadata: BTreeMap<String, String>,
 }
 
 impl EndpointSettings {
-    /// How long a call may take unless set.
+    /// Default time limit of a call.
     pub const TIMEOUT: Duration = Duration::from_secs(15);
-    /// The shortest time limit of a call.
+    /// Minimum time limit of a call.
     pub const TIMEOUT_MIN: Duration = Duration::from_secs(1);
-    /// The longest.
+    /// Maximum time limit of a call.
     pub const TIMEOUT_MAX: Duration = Duration::from_mins(15);
-    /// How many calls a process makes at once unless set.
+    /// Default number of concurrent calls per process.
     pub const CONCURRENCY: u32 = 10;
-    /// The most calls at once that can be set.
+    /// Maximum number of concurrent calls.
     pub const CONCURRENCY_MAX: u32 = 10_000;
 
-    /// An endpoint at this address for these topics, all else as usual.
+    /// An endpoint at this address for these topics, with defaults for the rest.
     pub fn new(url: impl Into<String>, topics: Vec<TopicPattern>) -> Self {
         Self {
             url: url.into(),
@@ -101,10 +101,10 @@ impl EndpointSettings {
         }
     }
 
-    /// Every problem of the set. That the address is allowed is for the caller to say.
+    /// Checks all settings, except whether the address is allowed: the caller checks that.
     ///
     /// # Errors
-    /// All that does not fit.
+    /// Every invalid setting.
     pub fn check(&self) -> Result<(), Vec<Invalid>> {
         let mut problems = Vec::new();
         let mut refuse = |is_bad: bool, field, found: String, expected: &str| {
@@ -178,93 +178,94 @@ impl EndpointSettings {
     }
 }
 
-/// How many calls per second.
+/// Rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate {
-    /// Over time.
+pub struct RateLimit {
+    /// Long-term average of calls per second.
     pub per_second: u32,
-    /// At once, after a quiet while.
+    /// Maximum number of calls at once after a quiet time.
     pub burst: u32,
 }
 
-/// What happens to what is queued when an endpoint says that it is gone for good.
+/// Treatment of queued deliveries of an endpoint that answered 410.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnGone {
-    /// It is dead, with the reason `gone`.
+    /// The deliveries become dead, with the reason `gone`.
     #[default]
     Bury,
-    /// It waits until the endpoint is enabled.
+    /// The deliveries wait until the endpoint is enabled.
     Keep,
 }
 
-/// Whether anything is sent to an endpoint.
+/// Administrative state of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EndpointState {
-    /// It is.
+    /// Events are delivered.
     Enabled,
-    /// Nothing is; new events are not owed to it, what is queued waits.
+    /// Nothing is sent: new events create no deliveries, queued ones wait.
     Disabled {
-        /// Why.
+        /// Reason for disabling it.
         why: Disabled,
-        /// Since when.
+        /// Time of disabling.
         since: Timestamp,
     },
-    /// It is gone; what is queued is buried. Kept so that its deliveries can still be shown.
+    /// Removed; queued deliveries are buried. The record stays so that its deliveries can be
+    /// displayed.
     Removed {
-        /// Since when.
+        /// Time of removal.
         since: Timestamp,
     },
 }
 
-/// Why an endpoint was disabled.
+/// Reason why an endpoint is disabled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Disabled {
-    /// By a person, with these words.
+    /// By an operator, with this text.
     ByHand(String),
-    /// It answered 410.
+    /// The endpoint answered 410.
     Gone,
-    /// It asked for it in an answer.
-    Asked,
-    /// It has failed for days.
+    /// A response of the endpoint requested it.
+    Requested,
+    /// The endpoint has failed for days.
     Failing,
 }
 
 impl Disabled {
-    /// One word for stores and JSON; the text of [`Disabled::ByHand`] is kept beside it.
-    pub const fn word(&self) -> &'static str {
+    /// Stable word for stores and JSON; the text of [`Disabled::ByHand`] is stored separately.
+    pub const fn as_str(&self) -> &'static str {
         match self {
             Self::ByHand(_) => "by_hand",
             Self::Gone => "gone",
-            Self::Asked => "asked",
+            Self::Requested => "asked",
             Self::Failing => "failing",
         }
     }
 
-    /// Reads the word, with the text beside it.
+    /// Parses the word, with its text.
     pub fn parse(word: &str, text: &str) -> Option<Self> {
         match word {
             "by_hand" => Some(Self::ByHand(text.to_owned())),
             "gone" => Some(Self::Gone),
-            "asked" => Some(Self::Asked),
+            "asked" => Some(Self::Requested),
             "failing" => Some(Self::Failing),
             _ => None,
         }
     }
 }
 
-/// An endpoint that is to be added.
+/// An endpoint to add.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NewEndpoint {
-    /// Its name.
+    /// Name of the endpoint.
     pub id: EndpointId,
-    /// Its rules.
+    /// Settings of the endpoint.
     pub settings: EndpointSettings,
-    /// Its secrets and headers; see [`Endpoint::sealed`].
+    /// Encrypted secrets and headers; see [`Endpoint::sealed`].
     pub sealed: String,
 }
 
 impl fmt::Debug for NewEndpoint {
-    /// Without what is sealed.
+    /// Leaves out the encrypted secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NewEndpoint")
             .field("id", &self.id)
@@ -273,32 +274,33 @@ impl fmt::Debug for NewEndpoint {
     }
 }
 
-/// An endpoint as it is kept.
+/// A stored endpoint.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Its name.
+    /// Name of the endpoint.
     pub id: EndpointId,
-    /// The number of its line: its deliveries are claimed by it. Never given twice; queues and
-    /// endpoints share the numbers.
+    /// Number of its lane, by which its deliveries are claimed. Never reused; queues and endpoints
+    /// share the numbers.
     pub number: u32,
-    /// Its rules.
+    /// Settings of the endpoint.
     pub settings: EndpointSettings,
-    /// Its signing secrets and the values of its headers, encrypted by whoever registers it and
-    /// opened by whoever calls. To a store it is text.
+    /// Its signing secrets and header values, encrypted at registration and decrypted by the
+    /// caller. Opaque to a store.
     pub sealed: String,
-    /// Whether anything is sent to it.
+    /// Administrative state.
     pub state: EndpointState,
-    /// How it fares.
-    pub health: Health,
-    /// Rises with every change of settings, sealed or state; a change names the one it has seen.
+    /// Health, shared by all processes.
+    pub health: EndpointHealth,
+    /// Rises with every change of the settings, the secrets or the state. A change names the
+    /// version that it is based on.
     pub version: u64,
-    /// Since when it is there.
+    /// Time of registration.
     pub created_at: Timestamp,
 }
 
 impl Endpoint {
-    /// Whether events with this topic are owed to it now. Tenure's own topics are owed only to
-    /// those who ask for them by name.
+    /// Returns true if events with this topic are delivered to it now. Tenure's own topics match
+    /// only patterns that begin with `tenure`.
     ///
     /// ```
     /// # use tenure_core::webhook::{EndpointSettings, Endpoint};
@@ -306,16 +308,16 @@ impl Endpoint {
     /// let settings = EndpointSettings::new("https://example.com", vec![TopicPattern::any()]);
     /// assert!(settings.takes("order.paid") && !settings.takes("tenure.endpoint.disabled"));
     /// ```
-    pub fn is_owed(&self, topic: &str) -> bool {
+    pub fn receives(&self, topic: &str) -> bool {
         self.state == EndpointState::Enabled && self.settings.takes(topic)
     }
 }
 
 impl EndpointSettings {
-    /// The first segment of the topics of Tenure's own events.
+    /// First segment of the topics of Tenure's own events.
     pub const OWN_TOPICS: &'static str = "tenure";
 
-    /// Whether these rules take a topic.
+    /// Returns true if a pattern of these settings matches a topic.
     pub fn takes(&self, topic: &str) -> bool {
         let first = |text: &str| text.split('.').next() == Some(Self::OWN_TOPICS);
         let is_own = first(topic);
@@ -325,7 +327,7 @@ impl EndpointSettings {
 }
 
 impl fmt::Debug for EndpointSettings {
-    /// Without the address and what people have written, which may have a secret in it.
+    /// Leaves out the address and free text, which may contain a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EndpointSettings")
             .field("topics", &self.topics)
@@ -340,7 +342,7 @@ impl fmt::Debug for EndpointSettings {
 }
 
 impl fmt::Debug for Endpoint {
-    /// Without what is sealed, and without the address, which may have a secret in it.
+    /// Leaves out the encrypted secrets, and the address, which may contain a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint")
             .field("id", &self.id)

@@ -1,4 +1,4 @@
-//! What an answer means for a delivery and for its endpoint.
+//! Judgement of a reply: its consequences for the delivery and the endpoint.
 
 use std::time::Duration;
 
@@ -6,26 +6,27 @@ use super::{CallErrorKind, Directive, Disabled, EndpointSettings, OnGone, Reply}
 use crate::outcome::Outcome;
 use crate::reason;
 
-/// However long an endpoint wants to be left alone, it is asked again after this.
-const ASKED_MAX: Duration = Duration::from_hours(6);
-/// An endpoint that says *too many requests* without saying how long is left alone this long.
-const TOO_MANY: Duration = Duration::from_mins(1);
+/// Limit of a pause that an endpoint requests.
+const PAUSE_MAX: Duration = Duration::from_hours(6);
+/// Pause after status 429 without a `retry-after`.
+const BUSY_PAUSE: Duration = Duration::from_mins(1);
 
-/// What an answer means.
+/// Consequences of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// For the delivery.
+#[non_exhaustive]
+pub struct CallVerdict {
+    /// Outcome of the delivery.
     pub outcome: Outcome,
-    /// Whether the endpoint took it. `None`: the endpoint is not to blame.
+    /// Result for the endpoint's health; `None` if the endpoint is not at fault.
     pub is_success: Option<bool>,
-    /// How long the endpoint wants to be left alone.
+    /// Pause that the endpoint requests.
     pub pause: Option<Duration>,
-    /// Why nothing is to be sent to it any more.
+    /// Reason to disable the endpoint.
     pub disable: Option<Disabled>,
 }
 
-/// Judges a reply. `failures` is how often the delivery failed before, `chance` from 0 to 1 moves
-/// the time of the next attempt.
+/// Judges a reply. `failures` counts the earlier failures of the delivery; `chance` from 0 to 1 is
+/// the jitter of the next attempt.
 ///
 /// ```
 /// use tenure_core::Outcome;
@@ -35,20 +36,25 @@ pub struct Verdict {
 /// assert_eq!(judge(&rules, &Reply::status(204), 0, 0.5).outcome, Outcome::Done);
 /// assert_eq!(judge(&rules, &Reply::status(410), 0, 0.5).disable, Some(Disabled::Gone));
 /// ```
-pub fn judge(rules: &EndpointSettings, reply: &Reply, failures: u32, chance: f64) -> Verdict {
+pub fn judge(rules: &EndpointSettings, reply: &Reply, failures: u32, chance: f64) -> CallVerdict {
     let mut verdict = judge_status(rules, reply, failures, chance);
     match reply.directive {
-        Some(Directive::Disable) => verdict.disable = verdict.disable.or(Some(Disabled::Asked)),
+        Some(Directive::Disable) => verdict.disable = verdict.disable.or(Some(Disabled::Requested)),
         Some(Directive::AbortMessage) if verdict.is_success == Some(false) => {
-            verdict.outcome = dead(reason::ABORTED, "the receiver wants it no more");
+            verdict.outcome = dead(reason::ABORTED, "the receiver wants no further attempts");
         }
         Some(Directive::AbortMessage) | None => {}
     }
     verdict
 }
 
-fn judge_status(rules: &EndpointSettings, reply: &Reply, failures: u32, chance: f64) -> Verdict {
-    let failed = |outcome| Verdict {
+fn judge_status(
+    rules: &EndpointSettings,
+    reply: &Reply,
+    failures: u32,
+    chance: f64,
+) -> CallVerdict {
+    let failed = |outcome| CallVerdict {
         outcome,
         is_success: Some(false),
         pause: None,
@@ -58,51 +64,51 @@ fn judge_status(rules: &EndpointSettings, reply: &Reply, failures: u32, chance: 
         Ok(status) => *status,
         Err(error) => {
             let is_to_blame = error.kind != CallErrorKind::Unsendable;
-            return Verdict {
+            return CallVerdict {
                 is_success: is_to_blame.then_some(false),
-                ..failed(again(rules, reply, failures, chance, error.text.clone()))
+                ..failed(retry(rules, reply, failures, chance, error.text.clone()))
             };
         }
     };
     let error = format!("it answered {status}{}", hint(status));
     match status {
-        200..=299 => Verdict {
+        200..=299 => CallVerdict {
             outcome: Outcome::Done,
             is_success: Some(true),
             pause: None,
             disable: None,
         },
-        410 => Verdict {
+        410 => CallVerdict {
             disable: Some(Disabled::Gone),
             ..failed(match rules.on_gone {
                 OnGone::Bury => dead(reason::GONE, &error),
-                OnGone::Keep => again(rules, reply, failures, chance, error),
+                OnGone::Keep => retry(rules, reply, failures, chance, error),
             })
         },
-        _ => Verdict {
+        _ => CallVerdict {
             pause: pause(status, reply),
             ..failed(if rules.no_retry.contains(&status) {
                 dead(reason::REJECTED, &error)
             } else {
-                again(rules, reply, failures, chance, error)
+                retry(rules, reply, failures, chance, error)
             })
         },
     }
 }
 
-/// How long an endpoint that is busy is left alone.
+/// Pause for an endpoint that is busy.
 fn pause(status: u16, reply: &Reply) -> Option<Duration> {
-    let unasked = match status {
-        429 => Some(TOO_MANY),
+    let default = match status {
+        429 => Some(BUSY_PAUSE),
         503 => None,
         _ => return None,
     };
-    let asked = reply.retry_after.map(|asked| asked.min(ASKED_MAX));
-    asked.or(unasked)
+    let requested = reply.retry_after.map(|pause| pause.min(PAUSE_MAX));
+    requested.or(default)
 }
 
-/// The next attempt, if the schedule has one: never earlier than the receiver asked for.
-fn again(
+/// Next attempt, if the schedule has one: never earlier than the receiver requested.
+fn retry(
     rules: &EndpointSettings,
     reply: &Reply,
     failures: u32,
@@ -112,8 +118,8 @@ fn again(
     let Some(step) = rules.schedule.delay(failures, chance) else {
         return dead(reason::FAILED, &error);
     };
-    let asked = reply.retry_after.unwrap_or_default().min(ASKED_MAX);
-    let after = step.max(asked);
+    let requested = reply.retry_after.unwrap_or_default().min(PAUSE_MAX);
+    let after = step.max(requested);
     Outcome::Retry { after, error }
 }
 

@@ -1,12 +1,12 @@
-//! Webhooks: endpoints, what is owed to them, what an answer means. Pure: what is sent is sent
-//! through the port [`Caller`].
+//! Webhooks: endpoints, their deliveries, and the meaning of a reply. Pure: requests go out through
+//! the port [`Caller`].
 //!
 //! | word | is |
 //! |---|---|
 //! | [`Endpoint`] | an address that receives webhooks, with its rules and its health |
-//! | [`Delivery`] | one event owed to one endpoint; an item like any other |
-//! | [`Call`] | what is known of one call: opened by the claim, closed by the settle |
-//! | [`Attempt`] | a hold on a delivery as people see it, with or without a call |
+//! | [`Delivery`] | one event for one endpoint; an item like any other |
+//! | [`Call`] | the record of one call: opened by the claim, closed by the settle |
+//! | [`Attempt`] | a lease on a delivery, for display, with or without a call |
 
 mod attempt;
 mod caller;
@@ -21,8 +21,8 @@ pub use attempt::{Attempt, AttemptOutcome, Call, CallDetail, CallRecord, attempt
 pub use caller::{CallError, CallErrorKind, Caller, Calling, Directive, Reply, Request, Timings};
 pub use delivery::Delivery;
 pub use endpoint::{
-    Disabled, Endpoint, EndpointId, EndpointSettings, EndpointState, NewEndpoint, OnGone, Rate,
+    Disabled, Endpoint, EndpointId, EndpointSettings, EndpointState, NewEndpoint, OnGone, RateLimit,
 };
-pub use health::{Breaking, Health, Warning};
-pub use judge::{Verdict, judge};
+pub use health::{EndpointHealth, RecentCalls, Warning};
+pub use judge::{CallVerdict, judge};
 pub use schedule::Schedule;

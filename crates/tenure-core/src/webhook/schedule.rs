@@ -1,11 +1,11 @@
-//! Schedule: how long to wait before a delivery is tried again.
+//! Schedule: delays between the attempts of a delivery.
 
 use std::time::Duration;
 
 use crate::invalid::Invalid;
 
-/// The waits between the attempts of a delivery. A delivery has one attempt more than there are
-/// waits; then it is dead.
+/// Delays between the attempts of a delivery. A delivery has one attempt more than there are
+/// delays; then it is dead.
 ///
 /// ```
 /// use std::time::Duration;
@@ -20,19 +20,19 @@ use crate::invalid::Invalid;
 pub struct Schedule(Vec<Duration>);
 
 impl Schedule {
-    /// No schedule has more waits.
+    /// Maximum number of delays.
     pub const STEPS_MAX: usize = 30;
-    /// No schedule is longer, jitter aside.
+    /// Maximum sum of the delays, without jitter.
     pub const LENGTH_MAX: Duration = Duration::from_hours(30 * 24);
-    /// A wait is up to this share longer or shorter than the schedule says.
+    /// Jitter: maximum deviation as a share of the delay.
     const JITTER: f64 = 0.2;
-    /// No wait is shorter, whatever the jitter.
-    const WAIT_MIN: Duration = Duration::from_secs(1);
+    /// Minimum delay, with jitter.
+    const DELAY_MIN: Duration = Duration::from_secs(1);
 
-    /// A schedule of these waits; none of them: one attempt.
+    /// A schedule of these delays; an empty list means one attempt.
     ///
     /// # Errors
-    /// There are too many, or together they are too long, or one is under a second.
+    /// There are too many, their sum is too large, or one is under a second.
     pub fn new(waits: Vec<Duration>) -> Result<Self, Invalid> {
         let bad = |found: String| {
             let expected = "at most 30 waits of at least 1s, together at most 30 days";
@@ -41,8 +41,8 @@ impl Schedule {
         if waits.len() > Self::STEPS_MAX {
             return bad(format!("{} waits long", waits.len()));
         }
-        if waits.iter().any(|wait| *wait < Self::WAIT_MIN) {
-            return bad("of a wait under 1s".to_owned());
+        if waits.iter().any(|wait| *wait < Self::DELAY_MIN) {
+            return bad("a list with a wait under 1s".to_owned());
         }
         let length = waits
             .iter()
@@ -53,28 +53,28 @@ impl Schedule {
         Ok(Self(waits))
     }
 
-    /// The waits.
+    /// Delays in order.
     pub fn waits(&self) -> &[Duration] {
         &self.0
     }
 
-    /// How many attempts a delivery has.
+    /// Number of attempts of a delivery.
     pub fn attempts(&self) -> usize {
         self.0.len() + 1
     }
 
-    /// How long to wait after one more failure, when there were `failures` before it; `None`: the
-    /// schedule is used up. `chance` is from 0 to 1.
+    /// Delay after one more failure, when there were `failures` before it; `None` at the end of the
+    /// schedule. `chance` is from 0 to 1.
     pub fn delay(&self, failures: u32, chance: f64) -> Option<Duration> {
         let step = *self.0.get(usize::try_from(failures).ok()?)?;
         let share = 1.0 + Self::JITTER * (2.0 * chance.clamp(0.0, 1.0) - 1.0);
         let wait = Duration::try_from_secs_f64(step.as_secs_f64() * share).unwrap_or(step);
-        Some(wait.max(Self::WAIT_MIN))
+        Some(wait.max(Self::DELAY_MIN))
     }
 }
 
 impl Default for Schedule {
-    /// That of the Standard Webhooks text: ten attempts in about three days.
+    /// Schedule of Standard Webhooks: ten attempts in about three days.
     fn default() -> Self {
         let minute = 60;
         let hour = 60 * minute;

@@ -1,9 +1,9 @@
-//! The rules of an endpoint as JSON, the way a store keeps them and a program shows them.
+//! Settings of an endpoint as JSON, for stores and programs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{EndpointSettings, OnGone, Rate, Schedule};
+use super::{EndpointSettings, OnGone, RateLimit, Schedule};
 use crate::invalid::Invalid;
 use crate::topic::TopicPattern;
 
@@ -32,7 +32,7 @@ struct StoredRate {
 }
 
 impl EndpointSettings {
-    /// As a store keeps them.
+    /// JSON for the store.
     ///
     /// ```
     /// use tenure_core::TopicPattern;
@@ -53,7 +53,7 @@ impl EndpointSettings {
             concurrency: self.concurrency,
             rate: self
                 .rate
-                .map(|Rate { per_second, burst }| StoredRate { per_second, burst }),
+                .map(|RateLimit { per_second, burst }| StoredRate { per_second, burst }),
             schedule_ms: self.schedule.waits().iter().copied().map(millis).collect(),
             no_retry: self.no_retry.clone(),
             keep_when_gone: self.on_gone == OnGone::Keep,
@@ -62,13 +62,13 @@ impl EndpointSettings {
         serde_json::to_string(&stored).unwrap_or_default()
     }
 
-    /// As a store kept them.
+    /// Parses the JSON of a store.
     ///
     /// # Errors
-    /// The text is no such JSON.
+    /// The text is not such JSON.
     pub fn from_json(text: &str) -> Result<Self, Invalid> {
         let stored: Stored = serde_json::from_str(text).map_err(|error| {
-            // Serde's text quotes what it read; where it stopped is enough.
+            // Serde's error quotes the input, which may contain secrets; the position is enough.
             let found = format!("broken at column {}", error.column());
             Invalid::new(
                 "the stored rules of an endpoint",
@@ -86,7 +86,7 @@ impl EndpointSettings {
             concurrency: stored.concurrency,
             rate: stored
                 .rate
-                .map(|StoredRate { per_second, burst }| Rate { per_second, burst }),
+                .map(|StoredRate { per_second, burst }| RateLimit { per_second, burst }),
             schedule: Schedule::new(waits.collect())?,
             no_retry: stored.no_retry,
             on_gone: if stored.keep_when_gone {

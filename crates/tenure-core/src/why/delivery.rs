@@ -1,4 +1,4 @@
-//! Why a delivery is not being sent: where its endpoint stands, and how often it failed.
+//! Explanation of why a delivery is not being sent: the state of its endpoint, and its failures.
 
 use super::{Facts, Why, key, times};
 use crate::item::Record;
@@ -7,7 +7,7 @@ use crate::state::State;
 use crate::time::{Timestamp, brief_duration};
 use crate::webhook::{Disabled, Endpoint, EndpointState};
 
-/// Why this delivery is not being sent; `None`: as with any other item.
+/// Explains a delivery that is not being sent; `None` if the general explanation applies.
 pub(super) fn why(record: &Record, facts: &Facts, now: Timestamp) -> Option<Why> {
     let endpoint = facts.endpoint.as_ref()?;
     match record.state {
@@ -32,8 +32,8 @@ fn delivered(record: &Record, endpoint: &Endpoint, now: Timestamp) -> Why {
     ))
 }
 
-/// It died with its endpoint: to put it back is no use before that is mended. `None`: as with any
-/// other item.
+/// Explains a delivery that died with its endpoint: a replay does not help before the endpoint
+/// works. `None` if the general explanation applies.
 fn dead(record: &Record, endpoint: &Endpoint, now: Timestamp) -> Option<Why> {
     let id = &endpoint.id;
     let when = record.dead_at.map_or_else(String::new, |moment| {
@@ -41,7 +41,7 @@ fn dead(record: &Record, endpoint: &Endpoint, now: Timestamp) -> Option<Why> {
     });
     let (cause, hint) = match record.dead_reason.as_deref()? {
         reason::GONE => (
-            "said that it is gone for good",
+            "answered that it is gone for good",
             format!(
                 "if it is back: `tenure endpoints enable {id}`, then `tenure replay {}`",
                 record.id
@@ -50,8 +50,8 @@ fn dead(record: &Record, endpoint: &Endpoint, now: Timestamp) -> Option<Why> {
         reason::REMOVED => (
             "was removed",
             format!(
-                "`tenure endpoints add URL` adds another one; `tenure replay {}` works the event \
-                 again, and then it is owed to that one, too",
+                "`tenure endpoints add URL` adds another one; `tenure replay {}` publishes the \
+                 event again, to that one as well",
                 record.content.delivery()?.source
             ),
         ),
@@ -62,7 +62,7 @@ fn dead(record: &Record, endpoint: &Endpoint, now: Timestamp) -> Option<Why> {
 }
 
 fn pending(record: &Record, endpoint: &Endpoint, facts: &Facts, now: Timestamp) -> Why {
-    if let Some(why) = standing(endpoint, now) {
+    if let Some(why) = unavailable(endpoint, now) {
         return why;
     }
     if let Some(why) = key::pending(record, facts, now) {
@@ -71,15 +71,15 @@ fn pending(record: &Record, endpoint: &Endpoint, facts: &Facts, now: Timestamp) 
     if let Some(moment) = record.available_at.filter(|moment| *moment > now) {
         return not_due(record, endpoint, &brief_duration(moment.since(now)));
     }
-    if !facts.is_anyone_here() {
-        return Why::new("no_worker", "it is due, but no worker is here")
+    if !facts.is_any_active() {
+        return Why::new("no_worker", "it is due, but no worker is running")
             .hint("start one that sends: `tenure serve`, or `tenure work`");
     }
     due(endpoint, facts, now)
 }
 
-/// Why nothing at all is sent to the endpoint now.
-fn standing(endpoint: &Endpoint, now: Timestamp) -> Option<Why> {
+/// Explains why nothing at all is sent to the endpoint now.
+fn unavailable(endpoint: &Endpoint, now: Timestamp) -> Option<Why> {
     let id = &endpoint.id;
     let ago = |since: Timestamp| brief_duration(now.since(since));
     match &endpoint.state {
@@ -94,13 +94,13 @@ fn standing(endpoint: &Endpoint, now: Timestamp) -> Option<Why> {
             Why::new(
                 "endpoint_disabled",
                 format!(
-                    "its endpoint {id} has been disabled for {}, because {}",
+                    "its endpoint {id} has been disabled for {}{}",
                     ago(*since),
-                    said(why)
+                    cause_of(why)
                 ),
             )
             .hint(format!(
-                "mend the cause, then `tenure endpoints enable {id}`"
+                "fix the cause, then `tenure endpoints enable {id}`"
             )),
         ),
         EndpointState::Enabled => paused(endpoint, now),
@@ -115,35 +115,35 @@ fn paused(endpoint: &Endpoint, now: Timestamp) -> Option<Why> {
     let why = Why::new(
         "endpoint_paused",
         format!(
-            "its endpoint {id} is left alone for another {rest}, because {cause}{}",
+            "its endpoint {id} is backing off for another {rest}, because {cause}{}",
             last(endpoint)
         ),
     );
     Some(why.hint(format!(
         "no attempt is lost; `tenure endpoints test {id}` calls it once, `tenure endpoints \
-         enable {id}` ends the wait"
+         enable {id}` ends the pause"
     )))
 }
 
-/// With what the last call to it failed.
+/// Error of the last call to the endpoint, as a clause.
 fn last(endpoint: &Endpoint) -> String {
     match &endpoint.health.last_error {
-        Some(error) => format!("; the last call to it: {error:?}"),
+        Some(error) => format!("; its last call failed with {error:?}"),
         None => String::new(),
     }
 }
 
-fn said(why: &Disabled) -> String {
+fn cause_of(why: &Disabled) -> String {
     match why {
-        Disabled::ByHand(text) if text.is_empty() => "an operator said so".to_owned(),
-        Disabled::ByHand(text) => format!("an operator said so: {text}"),
-        Disabled::Gone => "it answered 410 Gone".to_owned(),
-        Disabled::Asked => "it asked for it in an answer".to_owned(),
-        Disabled::Failing => "nothing had succeeded for days".to_owned(),
+        Disabled::ByHand(text) if text.is_empty() => " by an operator".to_owned(),
+        Disabled::ByHand(text) => format!(" by an operator: {text}"),
+        Disabled::Gone => ", because it answered 410 Gone".to_owned(),
+        Disabled::Requested => ", because it requested that in a response".to_owned(),
+        Disabled::Failing => ", because nothing had succeeded for days".to_owned(),
     }
 }
 
-/// It may not be claimed for `wait`.
+/// Explains a delivery that may not be claimed for `wait`.
 fn not_due(record: &Record, endpoint: &Endpoint, wait: &str) -> Why {
     let counters = record.counters;
     let error = match &record.last_error {
@@ -165,21 +165,21 @@ fn not_due(record: &Record, endpoint: &Endpoint, wait: &str) -> Why {
         return Why::new("delayed", format!("it is due in {wait}"));
     }
     let causes = causes.join(" and ");
-    Why::new("backoff", format!("{causes}; it is tried again in {wait}"))
+    Why::new("backoff", format!("{causes}; it is retried in {wait}"))
 }
 
-/// It is due, and somebody is there to send it.
+/// Explains a due delivery for which a sender is running.
 fn due(endpoint: &Endpoint, facts: &Facts, now: Timestamp) -> Why {
     let id = &endpoint.id;
     let due = match facts.counts.due {
-        0 | 1 => format!("it is the only one that is due for {id}"),
-        due => format!("it is one of {due} that are due for {id}"),
+        0 | 1 => format!("it is the only due delivery for {id}"),
+        due => format!("it is one of {due} due deliveries for {id}"),
     };
-    if endpoint.health.is_on_trial(now) {
+    if endpoint.health.is_on_probe(now) {
         return Why::new(
             "endpoint_on_trial",
             format!(
-                "{due}, which is called once at a time until a call succeeds{}",
+                "{due}, which gets one call at a time until one succeeds{}",
                 last(endpoint)
             ),
         )
@@ -188,7 +188,7 @@ fn due(endpoint: &Endpoint, facts: &Facts, now: Timestamp) -> Why {
         ));
     }
     let rate = endpoint.settings.rate.map_or_else(String::new, |rate| {
-        format!(" and {} in a second", rate.per_second)
+        format!(" and {} per second", rate.per_second)
     });
     Why::new(
         "waiting",

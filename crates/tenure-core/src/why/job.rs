@@ -1,43 +1,42 @@
-//! Why a job is not being worked on: who takes its kind, who has it, what it has used up.
+//! Explanation of why a job is not being worked on: its workers, its holder, its retries.
 
 use super::{Why, times};
 use crate::item::Hold;
-use crate::job::{ChunkRecord, Job, KindStanding};
+use crate::job::{ChunkRecord, Job, KindStatus};
 use crate::reason;
 use crate::settings::Settings;
 use crate::store::{Presence, WorkerRecord};
 use crate::table::SyncState;
 use crate::time::{Timestamp, brief_duration};
 
-/// So many chunks are named; the others are counted.
+/// Maximum chunks listed by name; the others are counted.
 const NAMED_MAX: usize = 3;
 
-/// What is known around a job.
+/// Facts around a job.
 #[derive(Clone, Debug, Default)]
 pub struct JobFacts {
-    /// How every kind stands of which something is open.
-    pub kinds: Vec<KindStanding>,
-    /// The workers, and where each one stands by the store's clock.
+    /// Status of every kind with open jobs.
+    pub kinds: Vec<KindStatus>,
+    /// Workers, and the presence of each by the store's clock.
     pub workers: Vec<(WorkerRecord, Presence)>,
-    /// How workers behave.
+    /// Settings of the workers.
     pub settings: Settings,
-    /// The chunks of its matrix that somebody has in hand, or left there.
+    /// Chunks of its matrix under a lease, live or lapsed.
     pub chunks: Vec<ChunkRecord>,
 }
 
-/// Why a job is not being worked on, or by whom it is.
+/// Explains why a job is not being worked on, or which worker holds it.
 ///
-/// The words: `completed`, `failed`, `cancelled`; `running`, `silent` (its holder no longer
-/// reports), `lapsed`; `delayed`, `backoff`; `no_worker`, `unserved` (none takes its kind),
-/// `waiting`.
+/// Codes: `completed`, `failed`, `cancelled`; `running`, `silent` (its holder no longer reports),
+/// `lapsed`; `delayed`, `backoff`; `no_worker`, `unserved` (none takes its kind), `waiting`.
 ///
 /// ```
-/// use tenure_core::job::{Job, JobKind, MatrixName};
+/// use tenure_core::job::{Job, JobId, JobKind, MatrixName};
 /// use tenure_core::{Counters, JobFacts, SyncState, Timestamp, why_job};
 ///
 /// let now = Timestamp::from_micros(0);
 /// let job = Job {
-///     id: 7,
+///     id: JobId::new(7),
 ///     kind: JobKind::new("import.orders")?,
 ///     matrix: MatrixName::new("job-7")?,
 ///     payload: "{}".to_owned(),
@@ -58,21 +57,22 @@ pub struct JobFacts {
 /// };
 /// let answer = why_job(&job, &JobFacts::default(), now);
 /// assert_eq!(answer.code, "no_worker");
-/// assert_eq!(answer.sentence, "it is due, but no worker on jobs is here");
+/// assert_eq!(answer.sentence, "it is due, but no worker for jobs is running");
 /// # Ok::<(), tenure_core::Invalid>(())
 /// ```
 pub fn why_job(job: &Job, facts: &JobFacts, now: Timestamp) -> Why {
     match (job.state, &job.hold) {
         (SyncState::Completed, _) => {
             let when = ago(job.completed_at, now);
-            Why::new("completed", format!("it was completed{when}")).hint(again(job))
+            Why::new("completed", format!("it was completed{when}")).hint(retry(job))
         }
         (SyncState::Failed, _) => failed(job, facts, now),
         (SyncState::Running, Some(hold)) => running(job, hold, facts, now),
         (SyncState::Lapsed, Some(hold)) => lapsed(job, hold, facts, now),
-        // The tables keep a hold with what is held; this is only for rows of strangers.
+        // Tenure always stores a lease with a claimed job; this case needs rows that other programs
+        // write.
         (SyncState::Running | SyncState::Lapsed, None) => {
-            Why::new("running", "it is held; by whom is not written down")
+            Why::new("running", "it is held, but its holder is not recorded")
         }
         (SyncState::Available, _) => available(job, facts, now),
     }
@@ -84,20 +84,20 @@ fn ago(moment: Option<Timestamp>, now: Timestamp) -> String {
     })
 }
 
-fn again(job: &Job) -> String {
+fn retry(job: &Job) -> String {
     let id = job.id;
     format!(
-        "`tenure jobs retry {id}` writes a new job with its payload; what is done of its chunks is \
-         not done again"
+        "`tenure jobs retry {id}` writes a new job with its payload; chunks that are done are \
+         not repeated"
     )
 }
 
 fn failed(job: &Job, facts: &JobFacts, now: Timestamp) -> Why {
     let when = ago(job.failed_at, now);
     let error = job.error.as_deref();
-    let told = error.map_or_else(String::new, |error| format!(": {error}"));
+    let text = error.map_or_else(String::new, |error| format!(": {error}"));
     if job.is_cancelled {
-        return Why::new("cancelled", format!("it was cancelled{when}{told}")).hint(again(job));
+        return Why::new("cancelled", format!("it was cancelled{when}{text}")).hint(retry(job));
     }
     let counters = job.counters;
     let is_crash = error.is_some_and(|error| error.starts_with(reason::CRASH_LOOP));
@@ -112,48 +112,49 @@ fn failed(job: &Job, facts: &JobFacts, now: Timestamp) -> Why {
             times(counters.failures)
         )
     } else {
-        ", because its holder said that trying again is no use".to_owned()
+        ", because its holder reported that a retry cannot help".to_owned()
     };
-    Why::new("failed", format!("it failed for good{when}{cause}{told}"))
-        .hint(format!("mend the cause, then {}", again(job)))
+    Why::new("failed", format!("it failed for good{when}{cause}{text}"))
+        .hint(format!("fix the cause, then {}", retry(job)))
 }
 
 fn running(job: &Job, hold: &Hold, facts: &JobFacts, now: Timestamp) -> Why {
     let holder = &hold.holder;
     let rest = brief_duration(hold.until.since(now));
     let worker = facts.holder(hold);
-    let heard = worker.map_or_else(String::new, |(worker, _)| {
-        let silence = brief_duration(now.since(worker.seen_at));
+    let heartbeat = worker.map_or_else(String::new, |(worker, _)| {
+        let silence = brief_duration(now.since(worker.reported_at));
         format!(", its last heartbeat {silence} ago")
     });
     let others = others(hold, facts, now);
     match worker {
         Some((_, Presence::Silent | Presence::Left)) => {
             let how = match worker {
-                Some((_, Presence::Left)) => "has left",
+                Some((_, Presence::Left)) => "has stopped",
                 _ => "no longer reports",
             };
-            let sentence =
-                format!("{holder} holds it but {how}{heard}; its lease runs for another {rest}");
+            let sentence = format!(
+                "{holder} holds it but {how}{heartbeat}; its lease runs for another {rest}"
+            );
             Why::new("silent", sentence + &others).hint(format!(
-                "when the lease lapses, the next claim takes the job up where it was: wait, or \
+                "when the lease lapses, the next claim resumes the job: wait, or \
                  `tenure jobs cancel {}`",
                 job.id
             ))
         }
-        // Programs that claim by hand do not report.
-        Some((_, Presence::Here)) | None => {
+        // Programs that claim directly do not report.
+        Some((_, Presence::Active)) | None => {
             let length = brief_duration(now.since(hold.claimed_at));
             let sentence = format!(
                 "{holder} has been at work on it for {length}, under a lease for another \
-                 {rest}{heard}"
+                 {rest}{heartbeat}"
             );
             Why::new("running", sentence + &others)
         }
     }
 }
 
-/// The chunks of its matrix that somebody else has in hand: its holder may be waiting for them.
+/// Chunks of its matrix that other workers hold: its holder may be waiting for them.
 fn others(hold: &Hold, facts: &JobFacts, now: Timestamp) -> String {
     let mut named = Vec::new();
     for chunk in &facts.chunks {
@@ -188,18 +189,22 @@ fn lapsed(job: &Job, hold: &Hold, facts: &JobFacts, now: Timestamp) -> Why {
     let lapses = job.counters.crashes.saturating_add(1);
     let next = if lapses > allowed {
         format!(
-            "the next claim on jobs ends it as failed, for it lapsed {} ({allowed} are allowed)",
+            "the next claim of jobs ends it as failed, since it lapsed {} ({allowed} are allowed)",
             times(lapses)
         )
     } else {
-        "it may be claimed now, and is taken up where it was".to_owned()
+        "it may be claimed now, and resumes where it was".to_owned()
     };
     let why = |rest: &str| Why::new("lapsed", format!("{over}; {next}{rest}"));
     if facts.on_jobs().next().is_none() {
-        return why(", but no worker on jobs is here").hint(start(job));
+        return why(", but no worker for jobs is running").hint(start(job));
     }
     if facts.serving(job).next().is_none() {
-        return why(&format!(", but no worker here takes jobs of {}", job.kind)).hint(start(job));
+        return why(&format!(
+            ", but no running worker takes jobs of {}",
+            job.kind
+        ))
+        .hint(start(job));
     }
     why("")
 }
@@ -209,10 +214,14 @@ fn available(job: &Job, facts: &JobFacts, now: Timestamp) -> Why {
         return not_due(job, facts, &brief_duration(moment.since(now)));
     }
     if facts.on_jobs().next().is_none() {
-        return Why::new("no_worker", "it is due, but no worker on jobs is here").hint(start(job));
+        return Why::new("no_worker", "it is due, but no worker for jobs is running")
+            .hint(start(job));
     }
     if facts.serving(job).next().is_none() {
-        let sentence = format!("it is due, but no worker here takes jobs of {}", job.kind);
+        let sentence = format!(
+            "it is due, but no running worker takes jobs of {}",
+            job.kind
+        );
         return Why::new("unserved", sentence).hint(start(job));
     }
     waiting(job, facts)
@@ -222,29 +231,29 @@ fn start(job: &Job) -> String {
     let kind = &job.kind;
     format!(
         "`tenure jobs run --kind {kind} --exec CMD` takes them, or a program of yours with \
-         `jobs().on({:?}, …)`; `tenure workers` shows who takes what",
+         `jobs().on({:?}, …)`; `tenure workers` lists the kinds of each",
         kind.as_str()
     )
 }
 
-/// It waits and may not be claimed for `wait`.
+/// Explains an available job that may not be claimed for `wait`.
 fn not_due(job: &Job, facts: &JobFacts, wait: &str) -> Why {
     let used = used(job, facts);
     if used.is_empty() {
         let sentence = match job.counters.attempts {
-            0 => format!("its producer held it back: it is due in {wait}"),
+            0 => format!("its producer delayed it: it is due in {wait}"),
             number => format!(
-                "it was given back unworked {}: it is due in {wait}",
+                "it was released unworked {}: it is due in {wait}",
                 times(number)
             ),
         };
         return Why::new("delayed", sentence);
     }
-    let sentence = format!("{}; it is tried again in {wait}", used.join(" and "));
+    let sentence = format!("{}; it is retried in {wait}", used.join(" and "));
     Why::new("backoff", sentence)
 }
 
-/// What it has used of its two budgets.
+/// Failures and lapses so far, with their limits.
 fn used(job: &Job, facts: &JobFacts) -> Vec<String> {
     let counters = job.counters;
     let mut used = Vec::new();
@@ -269,12 +278,12 @@ fn used(job: &Job, facts: &JobFacts) -> Vec<String> {
     used
 }
 
-/// It is due, and there are workers for it.
+/// Explains a due job for which there are workers.
 fn waiting(job: &Job, facts: &JobFacts) -> Why {
-    let places = facts.serving(job).map(|worker| worker.report.concurrency);
-    let places: u64 = places.map(u64::from).sum();
-    // By the store, not by what the workers said: that may be as old as their heartbeat.
-    let shares = |kind: &&KindStanding| {
+    let capacity = facts.serving(job).map(|worker| worker.report.concurrency);
+    let capacity: u64 = capacity.map(u64::from).sum();
+    // Counted by the store: the workers' own reports may be as old as their heartbeat.
+    let shares = |kind: &&KindStatus| {
         let mut workers = facts.serving(job);
         workers.any(|worker| worker.report.takes(&kind.kind))
     };
@@ -282,43 +291,40 @@ fn waiting(job: &Job, facts: &JobFacts) -> Why {
     let taken: u64 = taken.sum();
     let kind = facts.kinds.iter().find(|kind| kind.kind == job.kind);
     let age = kind.and_then(|kind| kind.oldest_due).map(brief_duration);
-    let line = match (kind.map_or(0, |kind| kind.due), age) {
-        (0 | 1, None) => "it is the only one of its kind that is due".to_owned(),
-        (0 | 1, Some(age)) => format!("it is the only one of its kind that is due, for {age}"),
+    let position = match (kind.map_or(0, |kind| kind.due), age) {
+        (0 | 1, None) => "it is the only due job of its kind".to_owned(),
+        (0 | 1, Some(age)) => format!("it is the only due job of its kind, for {age}"),
         (due, age) => {
-            let first = age.map_or_else(String::new, |age| format!(", the first for {age}"));
-            format!("it is one of {due} of its kind that are due{first}")
+            let oldest = age.map_or_else(String::new, |age| format!(", the oldest for {age}"));
+            format!("it is one of {due} due jobs of its kind{oldest}")
         }
     };
-    let verb = if places == 1 { "is" } else { "are" };
-    let mut parts = vec![line];
-    parts.push(format!(
-        "of the places for it {taken} of {places} {verb} taken"
-    ));
+    let mut parts = vec![position];
+    parts.push(format!("its workers run {taken} of {capacity} jobs"));
     parts.extend(used(job, facts));
     let why = Why::new("waiting", parts.join("; "));
-    if taken >= places {
+    if taken >= capacity {
         return why.hint("all are busy: start another worker, or raise its concurrency");
     }
     why
 }
 
 impl JobFacts {
-    /// The workers that report and work on jobs.
+    /// Workers that report and work on jobs.
     fn on_jobs(&self) -> impl Iterator<Item = &WorkerRecord> {
-        let here = |(worker, presence): &&(WorkerRecord, Presence)| {
-            *presence == Presence::Here && worker.report.works_on_jobs()
+        let active = |(worker, presence): &&(WorkerRecord, Presence)| {
+            *presence == Presence::Active && worker.report.works_on_jobs()
         };
-        self.workers.iter().filter(here).map(|(worker, _)| worker)
+        self.workers.iter().filter(active).map(|(worker, _)| worker)
     }
 
-    /// Those of them that take jobs of this one's kind.
+    /// Workers that take jobs of this kind.
     fn serving(&self, job: &Job) -> impl Iterator<Item = &WorkerRecord> {
         self.on_jobs()
             .filter(|worker| worker.report.takes(&job.kind))
     }
 
-    /// The worker that a hold names.
+    /// Worker that holds the job.
     fn holder(&self, hold: &Hold) -> Option<(&WorkerRecord, Presence)> {
         let mut workers = self.workers.iter();
         workers

@@ -1,81 +1,83 @@
-//! Why an event waits for another one of its key, and for which.
+//! Explanation of why an event waits for another one of its key.
 
 use super::{Facts, Why};
 use crate::item::Record;
 use crate::state::State;
-use crate::store::{DomainRecord, DomainState};
+use crate::store::{KeyRecord, KeyState};
 use crate::time::{Timestamp, brief_duration};
 
-/// Why a pending event waits for its key; `None`: its key does not hold it back.
+/// Explains a pending event that its key holds back; `None` if the key does not hold it back.
 pub(super) fn pending(record: &Record, facts: &Facts, now: Timestamp) -> Option<Why> {
-    let domain = facts.domain.as_ref()?;
-    let head = domain.head.as_ref();
-    match (domain.state, head) {
-        (DomainState::Paused, _) => Some(paused(record, domain, now)),
-        (DomainState::Blocked, Some(head)) => Some(blocked(head, domain, now)),
+    let key = facts.key.as_ref()?;
+    let head = key.head.as_ref();
+    match (key.state, head) {
+        (KeyState::Paused, _) => Some(paused(record, key, now)),
+        (KeyState::Blocked, Some(head)) => Some(blocked(head, key, now)),
         (_, Some(head)) if head.id != record.id && !head.state.is_terminal() => {
-            Some(behind(head, domain, facts, now))
+            Some(behind(head, key, facts, now))
         }
-        // It is the head itself, or nobody is: the head that was seen may have ended since.
+        // The event is the head itself, or the head was settled after it was read.
         _ => None,
     }
 }
 
-/// Why an event is not placed yet: its key has no head, and a claim will make one; `None`: it is.
-pub(super) fn unplaced(facts: &Facts) -> Option<Why> {
-    let domain = facts.domain.as_ref()?;
-    if domain.state != DomainState::Idle {
+/// Explains a key without a head, to which the next claim gives one; `None` if it has a head.
+pub(super) fn not_promoted(facts: &Facts) -> Option<Why> {
+    let key = facts.key.as_ref()?;
+    if key.state != KeyState::Idle {
         return None;
     }
-    let sentence = match domain.waiting {
+    let sentence = match key.waiting {
         0 => return None,
-        1 => "it is due, and its key has no event before it: the next claim finds it its place",
-        _ => "it is due, and no event of its key has a place yet: the next claim finds them theirs",
+        1 => "it is due and the first of its key: the next claim makes it the head",
+        _ => {
+            "it is due, and its key has no head yet: the next claim makes its first event the head"
+        }
     };
-    Some(Why::new("unplaced", sentence))
+    Some(Why::new("not_promoted", sentence))
 }
 
-/// The event that is worked on first, of those of its key that one lease holds together with it.
+/// The event of the same key that is worked on first, if one lease holds both.
 pub(super) fn held_before<'a>(record: &Record, facts: &'a Facts) -> Option<&'a Record> {
-    let head = facts.domain.as_ref()?.head.as_ref()?;
+    let head = facts.key.as_ref()?.head.as_ref()?;
     let fence = |record: &Record| record.hold.as_ref().map(|hold| hold.fence);
     (head.id != record.id && fence(head).is_some() && fence(head) == fence(record)).then_some(head)
 }
 
-/// Why a dead event is not being worked on that blocks its key.
+/// Explains a dead event that blocks its key.
 pub(super) fn blocking(record: &Record, facts: &Facts, now: Timestamp) -> Option<Why> {
-    let domain = facts.domain.as_ref()?;
-    let head = domain.head.as_ref()?;
-    // Also while its key is paused; one that was replayed meanwhile blocks nothing.
+    let key = facts.key.as_ref()?;
+    let head = key.head.as_ref()?;
+    // This also applies while the key is paused. A replayed event blocks nothing.
     if head.state != State::Dead || head.id != record.id {
         return None;
     }
-    let waiting = match domain.waiting {
+    let waiting = match key.waiting {
         0 => String::new(),
         waiting => format!(", and {} behind it", waits(waiting)),
     };
-    let paused = if domain.state == DomainState::Paused {
+    let paused = if key.state == KeyState::Paused {
         ", which is paused"
     } else {
         ""
     };
     let died = super::died(record, now);
-    let key = &domain.key;
+    let name = &key.name;
     let why = Why::new(
         "dead",
-        format!("{died}; it blocks its key {key:?}{paused}{waiting}"),
+        format!("{died}; it blocks its key {name:?}{paused}{waiting}"),
     );
-    Some(why.hint(ways_out(record, domain)))
+    Some(why.hint(ways_out(record, key)))
 }
 
-fn paused(record: &Record, domain: &DomainRecord, now: Timestamp) -> Why {
-    let since = domain.since.map_or_else(String::new, |moment| {
+fn paused(record: &Record, key: &KeyRecord, now: Timestamp) -> Why {
+    let since = key.since.map_or_else(String::new, |moment| {
         format!(", for {}", brief_duration(now.since(moment)))
     });
-    let key = &domain.key;
-    let paused = format!("its key {key:?} is paused{since}");
-    let resume = format!("`tenure domains resume {}`", word(key));
-    match &domain.head {
+    let name = &key.name;
+    let paused = format!("its key {name:?} is paused{since}");
+    let resume = format!("`tenure keys resume {}`", quoted(name));
+    match &key.head {
         Some(head) if head.state == State::Dead => Why::new(
             "key_paused",
             format!(
@@ -84,7 +86,7 @@ fn paused(record: &Record, domain: &DomainRecord, now: Timestamp) -> Why {
                 super::died(head, now)
             ),
         )
-        .hint(ways_out(head, domain)),
+        .hint(ways_out(head, key)),
         Some(head) if head.id != record.id && head.state == State::Claimed => Why::new(
             "key_paused",
             format!("{paused}; event {} is still held", head.id),
@@ -94,58 +96,58 @@ fn paused(record: &Record, domain: &DomainRecord, now: Timestamp) -> Why {
     }
 }
 
-fn blocked(head: &Record, domain: &DomainRecord, now: Timestamp) -> Why {
+fn blocked(head: &Record, key: &KeyRecord, now: Timestamp) -> Why {
     Why::new(
         "key_blocked",
         format!(
             "event {} of its key {:?} is dead and blocks it: {}",
             head.id,
-            domain.key,
+            key.name,
             super::died(head, now)
         ),
     )
-    .hint(ways_out(head, domain))
+    .hint(ways_out(head, key))
 }
 
-/// What to do about a dead head that blocks its key.
-fn ways_out(dead: &Record, domain: &DomainRecord) -> String {
-    let key = word(&domain.key);
-    let resume = if domain.state == DomainState::Paused {
-        format!("; then `tenure domains resume {key}`")
+/// Advice for a dead head that blocks its key.
+fn ways_out(dead: &Record, key: &KeyRecord) -> String {
+    let name = quoted(&key.name);
+    let resume = if key.state == KeyState::Paused {
+        format!("; then `tenure keys resume {name}`")
     } else {
         String::new()
     };
     format!(
-        "mend the cause, then `tenure replay {}` makes it the head of its key again; {} goes on \
-         without it{resume}",
+        "fix the cause, then `tenure replay {}` makes it the head of its key again; {} \
+         skips it{resume}",
         dead.id,
-        skip(&key)
+        skip(&name)
     )
 }
 
-/// The command that goes on without the head of a key, which is given as a shell takes it.
-fn skip(key: &str) -> String {
-    format!("`tenure domains skip {key} --reason WHY`")
+/// Command that skips the head of a key; `name` is quoted for a shell.
+fn skip(name: &str) -> String {
+    format!("`tenure keys skip {name} --reason WHY`")
 }
 
-fn behind(head: &Record, domain: &DomainRecord, facts: &Facts, now: Timestamp) -> Why {
+fn behind(head: &Record, key: &KeyRecord, facts: &Facts, now: Timestamp) -> Why {
     let cause = super::why(head, facts, now);
     let why = Why::new(
         "behind",
         format!(
             "it comes after event {} of its key {:?}, which is not done, because {}",
-            head.id, domain.key, cause.sentence
+            head.id, key.name, cause.sentence
         ),
     );
-    let key = word(&domain.key);
+    let name = quoted(&key.name);
     match (cause.code, cause.hint) {
         ("backoff", _) => why.hint(format!(
-            "`tenure domains show {key}` shows where it stands; {} goes on without event {}",
-            skip(&key),
+            "`tenure keys show {name}` shows its state; {} skips event {}",
+            skip(&name),
             head.id
         )),
         (_, Some(hint)) => why.hint(hint),
-        (_, None) => why.hint(format!("`tenure domains show {key}` shows where it stands")),
+        (_, None) => why.hint(format!("`tenure keys show {name}` shows its state")),
     }
 }
 
@@ -153,13 +155,13 @@ fn behind(head: &Record, domain: &DomainRecord, facts: &Facts, now: Timestamp) -
 fn waits(number: u64) -> String {
     match number {
         1 => "1 waits".to_owned(),
-        number if number >= DomainRecord::WAITING_MAX => format!("{number} or more wait"),
+        number if number >= KeyRecord::WAITING_MAX => format!("{number} or more wait"),
         number => format!("{number} wait"),
     }
 }
 
-/// A key as a shell takes it: quoted where it must be.
-fn word(key: &str) -> String {
+/// Quotes a key for a shell, if needed.
+fn quoted(key: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:@+,%=".contains(c);
     if key.chars().all(is_plain) {
         return key.to_owned();
@@ -182,12 +184,12 @@ mod tests {
             ("$(reboot)", "'$(reboot)'"),
             ("a`b", "'a`b'"),
         ] {
-            assert_eq!(word(key), expected);
+            assert_eq!(quoted(key), expected);
         }
     }
 
     #[test]
-    fn what_waits_is_counted_up_to_the_most() {
+    fn waiting_events_are_counted_up_to_the_maximum() {
         assert_eq!(waits(1), "1 waits");
         assert_eq!(waits(9_999), "9999 wait");
         assert_eq!(waits(10_000), "10000 or more wait");

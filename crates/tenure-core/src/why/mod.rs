@@ -1,6 +1,6 @@
-//! Why an item is not being worked on, in one sentence, and what to do about it.
+//! Explanation of why an item is not being worked on, in one sentence, with advice.
 //!
-//! A pure function of what a store knows: the item, its queue, its key, who is there to work.
+//! A pure function of facts from a store: the item, its queue, its key, the workers.
 
 mod delivery;
 mod job;
@@ -15,40 +15,40 @@ use crate::reason;
 use crate::retry::LapsePolicy;
 use crate::settings::Settings;
 use crate::state::State;
-use crate::store::{DomainRecord, Presence, QueueCounts, WorkerRecord};
+use crate::store::{KeyRecord, Presence, QueueCounts, WorkerRecord};
 use crate::time::{Timestamp, brief_duration};
 use crate::webhook::Endpoint;
 
 pub use job::{JobFacts, why_job};
 
-/// What is known around an item.
+/// Facts around an item.
 ///
-/// Its queue is that of the event whose turn it is: an event behind another one of its key waits
-/// for that one, which may be in another queue.
+/// For an event behind another one of its key, the queue is that of the head: the event waits for
+/// the head, which may be in another queue.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Whether claims pass the queue by.
+    /// Claims skip the queue.
     pub is_paused: bool,
-    /// What waits in the queue.
+    /// Waiting items of the queue.
     pub counts: QueueCounts,
-    /// The workers, and where each one stands by the store's clock.
+    /// Workers, and the presence of each by the store's clock.
     pub workers: Vec<(WorkerRecord, Presence)>,
-    /// How workers behave.
+    /// Settings of the workers.
     pub settings: Settings,
-    /// Its domain, if it has a key.
-    pub domain: Option<DomainRecord>,
-    /// The endpoint that it is owed to, if it is a delivery; `counts` is then what waits for that.
+    /// Its ordering key, if it has one.
+    pub key: Option<KeyRecord>,
+    /// Endpoint of a delivery; `counts` then covers the deliveries of that endpoint.
     pub endpoint: Option<Endpoint>,
 }
 
-/// The answer.
+/// Explanation of an item's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Why {
-    /// Why, in one sentence for people.
+    /// Reason, in one sentence for people.
     pub sentence: String,
-    /// What to do about it, where something is to be done.
+    /// Advice, if there is something to do.
     pub hint: Option<String>,
-    /// Why, as one stable word for programs.
+    /// Reason as a stable word for programs.
     pub code: &'static str,
 }
 
@@ -73,14 +73,14 @@ impl fmt::Display for Why {
     }
 }
 
-/// Why an item is not being worked on, or by whom it is.
+/// Explains why an item is not being worked on, or which worker holds it.
 ///
-/// The words: `published`, `dead`; `claimed`, `silent` (its holder no longer reports), `lapsed`;
+/// Codes: `published`, `dead`; `claimed`, `silent` (its holder no longer reports), `lapsed`;
 /// `paused`, `delayed`, `backoff`; `no_worker`, `unserved` (none for its queue), `alone`,
-/// `waiting`; and of an event with a key `behind` (another one comes first), `key_paused`,
-/// `key_blocked` (by a dead one), `unplaced` (its key has no head yet); and of a delivery
-/// `delivered`, `endpoint_disabled`, `endpoint_removed`, `endpoint_paused` (it is left alone for a
-/// while), `endpoint_on_trial` (one call at a time).
+/// `waiting`; for an event with a key `behind` (another one comes first), `key_paused`,
+/// `key_blocked` (by a dead one), `not_promoted` (its key has no head yet); for a delivery
+/// `delivered`, `endpoint_disabled`, `endpoint_removed`, `endpoint_paused` (after failed calls),
+/// `endpoint_on_trial` (one call at a time).
 ///
 /// ```
 /// use std::time::Duration;
@@ -104,7 +104,7 @@ impl fmt::Display for Why {
 /// };
 /// let answer = why(&record, &Facts::default(), now);
 /// assert_eq!(answer.code, "delayed");
-/// assert_eq!(answer.sentence, "its producer held it back: it is due in 5m");
+/// assert_eq!(answer.sentence, "its producer delayed it: it is due in 5m");
 /// # Ok::<(), tenure_core::Invalid>(())
 /// ```
 pub fn why(record: &Record, facts: &Facts, now: Timestamp) -> Why {
@@ -116,8 +116,11 @@ pub fn why(record: &Record, facts: &Facts, now: Timestamp) -> Why {
         (State::Dead, _) => dead(record, facts, now),
         (State::Claimed, Some(hold)) if hold.until > now => claimed(record, hold, facts, now),
         (State::Claimed, Some(hold)) => lapsed(hold, facts, now),
-        // Holds are kept with the items that they are on; this is only for tables of strangers.
-        (State::Claimed, None) => Why::new("claimed", "it is claimed; by whom is not written down"),
+        // Tenure always stores a lease with a claimed item; this case needs a table that other
+        // programs write.
+        (State::Claimed, None) => {
+            Why::new("claimed", "it is claimed, but its holder is not recorded")
+        }
         (State::Pending, _) => pending(record, facts, now),
     }
 }
@@ -137,12 +140,12 @@ fn dead(record: &Record, facts: &Facts, now: Timestamp) -> Why {
         return why;
     }
     Why::new("dead", died(record, now)).hint(format!(
-        "mend the cause, then `tenure replay {}` puts it back with its counters at zero",
+        "fix the cause, then `tenure replay {}` puts it back with its counters at zero",
         record.id
     ))
 }
 
-/// When something died, and of what.
+/// Time and cause of a death.
 fn died(record: &Record, now: Timestamp) -> String {
     let when = record.dead_at.map_or_else(String::new, |moment| {
         format!(" {} ago", brief_duration(now.since(moment)))
@@ -157,16 +160,16 @@ fn died(record: &Record, now: Timestamp) -> String {
             times(record.counters.failures.max(1))
         ),
         Some(reason::REJECTED) => {
-            ", because its holder said that trying again is no use".to_owned()
+            ", because its holder reported that a retry cannot help".to_owned()
         }
         Some(reason::CRASH_LOOP) => format!(
             ", because its lease lapsed {}",
             times(record.counters.crashes.max(1))
         ),
         Some(reason::BURIED) => ", because an operator buried it".to_owned(),
-        Some(reason::GONE) => ", because its endpoint said that it is gone for good".to_owned(),
+        Some(reason::GONE) => ", because its endpoint answered that it is gone for good".to_owned(),
         Some(reason::REMOVED) => ", because its endpoint was removed".to_owned(),
-        Some(reason::ABORTED) => ", because the receiver wants it no more".to_owned(),
+        Some(reason::ABORTED) => ", because the receiver wants no further attempts".to_owned(),
         Some(other) => format!(" ({other})"),
         None => String::new(),
     };
@@ -193,8 +196,8 @@ fn claimed(record: &Record, hold: &Hold, facts: &Facts, now: Timestamp) -> Why {
         Some((worker, Presence::Silent)) => Why::new(
             "silent",
             format!(
-                "{holder} holds it but has said nothing for {}; its lease runs for another {}",
-                brief_duration(now.since(worker.seen_at)),
+                "{holder} holds it but has not reported for {}; its lease runs for another {}",
+                brief_duration(now.since(worker.reported_at)),
                 brief_duration(hold.until.since(now))
             ),
         )
@@ -202,13 +205,13 @@ fn claimed(record: &Record, hold: &Hold, facts: &Facts, now: Timestamp) -> Why {
         Some((_, Presence::Left)) => Why::new(
             "silent",
             format!(
-                "{holder} holds it but has left; its lease runs for another {}",
+                "{holder} holds it but has stopped; its lease runs for another {}",
                 brief_duration(hold.until.since(now))
             ),
         )
         .hint("when the lease lapses, a reaper gives the event to another worker: wait"),
-        // Programs that claim by hand do not report.
-        Some((_, Presence::Here)) | None => Why::new("claimed", held),
+        // Programs that claim directly do not report.
+        Some((_, Presence::Active)) | None => Why::new("claimed", held),
     }
 }
 
@@ -218,16 +221,16 @@ fn lapsed(hold: &Hold, facts: &Facts, now: Timestamp) -> Why {
         hold.holder,
         brief_duration(now.since(hold.until))
     );
-    if facts.is_anyone_here() {
+    if facts.is_any_active() {
         let interval = brief_duration(facts.settings.reaper_interval());
         return Why::new(
             "lapsed",
-            format!("{over}; it waits for a reaper, and workers look every {interval}"),
+            format!("{over}; it waits for a reaper, which runs every {interval}"),
         );
     }
     Why::new(
         "lapsed",
-        format!("{over}, and no worker is here to reap it"),
+        format!("{over}, and no worker is running to reap it"),
     )
     .hint("`tenure reap` ends the lease now; `tenure serve` and `tenure work` reap by themselves")
 }
@@ -251,42 +254,42 @@ fn pending(record: &Record, facts: &Facts, now: Timestamp) -> Why {
     if let Some(moment) = wait {
         return not_due(record, facts, &brief_duration(moment.since(now)));
     }
-    if !facts.is_anyone_here() {
-        return Why::new("no_worker", "it is due, but no worker is here").hint(
-            "start one: `tenure serve`, or `tenure work`; `tenure workers` shows who was here",
+    if !facts.is_any_active() {
+        return Why::new("no_worker", "it is due, but no worker is running").hint(
+            "start one: `tenure serve`, or `tenure work`; `tenure workers` lists earlier ones",
         );
     }
     if facts.serving(&queue).next().is_none() {
         return Why::new(
             "unserved",
-            format!("it is due, but none of the workers here serves the queue {queue}"),
+            format!("it is due, but no running worker serves the queue {queue}"),
         )
         .hint(format!(
-            "`tenure work --queue {queue}` serves it; `tenure workers` shows who serves what"
+            "`tenure work --queue {queue}` serves it; `tenure workers` lists the queues of each"
         ));
     }
     if record.counters.crashes >= LapsePolicy::ALONE_AFTER {
         return Why::new(
             "alone",
             format!(
-                "it is due, but its lease lapsed {} ({} are allowed), so that it is worked alone: \
+                "it is due, but its lease lapsed {} ({} are allowed), so it must be worked alone: \
                  it waits for a claim that takes nothing else",
                 times(record.counters.crashes),
                 facts.settings.max_crashes
             ),
         )
         .hint(format!(
-            "see with `tenure show {}` who held it: something in it may kill its worker",
+            "`tenure show {}` lists its holders: its content may crash the worker",
             record.id
         ));
     }
-    if let Some(why) = key::unplaced(facts) {
+    if let Some(why) = key::not_promoted(facts) {
         return why;
     }
     waiting(record, &queue, facts)
 }
 
-/// It is pending and may not be claimed for `wait`.
+/// Explains a pending item that may not be claimed for `wait`.
 fn not_due(record: &Record, facts: &Facts, wait: &str) -> Why {
     let counters = record.counters;
     let error = match &record.last_error {
@@ -297,7 +300,7 @@ fn not_due(record: &Record, facts: &Facts, wait: &str) -> Why {
         return match given_back(record) {
             None => Why::new(
                 "delayed",
-                format!("its producer held it back: it is due in {wait}"),
+                format!("its producer delayed it: it is due in {wait}"),
             ),
             Some(given) => Why::new("delayed", format!("{given}: it is due in {wait}")).hint(AWAY),
         };
@@ -324,39 +327,39 @@ fn not_due(record: &Record, facts: &Facts, wait: &str) -> Why {
     }
     Why::new(
         "backoff",
-        format!("{}; it is tried again in {wait}", causes.join(" and ")),
+        format!("{}; it is retried in {wait}", causes.join(" and ")),
     )
 }
 
-/// Where to look when something is given back again and again.
+/// Advice for an item that workers keep releasing.
 const AWAY: &str =
-    "if its publisher is away, the log of its worker says so and why: `publisher was away`";
+    "if its publisher is away, the log of its worker has the reason: `publisher is away`";
 
-/// That holders gave it back without a failure, if they did.
+/// Number of releases without a failure, if there were any.
 fn given_back(record: &Record) -> Option<String> {
     let counters = record.counters;
-    let ended = counters.failures.saturating_add(counters.crashes);
-    match counters.attempts.saturating_sub(ended) {
+    let settled = counters.failures.saturating_add(counters.crashes);
+    match counters.attempts.saturating_sub(settled) {
         0 => None,
-        count => Some(format!("it was given back unworked {}", times(count))),
+        count => Some(format!("it was released unworked {}", times(count))),
     }
 }
 
-/// It is due, and there are workers for it.
+/// Explains a due item for which there are workers.
 fn waiting(record: &Record, queue: &QueueName, facts: &Facts) -> Why {
-    let (mut running, mut places) = (0_u64, 0_u64);
+    let (mut running, mut capacity) = (0_u64, 0_u64);
     for worker in facts.serving(queue) {
         running += u64::from(worker.report.running);
-        places += u64::from(worker.report.concurrency);
+        capacity += u64::from(worker.report.concurrency);
     }
     let due = match facts.counts.due {
-        0 | 1 => "it is the only one that is due".to_owned(),
-        due => format!("it is one of {due} that are due"),
+        0 | 1 => "it is the only due item".to_owned(),
+        due => format!("it is one of {due} due items"),
     };
     let oldest = facts.counts.oldest_due.map_or_else(String::new, |age| {
-        format!(", the first for {}", brief_duration(age))
+        format!(", the oldest for {}", brief_duration(age))
     });
-    let busy = format!("the workers there run {running} of {places}");
+    let busy = format!("its workers run {running} of {capacity}");
     let given = given_back(record);
     let after = match &given {
         Some(given) => format!("; {given}"),
@@ -366,7 +369,7 @@ fn waiting(record: &Record, queue: &QueueName, facts: &Facts) -> Why {
         "waiting",
         format!("{due} in the queue {queue}{oldest}; {busy}{after}"),
     );
-    if running >= places {
+    if running >= capacity {
         return why.hint("all are busy: start another worker, or raise the concurrency");
     }
     match given {
@@ -376,22 +379,22 @@ fn waiting(record: &Record, queue: &QueueName, facts: &Facts) -> Why {
 }
 
 impl Facts {
-    /// The workers that report.
-    fn here(&self) -> impl Iterator<Item = &WorkerRecord> {
-        let here = |(_, presence): &&(WorkerRecord, Presence)| *presence == Presence::Here;
-        self.workers.iter().filter(here).map(|(worker, _)| worker)
+    /// Workers that report.
+    fn active(&self) -> impl Iterator<Item = &WorkerRecord> {
+        let active = |(_, presence): &&(WorkerRecord, Presence)| *presence == Presence::Active;
+        self.workers.iter().filter(active).map(|(worker, _)| worker)
     }
 
-    fn is_anyone_here(&self) -> bool {
-        self.here().next().is_some()
+    fn is_any_active(&self) -> bool {
+        self.active().next().is_some()
     }
 
-    /// The workers that report and serve this queue.
+    /// Workers that report and serve this queue.
     fn serving(&self, queue: &QueueName) -> impl Iterator<Item = &WorkerRecord> {
-        self.here().filter(|worker| worker.report.serves(queue))
+        self.active().filter(|worker| worker.report.serves(queue))
     }
 
-    /// The worker that a hold names.
+    /// Worker that holds the item.
     fn holder(&self, hold: &Hold) -> Option<(&WorkerRecord, Presence)> {
         self.workers
             .iter()
@@ -400,9 +403,9 @@ impl Facts {
     }
 }
 
-/// The queue of an item; a lease table has one line.
+/// Queue of an item; a lease table has only the default queue.
 fn queue_of(record: &Record) -> QueueName {
-    let event = record.content.event().map(Event::queue_name);
+    let event = record.content.event().map(Event::queue);
     event.cloned().unwrap_or_default()
 }
 

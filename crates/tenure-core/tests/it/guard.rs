@@ -1,4 +1,5 @@
-//! The guards: exactly who may renew, settle and reap, at which moment, and what the others hear.
+//! Guards: the tokens that may renew, settle and reap at a given time, and the refusal of all
+//! others.
 
 use std::time::Duration;
 
@@ -9,15 +10,15 @@ use tenure_core::{
 };
 
 pub(crate) fn any_token() -> impl Strategy<Value = Token> {
-    // Few values, so that equal parts come up: same worker, another claim; same claim, another
-    // random part.
+    // Few values, so that equal parts occur: same worker, another claim; same claim, another random
+    // part.
     (0_u64..2, 0_u64..2, 0_u128..2).prop_map(|(nonce, claim, random)| {
         let worker = WorkerId::new("mailer", nonce).expect("`mailer` is a worker's name");
         Token::new(&worker, claim, random)
     })
 }
 
-/// Mostly moments near zero, so that leases end near them; sometimes the ends of time.
+/// Mostly times near zero, so that leases end near them; sometimes the extremes.
 pub(crate) fn any_moment() -> impl Strategy<Value = Timestamp> {
     prop_oneof![
         8 => -3_i64..=3,
@@ -37,7 +38,7 @@ pub(crate) fn any_lease() -> impl Strategy<Value = Lease> {
     })
 }
 
-const KEPT: Guarded = Guarded::Kept(());
+const ACCEPTED: Guarded = Guarded::Accepted(());
 const LAPSED: Guarded = Guarded::Refused(Refusal::Lapsed);
 
 proptest! {
@@ -46,15 +47,15 @@ proptest! {
         lease in any_lease(),
         now in any_moment(),
     ) {
-        let expected = if now < lease.until { KEPT } else { LAPSED };
+        let expected = if now < lease.until { ACCEPTED } else { LAPSED };
         prop_assert_eq!(may_renew(Some(&lease), &lease.token, now), expected);
     }
 
     #[test]
     fn the_holder_settles_also_late_unless_strict(lease in any_lease(), now in any_moment()) {
         let settle = |lateness| may_settle(Some(&lease), &lease.token, lateness, now);
-        prop_assert_eq!(settle(Lateness::Accept), KEPT);
-        let expected = if now < lease.until { KEPT } else { LAPSED };
+        prop_assert_eq!(settle(Lateness::Accept), ACCEPTED);
+        let expected = if now < lease.until { ACCEPTED } else { LAPSED };
         prop_assert_eq!(settle(Lateness::Refuse), expected);
     }
 
@@ -68,7 +69,7 @@ proptest! {
         }
     }
 
-    /// What a guard says hangs on the token alone, not on the fence, which a failover may repeat.
+    /// A guard decides by the token alone, not by the fence, which a failover may repeat.
     #[test]
     fn the_fence_opens_no_guard(lease in any_lease(), fence: i64, now in any_moment()) {
         let other = Lease { fence: Fence::new(fence), ..lease.clone() };
@@ -78,10 +79,11 @@ proptest! {
         prop_assert_eq!(settle(&lease), settle(&other));
     }
 
-    /// Whoever may not renew any more may be reaped, at this moment or the next: nothing is stuck.
+    /// A lease that cannot be renewed can be reaped, now or one microsecond later: no item is
+    /// stuck.
     #[test]
     fn a_lease_is_live_or_a_reap_takes_it(lease in any_lease(), now in any_moment()) {
-        let is_live = may_renew(Some(&lease), &lease.token, now).is_kept();
+        let is_live = may_renew(Some(&lease), &lease.token, now).is_accepted();
         prop_assert_eq!(is_live, !may_reap(lease.until, Boundary::Reached, now));
         let next = now.after(Duration::from_micros(1));
         let is_reaped_next = may_reap(lease.until, Boundary::Past, next);
@@ -89,9 +91,10 @@ proptest! {
     }
 }
 
-/// The three moments around the end of a term: live before it, nobody's at it, the reaper's after.
+/// The three times around the end of a term: the lease is live before it, lapsed at it, and
+/// reapable after it.
 ///
-/// Method: each guard is asked at `until` − 1 µs, `until` and `until` + 1 µs.
+/// Method: each guard is called at `until` − 1 µs, `until` and `until` + 1 µs.
 #[test]
 fn a_term_ends_at_until_for_the_holder_and_one_tick_later_for_the_reaper() {
     let worker = WorkerId::new("mailer", 1).unwrap();
@@ -103,7 +106,7 @@ fn a_term_ends_at_until_for_the_holder_and_one_tick_later_for_the_reaper() {
         until,
     };
     let tick = Duration::from_micros(1);
-    // moment, live, reaper, claim that reaps for itself
+    // Columns: time, live, the reaper may reap, a claim may reap
     let cases = [
         (until.before(tick), true, false, false),
         (until, false, false, true),
@@ -112,7 +115,7 @@ fn a_term_ends_at_until_for_the_holder_and_one_tick_later_for_the_reaper() {
     for (now, is_live, past, reached) in cases {
         assert_eq!(lease.is_live(now), is_live, "live at {now}");
         let strict = Lateness::Refuse;
-        let guarded = if is_live { KEPT } else { LAPSED };
+        let guarded = if is_live { ACCEPTED } else { LAPSED };
         assert_eq!(may_renew(Some(&lease), &lease.token, now), guarded);
         assert_eq!(may_settle(Some(&lease), &lease.token, strict, now), guarded);
         assert_eq!(may_reap(until, Boundary::Past, now), past, "past at {now}");
@@ -132,7 +135,10 @@ fn every_refusal_has_a_word_and_a_sentence_of_its_own() {
     ];
     for (n, one) in all.iter().enumerate() {
         let refused = Guarded::<()>::Refused(*one);
-        assert_eq!((refused.is_kept(), refused.refusal()), (false, Some(*one)));
+        assert_eq!(
+            (refused.is_accepted(), refused.refusal()),
+            (false, Some(*one))
+        );
         for other in &all[..n] {
             assert_ne!(one.as_str(), other.as_str());
             assert_ne!(one.to_string(), other.to_string());

@@ -1,5 +1,5 @@
-//! The laws, as far as pure rules decide them: one test per law, named after it. Whether a store
-//! keeps them is shown by the model and by the stores' conformance suite.
+//! The rules of `LeaseStore` (law 1 to law 9), as far as pure functions decide them: one test per
+//! rule, named after it. The model and the stores' conformance suite show that stores obey them.
 
 use proptest::prelude::*;
 use tenure_core::store::{Rest, Settle, StoreErrorKind};
@@ -27,7 +27,7 @@ proptest! {
         prop_assert_eq!(Fence::new(one).number(), one);
     }
 
-    /// Law 3: renew and settle with any token but the current one say refused.
+    /// Law 3: renew and settle with any token but the current one are refused.
     #[test]
     fn any_token_but_the_current_one_is_refused(
         lease in any_lease(),
@@ -42,7 +42,7 @@ proptest! {
         prop_assert_eq!(may_settle(Some(&lease), &token, lateness, now), lost);
     }
 
-    /// Law 5: no live lease is ended by a reap.
+    /// Law 5: a reap never ends a live lease.
     #[test]
     fn a_live_lease_is_never_reaped(lease in any_lease(), now in any_moment()) {
         prop_assume!(lease.is_live(now));
@@ -50,7 +50,8 @@ proptest! {
         prop_assert!(!may_reap(lease.until, Boundary::Reached, now));
     }
 
-    /// Law 4: done and dead are final; only a replay leaves them. Shown by walking the table.
+    /// Law 4: done and dead are final; only a replay leaves them. The test follows the table of
+    /// transitions.
     #[test]
     fn only_a_replay_leaves_done_and_dead(
         choices in prop::collection::vec(any::<prop::sample::Index>(), 0..100),
@@ -78,7 +79,7 @@ proptest! {
             (Ok(()), None) => {}
             (Err(error), Some((_, id))) => {
                 prop_assert_eq!(error.kind(), StoreErrorKind::Invalid);
-                prop_assert_eq!(error.concerned_item(), Some(ItemId::new(*id)));
+                prop_assert_eq!(error.item(), Some(ItemId::new(*id)));
                 prop_assert!(!error.is_transient());
             }
             (answer, repeat) => prop_assert!(false, "{answer:?} for {repeat:?}"),
@@ -118,7 +119,7 @@ fn done_and_dead_are_the_terminal_states() {
 }
 
 fn any_name() -> impl Strategy<Value = String> {
-    // Few letters, so that equal names come up.
+    // Few letters, so that equal names occur.
     "[a.0-]{1,3}"
 }
 

@@ -1,7 +1,5 @@
-//! The pure rules of the core under random input: what they accept, refuse and never do.
+//! The pure rules of the core under random input.
 
-#[cfg(test)]
-mod domain;
 #[cfg(test)]
 mod event;
 #[cfg(test)]
@@ -28,3 +26,5 @@ mod token;
 mod webhook;
 #[cfg(test)]
 mod why;
+#[cfg(test)]
+mod work_lease;

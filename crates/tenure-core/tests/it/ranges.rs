@@ -1,12 +1,12 @@
-//! Rows of ranges against the set that they stand for.
+//! Rows of ranges compared with the set that they represent.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tenure_core::domain::{
+use tenure_core::work_lease::{
     NearRanges, Offsets, RangesChange, Terminal, TerminalChange, TerminalRange,
 };
 
-/// The rows of a domain, changed as a store changes them: it looks at the first two that end at the
+/// The rows of a domain, changed like in a store: it reads the first two rows that end at the
 /// offset's left neighbour or later.
 #[derive(Default)]
 struct Rows(Vec<TerminalRange>);
@@ -63,7 +63,7 @@ proptest! {
                     failed.insert(offset);
                     TerminalChange::Add(offset, Terminal::Failed)
                 }
-                // An offset that is in a set is not put into another one.
+                // An offset that is in one set is not added to the other.
                 (0 | 1, true) => TerminalChange::Add(offset, Terminal::Processed),
                 _ => {
                     processed.remove(offset);

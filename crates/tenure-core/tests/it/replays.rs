@@ -1,11 +1,11 @@
-//! Replays on record: rates as people write them, filters as stores keep them.
+//! Bulk replays: rates in text form, filters in their stored form.
 
-use tenure_core::store::{Filter, Kind, NewReplay, Rate};
+use tenure_core::store::{Filter, Kind, NewReplay, ReplayRate};
 use tenure_core::{ItemId, QueueName, State, Timestamp};
 
 #[test]
-fn a_rate_is_read_as_people_write_it() {
-    for (text, number, shown) in [
+fn a_rate_is_parsed_from_human_notation() {
+    for (text, number, text_again) in [
         ("1/s", 60, "1/s"),
         ("50/s", 3_000, "50/s"),
         ("600/m", 600, "10/s"),
@@ -13,12 +13,15 @@ fn a_rate_is_read_as_people_write_it() {
         ("90 / m", 90, "90/m"),
         ("1000000/s", 60_000_000, "1000000/s"),
     ] {
-        let rate = Rate::parse(text).unwrap();
-        assert_eq!((rate.number(), rate.to_string().as_str()), (number, shown));
-        assert_eq!(Rate::per_minute(number), Some(rate));
+        let rate = ReplayRate::parse(text).unwrap();
+        assert_eq!(
+            (rate.number(), rate.to_string().as_str()),
+            (number, text_again)
+        );
+        assert_eq!(ReplayRate::per_minute(number), Some(rate));
     }
     for text in ["", "50", "0/s", "-1/s", "50/h", "/s", "1.5/s", "1000001/s"] {
-        let problem = Rate::parse(text).unwrap_err().to_string();
+        let problem = ReplayRate::parse(text).unwrap_err().to_string();
         assert!(problem.contains("50/s"), "{text:?}: {problem}");
     }
 }
@@ -34,15 +37,19 @@ fn steps_are_small_and_even() {
         ("10000/s", 1_000, 100_000),
         ("1000000/s", 1_000, 1_000),
     ] {
-        let rate = Rate::parse(text).unwrap();
+        let rate = ReplayRate::parse(text).unwrap();
         assert_eq!(rate.step(1_000), size, "{text}");
         assert_eq!(rate.wait(size).as_micros(), micros, "{text}");
     }
-    assert_eq!(Rate::parse("50/s").unwrap().step(0), 1, "it always goes on");
+    assert_eq!(
+        ReplayRate::parse("50/s").unwrap().step(0),
+        1,
+        "it always goes on"
+    );
 }
 
 #[test]
-fn a_filter_is_kept_whole() {
+fn a_filter_reads_back_whole() {
     let filter = Filter {
         state: Some(State::Done),
         topic: Some("it's \"odd\"".to_owned()),
@@ -68,7 +75,7 @@ fn a_filter_is_kept_whole() {
 }
 
 #[test]
-fn only_what_is_settled_can_be_chosen() {
+fn only_settled_items_can_be_chosen() {
     for state in [None, Some(State::Pending), Some(State::Claimed)] {
         let filter = Filter {
             state,

@@ -30,7 +30,7 @@ fn any_policy() -> impl Strategy<Value = RetryPolicy> {
     })
 }
 
-/// How often an item is worked that always fails.
+/// Number of attempts of an item that always fails.
 fn tries(policy: &RetryPolicy) -> u32 {
     let is_last = |failures: &u32| {
         let outcome = policy.judge(*failures, &failure(Again::ByPolicy), 0.5);
@@ -42,7 +42,7 @@ fn tries(policy: &RetryPolicy) -> u32 {
         + 1
 }
 
-/// C-13 at its boundaries: `max_retries` retries follow the first try.
+/// C-13 at its limits: `max_retries` retries follow the first attempt.
 ///
 /// Proves: S4-041
 #[test]
@@ -108,7 +108,7 @@ proptest! {
         prop_assert_eq!(outcome, Outcome::Retry { after, error: "503".into() });
     }
 
-    /// For any policy, any number of failures and any chance, also those that are none.
+    /// Holds for any policy, any number of failures and any random number, even an invalid one.
     #[test]
     fn a_delay_is_never_below_the_least_nor_above_the_cap(
         policy in any_policy(),
@@ -169,7 +169,7 @@ fn a_lapse_policy_needs_a_delay() {
     assert!(LapsePolicy::new(3, Vec::new()).is_err());
 }
 
-/// 100 ms after the first lapse, then 1 s, 2 s, 4 s, 8 s; the sixth is the end.
+/// The delays are 100 ms after the first lapse, then 1 s, 2 s, 4 s, 8 s; the sixth lapse is final.
 #[test]
 fn the_default_lapse_policy_is_the_documented_one() {
     let policy = LapsePolicy::default();

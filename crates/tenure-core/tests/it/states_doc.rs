@@ -1,5 +1,5 @@
-//! The diagram and the tables of `docs/STATES.md` are printed from the core: this fails when one
-//! of them is stale, and shows it as it should be. The prose between them is written by hand.
+//! The diagram and the tables of `docs/STATES.md` are generated from the core. This test fails when
+//! one of them is stale, and prints the current form. The text between them is written by hand.
 
 use tenure_core::{Cause, Condition, LeaseTable, State, TRANSITIONS};
 
@@ -21,7 +21,7 @@ fn the_diagram_shows_the_six_transitions() {
         format!("    {from} --> {to} : {causes}")
     }));
     lines.push("```".to_owned());
-    assert_shown(&lines);
+    assert_on_page(&lines);
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn the_table_of_causes_is_that_of_the_core() {
         };
         format!("| {from} | {to} | {why} | {who} |")
     }));
-    assert_shown(&lines);
+    assert_on_page(&lines);
 }
 
 #[test]
@@ -67,10 +67,11 @@ fn the_table_of_words_is_that_of_the_presets() {
         let words: Vec<String> = tables.iter().map(|table| cell(table, state)).collect();
         format!("| {state} | {} |", words.join(" | "))
     }));
-    assert_shown(&lines);
+    assert_on_page(&lines);
 }
 
-/// What a row in this state shows: its word, and the column that tells it from another's.
+/// Cell of a row in this state: its word, and the column that distinguishes the row from rows in
+/// other states.
 fn cell(table: &LeaseTable, state: State) -> String {
     let conditions = table.conditions(state);
     let parts = conditions.iter().map(|condition| match condition {
@@ -81,8 +82,8 @@ fn cell(table: &LeaseTable, state: State) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// The page has these lines, one after the other, as a block of their own.
-fn assert_shown(lines: &[String]) {
+/// Asserts that the page has these lines in sequence, as a separate block.
+fn assert_on_page(lines: &[String]) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/STATES.md");
     let page = std::fs::read_to_string(path).expect("docs/STATES.md is there");
     let block = format!("\n\n{}\n\n", lines.join("\n"));

@@ -1,4 +1,4 @@
-//! Texts of strangers: whatever is typed or sent, it is read or refused, and nothing panics.
+//! Untrusted text: any input is parsed or refused, and nothing panics.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tenure_core::{
     parse_duration,
 };
 
-/// Any text, and often one that is nearly right.
+/// Any text, often nearly valid.
 fn any_text() -> impl Strategy<Value = String> {
     prop_oneof![
         any::<String>(),
@@ -48,25 +48,25 @@ proptest! {
         }
     }
 
-    /// Settings that pass the check can be worked by: nothing that follows from them overflows.
+    /// Settings that pass the check are usable: nothing derived from them overflows.
     #[test]
     fn any_text_is_a_setting_or_none(
         texts in prop::collection::vec((0..Setting::ALL.len(), any_text()), 1..9),
     ) {
         let mut settings = Settings::default();
         for (nth, text) in texts {
-            // What is refused changes nothing.
+            // A refused value changes nothing.
             let before = settings.clone();
             if settings.set(Setting::ALL[nth], &text).is_err() {
                 prop_assert_eq!(&settings, &before);
             }
         }
         if settings.check().is_ok() {
-            let rhythm = settings.rhythm();
-            prop_assert!(rhythm.heartbeat * 2 <= rhythm.term.length());
+            let timing = settings.timing();
+            prop_assert!(timing.heartbeat * 2 <= timing.term.length());
             prop_assert!(settings.max_hold() > Duration::ZERO);
-            prop_assert!(settings.shutdown_timeout() <= rhythm.term.length());
-            prop_assert!(rhythm.max_hold.checked_mul(2).is_some());
+            prop_assert!(settings.shutdown_timeout() <= timing.term.length());
+            prop_assert!(timing.max_hold.checked_mul(2).is_some());
         }
     }
 }

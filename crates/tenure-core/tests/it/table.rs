@@ -1,5 +1,4 @@
-//! Names that are written into SQL: exactly the grammar is accepted, and quoting adds nothing but
-//! the quotes.
+//! Names written into SQL: exactly the grammar is accepted, and quoting adds only the quotes.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +17,7 @@ fn presets() -> [LeaseTable; 5] {
     ]
 }
 
-/// The presets whose rows show a word.
+/// Returns the presets with status words.
 fn worded() -> impl Iterator<Item = LeaseTable> {
     let presets = presets().into_iter();
     presets.filter(|table| table.states.status().is_some())
@@ -35,7 +34,7 @@ fn name_like() -> impl Strategy<Value = String> {
     ]
 }
 
-/// The grammar, written a second time: `[a-z_][a-z0-9_]{0,62}`, and not the databases' own.
+/// An independent copy of the grammar: `[a-z_][a-z0-9_]{0,62}`, without the databases' own names.
 fn is_identifier(text: &str) -> bool {
     let chars: Vec<char> = text.chars().collect();
     (1..=63).contains(&chars.len())
@@ -109,7 +108,7 @@ fn a_preset_names_no_column_twice() {
     }
 }
 
-/// The state of a row with this word, held or not.
+/// State of a row with this word, held or not.
 fn read(table: &LeaseTable, word: &str, holder: Option<&str>) -> Option<State> {
     let status = &table.states.status().unwrap().column;
     table.state(|column| match column {
@@ -119,18 +118,18 @@ fn read(table: &LeaseTable, word: &str, holder: Option<&str>) -> Option<State> {
     })
 }
 
-/// What a row of a state shows is read as that state again, and nothing else is read as it.
+/// A row written for a state is read as that state, and no other row is.
 #[test]
 fn every_state_of_a_preset_reads_back() {
     assert_eq!(worded().count(), 3);
     for table in worded() {
-        let mut seen = BTreeSet::new();
+        let mut known = BTreeSet::new();
         for state in State::ALL {
             let word = table.states.word(state).unwrap();
             let holder = (state == State::Claimed).then_some("w");
             assert_eq!(read(&table, word, holder), Some(state), "{}", table.name);
             assert!(
-                seen.insert((word, holder)),
+                known.insert((word, holder)),
                 "{} shows {state} twice",
                 table.name
             );
@@ -138,7 +137,8 @@ fn every_state_of_a_preset_reads_back() {
     }
 }
 
-/// Pending and claimed both print `pending`; the owner of the lease tells them apart.
+/// The status word of pending and claimed rows is `pending`; the owner of the lease distinguishes
+/// them.
 ///
 /// Proves: S2-002
 #[test]
@@ -151,7 +151,7 @@ fn the_words_of_the_webhook_table_are_read_with_the_owner_of_the_lease() {
         ("pending", Some("w"), Some(State::Claimed)),
         ("delivered", None, Some(State::Done)),
         ("failed", None, Some(State::Dead)),
-        // Others may leave their name on what they have settled.
+        // Other programs may leave their name on settled rows.
         ("delivered", Some("w"), Some(State::Done)),
         ("failed", Some("w"), Some(State::Dead)),
         ("claimed", Some("w"), None),
@@ -168,17 +168,16 @@ fn the_words_of_the_webhook_table_are_read_with_the_owner_of_the_lease() {
 }
 
 #[test]
-fn a_word_of_another_vocabulary_is_no_state() {
+fn a_word_of_another_vocabulary_matches_no_state() {
     let (outbox, processing) = (LeaseTable::outbox(), LeaseTable::outbox_processing());
     assert_eq!(read(&processing, "PROCESSING", None), Some(State::Claimed));
     assert_eq!(read(&outbox, "PROCESSING", None), None);
     assert_eq!(read(&outbox, "pending", None), None);
 }
 
-/// Where the holder tells pending from claimed they may share a word, elsewhere not; no other two
-/// states ever may.
+/// Pending and claimed may share a word if the holder distinguishes them; no other two states may.
 #[test]
-fn states_that_cannot_be_told_apart_are_refused() {
+fn indistinguishable_states_are_refused() {
     for table in presets() {
         assert_eq!(table.check(), Ok(()), "{}", table.name);
     }
@@ -213,8 +212,8 @@ fn a_table_of_another_name_is_described_alike() {
     assert_eq!(table.columns, LeaseTable::outbox().columns);
 }
 
-/// The definitions of the specification, written as it writes them, with what is final first. Every
-/// combination of columns is one of the five, and the description of the table agrees.
+/// The definitions of the specification, with final states first. Every combination of columns is
+/// one of the five states, and the description of the table agrees.
 ///
 /// Proves: S5-005, S5-011, S5-012, S5-013, S5-014, S5-015, S5-016, S5-047
 #[test]
@@ -222,7 +221,7 @@ fn the_five_states_of_sync_rows_are_read_from_three_moments() {
     let now = Timestamp::from_micros(1_000);
     let moments = [None, Some(999), Some(1_000), Some(1_001)];
     let moments = moments.map(|at| at.map(Timestamp::from_micros));
-    let mut seen = BTreeSet::new();
+    let mut known = BTreeSet::new();
     for until in moments {
         for done_at in moments {
             for dead_at in moments {
@@ -238,10 +237,10 @@ fn the_five_states_of_sync_rows_are_read_from_three_moments() {
                 } else {
                     SyncState::Available
                 };
-                let found = SyncState::of(until, done_at, dead_at, now);
+                let state = SyncState::of(until, done_at, dead_at, now);
                 let row = (until, done_at, dead_at);
-                assert_eq!(found, expected, "{row:?}");
-                seen.insert(found);
+                assert_eq!(state, expected, "{row:?}");
+                known.insert(state);
                 for table in [LeaseTable::sync_jobs(), LeaseTable::sync_checkpoints()] {
                     let moment = |column: &Identifier| match column.as_str() {
                         "locked_until" => until.map(|_| "then"),
@@ -249,15 +248,15 @@ fn the_five_states_of_sync_rows_are_read_from_three_moments() {
                         "failed_at" => dead_at.map(|_| "then"),
                         _ => None,
                     };
-                    assert_eq!(table.state(moment), Some(found.state()), "{row:?}");
+                    assert_eq!(table.state(moment), Some(state.state()), "{row:?}");
                 }
             }
         }
     }
-    assert_eq!(seen, BTreeSet::from(SyncState::ALL));
+    assert_eq!(known, BTreeSet::from(SyncState::ALL));
 }
 
-/// The two columns of the specification, and no status to be the source of truth.
+/// The two columns of the specification, without a status column.
 ///
 /// Proves: S5-009, S5-010, S5-011
 #[test]

@@ -1,4 +1,4 @@
-//! Moments and terms: arithmetic stops at the ends of time and never panics.
+//! Timestamps and terms: arithmetic saturates at the limits and never panics.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn any_span() -> impl Strategy<Value = Duration> {
     ]
 }
 
-/// The moment that a wide number stands for, at the nearest end if it is beyond.
+/// Timestamp of a wide number, saturated at the nearer limit.
 fn clamped(micros: i128) -> Timestamp {
     let ends = i128::from(i64::MIN)..=i128::from(i64::MAX);
     let micros = micros.clamp(*ends.start(), *ends.end());
@@ -31,7 +31,7 @@ proptest! {
         let moment = Timestamp::from_micros(start);
         let wide = i128::from(start);
         prop_assert_eq!(moment.as_micros(), start);
-        // A span beyond the numbers of a moment counts as the longest one.
+        // A span beyond the range of a timestamp counts as the longest possible span.
         let micros = micros(span).min(i128::from(i64::MAX));
         prop_assert_eq!(moment.after(span), clamped(wide + micros));
         prop_assert_eq!(moment.before(span), clamped(wide - micros));

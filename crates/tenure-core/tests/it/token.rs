@@ -1,4 +1,5 @@
-//! Tokens and worker ids: they read back, their parts stay apart, and the secret is never shown.
+//! Tokens and worker ids: they read back, their parts stay separate, and the secret is never
+//! printed.
 
 use proptest::prelude::*;
 use tenure_core::{Token, WorkerId};
@@ -21,9 +22,9 @@ proptest! {
         prop_assert_eq!(WorkerId::parse(token.holder()), Some(worker));
     }
 
-    /// What is shown is the open part and nothing else.
+    /// Debug output shows only the public part.
     #[test]
-    fn the_secret_of_a_token_is_never_shown(
+    fn the_secret_of_a_token_is_never_printed(
         name in NAME,
         nonce: u64,
         claim: u64,
@@ -35,13 +36,13 @@ proptest! {
         prop_assert!(token.expose().ends_with(&secret));
         let open = format!("{worker}.{claim}.…");
         prop_assert_eq!(&token.to_string(), &open);
-        for shown in [format!("{token:?}"), format!("{token:#?}")] {
-            prop_assert_eq!(shown, format!("Token({open})"));
+        for printed in [format!("{token:?}"), format!("{token:#?}")] {
+            prop_assert_eq!(printed, format!("Token({open})"));
         }
     }
 
     #[test]
-    fn whatever_is_read_as_a_token_is_kept_as_it_was(text in token_like()) {
+    fn a_parsed_token_is_unchanged(text in token_like()) {
         if let Some(token) = Token::parse(&text) {
             prop_assert_eq!(token.expose(), &text);
             prop_assert!(WorkerId::parse(token.holder()).is_some());
@@ -50,7 +51,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_can_be_asked_whether_it_is_a_token(text: String) {
+    fn any_text_can_be_parsed_as_a_token(text: String) {
         prop_assert_eq!(Token::parse(&text).is_some(), is_token(&text));
     }
 
@@ -72,7 +73,7 @@ proptest! {
         }
     }
 
-    /// A restarted worker of the same name is another one.
+    /// A restarted worker of the same name has another id.
     ///
     /// Proves: S1-043
     #[test]
@@ -82,12 +83,12 @@ proptest! {
     }
 }
 
-/// Text that is a token or nearly one.
+/// Text that is a token or similar to one.
 fn token_like() -> impl Strategy<Value = String> {
     "[a-z.-]{0,4}-?[0-9a-fA-F]{15,17}\\.[0-9x]{0,3}\\.[0-9a-fA-Fx]{31,33}"
 }
 
-/// The grammar, written a second time.
+/// An independent copy of the grammar.
 fn is_token(text: &str) -> bool {
     let parts: Vec<&str> = text.rsplitn(3, '.').collect();
     let [random, claim, holder] = parts.as_slice() else {

@@ -1,5 +1,5 @@
-//! The laws, as an onlooker checks them: it sees the store before and after a move and who made
-//! it, and knows nothing of how the move was decided.
+//! The rules of `LeaseStore` (law 1 to law 9), checked by an observer. It sees the store before and
+//! after a step and the mover of the step, but not the decision.
 
 use stateright::Property;
 use tenure_core::{Cause, State, TRANSITIONS};
@@ -7,7 +7,6 @@ use tenure_core::{Cause, State, TRANSITIONS};
 use crate::moment::{Db, ITEMS, LeaseRow, Moment, Term};
 use crate::world::{Rules, World};
 
-/// A law that was broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Breach {
     /// Law 1: an item is held under two leases.
@@ -16,17 +15,17 @@ pub(crate) enum Breach {
     TokenTwice,
     /// Law 2: a fence did not rise.
     FenceFell,
-    /// Law 3: a token that is not the current one changed something.
+    /// Law 3: a write with another token than the current one changed something.
     StaleWrite,
     /// Law 3: a lapsed lease was renewed.
     Revived,
-    /// Law 4: done or dead was left without a replay.
+    /// Law 4: an item left done or dead without a replay.
     Reopened,
-    /// Law 5: a live lease was ended by another than its holder.
+    /// Law 5: a live lease was ended, but not by its holder.
     EndedLive,
-    /// Law 6: a transition outside the table.
+    /// Law 6: a transition is not in the table.
     Transition,
-    /// Law 9: a repeat was answered differently.
+    /// Law 9: a repeat got a different answer.
     OtherAnswer,
     /// An item is not in exactly one place.
     Place,
@@ -34,14 +33,14 @@ pub(crate) enum Breach {
     Limit,
 }
 
-/// Who makes a move.
+/// Cause of a step: a worker, the reaper, an operator or the clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Mover {
     Claim {
         grant: usize,
         limit: usize,
     },
-    /// The holder of `grant` prolongs this lease.
+    /// The holder of `grant` renews this lease.
     Renew {
         grant: usize,
         lease: usize,
@@ -54,7 +53,7 @@ pub(crate) enum Mover {
 }
 
 impl Mover {
-    /// What this mover may cause.
+    /// Causes of transitions that this mover may have.
     fn causes(self) -> &'static [Cause] {
         match self {
             Self::Claim { .. } => &[Cause::Claim],
@@ -67,7 +66,7 @@ impl Mover {
     }
 }
 
-/// The first law that a move of the store broke.
+/// Returns the first rule that a step of the store broke.
 pub(crate) fn breach_of_move(before: &Db, after: &Db, mover: Mover) -> Option<Breach> {
     let mut leases = after.leases();
     breach_of_renewal(mover)
@@ -126,7 +125,8 @@ fn breach_of_lease(before: &Db, new: &LeaseRow, mover: Mover) -> Option<Breach> 
     })
 }
 
-/// To prolong a live lease of another shows in no state of this world, so who did it is looked at.
+/// Checks the mover, because renewing the live lease of another holder changes no state of this
+/// world.
 fn breach_of_renewal(mover: Mover) -> Option<Breach> {
     let Mover::Renew { grant, lease } = mover else {
         return None;
@@ -155,8 +155,8 @@ fn breach_of_place(db: &Db, id: usize) -> Option<Breach> {
     }
 }
 
-/// What must hold at every moment, and what must happen at some: a world in which nothing goes
-/// wrong because nothing happens would show nothing.
+/// Properties that must always hold, and events that must happen at some point: a world without
+/// these events would prove nothing.
 pub(crate) fn properties<R: Rules>(failover: bool) -> Vec<Property<World<R>>> {
     let mut properties = vec![
         Property::always(name(Breach::HeldTwice), |_, m: &Moment| {
@@ -222,7 +222,6 @@ pub(crate) fn properties<R: Rules>(failover: bool) -> Vec<Property<World<R>>> {
     properties
 }
 
-/// The law in words.
 pub(crate) fn name(breach: Breach) -> &'static str {
     match breach {
         Breach::HeldTwice => "law 1: an item has at most one lease",

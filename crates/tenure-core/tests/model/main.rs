@@ -1,6 +1,6 @@
 //! Every interleaving of a small world, with the shipped guards and the shipped table of
-//! transitions. Shows that laws 1–6 and 9 hold of rows within the stated bounds, and, by planted
-//! faults, that each of them would be seen to break.
+//! transitions. Proves that the rules law 1–6 and law 9 hold for rows within the stated limits,
+//! and, by planted faults, that the model detects a violation of each.
 
 #[cfg(test)]
 mod laws;
@@ -16,7 +16,7 @@ use tenure_core::Lateness;
 
 use crate::world::{Rules, Shipped, World};
 
-/// Visits every moment of a world; fails at the first law that breaks.
+/// Visits every state of a world; fails at the first broken rule.
 fn exhaust<R: Rules>(title: &str, world: World<R>) {
     let checker = world.checker().spawn_bfs().join();
     checker.assert_properties();
@@ -37,7 +37,7 @@ fn report(line: &str) {
     eprintln!("{line}");
 }
 
-/// Two items, two workers, three claims, one replay: laws 1–6 and 9, late settles accepted.
+/// Two items, two workers, three claims, one replay: law 1–6 and law 9, late settles accepted.
 #[test]
 fn the_laws_hold_in_every_interleaving() {
     let world = World::new(Shipped);

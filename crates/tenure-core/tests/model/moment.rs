@@ -1,21 +1,20 @@
-//! One moment of the small world: what the store keeps, and what is still under way towards it.
+//! One state of the small world: the content of the store, and the steps still in progress.
 //!
-//! All of it is copied, not allocated: a world has hundreds of thousands of moments.
+//! All types are `Copy` and allocate nothing, because a world has hundreds of thousands of states.
 
 use std::fmt;
 
-use tenure_core::{State, Timestamp, Word};
+use tenure_core::{OutcomeKind, State, Timestamp};
 
 use crate::laws::Breach;
 
-/// How many items there are.
 pub(crate) const ITEMS: usize = 2;
-/// At most this many claims are granted, those of operators included.
+/// Maximum number of granted claims, including those of operators.
 pub(crate) const GRANTS: usize = 3;
-/// The present moment, always.
+/// The current time. It never changes.
 pub(crate) const NOW: Timestamp = Timestamp::from_micros(1_000_000);
 
-/// Some of the items.
+/// A subset of the items.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Ids(u8);
 
@@ -42,12 +41,12 @@ impl Ids {
         self.0.count_ones()
     }
 
-    /// Ascending.
+    /// Iterates in ascending order.
     pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
         (0..ITEMS).filter(move |id| self.has(*id))
     }
 
-    /// Every subset, the empty one included.
+    /// Iterates over every subset, including the empty one.
     pub(crate) fn subsets(self) -> impl Iterator<Item = Self> {
         (0..=self.0)
             .map(Self)
@@ -67,7 +66,7 @@ impl fmt::Debug for Ids {
     }
 }
 
-/// Where a lease stands in time: live, at the very end of its term, or past it.
+/// Position of a lease in time: live, exactly at the end of its term, or past it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Term {
     Ahead,
@@ -86,54 +85,54 @@ impl Term {
     }
 }
 
-/// A lease as the store keeps it: one row per claim.
+/// A stored lease: one row per claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LeaseRow {
-    /// Which claim it came from. Only the checks look at it: the rules see token and fence.
+    /// Claim that created the lease. Only the checks read it: the rules use token and fence.
     pub(crate) grant: usize,
     pub(crate) fence: u8,
     pub(crate) term: Term,
     pub(crate) ids: Ids,
 }
 
-/// An item as the store keeps it.
+/// A stored item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Row {
     pub(crate) state: State,
     pub(crate) generation: u8,
 }
 
-/// The words by which holders ended their holds, by grant and item.
+/// Outcomes of the leases, by grant and item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Words([[Option<Word>; ITEMS]; GRANTS]);
+pub(crate) struct Outcomes([[Option<OutcomeKind>; ITEMS]; GRANTS]);
 
-impl Words {
-    pub(crate) fn write(&mut self, grant: usize, id: usize, word: Word) {
-        self.0[grant][id] = Some(word);
+impl Outcomes {
+    pub(crate) fn write(&mut self, grant: usize, id: usize, outcome: OutcomeKind) {
+        self.0[grant][id] = Some(outcome);
     }
 
-    pub(crate) fn has(self, grant: usize, id: usize, word: Word) -> bool {
-        self.0[grant][id] == Some(word)
+    pub(crate) fn has(self, grant: usize, id: usize, outcome: OutcomeKind) -> bool {
+        self.0[grant][id] == Some(outcome)
     }
 
-    /// The grant that last ended a hold on this item.
+    /// Returns the grant whose lease on this item ended last.
     pub(crate) fn last_holder(self, id: usize) -> Option<usize> {
         self.0.iter().rposition(|words| words[id].is_some())
     }
 }
 
-/// What the store keeps; a failover brings all of it back to an older copy.
+/// Content of the store; a failover replaces all of it by an older copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Db {
     pub(crate) rows: [Row; ITEMS],
-    /// By grant.
+    /// Leases by grant.
     pub(crate) leases: [Option<LeaseRow>; GRANTS],
-    /// The last fence that was drawn.
+    /// The last drawn fence.
     pub(crate) fence: u8,
-    /// The highest fence ever drawn on this timeline; for the checks.
+    /// The highest fence drawn on this timeline; for the checks.
     pub(crate) fence_max: u8,
     /// Settles that took effect.
-    pub(crate) journal: Words,
+    pub(crate) journal: Outcomes,
 }
 
 impl Db {
@@ -141,17 +140,17 @@ impl Db {
         self.leases.iter().flatten()
     }
 
-    /// The lease that an item is held under.
+    /// Returns the lease under which an item is held.
     pub(crate) fn lease_on(&self, id: usize) -> Option<&LeaseRow> {
         self.leases().find(|lease| lease.ids.has(id))
     }
 
-    /// What is held under the lease of this grant.
+    /// Items held under the lease of this grant.
     pub(crate) fn held_under(&self, grant: usize) -> Ids {
         self.leases[grant].map_or(Ids::default(), |lease| lease.ids)
     }
 
-    /// Puts an item into a state in which nobody holds it; an emptied lease goes.
+    /// Moves an item into a state without a holder; removes an emptied lease.
     pub(crate) fn unhold(&mut self, id: usize, state: State) {
         self.rows[id].state = state;
         for slot in &mut self.leases {
@@ -163,34 +162,33 @@ impl Db {
     }
 }
 
-/// A claim that was granted once, as its holder remembers it, whatever became of the store.
+/// A granted claim as its holder remembers it, independent of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Grant {
     pub(crate) fence: u8,
     pub(crate) ids: Ids,
 }
 
-/// A state of the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Moment {
     pub(crate) db: Db,
-    /// The copy that a standby has, if it took one.
+    /// The copy of the standby, if it has one.
     pub(crate) standby: Option<Db>,
     pub(crate) failed_over: bool,
-    /// In the order in which they were granted.
+    /// Grants in the order of the claims.
     pub(crate) grants: [Option<Grant>; GRANTS],
-    /// Grants whose lease a reaper has read as lapsed; its write may follow at any time, also
+    /// Grants whose lease a reaper has read as lapsed; its write may follow at any time, even
     /// twice.
     pub(crate) read: [bool; GRANTS],
     pub(crate) burials: u8,
-    /// Settles that were answered with kept on this timeline; for the checks.
-    pub(crate) kept: Words,
-    /// The law that the last step broke. Nothing happens after that.
+    /// Accepted settles of this timeline; for the checks.
+    pub(crate) accepted: Outcomes,
+    /// The rule that the last step broke; it ends the path.
     pub(crate) breach: Option<Breach>,
 }
 
 impl Moment {
-    /// All items are pending and nothing is under way.
+    /// Returns the first state: all items are pending and nothing is in progress.
     pub(crate) fn first() -> Self {
         let row = Row {
             state: State::Pending,
@@ -202,14 +200,14 @@ impl Moment {
                 leases: [None; GRANTS],
                 fence: 0,
                 fence_max: 0,
-                journal: Words::default(),
+                journal: Outcomes::default(),
             },
             standby: None,
             failed_over: false,
             grants: [None; GRANTS],
             read: [false; GRANTS],
             burials: 0,
-            kept: Words::default(),
+            accepted: Outcomes::default(),
             breach: None,
         }
     }
@@ -219,19 +217,19 @@ impl Moment {
         numbered.filter_map(|(number, grant)| Some((number, grant.as_ref()?)))
     }
 
-    /// What the holder of this grant remembers of it.
+    /// Returns the grant as its holder remembers it.
     pub(crate) fn grant(&self, grant: usize) -> Grant {
         self.grants[grant].expect("only what was granted is used")
     }
 
-    /// Whether an item is held by another than the first that ever held it.
+    /// Returns true if an item is held by a holder other than its first.
     pub(crate) fn is_held_anew(&self, id: usize) -> bool {
         let first = self.grants().find(|(_, grant)| grant.ids.has(id));
         let holder = self.db.lease_on(id);
         holder.is_some_and(|lease| first.is_some_and(|(number, _)| number < lease.grant))
     }
 
-    /// Whether two claims got the same fence.
+    /// Returns true if two claims got the same fence.
     pub(crate) fn has_equal_fences(&self) -> bool {
         let is_twin = |one: &Grant| {
             let twins = self.grants().filter(|(_, other)| other.fence == one.fence);

@@ -1,17 +1,17 @@
-//! Planted faults: each replaces one shipped rule by a plausible wrong one, and the model must
-//! answer with the law that breaks and the shortest way there.
+//! Planted faults: each replaces one shipped rule by a plausible wrong one. The model must find the
+//! broken rule of `LeaseStore` and the shortest path to it.
 
 use stateright::{Checker, HasDiscoveries, Model};
 use tenure_core::{Boundary, Guarded, Lateness, Lease, Refusal, State, Token, WorkerId};
 
 use crate::laws::{Breach, name};
-use crate::world::{Ask, Rules, Step, World};
+use crate::world::{Request, Rules, Step, World};
 use crate::{exhaust, report};
 
-/// The shortest way in which this world breaks `law`, step by step.
+/// Returns the shortest path on which this world breaks `law`, step by step.
 ///
-/// The checker is asked for one more step at a time: left alone it reports whichever
-/// counterexample it met last, which is longer.
+/// The checker runs with one more step at a time. Without that bound it would report the last
+/// counterexample it met, which is longer.
 fn shortest_way<R: Rules>(world: &World<R>, law: Breach) -> Vec<Step> {
     for depth in 2..16 {
         let checker = world
@@ -28,7 +28,7 @@ fn shortest_way<R: Rules>(world: &World<R>, law: Breach) -> Vec<Step> {
     panic!("the planted fault was not caught");
 }
 
-/// Shows how a planted fault breaks a law, or fails.
+/// Prints how a planted fault breaks a rule; fails if it does not.
 fn catch<R: Rules>(fault: &str, world: &World<R>, law: Breach) {
     let steps = shortest_way(world, law);
     let lines: Vec<_> = steps.iter().map(|step| format!("    {step:?}")).collect();
@@ -44,8 +44,8 @@ fn catch<R: Rules>(fault: &str, world: &World<R>, law: Breach) {
 struct SettlesById;
 
 impl Rules for SettlesById {
-    fn may_settle(&self, _: Option<&Lease>, _: &Ask<'_>, _: Lateness) -> Guarded {
-        Guarded::Kept(())
+    fn may_settle(&self, _: Option<&Lease>, _: &Request<'_>, _: Lateness) -> Guarded {
+        Guarded::Accepted(())
     }
 }
 
@@ -55,15 +55,15 @@ fn a_settle_by_id_alone_is_caught() {
     catch("settle by id alone", &world, Breach::StaleWrite);
 }
 
-/// Settles whatever is claimed, without asking by whom.
+/// Settles any claimed item, without checking the holder.
 #[derive(Clone)]
 struct SettlesClaimed;
 
 impl Rules for SettlesClaimed {
-    fn may_settle(&self, lease: Option<&Lease>, _: &Ask<'_>, _: Lateness) -> Guarded {
+    fn may_settle(&self, lease: Option<&Lease>, _: &Request<'_>, _: Lateness) -> Guarded {
         match lease {
             None => Guarded::Refused(Refusal::NotClaimed),
-            Some(_) => Guarded::Kept(()),
+            Some(_) => Guarded::Accepted(()),
         }
     }
 }
@@ -79,9 +79,9 @@ fn a_settle_by_id_and_state_is_caught() {
 struct ComparesFences;
 
 impl Rules for ComparesFences {
-    fn may_settle(&self, lease: Option<&Lease>, ask: &Ask<'_>, _: Lateness) -> Guarded {
+    fn may_settle(&self, lease: Option<&Lease>, request: &Request<'_>, _: Lateness) -> Guarded {
         match lease {
-            Some(lease) if lease.fence == ask.fence => Guarded::Kept(()),
+            Some(lease) if lease.fence == request.fence => Guarded::Accepted(()),
             _ => Guarded::Refused(Refusal::Lost),
         }
     }
@@ -97,7 +97,7 @@ fn a_guard_that_compares_fences_is_caught_by_a_failover() {
     catch("fence-only guard, failover", &world, Breach::StaleWrite);
 }
 
-/// It takes a failover to see it, which is why worlds without one would not do.
+/// Only a failover exposes this fault, so worlds without a failover are not enough.
 #[test]
 fn a_guard_that_compares_fences_holds_while_nothing_fails_over() {
     let world = World {
@@ -107,7 +107,8 @@ fn a_guard_that_compares_fences_holds_while_nothing_fails_over() {
     exhaust("fence-only guard, no failover", world);
 }
 
-/// Reads lapsed leases and later puts their items back by id, as another one did until 2026.
+/// Reads lapsed leases and later makes their items pending again by id, as another engine did until
+/// 2026.
 #[derive(Clone)]
 struct ReapsUnguarded;
 
@@ -123,7 +124,7 @@ fn a_reaper_without_guard_is_caught() {
     catch("reaper without guard", &world, Breach::Reopened);
 }
 
-/// Ends leases whether or not their term is over.
+/// Ends leases regardless of their term.
 #[derive(Clone)]
 struct ReapsLive;
 
@@ -139,14 +140,14 @@ fn a_reap_of_a_live_lease_is_caught() {
     catch("reap of a live lease", &world, Breach::EndedLive);
 }
 
-/// Renews whatever lease stands on the item.
+/// Renews any lease on the item.
 #[derive(Clone)]
 struct RenewsWithoutToken;
 
 impl Rules for RenewsWithoutToken {
-    fn may_renew(&self, lease: Option<&Lease>, _: &Ask<'_>) -> Guarded {
+    fn may_renew(&self, lease: Option<&Lease>, _: &Request<'_>) -> Guarded {
         match lease {
-            Some(lease) if lease.is_live(crate::moment::NOW) => Guarded::Kept(()),
+            Some(lease) if lease.is_live(crate::moment::NOW) => Guarded::Accepted(()),
             _ => Guarded::Refused(Refusal::Lost),
         }
     }
@@ -158,14 +159,14 @@ fn a_renewal_without_token_is_caught() {
     catch("renewal without token", &world, Breach::StaleWrite);
 }
 
-/// Renews by token, also after the term.
+/// Renews by token, even after the term.
 #[derive(Clone)]
 struct RenewsLapsed;
 
 impl Rules for RenewsLapsed {
-    fn may_renew(&self, lease: Option<&Lease>, ask: &Ask<'_>) -> Guarded {
+    fn may_renew(&self, lease: Option<&Lease>, request: &Request<'_>) -> Guarded {
         match lease {
-            Some(lease) if lease.token == *ask.token => Guarded::Kept(()),
+            Some(lease) if lease.token == *request.token => Guarded::Accepted(()),
             _ => Guarded::Refused(Refusal::Lost),
         }
     }
@@ -177,7 +178,7 @@ fn a_renewal_of_a_lapsed_lease_is_caught() {
     catch("renewal of a lapsed lease", &world, Breach::Revived);
 }
 
-/// Puts items back and leaves the lease, and so its token, in place.
+/// Makes items pending again but keeps the lease, and so its token.
 #[derive(Clone)]
 struct ReapKeepsToken;
 
@@ -198,7 +199,7 @@ fn a_reap_that_does_not_end_the_token_is_caught() {
     catch("and so a stale settle counts", &blind, Breach::Transition);
 }
 
-/// One token per worker for all of its claims.
+/// Uses one token per worker for all of its claims.
 #[derive(Clone)]
 struct TokenPerWorker;
 
@@ -220,7 +221,7 @@ fn a_token_that_is_used_for_two_claims_is_caught() {
     catch("and so a stale settle counts", &blind, Breach::StaleWrite);
 }
 
-/// Puts a settled item back with the hold that it had.
+/// Replays a settled item with its former lease.
 #[derive(Clone)]
 struct ReplayKeepsLease;
 
@@ -241,7 +242,7 @@ fn a_replay_that_keeps_the_old_lease_is_caught() {
     catch("and so a stale settle counts", &blind, Breach::Transition);
 }
 
-/// Takes all that is due.
+/// Takes all due items.
 #[derive(Clone)]
 struct ClaimsBeyondLimit;
 
@@ -257,7 +258,7 @@ fn a_claim_beyond_the_limit_is_caught() {
     catch("claim beyond the limit", &world, Breach::Limit);
 }
 
-/// Also takes what is held already.
+/// Also takes items that are already held.
 #[derive(Clone)]
 struct ClaimsClaimed;
 
@@ -273,7 +274,7 @@ fn a_claim_of_a_claimed_item_is_caught() {
     catch("claim of a claimed item", &world, Breach::HeldTwice);
 }
 
-/// Also takes what is settled.
+/// Also takes settled items.
 #[derive(Clone)]
 struct ClaimsSettled;
 

@@ -1,47 +1,54 @@
 //! The small world: a store of a few items, and everything that can happen to it in any order.
 //!
-//! There is no clock: any lease may reach the end of its term at any moment, which covers every
-//! pause, skew and slow reaper. There is no network either: whatever the holder of a token could
-//! ever have sent may arrive at any moment, any number of times or never, so a crashed worker, a
-//! lost answer and a late repeat are all among the paths. What may happen is decided by [`Rules`].
+//! There is no clock: any lease may reach the end of its term at any time, which covers every
+//! pause, skew and slow reaper. There is no network either: any message that the holder of a token
+//! could ever have sent may arrive at any time, any number of times or never, so a crashed worker,
+//! a lost answer and a late repeat are all among the paths. [`Rules`] decide which steps are
+//! allowed.
 
 use stateright::{Model, Property};
 use tenure_core::{
-    Boundary, Fence, Guarded, Lateness, Lease, State, Timestamp, Token, Word, WorkerId, may_reap,
-    may_renew, may_settle,
+    Boundary, Fence, Guarded, Lateness, Lease, OutcomeKind, State, Timestamp, Token, WorkerId,
+    may_reap, may_renew, may_settle,
 };
 
 use crate::laws::{Breach, Mover, breach_of_move, properties};
 use crate::moment::{Db, GRANTS, Grant, ITEMS, Ids, LeaseRow, Moment, NOW, Row, Term};
 
-/// What is decided by rules. The defaults are the shipped ones; a planted fault replaces one.
+/// Decisions of the rules. The defaults are the shipped rules; a planted fault replaces one of
+/// them.
 pub(crate) trait Rules: Clone + Send + Sync + 'static {
     /// The shipped guard of a renewal.
-    fn may_renew(&self, lease: Option<&Lease>, ask: &Ask<'_>) -> Guarded {
-        may_renew(lease, ask.token, NOW)
+    fn may_renew(&self, lease: Option<&Lease>, request: &Request<'_>) -> Guarded {
+        may_renew(lease, request.token, NOW)
     }
 
     /// The shipped guard of a settle.
-    fn may_settle(&self, lease: Option<&Lease>, ask: &Ask<'_>, lateness: Lateness) -> Guarded {
-        may_settle(lease, ask.token, lateness, NOW)
+    fn may_settle(
+        &self,
+        lease: Option<&Lease>,
+        request: &Request<'_>,
+        lateness: Lateness,
+    ) -> Guarded {
+        may_settle(lease, request.token, lateness, NOW)
     }
 
-    /// The shipped guard of a reap, looked at again on the lease as it is at the write.
+    /// The shipped guard of a reap. The store checks it again at the time of the write.
     fn may_reap(&self, lease: Option<&Lease>, boundary: Boundary) -> bool {
         lease.is_some_and(|lease| may_reap(lease.until, boundary, NOW))
     }
 
-    /// The shipped table says what can be claimed.
+    /// Returns true if the shipped table allows a claim in this state.
     fn is_claimable(&self, state: State) -> bool {
         state.may_become(State::Claimed)
     }
 
-    /// How many items a claim takes that asked for `limit`.
+    /// Number of items that a claim with `limit` takes.
     fn claim_limit(&self, limit: usize) -> usize {
         limit
     }
 
-    /// The token of the `grant`-th claim. Two workers take turns; no guard looks at the worker.
+    /// Token of the `grant`-th claim. Two workers alternate; no guard checks the worker.
     fn token(&self, grant: u64) -> Token {
         let worker = WorkerId::new("w", grant % 2).expect("`w` is a worker's name");
         Token::new(&worker, grant / 2, u128::from(grant))
@@ -52,71 +59,70 @@ pub(crate) trait Rules: Clone + Send + Sync + 'static {
         last + 1
     }
 
-    /// Whether a reap ends the lease along with the hold on its items.
+    /// Returns true if a reap removes the lease itself when it frees the items.
     fn reap_ends_lease(&self) -> bool {
         true
     }
 
-    /// Whether a replay brings back the hold that the item had when it was settled.
+    /// Returns true if a replay restores the lease that the item had when it was settled.
     fn replay_restores_hold(&self) -> bool {
         false
     }
 
-    /// Whether a settle that took effect is remembered.
+    /// Returns true if the store remembers a settle.
     fn remembers_settles(&self) -> bool {
         true
     }
 }
 
-/// The rules as they are shipped.
 #[derive(Clone)]
 pub(crate) struct Shipped;
 
 impl Rules for Shipped {}
 
-/// What a holder shows when it asks for something.
-pub(crate) struct Ask<'a> {
+/// Credentials of a holder's request.
+pub(crate) struct Request<'a> {
     pub(crate) token: &'a Token,
     pub(crate) fence: Fence,
 }
 
-/// How much happens in a world; the smaller, the sooner it is exhausted.
+/// Limits of a world. The checker exhausts a smaller world sooner.
 #[derive(Clone)]
 pub(crate) struct World<R> {
     pub(crate) rules: R,
-    /// By grant.
+    /// Tokens by grant.
     pub(crate) tokens: Vec<Token>,
-    /// Claims in all.
+    /// Maximum number of claims.
     pub(crate) claims: u8,
-    /// Replays in all.
+    /// Maximum number of replays.
     pub(crate) replays: u8,
-    /// Burials in all.
+    /// Maximum number of burials.
     pub(crate) burials: u8,
-    /// Whether a standby may take over once, with an older copy.
+    /// A standby may take over once, with an older copy.
     pub(crate) failover: bool,
-    /// Whether holders settle strictly.
+    /// Lateness of the holders' settles.
     pub(crate) lateness: Lateness,
-    /// A check that is left out, to see what harm follows from breaking it.
+    /// A check to leave out, to show what follows from breaking its rule.
     pub(crate) unchecked: Option<Breach>,
 }
 
-/// What can happen next.
+/// Possible next steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// A claim of up to `limit` items arrives; of the pending ones, those in `due` may be taken.
+    /// A claim of up to `limit` items arrives; it may take those pending items that are in `due`.
     Claim { limit: usize, due: Ids },
     /// A claim finds nothing pending, ends this lapsed lease and claims its items.
     ClaimReaping(usize),
-    /// The term of a lease comes closer to its end, and then is past it.
+    /// Time passes for the lease of this grant: it reaches the end of its term, or goes past it.
     Wane(usize),
-    /// A renewal arrives that the holder of this grant sent for this item.
+    /// A renewal that the holder of this grant sent for this item arrives.
     Renew(usize, usize),
-    /// A settle arrives that the holder of this grant sent.
-    Settle(usize, usize, Word),
-    /// A release of all that is held under this grant's token arrives.
+    /// A settle that the holder of this grant sent arrives.
+    Settle(usize, usize, OutcomeKind),
+    /// A release of all items held under this grant's token arrives.
     ReleaseAll(usize),
-    /// A reaper that had read this grant's lease as lapsed writes; the crash budget of `dead` is
-    /// used up.
+    /// A reaper that had read this grant's lease as lapsed writes; the items in `dead` have used up
+    /// their crashes.
     ReapWrite { grant: usize, dead: Ids },
     /// An operator replays an item.
     Replay(usize),
@@ -124,12 +130,12 @@ pub(crate) enum Step {
     Bury(usize),
     /// The standby takes a copy.
     Copy,
-    /// The primary is gone and the standby takes over.
+    /// The primary fails and the standby takes over.
     Failover,
 }
 
 impl<R: Rules> World<R> {
-    /// Three claims and one replay.
+    /// Creates a world with three claims and one replay.
     pub(crate) fn new(rules: R) -> Self {
         Self {
             tokens: (0_u64..)
@@ -146,8 +152,8 @@ impl<R: Rules> World<R> {
         }
     }
 
-    fn ask(&self, moment: &Moment, grant: usize) -> Ask<'_> {
-        Ask {
+    fn request(&self, moment: &Moment, grant: usize) -> Request<'_> {
+        Request {
             token: &self.tokens[grant],
             fence: Fence::new(i64::from(moment.grant(grant).fence)),
         }
@@ -162,7 +168,7 @@ impl<R: Rules> World<R> {
         }
     }
 
-    /// Makes a move of the store and has the onlooker judge it.
+    /// Takes a step of the store; the observer checks it.
     fn make(&self, moment: &mut Moment, mover: Mover, change: impl FnOnce(&mut Db)) {
         let before = moment.db;
         change(&mut moment.db);
@@ -195,7 +201,7 @@ impl<R: Rules> World<R> {
         self.note(moment, is_reused.then_some(Breach::TokenTwice));
     }
 
-    /// A claim that comes back empty ends a lapsed lease and claims in the same transaction.
+    /// A claim without a result ends a lapsed lease and claims its items in the same transaction.
     fn claim_reaping(&self, moment: &mut Moment, grant: usize) {
         self.reap(moment, grant, Boundary::Reached, Ids::default());
         let is_pending = |id: &usize| moment.db.rows[*id].state == State::Pending;
@@ -209,11 +215,11 @@ impl<R: Rules> World<R> {
         let Some(row) = moment.db.lease_on(id).copied() else {
             return;
         };
-        let ask = self.ask(moment, grant);
+        let request = self.request(moment, grant);
         if self
             .rules
-            .may_renew(Some(&self.lease(&row)), &ask)
-            .is_kept()
+            .may_renew(Some(&self.lease(&row)), &request)
+            .is_accepted()
         {
             let lease = row.grant;
             self.make(moment, Mover::Renew { grant, lease }, |db| {
@@ -223,31 +229,36 @@ impl<R: Rules> World<R> {
         }
     }
 
-    fn settle(&self, moment: &mut Moment, grant: usize, id: usize, word: Word) {
+    fn settle(&self, moment: &mut Moment, grant: usize, id: usize, outcome: OutcomeKind) {
         let lease = moment.db.lease_on(id).map(|row| self.lease(row));
-        let ask = self.ask(moment, grant);
-        let answer = self.rules.may_settle(lease.as_ref(), &ask, self.lateness);
-        if answer.is_kept() {
-            let next = match word {
-                Word::Done => State::Done,
-                Word::Dead => State::Dead,
-                Word::Retry | Word::Release | Word::Lapsed | Word::Buried => State::Pending,
+        let request = self.request(moment, grant);
+        let answer = self
+            .rules
+            .may_settle(lease.as_ref(), &request, self.lateness);
+        if answer.is_accepted() {
+            let next = match outcome {
+                OutcomeKind::Done => State::Done,
+                OutcomeKind::Dead => State::Dead,
+                OutcomeKind::Retry
+                | OutcomeKind::Release
+                | OutcomeKind::Lapsed
+                | OutcomeKind::Buried => State::Pending,
             };
             let remembers = self.rules.remembers_settles();
             self.make(moment, Mover::Settle(grant), |db| {
                 db.unhold(id, next);
                 if remembers {
-                    db.journal.write(grant, id, word);
+                    db.journal.write(grant, id, outcome);
                 }
             });
-            moment.kept.write(grant, id, word);
+            moment.accepted.write(grant, id, outcome);
         } else {
             // A repeat is answered from the journal and changes nothing.
-            let is_kept = moment.db.journal.has(grant, id, word);
-            let was_kept = moment.kept.has(grant, id, word);
+            let is_settled = moment.db.journal.has(grant, id, outcome);
+            let was_accepted = moment.accepted.has(grant, id, outcome);
             self.note(
                 moment,
-                (was_kept && !is_kept).then_some(Breach::OtherAnswer),
+                (was_accepted && !is_settled).then_some(Breach::OtherAnswer),
             );
         }
     }
@@ -291,7 +302,7 @@ impl<R: Rules> World<R> {
         });
     }
 
-    /// There is no way from pending to dead, so a pending item is claimed for the operator first.
+    /// There is no transition from pending to dead, so the operator first claims a pending item.
     fn bury(&self, moment: &mut Moment, id: usize) {
         moment.burials += 1;
         if moment.db.rows[id].state == State::Pending {
@@ -310,8 +321,8 @@ impl<R: Rules> World<R> {
                 ..row
             });
         });
-        // A reaper reads it at once, and its write comes whenever it comes: no later read could
-        // lead to more.
+        // A reaper reads a lapsed lease at once and writes at any later time; a later read would
+        // add no paths.
         let is_past = |row: LeaseRow| row.term == Term::Past;
         moment.read[grant] = moment.db.leases[grant].is_some_and(is_past);
     }
@@ -325,10 +336,10 @@ impl<R: Rules> World<R> {
             Step::ClaimReaping(grant) => self.claim_reaping(moment, grant),
             Step::Wane(grant) => self.wane(moment, grant),
             Step::Renew(grant, id) => self.renew(moment, grant, id),
-            Step::Settle(grant, id, word) => self.settle(moment, grant, id, word),
+            Step::Settle(grant, id, outcome) => self.settle(moment, grant, id, outcome),
             Step::ReleaseAll(grant) => {
                 for id in moment.db.held_under(grant).iter() {
-                    self.settle(moment, grant, id, Word::Release);
+                    self.settle(moment, grant, id, OutcomeKind::Release);
                 }
             }
             Step::ReapWrite { grant, dead } => self.reap(moment, grant, Boundary::Past, dead),
@@ -338,15 +349,15 @@ impl<R: Rules> World<R> {
             Step::Failover => {
                 moment.failed_over = true;
                 moment.db = moment.standby.take().expect("only a copy takes over");
-                // Another timeline: what was answered on the old one is gone with it.
-                moment.kept = moment.db.journal;
+                // The failover starts another timeline, without the answers of the old one.
+                moment.accepted = moment.db.journal;
             }
         }
     }
 
-    /// Any of the claimable items may be due and not locked by another claim.
+    /// Any subset of the claimable items may be due and not locked by another claim.
     fn claims(&self, moment: &Moment, steps: &mut Vec<Step>) {
-        // Operators' claims come on top.
+        // Operators' claims are additional.
         let claims = usize::from(self.claims + moment.burials).min(GRANTS);
         if moment.grants().count() >= claims {
             return;
@@ -368,13 +379,18 @@ impl<R: Rules> World<R> {
         }
     }
 
-    /// What the holder of a grant may have sent at some time.
-    fn asks(moment: &Moment, steps: &mut Vec<Step>) {
+    /// Requests that the holder of a grant may have sent at some time.
+    fn requests(moment: &Moment, steps: &mut Vec<Step>) {
         for (number, grant) in moment.grants() {
             for id in grant.ids.iter() {
                 steps.push(Step::Renew(number, id));
-                for word in [Word::Done, Word::Retry, Word::Dead, Word::Release] {
-                    steps.push(Step::Settle(number, id, word));
+                for outcome in [
+                    OutcomeKind::Done,
+                    OutcomeKind::Retry,
+                    OutcomeKind::Dead,
+                    OutcomeKind::Release,
+                ] {
+                    steps.push(Step::Settle(number, id, outcome));
                 }
             }
             steps.push(Step::ReleaseAll(number));
@@ -422,10 +438,10 @@ impl<R: Rules> Model for World<R> {
     }
 
     fn actions(&self, moment: &Moment, steps: &mut Vec<Step>) {
-        // A broken law ends the path, so that the first counterexample is not drowned.
+        // A broken rule ends the path, so that the first counterexample stays visible.
         if moment.breach.is_none() {
             self.claims(moment, steps);
-            Self::asks(moment, steps);
+            Self::requests(moment, steps);
             Self::reaps(moment, steps);
             self.orders(moment, steps);
         }

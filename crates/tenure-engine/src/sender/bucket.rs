@@ -1,12 +1,12 @@
-//! A bucket of calls: so many per second over time, and a burst after a quiet while. Nothing but
-//! the moment from which it would be full again is kept, so nothing has to be filled up.
+//! Token bucket of calls: a rate per second, and a burst after a quiet time. It stores only the
+//! time at which it will be full again, so it needs no refill.
 
 use std::time::Duration;
 
-use tenure_core::webhook::Rate;
+use tenure_core::webhook::RateLimit;
 use tokio::time::Instant;
 
-/// A bucket of calls; see the file.
+/// Token bucket.
 #[derive(Debug)]
 pub(super) struct Bucket {
     full_at: Instant,
@@ -17,21 +17,21 @@ impl Bucket {
         Self { full_at: now }
     }
 
-    /// How many calls may leave now.
-    pub(super) fn ready(&self, rate: Rate, now: Instant) -> u32 {
-        let each = Self::each(rate);
+    /// Calls allowed now.
+    pub(super) fn ready(&self, rate: RateLimit, now: Instant) -> u32 {
+        let interval = Self::interval(rate);
         let missing = self.full_at.saturating_duration_since(now);
-        let depth = each.saturating_mul(rate.burst);
+        let depth = interval.saturating_mul(rate.burst);
         let left = depth.saturating_sub(missing);
-        u32::try_from(left.as_nanos() / each.as_nanos().max(1)).unwrap_or(u32::MAX)
+        u32::try_from(left.as_nanos() / interval.as_nanos().max(1)).unwrap_or(u32::MAX)
     }
 
-    /// A call leaves.
-    pub(super) fn take(&mut self, rate: Rate, now: Instant) {
-        self.full_at = self.full_at.max(now) + Self::each(rate);
+    /// Counts a call.
+    pub(super) fn take(&mut self, rate: RateLimit, now: Instant) {
+        self.full_at = self.full_at.max(now) + Self::interval(rate);
     }
 
-    fn each(rate: Rate) -> Duration {
+    fn interval(rate: RateLimit) -> Duration {
         Duration::from_secs(1) / rate.per_second.max(1)
     }
 }
@@ -41,8 +41,8 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_bucket_gives_its_burst_and_then_so_many_a_second() {
-        let rate = Rate {
+    async fn a_bucket_allows_its_burst_and_then_its_rate() {
+        let rate = RateLimit {
             per_second: 10,
             burst: 3,
         };

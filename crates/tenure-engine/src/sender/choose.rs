@@ -1,30 +1,30 @@
-//! Which lanes are claimed from, and how much of each: pure.
+//! Selection of lanes and limits for a claim, as a pure function.
 //!
-//! Every endpoint with something due has its turn at being first. None gets more than it has room
-//! for, nor more than half of the worker's places; those that fail together leave a fifth of the
-//! places to the others, so that first attempts are not held back by retries.
+//! Endpoints with due deliveries take turns at being first. An endpoint gets at most its free
+//! capacity and half of the worker's executors. All failing endpoints together leave a fifth of the
+//! executors to the others, so that retries do not hold back first attempts.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use tenure_core::store::{Company, EndpointLane};
+use tenure_core::store::{EndpointLane, Isolation};
 
-use super::line::{Line, Moment};
+use super::tracked_endpoint::{Moment, TrackedEndpoint};
 use crate::chooser::Room;
 
-/// The lanes to claim from, the first one first, and at most how much from each. `turn` is the
-/// endpoint that was first the last time.
+/// Returns the lanes to claim from, in order, with the limit of each. `cursor` is the endpoint that
+/// came first in the last selection.
 pub(super) fn choose(
-    lines: &BTreeMap<u32, Line>,
+    tracked: &BTreeMap<u32, TrackedEndpoint>,
     due: &[EndpointLane],
     room: &Room,
-    turn: &mut u32,
+    cursor: &mut u32,
     moment: Moment,
 ) -> Vec<(EndpointLane, u32)> {
     let mut by_endpoint: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
     for lane in due {
         let is_alone = lane.step == EndpointLane::ALONE;
-        if is_alone == (room.company == Company::Alone) {
+        if is_alone == (room.isolation == Isolation::Isolated) {
             by_endpoint
                 .entry(lane.endpoint)
                 .or_default()
@@ -32,22 +32,22 @@ pub(super) fn choose(
         }
     }
     let in_hand = |endpoint: u32| room.in_hand.get(&endpoint).copied().unwrap_or(0);
-    let failing: u32 = lines
+    let failing: u32 = tracked
         .values()
-        .filter(|line| line.is_failing())
-        .map(|line| in_hand(line.endpoint.number))
+        .filter(|tracked| tracked.is_failing())
+        .map(|tracked| in_hand(tracked.endpoint.number))
         .sum();
-    let mut left_to_failing = (room.places - room.places / 5).saturating_sub(failing);
-    let most = room.places.div_ceil(2);
-    let later = by_endpoint.range((Bound::Excluded(*turn), Bound::Unbounded));
+    let mut left_to_failing = (room.concurrency - room.concurrency / 5).saturating_sub(failing);
+    let most = room.concurrency.div_ceil(2);
+    let later = by_endpoint.range((Bound::Excluded(*cursor), Bound::Unbounded));
     let mut chosen = Vec::new();
-    for (endpoint, steps) in later.chain(by_endpoint.range(..=*turn)) {
-        let Some(line) = lines.get(endpoint) else {
+    for (endpoint, steps) in later.chain(by_endpoint.range(..=*cursor)) {
+        let Some(tracked) = tracked.get(endpoint) else {
             continue;
         };
         let held = in_hand(*endpoint);
-        let mut free = line.room(held, moment).min(most.saturating_sub(held));
-        if line.is_failing() {
+        let mut free = tracked.room(held, moment).min(most.saturating_sub(held));
+        if tracked.is_failing() {
             free = free.min(left_to_failing);
             left_to_failing -= free;
         }
@@ -55,15 +55,15 @@ pub(super) fn choose(
             continue;
         }
         if chosen.is_empty() {
-            *turn = *endpoint;
+            *cursor = *endpoint;
         }
         chosen.extend(share(*endpoint, steps, free));
     }
     chosen
 }
 
-/// Parts the room of an endpoint among its lanes: most of it for the most urgent one, and one for
-/// each of the others, so that none starves.
+/// Divides the capacity of an endpoint among its lanes: one for each lane, so that none starves,
+/// and the rest for the most urgent lane.
 fn share(
     endpoint: u32,
     steps: &[u8],
@@ -84,7 +84,7 @@ fn share(
 mod tests {
     use std::time::Duration;
 
-    use tenure_core::webhook::{Endpoint, EndpointState, Rate};
+    use tenure_core::webhook::{Endpoint, EndpointState, RateLimit};
     use tenure_core::{Timestamp, testing};
     use tokio::time::Instant;
 
@@ -96,10 +96,15 @@ mod tests {
         testing::endpoint(&format!("e{number}"), number)
     }
 
-    fn lines(endpoints: impl IntoIterator<Item = Endpoint>) -> BTreeMap<u32, Line> {
-        let lines = endpoints.into_iter();
-        lines
-            .map(|endpoint| (endpoint.number, Line::new(endpoint, Instant::now())))
+    fn tracked(endpoints: impl IntoIterator<Item = Endpoint>) -> BTreeMap<u32, TrackedEndpoint> {
+        let tracked = endpoints.into_iter();
+        tracked
+            .map(|endpoint| {
+                (
+                    endpoint.number,
+                    TrackedEndpoint::new(endpoint, Instant::now()),
+                )
+            })
             .collect()
     }
 
@@ -107,39 +112,39 @@ mod tests {
         EndpointLane { endpoint, step }
     }
 
-    fn room(places: u32, in_hand: &[(u32, u32)]) -> Room {
+    fn room(concurrency: u32, in_hand: &[(u32, u32)]) -> Room {
         Room {
             limit: 100,
-            places,
-            company: Company::Together,
+            concurrency,
+            isolation: Isolation::Shared,
             in_hand: in_hand.iter().copied().collect(),
         }
     }
 
     fn chosen(
-        lines: &BTreeMap<u32, Line>,
+        tracked: &BTreeMap<u32, TrackedEndpoint>,
         due: &[EndpointLane],
         room: &Room,
     ) -> Vec<(EndpointLane, u32)> {
         let moment = Moment {
             store: NOW,
-            here: Instant::now(),
+            local: Instant::now(),
         };
-        choose(lines, due, room, &mut 0, moment)
+        choose(tracked, due, room, &mut 0, moment)
     }
 
     #[tokio::test(start_paused = true)]
     async fn every_endpoint_has_its_turn_at_being_first() {
-        let lines = lines([1, 2, 3].map(endpoint));
+        let tracked = tracked([1, 2, 3].map(endpoint));
         let due = [lane(3, 0), lane(1, 0), lane(2, 0)];
-        let mut turn = 0;
+        let mut cursor = 0;
         let moment = Moment {
             store: NOW,
-            here: Instant::now(),
+            local: Instant::now(),
         };
         let mut firsts = Vec::new();
         for _ in 0..6 {
-            let chosen = choose(&lines, &due, &room(200, &[]), &mut turn, moment);
+            let chosen = choose(&tracked, &due, &room(200, &[]), &mut cursor, moment);
             assert_eq!(chosen.len(), 3);
             firsts.push(chosen[0].0.endpoint);
         }
@@ -147,24 +152,24 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_endpoint_gets_what_it_has_room_for_and_never_more_than_half_of_the_places() {
+    async fn an_endpoint_gets_its_free_capacity_and_at_most_half_of_the_executors() {
         let mut limited = endpoint(1);
-        limited.settings.rate = Some(Rate {
+        limited.settings.rate = Some(RateLimit {
             per_second: 1,
             burst: 4,
         });
         let mut wide = endpoint(2);
         wide.settings.concurrency = 1000;
-        let lines = lines([limited, wide, endpoint(3)]);
+        let tracked = tracked([limited, wide, endpoint(3)]);
         let due = [lane(1, 0), lane(2, 0), lane(3, 0)];
         let in_hand = [(1, 1), (3, 10)];
-        let chosen = chosen(&lines, &due, &room(20, &in_hand));
-        // The one in hand of the first has not left, so its share of the burst is spoken for.
+        let chosen = chosen(&tracked, &due, &room(20, &in_hand));
+        // The unsent delivery of the first endpoint uses up one call of its burst.
         assert_eq!(chosen, [(lane(1, 0), 3), (lane(2, 0), 10)]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_is_left_alone_is_not_asked_for_and_one_on_trial_gets_one_call() {
+    async fn a_paused_endpoint_is_not_claimed_from_and_one_on_trial_gets_one_call() {
         let [mut paused, mut trial, mut disabled, mut removed] = [1, 2, 3, 4].map(endpoint);
         paused.health.paused_until = Some(NOW.after(Duration::from_secs(1)));
         trial.health.trips = 1;
@@ -174,25 +179,25 @@ mod tests {
             since: NOW,
         };
         removed.state = EndpointState::Removed { since: NOW };
-        let lines = lines([paused, trial, disabled, removed]);
+        let tracked = tracked([paused, trial, disabled, removed]);
         let due: Vec<_> = (1..=4).map(|number| lane(number, 0)).collect();
         let free = room(20, &[]);
-        let first = chosen(&lines, &due, &free);
+        let first = chosen(&tracked, &due, &free);
         assert_eq!(first, [(lane(2, 0), 1), (lane(4, 0), 10)]);
-        let busy = chosen(&lines, &due, &room(20, &[(2, 1)]));
+        let busy = chosen(&tracked, &due, &room(20, &[(2, 1)]));
         assert_eq!(busy, [(lane(4, 0), 10)], "the trial is under way");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_that_fail_leave_a_fifth_of_the_places_to_the_others() {
+    async fn failing_endpoints_leave_a_fifth_of_the_executors_to_the_others() {
         let failing = |number| {
             let mut endpoint = endpoint(number);
             endpoint.health.failing_since = Some(NOW);
             endpoint
         };
-        let lines = lines([failing(1), failing(2), failing(3), endpoint(4)]);
+        let tracked = tracked([failing(1), failing(2), failing(3), endpoint(4)]);
         let due: Vec<_> = (1..=4).map(|number| lane(number, 0)).collect();
-        let first = chosen(&lines, &due, &room(20, &[]));
+        let first = chosen(&tracked, &due, &room(20, &[]));
         let limits: Vec<u32> = first.iter().map(|(_, most)| *most).collect();
         assert_eq!(
             limits,
@@ -203,18 +208,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_lanes_of_an_endpoint_share_its_room_and_lone_ones_are_asked_for_alone() {
-        let lines = lines([endpoint(1)]);
+    async fn the_lanes_of_an_endpoint_share_its_capacity_and_isolated_ones_are_claimed_alone() {
+        let tracked = tracked([endpoint(1)]);
         let due = [lane(1, 8), lane(1, 3), lane(1, 0)];
-        let all = chosen(&lines, &due, &room(40, &[]));
+        let all = chosen(&tracked, &due, &room(40, &[]));
         assert_eq!(all, [(lane(1, 0), 9), (lane(1, 3), 1)]);
-        let one = chosen(&lines, &due, &room(40, &[(1, 9)]));
+        let one = chosen(&tracked, &due, &room(40, &[(1, 9)]));
         assert_eq!(one, [(lane(1, 0), 1)], "the most urgent first");
         let alone = Room {
-            company: Company::Alone,
+            isolation: Isolation::Isolated,
             ..room(40, &[])
         };
-        let lanes = chosen(&lines, &due, &alone);
+        let lanes = chosen(&tracked, &due, &alone);
         assert_eq!(
             lanes.iter().map(|(lane, _)| lane.step).collect::<Vec<_>>(),
             [8]

@@ -1,26 +1,26 @@
-//! Sender: the handler and chooser of deliveries. It calls endpoints through a
-//! [`Caller`], judges their answers, and leaves them alone when they want to be.
+//! Sender: the handler and chooser of deliveries. It calls endpoints through a [`Caller`], judges
+//! their answers, and pauses them when they fail.
 //!
 //! ```text
-//! due? ──► directory of endpoints ──► lanes, so many of each ──► claim ──► call ──► judge, settle
-//!             ▲ read anew when any changed                                    │
-//!             └────────────── health, disabled: kept for all processes ◄──────┘
+//! due? ──► tracked endpoints ──► lanes, limit of each ──► claim ──► call ──► judge, settle
+//!             ▲ read again after a change                             │
+//!             └────────── health, disabled: stored for all processes ◄┘
 //! ```
 //!
-//! An endpoint that has no room, is left alone or disabled is not asked for: what is owed to it
-//! waits where it is and loses no attempt. No connection of the store is in use during a call.
+//! The sender does not claim from endpoints that have no capacity or are paused or disabled: their
+//! deliveries wait and lose no attempt. No connection of the store is in use during a call.
 
-mod after;
 mod bucket;
 mod choose;
-mod line;
+mod endpoint_effects;
+mod tracked_endpoint;
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tenure_core::store::{Answer, Company, Due, EndpointLane, Store, StoreError};
+use tenure_core::store::{Answer, Due, EndpointLane, Isolation, Store, StoreError};
 use tenure_core::webhook::{
     AttemptOutcome, CallErrorKind, Caller, Delivery, Endpoint, Reply, Request, judge,
 };
@@ -28,33 +28,33 @@ use tenure_core::{Again, Content, Failure, Item, Outcome, Term, Timestamp, Worke
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use self::line::{Line, Moment, Standing};
+use self::tracked_endpoint::{EndpointStatus, Moment, TrackedEndpoint};
 use crate::chooser::{Chooser, Room};
-use crate::dice::Dice;
 use crate::handler::{Context, Failed, Handler, Handling};
 use crate::metrics::SenderMetrics;
+use crate::rng::Rng;
 
-/// So much longer than its time limit a call may take before the watchdog ends it; and time for
-/// what follows an answer.
-const MARGIN: Duration = Duration::from_secs(30);
-/// So long a look is good for further claims while there is plenty to do.
-const AGAIN: Duration = Duration::from_millis(25);
-/// So long what a look has shown holds for the next one of the same round.
-const LOOK: Duration = Duration::from_millis(500);
-/// A delivery whose endpoint is not known yet is tried again after this long.
-const UNKNOWN: Duration = Duration::from_secs(1);
+/// Time beyond the endpoint's timeout before the watchdog cancels a call. It includes the effects
+/// of the answer.
+const CALL_MARGIN: Duration = Duration::from_secs(30);
+/// Time for which a snapshot of due deliveries may be reused under load.
+const SNAPSHOT_REUSE: Duration = Duration::from_millis(25);
+/// Time for which a snapshot without isolated deliveries saves another read for them.
+const NONE_ISOLATED_FOR: Duration = Duration::from_millis(500);
+/// Delay of a delivery whose endpoint is not known yet.
+const UNKNOWN_ENDPOINT_DELAY: Duration = Duration::from_secs(1);
 
-/// What a sender is made of.
+/// Everything a sender needs.
 pub struct SenderParts {
-    /// Where endpoints and deliveries are.
+    /// Store of endpoints and deliveries.
     pub store: Arc<dyn Store>,
-    /// What makes the calls.
+    /// Makes the HTTP calls.
     pub caller: Arc<dyn Caller>,
-    /// The worker that it is part of, for the metrics.
+    /// Identity in the metrics.
     pub worker: WorkerId,
-    /// The term of leases on deliveries. A call may take longer: it is renewed.
+    /// Lease term of deliveries. Calls may take longer: leases are renewed.
     pub term: Term,
-    /// Where chance comes from, for a run that must be repeatable; `None`: from nowhere.
+    /// Seed of the random source, for repeatable runs; `None`: random.
     pub seed: Option<u64>,
 }
 
@@ -67,7 +67,7 @@ impl fmt::Debug for SenderParts {
     }
 }
 
-/// Calls endpoints. It is both the handler and the chooser of an engine of its own:
+/// Calls endpoints. It is both the handler and the chooser of its own engine:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -76,7 +76,7 @@ impl fmt::Debug for SenderParts {
 /// use tenure_engine::{Duties, Duty, Engine, EngineConfig, Parts, Sender, SenderParts};
 /// use tenure_store::memory::{MemoryStore, SystemClock};
 ///
-/// /// Says that everything was taken.
+/// /// Accepts every delivery.
 /// #[derive(Debug)]
 /// struct Loop;
 ///
@@ -114,51 +114,51 @@ pub struct Sender {
     store: Arc<dyn Store>,
     caller: Arc<dyn Caller>,
     term: Term,
-    dice: Dice,
+    rng: Rng,
     metrics: SenderMetrics,
-    state: Mutex<State>,
+    state: Mutex<SenderState>,
 }
 
-/// What a sender knows of the endpoints.
+/// Endpoints and the last snapshot of due deliveries.
 #[derive(Debug, Default)]
-struct State {
-    /// The version that they were read at; `None`: they are to be read.
+struct SenderState {
+    /// Version at which the endpoints were read; `None`: not yet.
     version: Option<u64>,
-    /// The store's clock when it was looked at last.
+    /// The store's clock at the last read.
     clock: Option<Moment>,
-    /// When it was seen that nothing which must be worked alone was due.
-    none_alone: Option<Instant>,
-    /// What was due at the last look, and when that was.
+    /// Time of the last read that showed no isolated deliveries.
+    none_isolated_at: Option<Instant>,
+    /// Last snapshot of due deliveries, with its time.
     due: Option<(Instant, Due)>,
-    /// Whether there was more than the last claim could take.
-    is_plenty: bool,
-    /// By number.
-    lines: BTreeMap<u32, Line>,
-    /// The endpoint that was first the last time.
-    turn: u32,
+    /// The last claim reached its limit.
+    is_more_due: bool,
+    /// By endpoint number.
+    tracked: BTreeMap<u32, TrackedEndpoint>,
+    /// The endpoint that came first in the last selection.
+    cursor: u32,
 }
 
-impl State {
-    /// What the moment is by the store's clock. Before the first look nothing is in hand.
-    fn moment(&self, here: Instant) -> Moment {
+impl SenderState {
+    /// Converts `local` to the store's clock. Before the first read the clock is unknown, but no
+    /// delivery is held either.
+    fn moment(&self, local: Instant) -> Moment {
         let store = self.clock.map_or(Timestamp::from_micros(0), |clock| {
             clock
                 .store
-                .after(here.saturating_duration_since(clock.here))
+                .after(local.saturating_duration_since(clock.local))
         });
-        Moment { store, here }
+        Moment { store, local }
     }
 }
 
-/// What is done with a delivery.
-enum Admission<'a> {
-    /// It is sent.
+/// Decision about a delivery.
+enum SendDecision<'a> {
     Call(Arc<Endpoint>, InFlight<'a>),
-    /// It ends without a call.
+    /// The delivery is settled without a call.
     End(Outcome),
 }
 
-/// A call under way.
+/// Guard of a call under way.
 struct InFlight<'a> {
     sender: &'a Sender,
     endpoint: u32,
@@ -168,140 +168,145 @@ struct InFlight<'a> {
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         let mut state = self.sender.state();
-        if let Some(line) = state.lines.get_mut(&self.endpoint) {
-            line.calling = line.calling.saturating_sub(1);
+        if let Some(tracked) = state.tracked.get_mut(&self.endpoint) {
+            tracked.in_flight = tracked.in_flight.saturating_sub(1);
         }
         self.sender.metrics.in_flight.decrement(1.0);
     }
 }
 
 impl Sender {
-    /// A sender that knows no endpoint yet.
+    /// Creates a sender; it reads the endpoints at its first claim.
     pub fn new(parts: SenderParts) -> Self {
         Self {
             metrics: SenderMetrics::new(&parts.worker),
             store: parts.store,
             caller: parts.caller,
             term: parts.term,
-            dice: Dice::new(parts.seed),
+            rng: Rng::new(parts.seed),
             state: Mutex::default(),
         }
     }
 
-    /// Nothing under the lock can fail half way.
-    fn state(&self) -> MutexGuard<'_, State> {
+    /// A poisoned lock is safe to use, because no update under it can fail half way.
+    fn state(&self) -> MutexGuard<'_, SenderState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn lanes(&self, room: &Room) -> Result<Vec<(EndpointLane, u32)>, StoreError> {
-        let here = Instant::now();
+        let local = Instant::now();
         let due = self.store.webhooks().due_deliveries(None).await?;
         if self.state().version != Some(due.version) {
             let endpoints = self.store.webhooks().all_endpoints().await?;
-            self.learn(endpoints, due.version);
+            self.update_endpoints(endpoints, due.version);
         }
         let mut state = self.state();
         let moment = Moment {
             store: due.now,
-            here,
+            local,
         };
         state.clock = Some(moment);
         let is_alone = |lane: &EndpointLane| lane.step == EndpointLane::ALONE;
-        state.none_alone = (!due.lanes.iter().any(is_alone)).then_some(here);
-        self.tell_paused(&mut state, moment);
-        let State { lines, turn, .. } = &mut *state;
-        for line in due.lanes.iter().map(|lane| lane.endpoint) {
-            if let Some(line) = lines.get_mut(&line) {
-                line.refuse(self.caller.refuses(&line.endpoint));
+        state.none_isolated_at = (!due.lanes.iter().any(is_alone)).then_some(local);
+        self.report_paused(&mut state, moment);
+        let SenderState {
+            tracked, cursor, ..
+        } = &mut *state;
+        for number in due.lanes.iter().map(|lane| lane.endpoint) {
+            if let Some(endpoint) = tracked.get_mut(&number) {
+                endpoint.refuse(self.caller.refuses(&endpoint.endpoint));
             }
         }
-        let chosen = choose::choose(lines, &due.lanes, room, turn, moment);
-        state.due = Some((here, due));
+        let chosen = choose::choose(tracked, &due.lanes, room, cursor, moment);
+        state.due = Some((local, due));
         Ok(chosen)
     }
 
-    /// While there is plenty to do, a look of just now is good for the next claim, too.
+    /// Reuses a recent snapshot for the next claim, under load.
     fn lanes_again(&self, room: &Room) -> Option<Vec<(EndpointLane, u32)>> {
         let now = Instant::now();
         let mut state = self.state();
         let moment = state.moment(now);
-        let State {
-            lines,
-            turn,
+        let SenderState {
+            tracked,
+            cursor,
             due,
-            is_plenty,
+            is_more_due,
             ..
         } = &mut *state;
-        // Whether it is plenty is known again when this claim is answered.
-        let is_plenty = std::mem::take(is_plenty);
-        let (seen, due) = due.as_ref()?;
-        let is_good = is_plenty && now.saturating_duration_since(*seen) < AGAIN;
-        is_good.then(|| choose::choose(lines, &due.lanes, room, turn, moment))
+        // The answer of this claim sets it again.
+        let is_more_due = std::mem::take(is_more_due);
+        let (read_at, due) = due.as_ref()?;
+        let is_fresh = is_more_due && now.saturating_duration_since(*read_at) < SNAPSHOT_REUSE;
+        is_fresh.then(|| choose::choose(tracked, &due.lanes, room, cursor, moment))
     }
 
-    /// What was read was so at this version, or is newer.
-    fn learn(&self, endpoints: Vec<Endpoint>, version: u64) {
+    /// Updates the tracked endpoints, read at `version` or later.
+    fn update_endpoints(&self, endpoints: Vec<Endpoint>, version: u64) {
         let now = Instant::now();
         let mut state = self.state();
         debug!(version, endpoints = endpoints.len(), "read the endpoints");
         for endpoint in endpoints {
-            match state.lines.entry(endpoint.number) {
-                Entry::Occupied(mut line) => line.get_mut().update(endpoint),
-                Entry::Vacant(place) => {
-                    place.insert(Line::new(endpoint, now));
+            match state.tracked.entry(endpoint.number) {
+                Entry::Occupied(mut tracked) => tracked.get_mut().update(endpoint),
+                Entry::Vacant(entry) => {
+                    entry.insert(TrackedEndpoint::new(endpoint, now));
                 }
             }
         }
         state.version = Some(version);
     }
 
-    fn tell_paused(&self, state: &mut State, moment: Moment) {
-        for line in state.lines.values_mut() {
-            let is_paused = line.health.is_paused(moment.store);
-            if is_paused != line.is_told_paused {
-                line.is_told_paused = is_paused;
-                self.metrics.paused(line.endpoint.id.as_str(), is_paused);
+    fn report_paused(&self, state: &mut SenderState, moment: Moment) {
+        for tracked in state.tracked.values_mut() {
+            let is_paused = tracked.health.is_paused(moment.store);
+            if is_paused != tracked.is_paused_in_metrics {
+                tracked.is_paused_in_metrics = is_paused;
+                self.metrics.paused(tracked.endpoint.id.as_str(), is_paused);
             }
         }
     }
 
-    /// Whether a delivery is sent now. What has changed since it was claimed counts.
-    fn admit(&self, number: u32) -> Admission<'_> {
+    /// Decides whether to send a delivery now, by the state that its endpoint has after the claim.
+    fn admit(&self, number: u32) -> SendDecision<'_> {
         let began = Instant::now();
         let mut state = self.state();
         let now = state.moment(began).store;
-        let Some(line) = state.lines.get_mut(&number) else {
-            return Admission::End(Outcome::snooze(UNKNOWN));
+        let Some(tracked) = state.tracked.get_mut(&number) else {
+            return SendDecision::End(Outcome::snooze(UNKNOWN_ENDPOINT_DELAY));
         };
-        match line.standing(now) {
-            Standing::Open | Standing::Trial => {}
-            // It goes back to where nobody asks for it.
-            Standing::Closed => return Admission::End(Outcome::RELEASE),
-            Standing::Gone(reason, error) => {
-                return Admission::End(Outcome::Dead {
+        match tracked.status(now) {
+            EndpointStatus::Open | EndpointStatus::Trial => {}
+            // The delivery is released; its lane is not claimed from until the endpoint is open
+            // again.
+            EndpointStatus::Closed => return SendDecision::End(Outcome::RELEASE),
+            EndpointStatus::Gone(reason, error) => {
+                return SendDecision::End(Outcome::Dead {
                     reason: reason.to_owned(),
                     error: error.to_owned(),
                 });
             }
         }
-        line.began(began);
+        tracked.start_call(began);
         self.metrics.in_flight.increment(1.0);
         let in_flight = InFlight {
             sender: self,
             endpoint: number,
             began,
         };
-        Admission::Call(Arc::clone(&line.endpoint), in_flight)
+        SendDecision::Call(Arc::clone(&tracked.endpoint), in_flight)
     }
 
     async fn deliver(&self, item: &Item, delivery: &Delivery, cx: &Context) -> Outcome {
         let (endpoint, in_flight) = match self.admit(delivery.endpoint) {
-            Admission::Call(endpoint, in_flight) => (endpoint, in_flight),
-            Admission::End(outcome) => return outcome,
+            SendDecision::Call(endpoint, in_flight) => (endpoint, in_flight),
+            SendDecision::End(outcome) => return outcome,
         };
         let event = &delivery.event;
         let Some(message) = event.event_id() else {
-            return Outcome::dead("its event has no id, so no receiver could tell it from others");
+            return Outcome::dead(
+                "its event has no id, so receivers could not tell it from others",
+            );
         };
         let request = Request {
             endpoint: &endpoint,
@@ -310,7 +315,7 @@ impl Sender {
             event,
             attempt: cx.attempt(),
             fence: cx.fence(),
-            sequence: event.ordering_key().map(|_| item.id.number()),
+            sequence: event.key().map(|_| item.id.number()),
             time_limit: endpoint.settings.timeout,
         };
         cx.calling();
@@ -318,21 +323,21 @@ impl Sender {
         let took = in_flight.began.elapsed();
         drop(in_flight);
         self.metrics.seconds.record(took.as_secs_f64());
-        let (failures, chance) = (item.counters.failures, self.dice.chance());
+        let (failures, chance) = (item.counters.failures, self.rng.chance());
         let verdict = judge(&endpoint.settings, &reply, failures, chance);
-        tell_call(&request, &reply, took);
+        log_call(&request, &reply, took);
         let outcome = match verdict.is_success {
             Some(true) => AttemptOutcome::Delivered,
             Some(false) | None => AttemptOutcome::Failed,
         };
         cx.replied(reply, outcome);
-        self.after(&request, &verdict).await;
+        self.apply_effects(&request, &verdict).await;
         verdict.outcome
     }
 }
 
-/// Tells of a call: whom, what, which try, how it ended; nothing of what was sent or answered.
-fn tell_call(request: &Request<'_>, reply: &Reply, took: Duration) {
+/// Logs endpoint, delivery, attempt and result of a call, but neither request nor response.
+fn log_call(request: &Request<'_>, reply: &Reply, took: Duration) {
     let endpoint = request.endpoint.id.as_str();
     let (delivery, event, attempt) = (request.delivery, request.message, request.attempt);
     match &reply.status {
@@ -342,14 +347,14 @@ fn tell_call(request: &Request<'_>, reply: &Reply, took: Duration) {
         Ok(status) => {
             info!(endpoint, %delivery, %event, attempt, status, ?took, "a call failed");
         }
-        // Nobody but the operator of this process can mend it: no receiver, and no wait.
+        // Only the operator can fix this; retrying will not help.
         Err(error) if error.kind == CallErrorKind::Unsendable => {
-            let why = error.text.as_str();
-            warn!(endpoint, %delivery, %event, attempt, why, "could not make a call");
+            let error = error.text.as_str();
+            warn!(endpoint, %delivery, %event, attempt, error, "could not make a call");
         }
         Err(error) => {
-            let trouble = error.kind.as_str();
-            info!(endpoint, %delivery, %event, attempt, trouble, ?took, "a call failed");
+            let error_kind = error.kind.as_str();
+            info!(endpoint, %delivery, %event, attempt, error_kind, ?took, "a call failed");
         }
     }
 }
@@ -367,10 +372,11 @@ impl Chooser for Sender {
         self.term
     }
 
-    /// Each look shows all that is due, and an idle sender would ask twice each time.
-    fn is_known_idle(&self, company: Company) -> bool {
-        let seen = self.state().none_alone;
-        company == Company::Alone && seen.is_some_and(|seen| seen.elapsed() < LOOK)
+    /// Each read shows all due deliveries, so an idle sender need not read again for isolated ones.
+    fn is_known_idle(&self, isolation: Isolation) -> bool {
+        let read_at = self.state().none_isolated_at;
+        isolation == Isolation::Isolated
+            && read_at.is_some_and(|at| at.elapsed() < NONE_ISOLATED_FOR)
     }
 
     fn choose_again(&self, room: &Room) -> Option<Vec<(EndpointLane, u32)>> {
@@ -382,7 +388,7 @@ impl Chooser for Sender {
     }
 
     fn took(&self, is_full: bool) {
-        self.state().is_plenty = is_full;
+        self.state().is_more_due = is_full;
     }
 }
 
@@ -392,21 +398,21 @@ impl Handler for Sender {
             match &item.content {
                 Content::Delivery(delivery) => Ok(self.deliver(&item, delivery, &cx).await),
                 Content::Event(_) | Content::Row(_) => Err(Failure::new(
-                    "the item is no delivery, and the sender takes deliveries",
+                    "the item is not a delivery, and the sender accepts only deliveries",
                 )),
             }
         })
     }
 
-    /// The endpoint's time limit and a margin.
+    /// The endpoint's timeout and a margin.
     fn max_hold(&self, item: &Item) -> Option<Duration> {
         let number = item.content.delivery()?.endpoint;
         let state = self.state();
-        let line = state.lines.get(&number)?;
-        Some(line.endpoint.settings.timeout + MARGIN)
+        let tracked = state.tracked.get(&number)?;
+        Some(tracked.endpoint.settings.timeout + CALL_MARGIN)
     }
 
-    /// The endpoint's schedule says when a delivery is tried again.
+    /// The endpoint's schedule decides about retries.
     fn judge(&self, failed: &Failed<'_>) -> Option<Outcome> {
         let error = failed.failure.error.clone();
         let after = match failed.failure.again {
@@ -414,8 +420,8 @@ impl Handler for Sender {
             Again::Never => return None,
             Again::ByPolicy => {
                 let state = self.state();
-                let line = state.lines.get(&failed.endpoint?)?;
-                let schedule = &line.endpoint.settings.schedule;
+                let tracked = state.tracked.get(&failed.endpoint?)?;
+                let schedule = &tracked.endpoint.settings.schedule;
                 schedule.delay(failed.failures, failed.chance)
             }
         };

@@ -1,4 +1,4 @@
-//! Events go through: claimed, handled, settled.
+//! The path of an event: claimed, handled, settled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,7 +29,7 @@ async fn every_event_is_handled_once_and_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_tried_again_and_a_panic_is_one() {
+async fn a_failure_is_retried_and_a_panic_is_a_failure() {
     let world = World::new();
     let ids = world.enqueue(2).await;
     let engine = world.start(
@@ -41,7 +41,7 @@ async fn a_failure_is_tried_again_and_a_panic_is_one() {
             if cx.attempt() < 3 {
                 return Err(Failure::new("not yet"));
             }
-            // Paused time: the work itself, which takes a second of the world's clock.
+            // In paused time, the work takes a second of the world's clock.
             tokio::time::sleep(Duration::from_secs(1)).await;
             Ok(Outcome::Done)
         }),
@@ -54,12 +54,12 @@ async fn a_failure_is_tried_again_and_a_panic_is_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn long_work_is_kept_by_its_heartbeat() {
+async fn long_work_is_renewed_by_the_heartbeat() {
     let world = World::new();
     world.enqueue(3).await;
     let engine = world.start(
         EventFn::new(|_, _| async move {
-            // Paused time: work that is longer than two terms.
+            // In paused time, the work takes longer than two terms.
             tokio::time::sleep(Duration::from_secs(80)).await;
             Ok(Outcome::Done)
         }),

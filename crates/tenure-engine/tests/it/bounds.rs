@@ -1,5 +1,4 @@
-//! Bounds: how much runs at once, how much is claimed ahead, how often an idle worker asks; and
-//! backpressure.
+//! Bounds of concurrency, of claims ahead and of idle polls; and backpressure.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,11 +8,11 @@ use tenure_core::store::Renew;
 use tenure_core::store::{LeaseStore as _, Operate as _};
 use tenure_core::webhook::Reply;
 use tenure_core::{Event, Guarded, Item, Setting, Term};
-use tenure_engine::metrics::{HELD, HELD_BACK, RUNNING};
+use tenure_engine::metrics::{CLAIMING_PAUSED, HELD, RUNNING};
 use tenure_engine::{Context, Duties, Duty, EngineConfig, Handler, Handling, Readiness};
 use tokio::time::{Instant, sleep};
 
-use crate::faulty::Ask;
+use crate::faulty_store::Verb;
 use crate::log;
 use crate::meter::meter;
 use crate::probe::{Probe, until};
@@ -24,7 +23,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 
 /// Proves: S1-049, S1-050, S1-055
 #[tokio::test(start_paused = true)]
-async fn slow_work_is_claimed_no_further_than_there_are_free_places() {
+async fn slow_items_are_claimed_only_for_free_executors() {
     let world = World::new();
     world.enqueue(500).await;
     let probe = Probe::default();
@@ -37,7 +36,7 @@ async fn slow_work_is_claimed_no_further_than_there_are_free_places() {
         assert!(claimed <= Some(10));
     }
     assert_eq!(probe.take_peak(), 10);
-    // A moment passes between the end of one and the settle of all.
+    // A finished item stays in hand until the common settle.
     assert!(most <= 20, "{most}");
     assert_eq!(
         probe.calls().iter().filter(|call| call.attempt > 1).count(),
@@ -50,7 +49,7 @@ async fn slow_work_is_claimed_no_further_than_there_are_free_places() {
 
 /// Proves: S1-055
 #[tokio::test(start_paused = true)]
-async fn quick_work_is_claimed_ahead_but_never_more_than_two_batches() {
+async fn quick_items_are_claimed_ahead_but_never_more_than_two_batches() {
     let world = World::new();
     world.enqueue(5000).await;
     let probe = Probe::default();
@@ -67,17 +66,17 @@ async fn quick_work_is_claimed_ahead_but_never_more_than_two_batches() {
     }
     assert!(world.faulty.claims().iter().all(|claim| claim.limit <= 30));
     assert!(most > 4, "it does claim ahead");
-    // Two batches in line, and those that are worked and wait for their settle.
+    // The limit covers two waiting batches, and finished items before their settle.
     assert!(most <= 2 * 30 + 30, "{most}");
     assert!(probe.take_peak() <= 4);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_in_line_is_renewed_like_what_runs() {
+async fn waiting_items_are_renewed_like_running_ones() {
     let world = World::new();
     let ids = world.enqueue(200).await;
     let probe = Probe::default();
-    // The pace seems high, and then everything takes long.
+    // The handler starts quick and then becomes slow.
     let length = |event: &Event| match event.payload().parse::<u32>().unwrap() {
         0..50 => Duration::from_millis(10),
         _ => Duration::from_secs(50),
@@ -88,7 +87,7 @@ async fn what_waits_in_line_is_renewed_like_what_runs() {
     let held = engine.health().held;
     assert!(held > 10);
     sleep(Duration::from_secs(45)).await;
-    // After the term, all of them are still ours or were worked.
+    // After the term, all items are still held or done.
     assert!(probe.calls().iter().all(|call| call.attempt == 1));
     assert_eq!(
         world
@@ -101,23 +100,27 @@ async fn what_waits_in_line_is_renewed_like_what_runs() {
             .unwrap(),
         []
     );
-    let mut kept = 0;
+    let mut renewed_items = 0;
     for token in world.faulty.tokens() {
-        let ask = Renew::new(vec![token], Term::new(Duration::from_millis(1)).unwrap());
-        for (_, answer) in world.store.renew(&ask).await.unwrap() {
-            if let Guarded::Kept(renewed) = answer {
-                kept += renewed.ids.len();
+        let call = Renew::new(vec![token], Term::new(Duration::from_millis(1)).unwrap());
+        for (_, answer) in world.store.renew(&call).await.unwrap() {
+            if let Guarded::Accepted(renewed) = answer {
+                renewed_items += renewed.ids.len();
             }
         }
     }
-    assert_eq!(kept, usize::try_from(engine.health().held).unwrap());
-    assert!(kept > 2);
+    assert_eq!(
+        renewed_items,
+        usize::try_from(engine.health().held).unwrap()
+    );
+    assert!(renewed_items > 2);
     drop(ids);
 }
 
-/// A process that relays and sends, as `serve` does, asks no more than one that only relays may.
+/// A process that relays and sends, like `serve`, stays within the limit of a process that only
+/// relays.
 #[tokio::test(start_paused = true)]
-async fn an_idle_sender_beside_a_worker_asks_little() {
+async fn an_idle_worker_and_sender_make_few_calls() {
     let world = World::new();
     let probe = Probe::default();
     world.endpoint("billing", |_| ()).await;
@@ -135,21 +138,21 @@ async fn an_idle_sender_beside_a_worker_asks_little() {
     sleep(Duration::from_secs(10)).await;
     let from = Instant::now();
     sleep(MINUTE).await;
-    let asked = world.faulty.since(from).len();
-    assert!(asked <= 300, "{asked} statements in a minute");
+    let calls = world.faulty.since(from).len();
+    assert!(calls <= 300, "{calls} statements in a minute");
 }
 
 /// Proves: S1-055
 #[tokio::test(start_paused = true)]
-async fn an_idle_worker_asks_little_and_picks_up_at_once_when_woken() {
+async fn an_idle_worker_makes_few_calls_and_claims_at_once_when_woken() {
     let world = World::new();
     let probe = Probe::default();
     let engine = world.start(probe.working(|_| Duration::ZERO), World::config());
     sleep(Duration::from_secs(10)).await;
     let from = Instant::now();
     sleep(MINUTE).await;
-    let asked = world.faulty.since(from).len();
-    assert!(asked <= 300, "{asked} statements in a minute");
+    let calls = world.faulty.since(from).len();
+    assert!(calls <= 300, "{calls} statements in a minute");
 
     for _ in 0..20 {
         let begun = probe.calls().len();
@@ -165,7 +168,7 @@ async fn an_idle_worker_asks_little_and_picks_up_at_once_when_woken() {
         );
         sleep(Duration::from_secs(7)).await;
     }
-    // And without being woken within the longest wait.
+    // Without a wake-up, the claim comes within the longest poll delay.
     let from = Instant::now();
     world.enqueue(1).await;
     probe.begun(21).await;
@@ -194,7 +197,7 @@ impl Handler for Saturated {
 
 /// Proves: S1-053, S1-054
 #[tokio::test(start_paused = true)]
-async fn nothing_is_claimed_while_what_items_are_handed_to_is_away() {
+async fn nothing_is_claimed_while_the_handler_is_not_ready() {
     let world = World::new();
     let probe = Probe::default();
     let is_away = Arc::new(AtomicBool::new(true));
@@ -204,19 +207,19 @@ async fn nothing_is_claimed_while_what_items_are_handed_to_is_away() {
     };
     world.enqueue(50).await;
     let engine = world.start(handler, World::config());
-    let level = || meter().level(engine.worker(), HELD_BACK);
+    let level = || meter().level(engine.worker(), CLAIMING_PAUSED);
     for _ in 0..3 {
         sleep(Duration::from_secs(5)).await;
         let from = Instant::now();
         engine.wake();
         sleep(MINUTE).await;
-        let asks = world.faulty.since(from);
+        let calls = world.faulty.since(from);
         assert!(
-            asks.iter().all(|ask| ask.claim().is_none()),
+            calls.iter().all(|call| call.claim().is_none()),
             "not one claim"
         );
         assert!(
-            asks.iter().any(|ask| matches!(ask, Ask::Reap(_))),
+            calls.iter().any(|call| matches!(call, Verb::Reap(_))),
             "the rest goes on"
         );
         assert!((level() - 1.0).abs() < 0.1);
@@ -226,16 +229,16 @@ async fn nothing_is_claimed_while_what_items_are_handed_to_is_away() {
         probe.begun(begun + 10).await;
         assert!(from.elapsed() <= Duration::from_millis(100), "by itself");
         assert!(level().abs() < 0.1);
-        // What is in hand is finished, and nothing follows.
+        // Held items finish, and no other items start.
         is_away.store(true, Ordering::Relaxed);
         until(|| probe.running() == 0).await;
     }
-    assert_eq!(log::said(engine.worker(), "held back claims").len(), 4);
-    assert_eq!(log::said(engine.worker(), "resumed claims").len(), 3);
+    assert_eq!(log::matching(engine.worker(), "paused claiming").len(), 4);
+    assert_eq!(log::matching(engine.worker(), "resumed claiming").len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_claimed_ahead_goes_to_others_when_the_work_slows_down() {
+async fn items_claimed_ahead_go_to_other_workers_when_handlers_slow_down() {
     let world = World::new();
     world.enqueue(1000).await;
     let probe = Probe::default();
@@ -248,7 +251,7 @@ async fn what_was_claimed_ahead_goes_to_others_when_the_work_slows_down() {
     let engine = world.start(handler, World::config());
     probe.begun(510).await;
     assert!(engine.health().held > 50, "much was claimed ahead");
-    // Longer than two terms, and shorter than the first of them takes.
+    // This is longer than two terms, and shorter than the first item takes.
     sleep(Duration::from_secs(65)).await;
     assert_eq!(engine.health().held, 10, "no more than what runs");
     let claims = world.faulty.claims().len();

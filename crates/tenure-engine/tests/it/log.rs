@@ -1,4 +1,4 @@
-//! What was logged: one subscriber for all tests of this program, told apart by the worker.
+//! Captured log lines: one subscriber for all tests of this program, indexed by worker.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,37 +12,37 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
-/// A line of the log, with the fields of the spans that it stands in.
+/// A log line with the fields of its spans.
 #[derive(Clone, Debug)]
-pub(crate) struct Line {
+pub(crate) struct LogLine {
     pub(crate) level: Level,
     pub(crate) text: String,
     pub(crate) fields: BTreeMap<String, String>,
 }
 
-impl Line {
+impl LogLine {
     pub(crate) fn field(&self, name: &str) -> &str {
         self.fields.get(name).map_or("", String::as_str)
     }
 }
 
-static LINES: OnceLock<Mutex<Vec<Line>>> = OnceLock::new();
+static LINES: OnceLock<Mutex<Vec<LogLine>>> = OnceLock::new();
 
-fn all() -> &'static Mutex<Vec<Line>> {
+fn all() -> &'static Mutex<Vec<LogLine>> {
     LINES.get_or_init(Mutex::default)
 }
 
-/// From the first call on everything that the engine logs is kept.
-pub(crate) fn keep() {
-    static KEPT: OnceLock<()> = OnceLock::new();
-    KEPT.get_or_init(|| {
-        let subscriber = tracing_subscriber::registry().with(Lines);
-        tracing::subscriber::set_global_default(subscriber).expect("nobody else sets one");
+/// Installs the capture of the engine's log at the first call.
+pub(crate) fn install() {
+    static INSTALLED: OnceLock<()> = OnceLock::new();
+    INSTALLED.get_or_init(|| {
+        let subscriber = tracing_subscriber::registry().with(Capture);
+        tracing::subscriber::set_global_default(subscriber).expect("only this function sets one");
     });
 }
 
-/// What this worker logged.
-pub(crate) fn lines(worker: &WorkerId) -> Vec<Line> {
+/// Log lines of this worker.
+pub(crate) fn lines(worker: &WorkerId) -> Vec<LogLine> {
     let all = all().lock().unwrap();
     let own = all
         .iter()
@@ -50,8 +50,8 @@ pub(crate) fn lines(worker: &WorkerId) -> Vec<Line> {
     own.cloned().collect()
 }
 
-/// The lines of this worker that say so.
-pub(crate) fn said(worker: &WorkerId, text: &str) -> Vec<Line> {
+/// Log lines of this worker that contain `text`.
+pub(crate) fn matching(worker: &WorkerId, text: &str) -> Vec<LogLine> {
     let lines = lines(worker);
     lines
         .into_iter()
@@ -59,15 +59,15 @@ pub(crate) fn said(worker: &WorkerId, text: &str) -> Vec<Line> {
         .collect()
 }
 
-/// The lines of any engine that do not say which worker they are of.
-pub(crate) fn nameless() -> Vec<Line> {
+/// Log lines of any engine without a worker.
+pub(crate) fn nameless() -> Vec<LogLine> {
     let all = all().lock().unwrap();
     let nameless = all.iter().filter(|line| line.field("worker").is_empty());
     nameless.cloned().collect()
 }
 
-/// Keeps the lines of the engine.
-pub(crate) struct Lines;
+/// Captures the lines of the engine.
+pub(crate) struct Capture;
 
 #[derive(Default)]
 struct Fields(BTreeMap<String, String>);
@@ -82,7 +82,7 @@ impl Visit for Fields {
     }
 }
 
-impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
+impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Capture {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, cx: Context<'_, S>) {
         let mut fields = Fields::default();
         attributes.record(&mut fields);
@@ -103,7 +103,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
         }
         event.record(&mut fields);
         let text = fields.0.remove("message").unwrap_or_default();
-        all().lock().unwrap().push(Line {
+        all().lock().unwrap().push(LogLine {
             level: *event.metadata().level(),
             text,
             fields: fields.0,

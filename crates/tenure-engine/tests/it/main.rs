@@ -1,5 +1,5 @@
-//! The engine over the memory store, with time paused: each part does its one thing, and what goes
-//! wrong with one thing touches no other.
+//! The engine over the memory store, with paused time: each part works, and a fault of one part
+//! affects no other.
 
 #![expect(
     clippy::unwrap_used,
@@ -9,19 +9,20 @@
     reason = "the lints spare test functions, but not what these call"
 )]
 
-mod answers;
 mod basics;
-mod book;
 mod bounds;
 mod chunks;
-mod defence;
-mod faulty;
+mod faulty_store;
 mod identity;
-mod lines;
+mod job_store;
+mod lease_loss;
 mod log;
+mod lost_answers;
 mod meter;
+mod options;
 mod order;
 mod probe;
+mod queues;
 mod reaping;
 mod receiver;
 mod replaying;
@@ -31,8 +32,8 @@ mod sender_health;
 mod sender_lease;
 mod sender_pace;
 mod sender_storm;
-mod shop;
+mod settings;
 mod stopping;
 mod termination;
-mod tuning;
+mod warm_engine;
 mod world;

@@ -1,4 +1,4 @@
-//! A handler that works for a while and remembers when each of its calls began and how it ended.
+//! A handler that works for a while and records when each of its runs began and ended.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,16 +8,16 @@ use tenure_engine::{Context, EventFn, Handler};
 use tokio::time::{Instant, sleep};
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Probe(Arc<Mutex<Notes>>);
+pub(crate) struct Probe(Arc<Mutex<Record>>);
 
 #[derive(Debug, Default)]
-struct Notes {
+struct Record {
     calls: Vec<Call>,
     running: usize,
     peak: usize,
 }
 
-/// One call of the handler.
+/// One run of the handler.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) id: ItemId,
@@ -31,14 +31,13 @@ pub(crate) struct Call {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It came to its end.
     Answered,
-    /// It was dropped before.
+    /// The run was dropped before it answered.
     Dropped,
 }
 
 impl Probe {
-    /// Works so long on each event, then is done.
+    /// Creates a handler that works on each event for `length` and then is done.
     pub(crate) fn working(
         &self,
         length: impl Fn(&Event) -> Duration + Send + Sync + 'static,
@@ -55,10 +54,10 @@ impl Probe {
         })
     }
 
-    /// Notes that a call began; what it answers is dropped when the call is.
+    /// Records the start of a run; dropping the guard records its end.
     pub(crate) fn begin(&self, event: &Event, cx: &Context) -> Guard {
-        let mut notes = self.0.lock().unwrap();
-        notes.calls.push(Call {
+        let mut record = self.0.lock().unwrap();
+        record.calls.push(Call {
             id: cx.id(),
             payload: event.payload().to_owned(),
             fence: cx.fence(),
@@ -67,11 +66,11 @@ impl Probe {
             ended: None,
             end: None,
         });
-        notes.running += 1;
-        notes.peak = notes.peak.max(notes.running);
+        record.running += 1;
+        record.peak = record.peak.max(record.running);
         Guard {
             probe: self.clone(),
-            nth: notes.calls.len() - 1,
+            nth: record.calls.len() - 1,
             end: End::Dropped,
         }
     }
@@ -90,20 +89,20 @@ impl Probe {
         self.0.lock().unwrap().running
     }
 
-    /// The most that ran at once since the last look.
+    /// Returns the maximum of concurrent runs since the last call.
     pub(crate) fn take_peak(&self) -> usize {
-        let mut notes = self.0.lock().unwrap();
-        let peak = notes.peak;
-        notes.peak = notes.running;
+        let mut record = self.0.lock().unwrap();
+        let peak = record.peak;
+        record.peak = record.running;
         peak
     }
 
-    /// Waits until so many calls have begun.
+    /// Waits until `count` runs have begun.
     pub(crate) async fn begun(&self, count: usize) {
         until(|| self.calls().len() >= count).await;
     }
 
-    /// Waits until a call of this item has ended, and gives it.
+    /// Waits until a run of this item has ended, and returns it.
     pub(crate) async fn ended(&self, id: ItemId) -> Call {
         let first = || self.of(id).into_iter().find(|call| call.end.is_some());
         until(|| first().is_some()).await;
@@ -111,7 +110,6 @@ impl Probe {
     }
 }
 
-/// Waits until this holds.
 pub(crate) async fn until(mut holds: impl FnMut() -> bool) {
     for _ in 0..100_000 {
         if holds() {
@@ -119,7 +117,7 @@ pub(crate) async fn until(mut holds: impl FnMut() -> bool) {
         }
         sleep(Duration::from_millis(5)).await;
     }
-    panic!("it never came to that");
+    panic!("the condition never held");
 }
 
 pub(crate) struct Guard {
@@ -136,9 +134,9 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let mut notes = self.probe.0.lock().unwrap();
-        notes.running -= 1;
-        if let Some(call) = notes.calls.get_mut(self.nth) {
+        let mut record = self.probe.0.lock().unwrap();
+        record.running -= 1;
+        if let Some(call) = record.calls.get_mut(self.nth) {
             call.ended = Some(Instant::now());
             call.end = Some(self.end);
         }

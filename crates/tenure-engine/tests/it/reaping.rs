@@ -1,13 +1,16 @@
-//! The reaper: it runs at its interval, tells what it did, and a worker without one is not ready.
+//! Reaper: it runs at its interval and reports the items that it recovered; a worker without reaper
+//! runs is not ready.
 
 use std::time::Duration;
 
 use tenure_core::Setting;
-use tenure_engine::metrics::{REAPER_RECOVERED, REAPER_RUNS, REAPER_STALE};
+use tenure_engine::metrics::{
+    REAPED, REAPED_STALE_SECONDS, REAPER_RUNS, RECOVERED_COUNT, RUNS_TOTAL, STALE_DURATION,
+};
 use tenure_engine::{Duties, Duty, Engine, EngineConfig};
 use tokio::time::{Instant, sleep};
 
-use crate::faulty::{Ask, Fault};
+use crate::faulty_store::{Fault, Verb};
 use crate::log;
 use crate::meter::meter;
 use crate::probe::{Probe, until};
@@ -18,7 +21,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 fn reaper_problem(engine: &Engine) -> Option<String> {
     let checks = engine.health().checks;
     let reaper = checks.into_iter().find(|check| check.name == "reaper");
-    reaper.expect("it is looked at").problem
+    reaper.expect("there is a reaper check").problem
 }
 
 /// Proves: S1-024, S1-030
@@ -30,7 +33,7 @@ async fn the_reaper_runs_at_its_interval_for_as_long_as_the_engine_does() {
     let calls = world.faulty.calls();
     let runs: Vec<Instant> = calls
         .iter()
-        .filter(|(_, ask)| matches!(ask, Ask::Reap(_)))
+        .filter(|(_, call)| matches!(call, Verb::Reap(_)))
         .map(|(at, _)| *at)
         .collect();
     let interval = engine.settings().reaper_interval();
@@ -42,7 +45,7 @@ async fn the_reaper_runs_at_its_interval_for_as_long_as_the_engine_does() {
     }
     assert!(runs.len() >= 60);
     assert_eq!(
-        meter().count(engine.worker(), REAPER_RUNS, &[]),
+        meter().count(engine.worker(), RUNS_TOTAL, &[]),
         u64::try_from(runs.len()).unwrap()
     );
 }
@@ -51,21 +54,21 @@ async fn the_reaper_runs_at_its_interval_for_as_long_as_the_engine_does() {
 #[tokio::test(start_paused = true)]
 async fn the_reaper_counts_what_it_recovered_and_how_long_it_was_stale() {
     assert_eq!(
-        [REAPER_RECOVERED, REAPER_STALE, REAPER_RUNS],
+        [RECOVERED_COUNT, STALE_DURATION, RUNS_TOTAL],
         [
             "reaper_recovered_count",
             "reaper_stale_duration",
             "reaper_runs_total"
         ],
-        "the names of the seed, spelled as metrics are"
+        "the imposed names, spelled as metrics are"
     );
     let world = World::new();
     let ids = world.enqueue(3).await;
     let probe = Probe::default();
-    let doomed = world.start(probe.working(|_| MINUTE), World::config());
+    let killed = world.start(probe.working(|_| MINUTE), World::config());
     probe.begun(3).await;
     let locked_until = world.locked_until(ids[0]).await;
-    drop(doomed);
+    drop(killed);
     sleep(2 * MINUTE).await;
 
     let other = world.start(
@@ -73,15 +76,20 @@ async fn the_reaper_counts_what_it_recovered_and_how_long_it_was_stale() {
         World::config(),
     );
     let stale = world.at(Instant::now()).since(locked_until).as_secs_f64();
-    until(|| meter().count(other.worker(), REAPER_RECOVERED, &[]) == 3).await;
-    let seen = meter().seen(other.worker(), REAPER_STALE);
-    assert_eq!(seen.len(), 3);
+    until(|| meter().count(other.worker(), RECOVERED_COUNT, &[]) == 3).await;
+    let samples = meter().samples(other.worker(), STALE_DURATION, &[]);
+    assert_eq!(samples.len(), 3);
     assert!(
-        seen.iter().all(|seen| (seen - stale).abs() < 0.1),
-        "{seen:?}, not {stale}"
+        samples.iter().all(|sample| (sample - stale).abs() < 0.1),
+        "{samples:?}, not {stale}"
     );
+    assert!(meter().count(other.worker(), RUNS_TOTAL, &[]) >= 1);
+    // The metrics under Tenure's own names have the same values.
+    assert_eq!(meter().count(other.worker(), REAPED, &[]), 3);
+    let own = meter().samples(other.worker(), REAPED_STALE_SECONDS, &[]);
+    assert_eq!(own, samples);
     assert!(meter().count(other.worker(), REAPER_RUNS, &[]) >= 1);
-    let lines = log::said(other.worker(), "reaped lapsed leases");
+    let lines = log::matching(other.worker(), "reaped lapsed leases");
     assert_eq!(lines.len(), 1);
     assert_eq!(lines[0].field("items"), "3");
     world.until(|counts| counts.done == 3).await;
@@ -94,17 +102,17 @@ async fn a_worker_whose_reaper_does_not_run_is_not_ready() {
         let world = World::new();
         world
             .faulty
-            .rule(move |ask| matches!(ask, Ask::Reap(_)).then_some(fault));
+            .rule(move |call| matches!(call, Verb::Reap(_)).then_some(fault));
         let engine = world.start(Probe::default().working(|_| MINUTE), World::config());
         sleep(Duration::from_secs(2)).await;
         assert!(reaper_problem(&engine).is_some(), "it never ran");
         assert!(!engine.health().is_ready());
 
-        world.faulty.mend();
+        world.faulty.heal();
         until(|| engine.health().is_ready()).await;
         world
             .faulty
-            .rule(move |ask| matches!(ask, Ask::Reap(_)).then_some(fault));
+            .rule(move |call| matches!(call, Verb::Reap(_)).then_some(fault));
         sleep(Duration::from_secs(20)).await;
         assert_eq!(reaper_problem(&engine), None, "two intervals are no alarm");
         sleep(Duration::from_secs(21)).await;
@@ -112,25 +120,25 @@ async fn a_worker_whose_reaper_does_not_run_is_not_ready() {
             reaper_problem(&engine).is_some(),
             "no run for more than three intervals"
         );
-        world.faulty.mend();
+        world.faulty.heal();
         until(|| engine.health().is_ready()).await;
     }
 }
 
-/// After an outage a run may take longer than the interval; it runs all the same.
+/// After an outage a reaper run may take longer than the interval; it still counts as a run.
 #[tokio::test(start_paused = true)]
 async fn a_long_run_of_the_reaper_is_a_run() {
     let world = World::new();
     let config = || World::config_with(&[(Setting::Batch, "1"), (Setting::Concurrency, "500")]);
     world.enqueue(500).await;
     let probe = Probe::default();
-    let doomed = world.start(probe.working(|_| MINUTE), config());
+    let killed = world.start(probe.working(|_| MINUTE), config());
     probe.begun(500).await;
-    drop(doomed);
+    drop(killed);
     sleep(MINUTE).await;
     world
         .faulty
-        .rule(|ask| matches!(ask, Ask::Reap(_)).then_some(Fault::Slow(Duration::from_secs(6))));
+        .rule(|call| matches!(call, Verb::Reap(_)).then_some(Fault::Slow(Duration::from_secs(6))));
     let other = world.start(Probe::default().working(|_| Duration::ZERO), config());
     sleep(Duration::from_secs(7)).await;
     for _ in 0..30 {
@@ -138,7 +146,7 @@ async fn a_long_run_of_the_reaper_is_a_run() {
         sleep(Duration::from_secs(1)).await;
     }
     world.until(|counts| counts.done == 500).await;
-    assert_eq!(meter().count(other.worker(), REAPER_RECOVERED, &[]), 500);
+    assert_eq!(meter().count(other.worker(), RECOVERED_COUNT, &[]), 500);
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,6 +164,6 @@ async fn a_worker_that_leaves_the_reaper_to_others_runs_none() {
     sleep(5 * MINUTE).await;
     assert!(engine.health().is_ready());
     engine.stop().await;
-    let is_duty = |ask: &Ask| matches!(ask, Ask::Reap(_) | Ask::Prune(_) | Ask::StepReplay);
+    let is_duty = |call: &Verb| matches!(call, Verb::Reap(_) | Verb::Prune(_) | Verb::StepReplay);
     assert_eq!(world.faulty.count(is_duty), 0);
 }

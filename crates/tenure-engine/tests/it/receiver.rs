@@ -1,5 +1,4 @@
-//! A receiver of webhooks that answers as it was told to and remembers every call, and the senders
-//! that call it.
+//! A scripted receiver of webhooks that records every call, and the senders that call it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -19,12 +18,12 @@ use tokio::time::{Instant, sleep};
 use crate::probe::{End, until};
 use crate::world::{World, fresh_worker};
 
-/// How long a call takes, and what it is answered.
+/// Duration and reply of a call.
 pub(crate) type Script = Box<dyn Fn(&Request<'_>) -> (Duration, Reply) + Send + Sync>;
 
-/// One call, as the receiver saw it.
+/// A call as received.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedCall {
     pub(crate) endpoint: String,
     pub(crate) delivery: ItemId,
     pub(crate) payload: String,
@@ -38,8 +37,8 @@ pub(crate) struct Seen {
 
 pub(crate) struct Receiver {
     script: Mutex<Arc<Script>>,
-    seen: Mutex<Vec<Seen>>,
-    /// An endpoint that this process cannot call.
+    calls: Mutex<Vec<ReceivedCall>>,
+    /// Endpoint that this process cannot call.
     refused: Mutex<Option<&'static str>>,
 }
 
@@ -55,43 +54,43 @@ impl Receiver {
     ) -> Arc<Self> {
         Arc::new(Self {
             script: Mutex::new(Arc::new(Box::new(script))),
-            seen: Mutex::default(),
+            calls: Mutex::default(),
             refused: Mutex::default(),
         })
     }
 
-    /// Takes everything after so long.
-    pub(crate) fn taking(length: Duration) -> Arc<Self> {
+    /// Accepts every call after `length`.
+    pub(crate) fn accepting(length: Duration) -> Arc<Self> {
         Self::new(move |_| (length, Reply::status(204)))
     }
 
-    /// From now on this endpoint cannot be called by this process.
+    /// Makes calls to this endpoint fail before they start.
     pub(crate) fn refuse(&self, endpoint: Option<&'static str>) {
         *self.refused.lock().unwrap() = endpoint;
     }
 
-    /// From now on it answers so.
-    pub(crate) fn now(
+    /// Replaces the script.
+    pub(crate) fn set_script(
         &self,
         script: impl Fn(&Request<'_>) -> (Duration, Reply) + Send + Sync + 'static,
     ) {
         *self.script.lock().unwrap() = Arc::new(Box::new(script));
     }
 
-    pub(crate) fn seen(&self) -> Vec<Seen> {
-        self.seen.lock().unwrap().clone()
+    pub(crate) fn calls(&self) -> Vec<ReceivedCall> {
+        self.calls.lock().unwrap().clone()
     }
 
-    /// The calls of one endpoint.
-    pub(crate) fn of(&self, endpoint: &str) -> Vec<Seen> {
-        let mut seen = self.seen();
-        seen.retain(|call| call.endpoint == endpoint);
-        seen
+    /// Calls of one endpoint.
+    pub(crate) fn of(&self, endpoint: &str) -> Vec<ReceivedCall> {
+        let mut calls = self.calls();
+        calls.retain(|call| call.endpoint == endpoint);
+        calls
     }
 
-    /// Waits until so many calls have begun.
+    /// Waits until `count` calls have begun.
     pub(crate) async fn begun(&self, count: usize) {
-        until(|| self.seen().len() >= count).await;
+        until(|| self.calls().len() >= count).await;
     }
 }
 
@@ -106,8 +105,8 @@ impl Caller for Receiver {
             let script = Arc::clone(&self.script.lock().unwrap());
             let (length, reply) = script(request);
             let guard = {
-                let mut seen = self.seen.lock().unwrap();
-                seen.push(Seen {
+                let mut calls = self.calls.lock().unwrap();
+                calls.push(ReceivedCall {
                     endpoint: request.endpoint.id.to_string(),
                     delivery: request.delivery,
                     payload: request.event.payload().to_owned(),
@@ -118,7 +117,7 @@ impl Caller for Receiver {
                     ended: None,
                     end: None,
                 });
-                Guard(self, seen.len() - 1, End::Dropped)
+                Guard(self, calls.len() - 1, End::Dropped)
             };
             sleep(length).await;
             guard.answered();
@@ -137,14 +136,14 @@ impl Guard<'_> {
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        let mut seen = self.0.seen.lock().unwrap();
-        seen[self.1].ended = Some(Instant::now());
-        seen[self.1].end = Some(self.2);
+        let mut calls = self.0.calls.lock().unwrap();
+        calls[self.1].ended = Some(Instant::now());
+        calls[self.1].end = Some(self.2);
     }
 }
 
 impl World {
-    /// Adds an endpoint for all topics, with these changes to its rules.
+    /// Adds an endpoint for all topics, with these changes to its settings.
     pub(crate) async fn endpoint(
         &self,
         id: &str,
@@ -163,26 +162,26 @@ impl World {
         self.store.add_endpoint(&new, None).await.unwrap().unwrap()
     }
 
-    /// An endpoint as it is now.
-    pub(crate) async fn found(&self, id: &str) -> Endpoint {
+    /// The stored endpoint.
+    pub(crate) async fn endpoint_now(&self, id: &str) -> Endpoint {
         let id = EndpointId::new(id).unwrap();
         self.store.endpoint(&id).await.unwrap().unwrap()
     }
 
-    /// Enqueues so many events and fans them out; answers the deliveries, in order.
-    pub(crate) async fn owe(&self, count: u32) -> Vec<ItemId> {
+    /// Enqueues `count` events and fans them out; returns the deliveries, in order.
+    pub(crate) async fn fan_out(&self, count: u32) -> Vec<ItemId> {
         let events: Vec<Event> = (0..count)
             .map(|n| Event::new("order.paid", &n).unwrap())
             .collect();
-        self.owe_all(&events).await
+        self.fan_out_all(&events).await
     }
 
-    pub(crate) async fn owe_all(&self, events: &[Event]) -> Vec<ItemId> {
+    pub(crate) async fn fan_out_all(&self, events: &[Event]) -> Vec<ItemId> {
         self.store.enqueue(events).await.unwrap();
         let token = Token::new(&WorkerId::new("fan-out", 1).unwrap(), 1, 1);
         let claim = Claim::new(token.clone(), u32::try_from(events.len()).unwrap());
         let before = self.deliveries().await.len();
-        // Events of one key come one by one.
+        // A claim returns one event of a key at a time.
         while let Some(held) = self.store.claim(&claim).await.unwrap() {
             let mut settle = Settle::new(token.clone()).done(held.ids());
             let topics = held.items.iter();
@@ -194,7 +193,7 @@ impl World {
         self.deliveries().await.split_off(before)
     }
 
-    /// All deliveries, in the order of their ids.
+    /// All deliveries by id.
     pub(crate) async fn deliveries(&self) -> Vec<ItemId> {
         let filter = Filter {
             kind: Kind::Deliveries,
@@ -206,7 +205,7 @@ impl World {
         ids
     }
 
-    /// The attempts of a delivery, as people see them.
+    /// Attempts of a delivery as operators see them.
     pub(crate) async fn attempts(&self, id: ItemId) -> Vec<Attempt> {
         let timeline = self.store.timeline(id).await.unwrap();
         let calls = self.store.calls(id).await.unwrap();
@@ -214,12 +213,11 @@ impl World {
         attempts(&timeline, hold.as_ref(), &calls)
     }
 
-    /// Starts a sender to this receiver.
     pub(crate) fn send(&self, receiver: &Arc<Receiver>, config: EngineConfig) -> Engine {
         self.send_for(Term::EXTERNAL, receiver, config)
     }
 
-    /// The same, with leases of this term.
+    /// Starts a sender whose leases have this term.
     pub(crate) fn send_for(
         &self,
         term: Term,
@@ -250,7 +248,7 @@ impl World {
         .unwrap()
     }
 
-    /// Waits until so many deliveries were taken.
+    /// Waits until `count` deliveries were delivered.
     pub(crate) async fn delivered(&self, count: u64) {
         self.until(|counts| counts.deliveries.delivered >= count)
             .await;

@@ -1,16 +1,16 @@
-//! The one loop on rows: leases go to the rows, all else to the house; claims recover, name the
-//! kinds and take one row each; leases are kept by the engine's own rhythm.
+//! An engine on rows: leases go to the rows, everything else to the base store; claims recover
+//! lapsed rows, filter by kind and take one row each; the engine's own timing applies.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::store::{Cluster as _, Company, Intake as _, Operate as _, Store};
-use tenure_core::{Event, Rhythm, Setting, State, Term};
-use tenure_engine::metrics::{REAPER_RECOVERED, REAPER_RUNS, REAPER_STALE};
+use tenure_core::store::{Cluster as _, Intake as _, Isolation, Operate as _, Store};
+use tenure_core::{Event, LeaseTiming, Setting, State, Term};
+use tenure_engine::metrics::{RECOVERED_COUNT, RUNS_TOTAL, STALE_DURATION};
 use tenure_engine::{Duties, Duty, EngineConfig, Recovery, RowClaims, RowStore};
 use tokio::time::{Instant, sleep};
 
-use crate::faulty::Ask;
+use crate::faulty_store::Verb;
 use crate::log;
 use crate::meter::meter;
 use crate::probe::{End, Probe, until};
@@ -18,17 +18,17 @@ use crate::world::World;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// As jobs are worked.
-pub(crate) fn config(places: u32) -> EngineConfig {
+/// The configuration of a worker on jobs.
+pub(crate) fn config(concurrency: u32) -> EngineConfig {
     let mut config = World::config();
-    config.settings.concurrency = places;
+    config.settings.concurrency = concurrency;
     config.settings.batch = 1;
     config.duties = Duties {
         reaper: Duty::Left,
         pruner: Duty::Left,
         replayer: Duty::Left,
     };
-    config.rhythm = Some(Rhythm {
+    config.timing = Some(LeaseTiming {
         term: Term::new(5 * MINUTE).unwrap(),
         heartbeat: MINUTE,
         max_hold: 60 * MINUTE,
@@ -43,16 +43,16 @@ pub(crate) fn config(places: u32) -> EngineConfig {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leases_go_to_the_rows_and_all_else_to_the_house() {
-    let (rows, house) = (World::new(), World::new());
+async fn leases_go_to_the_rows_and_everything_else_to_the_base_store() {
+    let (rows, base) = (World::new(), World::new());
     let ids = rows.enqueue(3).await;
-    house.enqueue(1).await;
-    let store: Arc<dyn Store> = Arc::new(RowStore::new(rows.rows(), house.store()));
+    base.enqueue(1).await;
+    let store: Arc<dyn Store> = Arc::new(RowStore::new(rows.rows(), base.store()));
     let probe = Probe::default();
     let engine = World::start_on(store, probe.working(|_| MINUTE), config(2));
     probe.begun(2).await;
-    let (_, workers) = house.store.workers(10).await.unwrap();
-    assert_eq!(workers.len(), 1, "it is registered with the house");
+    let (_, workers) = base.store.workers(10).await.unwrap();
+    assert_eq!(workers.len(), 1, "it is registered with the base");
     let report = &workers[0].report;
     assert_eq!(report.queues, "table jobs, kind import, kind export");
     assert!(!report.serves(&tenure_core::QueueName::default()));
@@ -60,26 +60,26 @@ async fn leases_go_to_the_rows_and_all_else_to_the_house() {
     assert_eq!(probe.of(ids[2]).len(), 1);
     engine.stop().await;
 
-    let counts = house.store.count(None).await.unwrap();
-    assert_eq!(counts.pending(), 1, "what the house has is not touched");
-    let of_rows = |ask: &Ask| {
+    let counts = base.store.count(None).await.unwrap();
+    assert_eq!(counts.pending(), 1, "the base is not touched");
+    let of_rows = |call: &Verb| {
         matches!(
-            ask,
-            Ask::Claim(_) | Ask::Renew(_) | Ask::Settle(_) | Ask::SettleAndClaim(..)
+            call,
+            Verb::Claim(_) | Verb::Renew(_) | Verb::Settle(_) | Verb::SettleAndClaim(..)
         )
     };
-    assert_eq!(house.faulty.count(of_rows), 0);
-    assert_eq!(rows.faulty.count(|ask| !of_rows(ask)), 0);
-    assert_eq!(house.faulty.count(|ask| matches!(ask, Ask::Queues)), 0);
+    assert_eq!(base.faulty.count(of_rows), 0);
+    assert_eq!(rows.faulty.count(|call| !of_rows(call)), 0);
+    assert_eq!(base.faulty.count(|call| matches!(call, Verb::Queues)), 0);
 }
 
 /// Proves: S5-024
 #[tokio::test(start_paused = true)]
-async fn a_claim_takes_one_row_of_the_kinds_there_are_and_takes_back_what_lapsed() {
+async fn a_claim_takes_one_row_of_its_kinds_and_recovers_lapsed_rows() {
     let world = World::new();
     world.enqueue(5).await;
-    let house = world.store();
-    let store: Arc<dyn Store> = Arc::new(RowStore::of_jobs(&house).unwrap());
+    let base = world.store();
+    let store: Arc<dyn Store> = Arc::new(RowStore::of_jobs(&base).unwrap());
     let probe = Probe::default();
     let engine = World::start_on(store, probe.working(|_| MINUTE), config(2));
     probe.begun(2).await;
@@ -91,17 +91,17 @@ async fn a_claim_takes_one_row_of_the_kinds_there_are_and_takes_back_what_lapsed
 
     let claims = world.faulty.claims();
     for claim in &claims {
-        assert_eq!((claim.limit, claim.company), (1, Company::Together));
+        assert_eq!((claim.limit, claim.isolation), (1, Isolation::Shared));
         assert_eq!(claim.kinds, ["import", "export"]);
         assert!(claim.recovery.is_some(), "no reaper runs beside it");
     }
-    let others = |ask: &Ask| matches!(ask, Ask::Reap(_) | Ask::Prune(_) | Ask::StepReplay);
+    let others = |call: &Verb| matches!(call, Verb::Reap(_) | Verb::Prune(_) | Verb::StepReplay);
     assert_eq!(world.faulty.count(others), 0);
 }
 
 /// Proves: S5-006, S5-043
 #[tokio::test(start_paused = true)]
-async fn the_rhythm_of_the_engine_stands_over_what_is_set_for_the_cluster() {
+async fn the_timing_of_the_engine_overrides_the_cluster_settings() {
     let world = World::new();
     let settings = [
         (Setting::Term, "3s"),
@@ -120,16 +120,16 @@ async fn the_rhythm_of_the_engine_stands_over_what_is_set_for_the_cluster() {
     let term = until_at.since(world.at(began));
     assert!(term > 4 * MINUTE && term <= 5 * MINUTE, "{term:?}");
     assert_eq!(engine.settings().max_retries, 4, "what else is set holds");
-    assert_eq!(engine.settings().concurrency, 1, "the places are its own");
+    assert_eq!(engine.settings().concurrency, 1, "its own");
 
-    let beats = || world.faulty.count(|ask| matches!(ask, Ask::Renew(_)));
+    let beats = || world.faulty.count(|call| matches!(call, Verb::Renew(_)));
     sleep(8 * MINUTE).await;
     let beats = beats();
     assert!((8..=11).contains(&beats), "{beats} in eight minutes");
     assert_eq!(probe.ended(ids[0]).await.end, Some(End::Answered));
     until(|| engine.health().running == 1).await;
 
-    // A stop does not wait as long as such a lease.
+    // A stop does not wait for a whole term.
     let stopped = Instant::now();
     engine.stop().await;
     assert!(stopped.elapsed() < MINUTE, "{:?}", stopped.elapsed());
@@ -137,11 +137,11 @@ async fn the_rhythm_of_the_engine_stands_over_what_is_set_for_the_cluster() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rhythm_that_does_not_hold_starts_nothing() {
+async fn an_invalid_timing_starts_nothing() {
     let world = World::new();
     let mut config = config(1);
-    if let Some(rhythm) = &mut config.rhythm {
-        rhythm.heartbeat = 2 * MINUTE;
+    if let Some(timing) = &mut config.timing {
+        timing.heartbeat = 2 * MINUTE;
     }
     let parts = tenure_engine::Parts {
         store: world.store(),
@@ -155,67 +155,67 @@ async fn a_rhythm_that_does_not_hold_starts_nothing() {
     assert_eq!(problems.len(), 1, "{problems:?}");
 }
 
-/// What a claim of rows is told about the house's queues is nothing: they are for events.
+/// The queues of the base store are for events only.
 #[tokio::test(start_paused = true)]
 async fn rows_are_claimed_although_every_queue_is_paused() {
     use tenure_core::store::{Pause, Queues as _};
-    let (rows, house) = (World::new(), World::new());
+    let (rows, base) = (World::new(), World::new());
     let queue = tenure_core::QueueName::default();
-    let paused = house.store.pause_queue(&queue, Pause::Begin).await;
-    assert!(paused.unwrap().is_kept());
+    let paused = base.store.pause_queue(&queue, Pause::Begin).await;
+    assert!(paused.unwrap().is_accepted());
     let event = Event::new("order.paid", &1).unwrap();
     rows.store.enqueue(&[event]).await.unwrap();
-    let store: Arc<dyn Store> = Arc::new(RowStore::new(rows.rows(), house.store()));
+    let store: Arc<dyn Store> = Arc::new(RowStore::new(rows.rows(), base.store()));
     let probe = Probe::default();
     let _engine = World::start_on(store, probe.working(|_| MINUTE), config(1));
     probe.begun(1).await;
 }
 
-/// Where claims take back what has lapsed, it is counted and told as if the reaper had done it.
+/// Rows recovered by claims are counted and logged like those of the reaper.
 #[tokio::test(start_paused = true)]
-async fn what_a_claim_recovers_is_counted_like_what_the_reaper_does() {
+async fn rows_recovered_by_a_claim_are_counted_like_those_of_the_reaper() {
     let world = World::new();
     let ids = world.enqueue(2).await;
     let store: Arc<dyn Store> = Arc::new(RowStore::of_jobs(&world.store()).unwrap());
     let probe = Probe::default();
-    let doomed = World::start_on(
+    let killed = World::start_on(
         Arc::clone(&store),
         probe.working(|_| 60 * MINUTE),
         config(2),
     );
     probe.begun(2).await;
     let locked_until = world.locked_until(ids[0]).await;
-    drop(doomed);
+    drop(killed);
     sleep(7 * MINUTE).await;
 
     let stale = world.at(Instant::now()).since(locked_until).as_secs_f64();
-    let heir = World::start_on(store, probe.working(|_| Duration::ZERO), config(2));
+    let other = World::start_on(store, probe.working(|_| Duration::ZERO), config(2));
     world.until(|counts| counts.done == 2).await;
-    assert_eq!(meter().count(heir.worker(), REAPER_RECOVERED, &[]), 2);
-    let seen = meter().seen(heir.worker(), REAPER_STALE);
-    assert_eq!(seen.len(), 2);
+    assert_eq!(meter().count(other.worker(), RECOVERED_COUNT, &[]), 2);
+    let samples = meter().samples(other.worker(), STALE_DURATION, &[]);
+    assert_eq!(samples.len(), 2);
     assert!(
-        seen.iter().all(|seen| (seen - stale).abs() < 1.0),
-        "{seen:?}, not {stale}"
+        samples.iter().all(|sample| (sample - stale).abs() < 1.0),
+        "{samples:?}, not {stale}"
     );
-    let lines = log::said(heir.worker(), "reaped lapsed leases");
-    assert!(!lines.is_empty(), "it is told, too");
+    let lines = log::matching(other.worker(), "reaped lapsed leases");
+    assert!(!lines.is_empty(), "it is logged, too");
     assert_eq!(
-        meter().count(heir.worker(), REAPER_RUNS, &[]),
+        meter().count(other.worker(), RUNS_TOTAL, &[]),
         0,
         "no reaper ran"
     );
 }
 
-/// The usual rhythm of a table stands where nobody has said another one: neither this process nor
-/// the cluster, and what is said while it runs counts, too.
+/// The usual timing of a table applies unless this process or the cluster sets another timing, even
+/// while the engine runs.
 ///
 /// Proves: S5-043, S5-044
 #[tokio::test(start_paused = true)]
-async fn a_table_has_its_usual_rhythm_unless_another_is_set() {
+async fn a_table_has_its_usual_timing_unless_another_is_set() {
     let usual = || {
         let mut config = config(1);
-        config.rhythm = None;
+        config.timing = None;
         config.rows.usual = Some((Term::new(5 * MINUTE).unwrap(), MINUTE));
         config
     };
@@ -246,7 +246,7 @@ async fn a_table_has_its_usual_rhythm_unless_another_is_set() {
     assert_eq!(term_of(&engine), MINUTE, "its own stands over the usual");
     engine.stop().await;
 
-    // What is set, and fits no such term, stands as well.
+    // A setting that does not fit the usual term applies as well.
     let mut short = usual();
     short.settings.max_hold = Some(2 * MINUTE);
     let engine = start(&World::new(), short);

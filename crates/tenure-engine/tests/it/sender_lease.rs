@@ -1,5 +1,6 @@
-//! Deliveries under a lease: renewed from before the call until after the settle, taken away and
-//! written down when the lease is lost, made again when the worker dies.
+//! Leases of deliveries: the sender renews them from before the call until after the settle. If a
+//! lease is lost, the call is cancelled and recorded; if the worker dies, another worker repeats
+//! it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +10,10 @@ use tenure_core::webhook::AttemptOutcome::{self, Aborted, Delivered, Superseded,
 use tenure_core::webhook::Reply;
 use tenure_core::{Event, ItemId, Setting, State, Term, Token};
 use tenure_engine::metrics::{DELIVERY_ATTEMPTS, LOST};
-use tenure_engine::{Duties, Duty, Engine, EngineConfig, FanOut, Owed};
+use tenure_engine::{AcceptAll, Duties, Duty, Engine, EngineConfig, FanOut};
 use tokio::time::{Instant, sleep};
 
-use crate::faulty::{Ask, Fault};
+use crate::faulty_store::{Fault, Verb};
 use crate::log;
 use crate::meter::meter;
 use crate::probe::{End, until};
@@ -24,14 +25,14 @@ const TERM: Duration = Term::EXTERNAL.length();
 const LONG: Duration = Duration::from_mins(6);
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// A world with an endpoint that may take ten minutes, and one delivery to it.
+/// A world with an endpoint whose timeout is ten minutes, and one delivery to it.
 async fn slow_world() -> (World, ItemId) {
     let world = World::new();
     let slow = |settings: &mut tenure_core::webhook::EndpointSettings| {
         settings.timeout = Duration::from_mins(10);
     };
     world.endpoint("slow", slow).await;
-    let delivery = world.owe(1).await[0];
+    let delivery = world.fan_out(1).await[0];
     (world, delivery)
 }
 
@@ -45,14 +46,14 @@ fn counted(engine: &Engine, outcome: AttemptOutcome) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_relay_has_done_is_delivered() {
+async fn events_that_a_relay_has_done_are_delivered() {
     let world = World::new();
     world.endpoint("a", |_| ()).await;
     world.endpoint("b", |_| ()).await;
-    let receiver = Receiver::taking(Duration::from_millis(20));
+    let receiver = Receiver::accepting(Duration::from_millis(20));
     let sender = world.send(&receiver, World::config());
     let relay = world.start(
-        FanOut::new(Arc::new(Owed)),
+        FanOut::new(Arc::new(AcceptAll)),
         EngineConfig {
             sender: Some(sender.waker()),
             ..World::config()
@@ -65,20 +66,24 @@ async fn what_a_relay_has_done_is_delivered() {
     world.delivered(2).await;
     assert!(began.elapsed() < Duration::from_millis(200), "it was woken");
     assert_eq!(world.find(source).await.state, State::Done);
-    let mut endpoints: Vec<String> = receiver.seen().iter().map(|s| s.endpoint.clone()).collect();
+    let mut endpoints: Vec<String> = receiver
+        .calls()
+        .iter()
+        .map(|s| s.endpoint.clone())
+        .collect();
     endpoints.sort();
     assert_eq!(endpoints, ["a", "b"]);
     for delivery in world.deliveries().await {
         let attempts = world.attempts(delivery).await;
         assert_eq!(outcomes(&attempts), [Delivered]);
-        let call = attempts[0].call.as_ref().unwrap();
-        assert_eq!((call.status, call.attempt), (Some(204), 1));
-        let seen = receiver.seen();
-        let seen = seen.iter().find(|seen| seen.delivery == delivery).unwrap();
-        assert_eq!(seen.payload, "\"canary-payload\"");
+        let recorded = attempts[0].call.as_ref().unwrap();
+        assert_eq!((recorded.status, recorded.attempt), (Some(204), 1));
+        let calls = receiver.calls();
+        let call = calls.iter().find(|call| call.delivery == delivery).unwrap();
+        assert_eq!(call.payload, "\"canary-payload\"");
         assert_eq!(
-            call.began_at,
-            world.at(seen.began),
+            recorded.began_at,
+            world.at(call.began),
             "from the call on, not the settle"
         );
     }
@@ -91,10 +96,10 @@ async fn what_a_relay_has_done_is_delivered() {
 #[tokio::test(start_paused = true)]
 async fn a_call_of_four_terms_is_made_once_and_renewed_until_its_settle() {
     let (world, delivery) = slow_world().await;
-    let receiver = Receiver::taking(LONG);
+    let receiver = Receiver::accepting(LONG);
     let engines = [0, 1].map(|_| world.send(&receiver, World::config()));
     receiver.begun(1).await;
-    let call = receiver.seen()[0].clone();
+    let call = receiver.calls()[0].clone();
     let hold = world
         .find(delivery)
         .await
@@ -104,7 +109,7 @@ async fn a_call_of_four_terms_is_made_once_and_renewed_until_its_settle() {
     assert!(hold.claimed_at <= world.at(call.began));
     let token = world.token_of(delivery).await;
 
-    // All along it is held by the same claim, whose end only moves forward.
+    // The same claim holds the delivery throughout, and its end only moves forward.
     let mut until_before = hold.until;
     let settled_at = loop {
         let record = world.find(delivery).await;
@@ -125,7 +130,7 @@ async fn a_call_of_four_terms_is_made_once_and_renewed_until_its_settle() {
     };
     sleep(TERM * 2).await;
     assert_eq!(
-        receiver.seen().len(),
+        receiver.calls().len(),
         1,
         "one call for two workers and four terms"
     );
@@ -133,7 +138,7 @@ async fn a_call_of_four_terms_is_made_once_and_renewed_until_its_settle() {
     let calls = world.faulty.calls();
     let beats: Vec<Instant> = calls
         .iter()
-        .filter(|(_, ask)| ask.is_renew_of(&token))
+        .filter(|(_, call)| call.is_renew_of(&token))
         .map(|(at, _)| *at)
         .collect();
     assert!(
@@ -160,33 +165,33 @@ async fn a_call_of_four_terms_is_made_once_and_renewed_until_its_settle() {
 #[tokio::test(start_paused = true)]
 async fn after_a_worker_was_killed_its_delivery_is_called_once_more() {
     let (world, delivery) = slow_world().await;
-    let receiver = Receiver::taking(LONG);
+    let receiver = Receiver::accepting(LONG);
     let killed = world.send(&receiver, World::config());
     receiver.begun(1).await;
     sleep(MINUTE).await;
     drop(killed);
     let killed_at = Instant::now();
-    receiver.now(|_| (Duration::from_secs(1), Reply::status(200)));
+    receiver.set_script(|_| (Duration::from_secs(1), Reply::status(200)));
     let engine = world.send(&receiver, World::config());
     world.delivered(1).await;
-    let seen = receiver.seen();
-    assert_eq!(seen.len(), 2, "once more, and no more");
+    let calls = receiver.calls();
+    assert_eq!(calls.len(), 2, "once more, and no more");
     let longest = TERM + engine.settings().reaper_interval() + Duration::from_secs(2);
-    assert!(seen[1].began - killed_at <= longest);
-    assert_eq!((seen[0].attempt, seen[1].attempt), (1, 2));
-    assert!(seen[0].fence < seen[1].fence);
+    assert!(calls[1].began - killed_at <= longest);
+    assert_eq!((calls[0].attempt, calls[1].attempt), (1, 2));
+    assert!(calls[0].fence < calls[1].fence);
     let attempts = world.attempts(delivery).await;
     assert_eq!(outcomes(&attempts), [Unknown, Delivered]);
     assert_eq!(world.find(delivery).await.counters.failures, 0);
     engine.stop().await;
 }
 
-/// How soon a sender would have looked by itself is chance, hence many.
+/// The idle poll delay is random, so the test runs many rounds.
 #[tokio::test(start_paused = true)]
-async fn an_idle_sender_is_woken_by_the_reaper_beside_it() {
+async fn an_idle_sender_is_woken_by_the_reaper_of_its_process() {
     for seed in 0..4 {
         let (world, delivery) = slow_world().await;
-        let receiver = Receiver::taking(LONG);
+        let receiver = Receiver::accepting(LONG);
         let killed = world.send(&receiver, World::config());
         receiver.begun(1).await;
         drop(killed);
@@ -203,15 +208,15 @@ async fn an_idle_sender_is_woken_by_the_reaper_beside_it() {
             sender: Some(sender.waker()),
             ..World::config()
         };
-        let relay = world.start(FanOut::new(Arc::new(Owed)), config);
+        let relay = world.start(FanOut::new(Arc::new(AcceptAll)), config);
         sleep(TERM.saturating_sub(Duration::from_secs(1))).await;
         while world.find(delivery).await.state == State::Claimed {
-            // A store gives no notice; this only lets paused time go on.
+            // The store does not notify; this lets paused time advance.
             sleep(Duration::from_millis(1)).await;
         }
         let reaped_at = Instant::now();
         receiver.begun(2).await;
-        let took = receiver.seen()[1].began - reaped_at;
+        let took = receiver.calls()[1].began - reaped_at;
         assert!(took <= Duration::from_millis(150), "{took:?} with {seed}");
         relay.stop().await;
     }
@@ -226,21 +231,21 @@ async fn a_lease_that_is_lost_aborts_its_call_and_no_other() {
             settings.timeout = Duration::from_mins(10);
         })
         .await;
-    let ids = world.owe(2).await;
-    let receiver = Receiver::taking(LONG);
-    // One claim each, so that one can be lost without the other.
+    let ids = world.fan_out(2).await;
+    let receiver = Receiver::accepting(LONG);
+    // Each delivery has its own claim, so that one can be lost alone.
     let engine = world.send(&receiver, World::config_with(&[(Setting::Batch, "1")]));
     receiver.begun(2).await;
     let lost = ids[0];
     let token = world.token_of(lost).await;
     let release = Settle::new(token).rest(Rest::Release);
     drop(world.store.settle(&release).await.unwrap());
-    receiver.now(|_| (Duration::from_secs(1), Reply::status(200)));
-    until(|| receiver.seen()[0].end.is_some()).await;
+    receiver.set_script(|_| (Duration::from_secs(1), Reply::status(200)));
+    until(|| receiver.calls()[0].end.is_some()).await;
     let call = receiver
-        .seen()
+        .calls()
         .into_iter()
-        .find(|seen| seen.delivery == lost)
+        .find(|calls| calls.delivery == lost)
         .unwrap();
     assert_eq!(call.end, Some(End::Dropped), "the connection is closed");
     world.delivered(2).await;
@@ -254,14 +259,14 @@ async fn a_lease_that_is_lost_aborts_its_call_and_no_other() {
         1
     );
     assert_eq!(counted(&engine, Superseded), 1);
-    let lines = log::said(engine.worker(), "lost a hold");
+    let lines = log::matching(engine.worker(), "lost a hold");
     assert_eq!(lines.len(), 1, "{lines:?}");
     let source = world.find(lost).await.content.delivery().unwrap().source;
     assert_eq!(lines[0].field("reason"), "refused");
     assert_eq!(lines[0].field("running"), lost.to_string());
     assert_eq!(lines[0].field("events"), source.to_string());
-    // The other one ended by itself, and the log can tell.
-    let ended = log::said(engine.worker(), "stopped renewing a delivery");
+    // The log shows that the other delivery was settled.
+    let ended = log::matching(engine.worker(), "stopped renewing a delivery");
     let reasons: Vec<&str> = ended.iter().map(|line| line.field("reason")).collect();
     assert_eq!(reasons, ["settled", "settled"]);
     engine.stop().await;
@@ -269,29 +274,29 @@ async fn a_lease_that_is_lost_aborts_its_call_and_no_other() {
 
 /// Proves: S2-050, S2-051, S2-052, S2-064
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_fails_is_told_with_event_worker_and_error() {
+async fn a_failed_renewal_is_logged_with_event_worker_and_error() {
     let (world, delivery) = slow_world().await;
-    let receiver = Receiver::taking(LONG);
+    let receiver = Receiver::accepting(LONG);
     world
         .faulty
-        .rule(|ask| matches!(ask, Ask::Renew(_)).then_some(Fault::Before));
+        .rule(|call| matches!(call, Verb::Renew(_)).then_some(Fault::Before));
     let engine = world.send(&receiver, World::config());
     receiver.begun(1).await;
     let claimed_until = world.locked_until(delivery).await;
-    until(|| receiver.seen()[0].end.is_some()).await;
-    let call = receiver.seen()[0].clone();
+    until(|| receiver.calls()[0].end.is_some()).await;
+    let call = receiver.calls()[0].clone();
     assert_eq!(call.end, Some(End::Dropped));
     assert!(
         world.at(call.ended.unwrap()) < claimed_until,
         "before another may call"
     );
-    let line = log::said(engine.worker(), "lost a hold").remove(0);
+    let line = log::matching(engine.worker(), "lost a hold").remove(0);
     assert_eq!(line.field("reason"), "failed");
     assert_eq!(line.field("running"), delivery.to_string());
     assert_eq!(line.field("worker"), engine.worker().as_str());
     assert!(line.field("error").contains("a planted outage"), "{line:?}");
-    world.faulty.mend();
-    receiver.now(|_| (Duration::from_secs(1), Reply::status(200)));
+    world.faulty.heal();
+    receiver.set_script(|_| (Duration::from_secs(1), Reply::status(200)));
     world.delivered(1).await;
     assert_eq!(
         outcomes(&world.attempts(delivery).await),
@@ -301,11 +306,11 @@ async fn a_renewal_that_fails_is_told_with_event_worker_and_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_whose_hold_is_gone_is_written_down_as_soon_as_the_store_takes_it() {
+async fn a_call_whose_lease_is_gone_is_recorded_as_soon_as_the_store_answers() {
     let (world, delivery) = slow_world().await;
-    let receiver = Receiver::taking(LONG);
-    let is_of = move |ask: &Ask| match ask {
-        Ask::RecordCalls(calls) => calls.iter().any(|call| call.delivery == delivery),
+    let receiver = Receiver::accepting(LONG);
+    let is_of = move |call: &Verb| match call {
+        Verb::RecordCalls(calls) => calls.iter().any(|call| call.delivery == delivery),
         _ => false,
     };
     world.faulty.once(is_of, Fault::Before);
@@ -313,25 +318,25 @@ async fn a_call_whose_hold_is_gone_is_written_down_as_soon_as_the_store_takes_it
     receiver.begun(1).await;
     let release = Settle::new(world.token_of(delivery).await).rest(Rest::Release);
     drop(world.store.settle(&release).await.unwrap());
-    receiver.now(|_| (Duration::from_secs(1), Reply::status(200)));
+    receiver.set_script(|_| (Duration::from_secs(1), Reply::status(200)));
     world.delivered(1).await;
     engine.stop().await;
     assert_eq!(world.faulty.count(is_of), 2);
     let attempts = world.attempts(delivery).await;
     assert_eq!(outcomes(&attempts), [Superseded, Delivered]);
     let began_at = attempts[0].call.as_ref().unwrap().began_at;
-    assert_eq!(began_at, world.at(receiver.seen()[0].began));
+    assert_eq!(began_at, world.at(receiver.calls()[0].began));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_aborts_what_does_not_end_in_time_and_charges_nothing() {
     let (world, delivery) = slow_world().await;
-    let receiver = Receiver::taking(LONG);
+    let receiver = Receiver::accepting(LONG);
     let engine = world.send(&receiver, World::config());
     receiver.begun(1).await;
     let stopped = engine.stop().await;
     assert_eq!(stopped.left, 0);
-    assert_eq!(receiver.seen()[0].end, Some(End::Dropped));
+    assert_eq!(receiver.calls()[0].end, Some(End::Dropped));
     let record = world.find(delivery).await;
     assert_eq!(
         (record.state, record.counters.failures),
@@ -345,28 +350,28 @@ async fn a_shutdown_aborts_what_does_not_end_in_time_and_charges_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_ends_at_a_shutdown_is_settled() {
     let (world, delivery) = slow_world().await;
-    let receiver = Receiver::taking(Duration::from_secs(10));
+    let receiver = Receiver::accepting(Duration::from_secs(10));
     let engine = world.send(&receiver, World::config());
     receiver.begun(1).await;
     engine.stop().await;
     assert_eq!(world.find(delivery).await.state, State::Done);
 }
 
-/// A caller that hangs is cut at the endpoint's time limit and a margin, even where that is longer
-/// than the longest hold; then the schedule goes on.
+/// A call that hangs is cancelled after the endpoint's timeout and a margin, even if that exceeds
+/// `max_hold`; then the schedule continues.
 #[tokio::test(start_paused = true)]
-async fn a_call_that_hangs_is_cut_at_the_time_limit_of_its_endpoint() {
+async fn a_call_that_hangs_is_cancelled_at_the_timeout_of_its_endpoint() {
     let (world, delivery) = slow_world().await;
-    let receiver = Receiver::taking(Duration::from_hours(10));
+    let receiver = Receiver::accepting(Duration::from_hours(10));
     let config = World::config_with(&[(Setting::MaxRetries, "0")]);
     let engine = world.send(&receiver, config);
     receiver.begun(1).await;
     sleep(Duration::from_mins(9)).await;
-    until(|| receiver.seen()[0].end.is_some()).await;
-    let call = receiver.seen()[0].clone();
+    until(|| receiver.calls()[0].end.is_some()).await;
+    let call = receiver.calls()[0].clone();
     let length = call.ended.unwrap() - call.began;
     assert!(length >= Duration::from_mins(10) && length <= Duration::from_mins(11));
-    receiver.now(|_| (Duration::from_secs(1), Reply::status(200)));
+    receiver.set_script(|_| (Duration::from_secs(1), Reply::status(200)));
     world.delivered(1).await;
     assert_eq!(
         outcomes(&world.attempts(delivery).await),
@@ -384,13 +389,13 @@ async fn a_call_that_hangs_is_cut_at_the_time_limit_of_its_endpoint() {
 #[tokio::test(start_paused = true)]
 async fn a_settle_that_is_refused_leaves_the_call_as_superseded() {
     let (world, delivery) = slow_world().await;
-    let receiver = Receiver::taking(Duration::from_secs(5));
+    let receiver = Receiver::accepting(Duration::from_secs(5));
     let engine = world.send(&receiver, World::config());
     receiver.begun(1).await;
     let operator = Token::new(engine.worker(), 99, 99);
     let bury = Bury::new(delivery, operator, "by hand");
-    assert!(world.store.bury(&bury).await.unwrap().is_kept());
-    until(|| receiver.seen()[0].end.is_some()).await;
+    assert!(world.store.bury(&bury).await.unwrap().is_accepted());
+    until(|| receiver.calls()[0].end.is_some()).await;
     engine.stop().await;
     let record = world.find(delivery).await;
     assert_eq!(record.state, State::Dead);
@@ -399,18 +404,18 @@ async fn a_settle_that_is_refused_leaves_the_call_as_superseded() {
     assert_eq!(
         attempts[0].call.as_ref().unwrap().status,
         Some(204),
-        "what it said is kept"
+        "its answer is recorded"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_settle_whose_answer_is_lost_is_said_again_with_its_calls() {
+async fn a_settle_without_an_answer_is_retried_with_its_calls() {
     for fault in [Fault::Before, Fault::After] {
         let (world, delivery) = slow_world().await;
-        let receiver = Receiver::taking(Duration::from_secs(5));
+        let receiver = Receiver::accepting(Duration::from_secs(5));
         world
             .faulty
-            .once(move |ask| ask.is_settle_of(delivery), fault);
+            .once(move |call| call.is_settle_of(delivery), fault);
         let engine = world.send(&receiver, World::config());
         world.delivered(1).await;
         engine.stop().await;
@@ -418,7 +423,7 @@ async fn a_settle_whose_answer_is_lost_is_said_again_with_its_calls() {
             .faulty
             .calls()
             .iter()
-            .filter_map(|(_, ask)| ask.settle().cloned())
+            .filter_map(|(_, call)| call.settle().cloned())
             .collect();
         assert_eq!(settles.len(), 2);
         assert!(
@@ -427,9 +432,9 @@ async fn a_settle_whose_answer_is_lost_is_said_again_with_its_calls() {
         );
         let attempts = world.attempts(delivery).await;
         assert_eq!(outcomes(&attempts), [Delivered]);
-        let began_at = world.at(receiver.seen()[0].began);
+        let began_at = world.at(receiver.calls()[0].began);
         assert_eq!(attempts[0].call.as_ref().unwrap().began_at, began_at);
-        assert_eq!(receiver.seen().len(), 1);
+        assert_eq!(receiver.calls().len(), 1);
     }
 }
 
@@ -437,8 +442,8 @@ async fn a_settle_whose_answer_is_lost_is_said_again_with_its_calls() {
 #[tokio::test(start_paused = true)]
 async fn no_connection_of_the_store_is_in_use_during_a_call() {
     let (world, _) = slow_world().await;
-    world.owe(9).await;
-    let receiver = Receiver::taking(LONG);
+    world.fan_out(9).await;
+    let receiver = Receiver::accepting(LONG);
     let engine = world.send(&receiver, World::config());
     receiver.begun(10).await;
     let began = Instant::now();
@@ -447,7 +452,9 @@ async fn no_connection_of_the_store_is_in_use_during_a_call() {
         assert_eq!(world.faulty.open(), 0);
     }
     let renewals = world.faulty.since(began);
-    let renewals = renewals.iter().filter(|ask| matches!(ask, Ask::Renew(_)));
+    let renewals = renewals
+        .iter()
+        .filter(|call| matches!(call, Verb::Renew(_)));
     assert!(
         renewals.count() <= 20,
         "one statement for all of them, four times a term"
@@ -462,7 +469,7 @@ async fn nothing_of_payload_secret_or_address_is_logged() {
     let world = World::new();
     world.endpoint("loud", |_| ()).await;
     let events = [Event::new("order.paid", &"canary-payload").unwrap()];
-    world.owe_all(&events).await;
+    world.fan_out_all(&events).await;
     let receiver = Receiver::new(|request| {
         let mut reply = Reply::status(if request.attempt == 1 { 500 } else { 200 });
         reply.body = b"canary-body".to_vec();

@@ -1,36 +1,36 @@
-//! How fast an endpoint is called: never more at once or per second than it wants, in order per
-//! key, and never at the cost of another endpoint.
+//! Rates of calls: within the concurrency and rate of the endpoint, in order per key, and
+//! independent of other endpoints.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tenure_core::State;
-use tenure_core::store::{ChangeEndpoint, KeepsWebhooks as _};
-use tenure_core::webhook::{Disabled, EndpointState, Rate, Reply, Schedule};
-use tenure_core::{Event, ItemId, Setting, Timestamp};
+use tenure_core::store::{ChangeEndpoint, ProvidesWebhooks as _};
+use tenure_core::webhook::{Disabled, EndpointState, RateLimit, Reply, Schedule};
+use tenure_core::{Event, ItemId, NewEvent, Setting, Timestamp};
 use tenure_engine::metrics::{DELIVERIES_IN_FLIGHT, STORE_CALLS};
 use tokio::time::{Instant, sleep};
 
-use crate::faulty::Ask;
+use crate::faulty_store::Verb;
 use crate::meter::meter;
 use crate::probe::until;
-use crate::receiver::{Receiver, Seen};
+use crate::receiver::{ReceivedCall, Receiver};
 use crate::world::World;
 
-/// The most calls that were under way at once.
-fn peak(seen: &[Seen]) -> usize {
-    let at_once = |call: &Seen| {
-        let others = seen.iter();
+/// Maximum number of concurrent calls.
+fn peak(calls: &[ReceivedCall]) -> usize {
+    let at_once = |call: &ReceivedCall| {
+        let others = calls.iter();
         let others = others.filter(|other| {
             other.began <= call.began && other.ended.is_none_or(|ended| ended > call.began)
         });
         others.count()
     };
-    seen.iter().map(at_once).max().unwrap_or(0)
+    calls.iter().map(at_once).max().unwrap_or(0)
 }
 
 impl World {
-    /// Whether these were never given back nor failed.
+    /// Asserts that these items were neither released nor failed.
     async fn assert_uncharged(&self, ids: &[ItemId]) {
         for id in ids {
             let counters = self.find(*id).await.counters;
@@ -42,11 +42,11 @@ impl World {
 
 /// Proves: S2-014
 #[tokio::test(start_paused = true)]
-async fn a_slow_endpoint_holds_back_no_other() {
+async fn a_slow_endpoint_delays_no_other() {
     let world = World::new();
     world.endpoint("slow", |_| ()).await;
     world.endpoint("fast", |_| ()).await;
-    let ids = world.owe(100).await;
+    let ids = world.fan_out(100).await;
     assert_eq!(ids.len(), 200);
     let receiver = Receiver::new(|request| match request.endpoint.id.as_str() {
         "slow" => (Duration::from_secs(10), Reply::status(200)),
@@ -74,44 +74,44 @@ async fn a_slow_endpoint_holds_back_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_is_called_by_no_more_than_it_wants_at_once() {
+async fn calls_of_an_endpoint_stay_within_its_concurrency() {
     let world = World::new();
     world
         .endpoint("narrow", |settings| settings.concurrency = 2)
         .await;
-    let ids = world.owe(20).await;
-    let receiver = Receiver::taking(Duration::from_secs(1));
+    let ids = world.fan_out(20).await;
+    let receiver = Receiver::accepting(Duration::from_secs(1));
     let engine = world.send(&receiver, World::config());
     let began = Instant::now();
     world.delivered(20).await;
-    assert_eq!(peak(&receiver.seen()), 2);
+    assert_eq!(peak(&receiver.calls()), 2);
     assert!(began.elapsed() < Duration::from_secs(12), "no time is lost");
     world.assert_uncharged(&ids).await;
     engine.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_endpoint_is_called_no_more_often_than_it_wants() {
+async fn calls_of_an_endpoint_stay_within_its_rate() {
     let world = World::new();
-    let rate = Rate {
+    let rate = RateLimit {
         per_second: 5,
         burst: 2,
     };
     world
         .endpoint("limited", |settings| settings.rate = Some(rate))
         .await;
-    let ids = world.owe(22).await;
-    let receiver = Receiver::taking(Duration::from_millis(1));
+    let ids = world.fan_out(22).await;
+    let receiver = Receiver::accepting(Duration::from_millis(1));
     let engine = world.send(&receiver, World::config());
     world.delivered(22).await;
-    let seen = receiver.seen();
-    for nth in 0..seen.len() {
-        let within = seen.iter().skip(nth);
-        let second = seen[nth].began + Duration::from_secs(1);
+    let calls = receiver.calls();
+    for nth in 0..calls.len() {
+        let within = calls.iter().skip(nth);
+        let second = calls[nth].began + Duration::from_secs(1);
         let within = within.filter(|other| other.began < second).count();
         assert!(within <= 7, "{within} in a second");
     }
-    let took = seen[21].began - seen[0].began;
+    let took = calls[21].began - calls[0].began;
     assert!(took >= Duration::from_secs(4), "{took:?}");
     assert!(took <= Duration::from_secs(6), "{took:?}");
     world.assert_uncharged(&ids).await;
@@ -130,10 +130,10 @@ async fn the_order_of_a_key_is_kept_per_endpoint_and_other_keys_go_on() {
     }
     let keyed = |n: u32| {
         let key = if n.is_multiple_of(2) { "even" } else { "odd" };
-        Event::new("order.paid", &n).unwrap().key(key).unwrap()
+        NewEvent::new("order.paid", &n).key(key).build().unwrap()
     };
     let events: Vec<Event> = (0..12).map(keyed).collect();
-    world.owe_all(&events).await;
+    world.fan_out_all(&events).await;
     // The head of one key fails once, at one endpoint.
     let receiver = Receiver::new(|request| {
         let is_flaky = request.endpoint.id.as_str() == "flaky";
@@ -151,10 +151,10 @@ async fn the_order_of_a_key_is_kept_per_endpoint_and_other_keys_go_on() {
     world.delivered(24).await;
     let mut by_key: BTreeMap<(String, bool), Vec<u32>> = BTreeMap::new();
     let mut sequences: BTreeMap<(String, bool), i64> = BTreeMap::new();
-    for seen in receiver.seen() {
-        let n: u32 = seen.payload.parse().unwrap();
-        let key = (seen.endpoint.clone(), n.is_multiple_of(2));
-        let sequence = seen.sequence.expect("it has a key");
+    for calls in receiver.calls() {
+        let n: u32 = calls.payload.parse().unwrap();
+        let key = (calls.endpoint.clone(), n.is_multiple_of(2));
+        let sequence = calls.sequence.expect("it has a key");
         let last = sequences.insert(key.clone(), sequence);
         assert!(last.is_none_or(|last| last <= sequence));
         by_key.entry(key).or_default().push(n);
@@ -172,14 +172,14 @@ async fn the_order_of_a_key_is_kept_per_endpoint_and_other_keys_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_of_an_endpoint_is_seen_by_the_next_look() {
+async fn a_change_of_an_endpoint_applies_at_the_next_read() {
     let world = World::new();
     let endpoint = world.endpoint("shy", |_| ()).await;
-    let receiver = Receiver::taking(Duration::from_millis(10));
+    let receiver = Receiver::accepting(Duration::from_millis(10));
     let engine = world.send(&receiver, World::config());
-    world.owe(1).await;
+    world.fan_out(1).await;
     world.delivered(1).await;
-    // Idle by now.
+    // The sender is idle.
     sleep(Duration::from_secs(10)).await;
     let mut change = ChangeEndpoint {
         id: endpoint.id.clone(),
@@ -192,26 +192,38 @@ async fn a_change_of_an_endpoint_is_seen_by_the_next_look() {
         },
         now: None,
     };
-    // Owed before it was disabled: it waits.
-    let waiting = world.owe(3).await;
+    // These deliveries are created before the endpoint is disabled: they wait.
+    let waiting = world.fan_out(3).await;
     let webhooks = world.store.webhooks();
-    assert!(webhooks.change_endpoint(&change).await.unwrap().is_kept());
+    assert!(
+        webhooks
+            .change_endpoint(&change)
+            .await
+            .unwrap()
+            .is_accepted()
+    );
     sleep(Duration::from_mins(1)).await;
-    assert_eq!(receiver.seen().len(), 1);
+    assert_eq!(receiver.calls().len(), 1);
     world.assert_uncharged(&waiting).await;
     change.version += 1;
     change.state = EndpointState::Enabled;
-    assert!(webhooks.change_endpoint(&change).await.unwrap().is_kept());
+    assert!(
+        webhooks
+            .change_endpoint(&change)
+            .await
+            .unwrap()
+            .is_accepted()
+    );
     world.delivered(4).await;
     world.assert_uncharged(&waiting).await;
     engine.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_owed_to_a_removed_endpoint_dies_without_a_call() {
+async fn deliveries_of_a_removed_endpoint_die_without_a_call() {
     let world = World::new();
     let endpoint = world.endpoint("old", |_| ()).await;
-    let ids = world.owe(30).await;
+    let ids = world.fan_out(30).await;
     let change = ChangeEndpoint {
         id: endpoint.id.clone(),
         version: endpoint.version,
@@ -223,11 +235,17 @@ async fn what_is_owed_to_a_removed_endpoint_dies_without_a_call() {
         now: None,
     };
     let webhooks = world.store.webhooks();
-    assert!(webhooks.change_endpoint(&change).await.unwrap().is_kept());
-    let receiver = Receiver::taking(Duration::from_millis(10));
+    assert!(
+        webhooks
+            .change_endpoint(&change)
+            .await
+            .unwrap()
+            .is_accepted()
+    );
+    let receiver = Receiver::accepting(Duration::from_millis(10));
     let engine = world.send(&receiver, World::config());
     world.until(|counts| counts.deliveries.dead == 30).await;
-    assert!(receiver.seen().is_empty());
+    assert!(receiver.calls().is_empty());
     for id in ids {
         let record = world.find(id).await;
         assert_eq!(record.state, State::Dead);
@@ -238,15 +256,15 @@ async fn what_is_owed_to_a_removed_endpoint_dies_without_a_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delivery_that_brings_down_its_workers_is_called_alone_and_dies() {
+async fn a_delivery_that_kills_its_workers_is_called_alone_and_dies() {
     let world = World::new();
     world.endpoint("cursed", |_| ()).await;
-    let id = world.owe(1).await[0];
-    let receiver = Receiver::taking(Duration::from_hours(1));
+    let id = world.fan_out(1).await[0];
+    let receiver = Receiver::accepting(Duration::from_hours(1));
     let mut crashes = 0;
     loop {
         let engine = world.send(&receiver, World::config());
-        let before = receiver.seen().len();
+        let before = receiver.calls().len();
         until_called_or_dead(&world, &receiver, before, id).await;
         drop(engine);
         if world.find(id).await.state == State::Dead {
@@ -258,38 +276,38 @@ async fn a_delivery_that_brings_down_its_workers_is_called_alone_and_dies() {
     let record = world.find(id).await;
     assert_eq!(record.dead_reason.as_deref(), Some("crash_loop"));
     assert_eq!(
-        u32::try_from(receiver.seen().len()).unwrap(),
+        u32::try_from(receiver.calls().len()).unwrap(),
         record.counters.crashes
     );
 }
 
 async fn until_called_or_dead(world: &World, receiver: &Receiver, before: usize, id: ItemId) {
     for _ in 0..100_000 {
-        if receiver.seen().len() > before || world.find(id).await.state == State::Dead {
+        if receiver.calls().len() > before || world.find(id).await.state == State::Dead {
             return;
         }
-        // Nobody tells of either; this only lets paused time go on.
+        // Neither source sends a notification; this lets paused time advance.
         sleep(Duration::from_millis(50)).await;
     }
     until(|| false).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_choice_is_counted_when_the_store_was_asked_for_it() {
+async fn a_choice_is_counted_when_it_reads_the_store() {
     let world = World::new();
     world
         .endpoint("wide", |settings| settings.concurrency = 1000)
         .await;
-    world.owe(600).await;
-    let receiver = Receiver::taking(Duration::from_millis(1));
+    world.fan_out(600).await;
+    let receiver = Receiver::accepting(Duration::from_millis(1));
     let config = World::config_with(&[(Setting::Concurrency, "20")]);
     let engine = world.send(&receiver, config);
     world.delivered(600).await;
     let worker = engine.worker().clone();
     engine.stop().await;
-    let asked = world.faulty.count(|ask| matches!(ask, Ask::Due));
+    let calls = world.faulty.count(|call| matches!(call, Verb::Due));
     let claims = world.faulty.claims().len();
-    assert!(asked < claims, "{asked} looks served {claims} claims");
+    assert!(calls < claims, "{calls} reads served {claims} claims");
     let counted = meter().count(&worker, STORE_CALLS, &[("verb", "choose")]);
-    assert_eq!(counted, u64::try_from(asked).unwrap());
+    assert_eq!(counted, u64::try_from(calls).unwrap());
 }

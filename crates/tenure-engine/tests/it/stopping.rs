@@ -1,5 +1,5 @@
-//! Shutdown: claims stop, what was not started goes back, what runs finishes in time or is
-//! cancelled and given back, and then nothing is left running.
+//! Shutdown: claims stop, unstarted items are released, running ones finish in time or are
+//! cancelled and released, and no task keeps running.
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tenure_engine::metrics::TERMINATED;
 use tenure_engine::{Context, EngineConfig, EventFn, Keeper};
 use tokio::time::{Instant, sleep};
 
-use crate::faulty::{Ask, Fault};
+use crate::faulty_store::{Fault, Verb};
 use crate::log;
 use crate::meter::meter;
 use crate::probe::{End, Probe, until};
@@ -18,11 +18,11 @@ use crate::world::World;
 
 /// Proves: S1-037, S1-038
 #[tokio::test(start_paused = true)]
-async fn a_stop_claims_no_more_gives_back_the_unstarted_and_finishes_what_runs() {
+async fn a_stop_ends_claims_releases_unstarted_items_and_finishes_running_ones() {
     let world = World::new();
     let ids = world.enqueue(200).await;
     let probe = Probe::default();
-    // The first go fast, so that more is claimed ahead; then two take their time.
+    // The first items are quick, so that the engine claims ahead; then two are slow.
     let length = |event: &Event| match event.payload().parse::<u32>().unwrap() {
         0..50 => Duration::from_millis(10),
         _ => Duration::from_secs(20),
@@ -40,7 +40,7 @@ async fn a_stop_claims_no_more_gives_back_the_unstarted_and_finishes_what_runs()
 
     let stopped_at = Instant::now();
     let stop = tokio::spawn(engine.stop());
-    // Given back at once, not when the others have finished.
+    // The items are released at once, not when the running items have finished.
     world.until(|counts| counts.claimed == 2).await;
     assert!(stopped_at.elapsed() < Duration::from_secs(1));
     assert_eq!(stop.await.unwrap().left, 0);
@@ -51,10 +51,10 @@ async fn a_stop_claims_no_more_gives_back_the_unstarted_and_finishes_what_runs()
     );
 
     let later = world.faulty.since(stopped_at + Duration::from_millis(1));
-    assert!(later.iter().all(|ask| ask.claim().is_none()), "no claim");
+    assert!(later.iter().all(|call| call.claim().is_none()), "no claim");
     let beats = later
         .iter()
-        .filter(|ask| matches!(ask, Ask::Renew(_)))
+        .filter(|call| matches!(call, Verb::Renew(_)))
         .count();
     assert!(beats >= 2, "heartbeats went on");
     for id in ids {
@@ -71,7 +71,7 @@ async fn a_stop_claims_no_more_gives_back_the_unstarted_and_finishes_what_runs()
 
 /// Proves: S1-038, S1-039, S1-040
 #[tokio::test(start_paused = true)]
-async fn what_does_not_finish_in_time_is_cancelled_and_given_back() {
+async fn items_that_do_not_finish_in_time_are_cancelled_and_released() {
     let world = World::new();
     let ids = world.enqueue(3).await;
     let probe = Probe::default();
@@ -85,8 +85,8 @@ async fn what_does_not_finish_in_time_is_cancelled_and_given_back() {
         took >= Duration::from_secs(25) && took < Duration::from_secs(26),
         "{took:?}"
     );
-    world.assert_given_back(&probe, &ids).await;
-    // It took its leave, and is gone: nothing is asked any more.
+    world.assert_released(&probe, &ids).await;
+    // The worker deregistered and makes no more calls.
     let (now, workers) = world.store.workers(10).await.unwrap();
     assert_eq!(workers[0].presence(now), Presence::Left);
     assert_eq!(
@@ -126,15 +126,15 @@ async fn an_idle_engine_stops_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_is_under_way_at_the_stop_is_given_back_before_it_ends() {
+async fn a_claim_under_way_at_the_stop_is_released_before_the_end() {
     for fault in [Fault::Slow(Duration::from_secs(3)), Fault::After] {
         let world = World::new();
         let probe = Probe::default();
         let engine = world.start(probe.working(|_| Duration::from_secs(1)), World::config());
         sleep(Duration::from_secs(1)).await;
-        world.faulty.once(|ask| ask.claim().is_some(), fault);
-        // Giving it back takes a while, too.
-        let is_release = |ask: &Ask| ask.settle().is_some_and(|settle| settle.items.is_empty());
+        world.faulty.once(|call| call.claim().is_some(), fault);
+        // The release takes a while as well.
+        let is_release = |call: &Verb| call.settle().is_some_and(|settle| settle.items.is_empty());
         world
             .faulty
             .once(is_release, Fault::Late(Duration::from_secs(2)));
@@ -181,7 +181,7 @@ fn a_handler_that_cannot_be_stopped_is_left_to_lapse() {
         let handler = EventFn::new(move |_, _: Context| {
             let blocked = Arc::clone(&blocked);
             async move {
-                // It ends when the other side does.
+                // The wait ends when the sender is dropped.
                 let _ended = blocked.lock().unwrap().recv();
                 Ok(Outcome::Done)
             }
@@ -200,9 +200,9 @@ fn a_handler_that_cannot_be_stopped_is_left_to_lapse() {
             sleep(Duration::from_millis(5)).await;
         }
         assert_eq!(engine.stop().await.left, 1);
-        assert_eq!(world.faulty.count(|ask| ask.is_settle_of(id)), 0);
+        assert_eq!(world.faulty.count(|call| call.is_settle_of(id)), 0);
 
-        // Another worker has it then.
+        // Another worker takes the item over.
         let probe = Probe::default();
         let other = world.start(probe.working(|_| Duration::ZERO), config());
         until(|| !probe.of(id).is_empty()).await;

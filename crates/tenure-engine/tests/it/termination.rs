@@ -1,4 +1,4 @@
-//! A worker that ends without being asked to: it is told, what it held is given back or reaped.
+//! Failure of an engine: it reports the failure, and its items are released or reaped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,57 +10,57 @@ use tenure_engine::{Context, Handler, Handling, Readiness};
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Level;
 
-use crate::faulty::{Ask, Fault};
+use crate::faulty_store::{Fault, Verb};
 use crate::identity::assert_calls_are_counted;
 use crate::log;
 use crate::meter::meter;
 use crate::probe::{End, Probe};
 use crate::world::World;
 
-/// A handler that panics where no handler may.
-struct Rotten {
+/// A handler that panics outside `handle`.
+struct PanickingReadiness {
     inner: Box<dyn Handler>,
-    is_rotten: Arc<AtomicBool>,
+    panics: Arc<AtomicBool>,
 }
 
-impl Handler for Rotten {
+impl Handler for PanickingReadiness {
     fn handle(&self, item: Item, cx: Context) -> Handling<'_> {
         self.inner.handle(item, cx)
     }
 
     fn readiness(&self) -> Readiness {
-        assert!(!self.is_rotten.load(Ordering::Relaxed), "a planted panic");
+        assert!(!self.panics.load(Ordering::Relaxed), "a planted panic");
         Readiness::Ready
     }
 }
 
 /// Proves: S1-059, S1-060, S1-061
 #[tokio::test(start_paused = true)]
-async fn an_engine_that_fails_says_so_gives_back_what_it_holds_and_reaps() {
+async fn an_engine_that_fails_reports_it_releases_its_items_and_reaps() {
     let world = World::new();
     let ids = world.enqueue(3).await;
     let probe = Probe::default();
-    let is_rotten = Arc::new(AtomicBool::new(false));
-    let handler = Rotten {
+    let panics = Arc::new(AtomicBool::new(false));
+    let handler = PanickingReadiness {
         inner: Box::new(probe.working(|_| Duration::from_secs(80))),
-        is_rotten: Arc::clone(&is_rotten),
+        panics: Arc::clone(&panics),
     };
     let engine = world.start(handler, World::config());
     probe.begun(3).await;
     sleep(Duration::from_secs(1)).await;
-    is_rotten.store(true, Ordering::Relaxed);
+    panics.store(true, Ordering::Relaxed);
     let from = Instant::now();
     let reason = timeout(Duration::from_secs(5), engine.failed())
         .await
         .unwrap();
-    assert!(reason.contains("hand"), "{reason}");
-    world.assert_given_back(&probe, &ids).await;
+    assert!(reason.contains("claim loop"), "{reason}");
+    world.assert_released(&probe, &ids).await;
     let later = world.faulty.since(from);
     assert!(
-        later.iter().any(|ask| matches!(ask, Ask::Reap(_))),
+        later.iter().any(|call| matches!(call, Verb::Reap(_))),
         "the reaper ran"
     );
-    let lines = log::said(engine.worker(), "terminated");
+    let lines = log::matching(engine.worker(), "terminated");
     assert_eq!(lines.len(), 1);
     assert_eq!(lines[0].level, Level::ERROR);
     assert!(lines[0].field("reason").contains("panicked"));
@@ -72,24 +72,24 @@ async fn an_engine_that_fails_says_so_gives_back_what_it_holds_and_reaps() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_engine_that_fails_does_not_wait_for_a_store_lease_by_lease() {
+async fn an_engine_that_fails_has_one_timeout_for_all_releases() {
     let world = World::new();
     let probe = Probe::default();
-    let is_rotten = Arc::new(AtomicBool::new(false));
-    let handler = Rotten {
+    let panics = Arc::new(AtomicBool::new(false));
+    let handler = PanickingReadiness {
         inner: Box::new(probe.working(|_| Duration::from_secs(80))),
-        is_rotten: Arc::clone(&is_rotten),
+        panics: Arc::clone(&panics),
     };
     let engine = world.start(handler, World::config());
     for leases in 1..=5 {
         world.enqueue(1).await;
         probe.begun(leases).await;
     }
-    let is_silent = |ask: &Ask| matches!(ask, Ask::Settle(_) | Ask::Reap(_));
+    let is_silent = |call: &Verb| matches!(call, Verb::Settle(_) | Verb::Reap(_));
     world
         .faulty
-        .rule(move |ask| is_silent(ask).then_some(Fault::Hang));
-    is_rotten.store(true, Ordering::Relaxed);
+        .rule(move |call| is_silent(call).then_some(Fault::Hang));
+    panics.store(true, Ordering::Relaxed);
     engine.wake();
     let reap = engine.settings().reaper_interval();
     let from = Instant::now();
@@ -98,23 +98,23 @@ async fn an_engine_that_fails_does_not_wait_for_a_store_lease_by_lease() {
         .unwrap();
     let took = from.elapsed();
     assert!(took < Duration::from_secs(3) + reap, "{took:?}");
-    let settles = world.faulty.count(|ask| matches!(ask, Ask::Settle(_)));
+    let settles = world.faulty.count(|call| matches!(call, Verb::Settle(_)));
     assert!(settles >= 5, "each is tried: {settles}");
 }
 
-/// A vanished worker's items run again within a term, a reaper's interval and a second.
+/// Items of a killed worker run again within a term, a reaper interval and a second.
 #[tokio::test(start_paused = true)]
-async fn the_work_of_a_vanished_worker_is_soon_done_by_another() {
+async fn the_items_of_a_killed_worker_are_soon_done_by_another() {
     let world = World::new();
     let ids = world.enqueue(5).await;
     let lost = Probe::default();
-    let doomed = world.start(lost.working(|_| Duration::from_secs(80)), World::config());
+    let killed = world.start(lost.working(|_| Duration::from_secs(80)), World::config());
     lost.begun(5).await;
     let probe = Probe::default();
     let other = world.start(probe.working(|_| Duration::from_secs(1)), World::config());
     sleep(Duration::from_secs(20)).await;
     assert!(probe.calls().is_empty(), "they are held");
-    drop(doomed);
+    drop(killed);
     let vanished_at = Instant::now();
     probe.begun(5).await;
     let settings = other.settings();

@@ -1,4 +1,4 @@
-//! A store, a clock that is tokio's, and engines over it.
+//! A store, a clock in tokio's time, and engines over it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,11 +12,11 @@ use tenure_engine::{Engine, EngineConfig, Handler, Keeper, LeaseRows, Parts};
 use tenure_store::memory::MemoryStore;
 use tokio::time::Instant;
 
-use crate::faulty::Faulty;
+use crate::faulty_store::FaultyStore;
 use crate::probe::{End, Probe};
 use crate::{log, meter};
 
-/// Tells tokio's time, so that a paused runtime moves the store's leases, too.
+/// Clock of tokio's time, so that paused time also moves the store's leases.
 #[derive(Debug)]
 pub(crate) struct TokioClock(Instant);
 
@@ -25,7 +25,7 @@ impl TokioClock {
         Self(Instant::now())
     }
 
-    /// What this moment of tokio's is by this clock.
+    /// Converts a tokio instant to this clock.
     fn at(&self, moment: Instant) -> Timestamp {
         Timestamp::from_micros(1_000_000_000).after(moment.saturating_duration_since(self.0))
     }
@@ -39,12 +39,12 @@ impl Clock for TokioClock {
 
 pub(crate) struct World {
     pub(crate) store: Arc<MemoryStore>,
-    /// What stands between the store and the engines.
-    pub(crate) faulty: Arc<Faulty>,
+    /// Fault injection between the store and the engines.
+    pub(crate) faulty: Arc<FaultyStore>,
     clock: Arc<TokioClock>,
 }
 
-/// A worker's name is never used twice in this program: log and metrics are told apart by it.
+/// A worker id that is never used twice in this program; it distinguishes log lines and metrics.
 pub(crate) fn fresh_worker() -> WorkerId {
     static WORKERS: AtomicU64 = AtomicU64::new(1);
     WorkerId::new("worker", WORKERS.fetch_add(1, Ordering::Relaxed)).unwrap()
@@ -52,26 +52,26 @@ pub(crate) fn fresh_worker() -> WorkerId {
 
 impl World {
     pub(crate) fn new() -> Self {
-        log::keep();
+        log::install();
         meter::meter();
         let clock = Arc::new(TokioClock::new());
         let judge: Arc<TokioClock> = Arc::clone(&clock);
         let store = Arc::new(MemoryStore::new(judge));
         Self {
-            faulty: Arc::new(Faulty::new(Arc::clone(&store))),
+            faulty: Arc::new(FaultyStore::new(Arc::clone(&store))),
             store,
             clock,
         }
     }
 
     pub(crate) fn store(&self) -> Arc<dyn Store> {
-        let store: Arc<Faulty> = Arc::clone(&self.faulty);
+        let store: Arc<FaultyStore> = Arc::clone(&self.faulty);
         store
     }
 
-    /// The same as rows of a lease table.
+    /// Returns the same store as rows of a lease table.
     pub(crate) fn rows(&self) -> Arc<dyn LeaseRows> {
-        let rows: Arc<Faulty> = Arc::clone(&self.faulty);
+        let rows: Arc<FaultyStore> = Arc::clone(&self.faulty);
         rows
     }
 
@@ -83,7 +83,7 @@ impl World {
         }
     }
 
-    /// The configuration with these settings of its own.
+    /// Returns a configuration with these settings.
     pub(crate) fn config_with(values: &[(Setting, &str)]) -> EngineConfig {
         let mut settings = Settings::default();
         for (setting, text) in values {
@@ -99,7 +99,7 @@ impl World {
         Self::start_on(self.store(), handler, config)
     }
 
-    /// Over another store that stands before this one.
+    /// Starts an engine over another store in front of this one.
     pub(crate) fn start_on(
         store: Arc<dyn Store>,
         handler: impl Handler,
@@ -132,9 +132,9 @@ impl World {
         self.store.find(&[id]).await.unwrap().remove(0)
     }
 
-    /// The first call with each of these was dropped, and it was given back at no cost but the
-    /// attempt.
-    pub(crate) async fn assert_given_back(&self, probe: &Probe, ids: &[ItemId]) {
+    /// Asserts that the first run of each item was dropped, and that the release cost the item only
+    /// the attempt.
+    pub(crate) async fn assert_released(&self, probe: &Probe, ids: &[ItemId]) {
         for id in ids {
             assert_eq!(probe.of(*id)[0].end, Some(End::Dropped));
             let record = self.find(*id).await;
@@ -147,35 +147,35 @@ impl World {
         }
     }
 
-    /// Until when the store holds this item for someone.
+    /// End of the lease on this item.
     pub(crate) async fn locked_until(&self, id: ItemId) -> Timestamp {
         self.find(id).await.hold.expect("it is held").until
     }
 
-    /// What this moment is by the store's clock.
+    /// Converts a tokio instant to the store's clock.
     pub(crate) fn at(&self, moment: Instant) -> Timestamp {
         self.clock.at(moment)
     }
 
-    /// The token of the claim that has this item.
+    /// The token of the claim that holds this item.
     pub(crate) async fn token_of(&self, id: ItemId) -> Token {
         use tenure_core::store::{LeaseStore as _, Renew};
         let tokens = self.faulty.tokens().into_iter();
         for token in tokens {
-            // A renewal for no time at all: it tells what is held and moves nothing.
+            // A renewal by a minimal term returns the held items and extends nothing.
             let term = tenure_core::Term::new(Duration::from_millis(1)).unwrap();
-            let ask = Renew::new(vec![token], term);
-            let answers = self.store.renew(&ask).await.unwrap();
+            let call = Renew::new(vec![token], term);
+            let answers = self.store.renew(&call).await.unwrap();
             for (token, answer) in answers {
-                if matches!(answer, Guarded::Kept(renewed) if renewed.ids.contains(&id)) {
+                if matches!(answer, Guarded::Accepted(renewed) if renewed.ids.contains(&id)) {
                     return token;
                 }
             }
         }
-        panic!("nobody holds it");
+        panic!("the item is not held");
     }
 
-    /// Changes settings of the cluster: one change.
+    /// Changes settings of the cluster in one change.
     pub(crate) async fn change(&self, values: &[(Setting, &str)]) {
         let values = values.iter();
         let change = ChangeSettings {
@@ -187,7 +187,7 @@ impl World {
         assert!(self.store.change_settings(&change).await.unwrap().is_some());
     }
 
-    /// Changes them and waits until this engine has taken them over.
+    /// Changes settings and waits until this engine has applied them.
     pub(crate) async fn change_and_follow(&self, engine: &Engine, values: &[(Setting, &str)]) {
         self.change(values).await;
         crate::probe::until(|| {
@@ -199,15 +199,15 @@ impl World {
         .await;
     }
 
-    /// Waits until this holds of the counts.
+    /// Waits until the counts meet the condition.
     pub(crate) async fn until(&self, holds: impl Fn(&tenure_core::store::Counts) -> bool) {
         for _ in 0..100_000 {
             if holds(&self.store.count(None).await.unwrap()) {
                 return;
             }
-            // A store gives no notice of its counts; this only lets paused time go on.
+            // The store does not notify about counts; this lets paused time advance.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        panic!("it never came to that");
+        panic!("the condition never held");
     }
 }

@@ -1,5 +1,5 @@
-//! Gate: stands around every task of a simulated process. Open: they run. Shut (a SIGSTOP): none is
-//! polled while time goes on. Broken (a SIGKILL): all are gone at once and run no code any more.
+//! Gate: wraps every task of a simulated process. Open: tasks run. Shut (SIGSTOP): none is polled
+//! while time advances. Broken (SIGKILL): all are dropped at once and run no more code.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,30 +18,30 @@ pub(crate) enum Mode {
 }
 
 #[derive(Debug)]
-struct State {
+struct GateState {
     mode: Mode,
-    /// Tasks that wanted to run while the gate was shut, in that order.
+    /// Tasks to wake when the gate opens, in order.
     parked: Vec<Waker>,
-    /// How often its tasks ran at this moment.
+    /// Number of polls at this moment.
     moment: Instant,
     polls: u32,
 }
 
-/// A process whose tasks run this often without time going on spins, and would for ever.
+/// A process with more polls than this at one moment of time is spinning.
 const POLLS_MAX: u32 = 20_000;
 
 /// The gate of one process.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    state: Mutex<State>,
-    /// Tells whoever looks after the process that it was killed.
+    state: Mutex<GateState>,
+    /// Notifies the supervisor that the process was killed.
     pub(crate) killed: Notify,
 }
 
 impl Gate {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
-            state: Mutex::new(State {
+            state: Mutex::new(GateState {
                 mode: Mode::Open,
                 parked: Vec::new(),
                 moment: Instant::now(),
@@ -51,7 +51,7 @@ impl Gate {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, GateState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -59,7 +59,7 @@ impl Gate {
         self.state().mode
     }
 
-    /// Stops the process; `false` when it cannot be.
+    /// Pauses the process; returns `false` if it is not running.
     pub(crate) fn shut(&self) -> bool {
         let mut state = self.state();
         let is_open = state.mode == Mode::Open;
@@ -69,7 +69,7 @@ impl Gate {
         is_open
     }
 
-    /// Lets it go on; `false` when it was not stopped.
+    /// Resumes the process; returns `false` if it was not paused.
     pub(crate) fn open(&self) -> bool {
         let mut state = self.state();
         if state.mode != Mode::Shut {
@@ -82,7 +82,7 @@ impl Gate {
         true
     }
 
-    /// Kills it; `false` when it was dead already.
+    /// Kills the process; returns `false` if it was dead already.
     pub(crate) fn kill(&self) -> bool {
         let mut state = self.state();
         if state.mode == Mode::Broken {
@@ -96,12 +96,11 @@ impl Gate {
         true
     }
 
-    /// Whether it ran and ran without time going on.
     pub(crate) fn has_spun(&self) -> bool {
         self.state().polls > POLLS_MAX
     }
 
-    /// Counts a task that runs; a process that spins is killed, or time would stand still.
+    /// Counts a poll; kills a process that spins, because simulated time would no longer advance.
     fn count(&self) {
         let mut state = self.state();
         let now = Instant::now();
@@ -125,7 +124,7 @@ impl Gate {
         })
     }
 
-    /// Puts all tasks of an engine behind this gate.
+    /// Wraps all tasks of an engine.
     pub(crate) fn wrap(self: &Arc<Self>) -> Wrap {
         let gate = Arc::clone(self);
         Arc::new(move |inner| gate.task(inner))
@@ -156,7 +155,7 @@ impl Future for Gated {
             Some(inner) if is_open => inner.as_mut().poll(cx).is_ready(),
             _ => true,
         };
-        // Its own step may have killed the process.
+        // The task itself may have killed the process.
         if is_over || self.gate.mode() == Mode::Broken {
             self.inner = None;
             return Poll::Ready(());

@@ -1,5 +1,5 @@
-//! The handler: works in steps, each of them written down; by the seed it is slow, hangs, fails,
-//! panics, gives back, or kills its process.
+//! Handler of the simulation: works in logged steps. Depending on the seed it is slow, hangs,
+//! fails, panics, releases, or kills its process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,16 +22,16 @@ pub(crate) struct Steps {
     pub(crate) worker: Arc<str>,
     pub(crate) seed: u64,
     pub(crate) term: Duration,
-    /// Whether handlers fail and dawdle at all.
-    pub(crate) is_moody: bool,
-    /// Whether most of the work is quick.
-    pub(crate) is_smooth: bool,
+    /// Handlers may fail and be slow.
+    pub(crate) is_flaky: bool,
+    /// Most handlers are quick.
+    pub(crate) is_quick: bool,
     pub(crate) is_calm: Arc<AtomicBool>,
-    /// Whether a failure is told as a success: planted.
+    /// Planted: failures are reported as done.
     pub(crate) hides_failures: bool,
 }
 
-/// Tells when a handler was dropped in the middle, unless that was its process's death.
+/// Logs that a handler was dropped without an answer, unless its process died.
 struct Watch<'a> {
     steps: &'a Steps,
     run: Run,
@@ -55,25 +55,25 @@ impl Watch<'_> {
 }
 
 impl Steps {
-    fn is_moody(&self) -> bool {
-        self.is_moody && !self.is_calm.load(Ordering::Relaxed)
+    fn is_flaky(&self) -> bool {
+        self.is_flaky && !self.is_calm.load(Ordering::Relaxed)
     }
 
-    /// How many steps, and how long each; `None`: for ever.
-    fn length(&self, dice: &mut StdRng) -> (Option<u32>, Duration) {
-        let chance = if self.is_moody() {
-            dice.random_range(0..100)
+    /// Number of steps (`None`: endless) and the length of each.
+    fn length(&self, rng: &mut StdRng) -> (Option<u32>, Duration) {
+        let chance = if self.is_flaky() {
+            rng.random_range(0..100)
         } else {
             0
         };
         let (whole, steps) = match chance {
-            0..95 if self.is_smooth => (self.term / 100, 1),
-            0..60 => (self.term / 20, dice.random_range(1..=3)),
-            60..85 => (self.term, dice.random_range(1..=8)),
-            85..95 => (self.term * 5 / 2, dice.random_range(2..=8)),
+            0..95 if self.is_quick => (self.term / 100, 1),
+            0..60 => (self.term / 20, rng.random_range(1..=3)),
+            60..85 => (self.term, rng.random_range(1..=8)),
+            85..95 => (self.term * 5 / 2, rng.random_range(2..=8)),
             _ => return (None, self.term / 3),
         };
-        let whole = whole.mul_f64(dice.random());
+        let whole = whole.mul_f64(rng.random());
         (Some(steps), whole / steps)
     }
 
@@ -88,10 +88,10 @@ impl Steps {
             number(item.id.number()),
             number(cx.fence().number()),
         ];
-        let mut dice = StdRng::seed_from_u64(mix(&numbers));
+        let mut rng = StdRng::seed_from_u64(mix(&numbers));
         let sort = Sort::of(item.content.event().map_or("", Event::topic));
         if self.gate.mode() == Mode::Broken {
-            // The slot that was killed a moment ago goes on to the end of its poll; a real process
+            // An executor of a killed process would run to the end of its poll; a real process
             // would not.
             std::future::pending::<()>().await;
         }
@@ -102,7 +102,7 @@ impl Steps {
             run: run.clone(),
             has_answered: false,
         };
-        let (steps, each) = self.length(&mut dice);
+        let (steps, each) = self.length(&mut rng);
         let mut done = 0;
         while steps.is_none_or(|steps| done < steps) {
             sleep(each).await;
@@ -114,29 +114,29 @@ impl Steps {
             self.log.add(fact);
             std::future::pending::<()>().await;
         }
-        let answer = self.answer(sort, &mut dice);
+        let answer = self.answer(sort, &mut rng);
         watch.answer(answer);
         match answer {
             Answered::Done => Ok(Outcome::Done),
             Answered::Failed if self.hides_failures => Ok(Outcome::Done),
             Answered::Failed => Err(Failure::new("planted failure")),
-            // As a panic, but without a word on the screen.
+            // Panics without output.
             Answered::Panicked => std::panic::resume_unwind(Box::new("planted panic")),
             Answered::Rejected => Err(Failure::new("planted rejection").never()),
-            Answered::Released => Ok(Outcome::snooze(self.term.mul_f64(dice.random()))),
+            Answered::Released => Ok(Outcome::snooze(self.term.mul_f64(rng.random()))),
         }
     }
 
-    fn answer(&self, sort: Sort, dice: &mut StdRng) -> Answered {
-        let chance = dice.random_range(0..100);
+    fn answer(&self, sort: Sort, rng: &mut StdRng) -> Answered {
+        let chance = rng.random_range(0..100);
         match (sort, chance) {
             (Sort::Hopeless, 0..70) => Answered::Failed,
             (Sort::Hopeless, _) => Answered::Panicked,
             (Sort::Bad, _) => Answered::Rejected,
-            (_, 0..10) if self.is_moody() => Answered::Failed,
-            (_, 10..15) if self.is_moody() => Answered::Panicked,
-            (_, 15..17) if self.is_moody() => Answered::Rejected,
-            (_, 17..22) if self.is_moody() => Answered::Released,
+            (_, 0..10) if self.is_flaky() => Answered::Failed,
+            (_, 10..15) if self.is_flaky() => Answered::Panicked,
+            (_, 15..17) if self.is_flaky() => Answered::Rejected,
+            (_, 17..22) if self.is_flaky() => Answered::Released,
             _ => Answered::Done,
         }
     }

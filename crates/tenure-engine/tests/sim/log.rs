@@ -1,5 +1,5 @@
-//! Log: everything that happened, in the order in which it did. The checkers read nothing else but
-//! this and what the store holds in the end.
+//! Log of a run: all facts in order. The checkers read only this and the final contents of the
+//! store.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,16 +9,16 @@ use tenure_core::store::{Reaped, Rest};
 use tenure_core::{Clock, Fence, Guarded, ItemId, OnDead, Outcome, Timestamp, Token};
 use tokio::time::Instant;
 
-/// What an item is made to do to whoever works on it.
+/// Behaviour of an item's handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sort {
-    /// It may fail now and then.
+    /// Fails now and then.
     Plain,
-    /// It kills its process each time.
+    /// Kills its process each time.
     Poison,
-    /// It fails each time.
+    /// Fails each time.
     Hopeless,
-    /// It is rejected the first time it is not killed.
+    /// Is rejected the first time that its process is not killed.
     Bad,
 }
 
@@ -40,24 +40,24 @@ impl Sort {
     }
 }
 
-/// Why a process died.
+/// Cause of the death of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     Killed,
     Poison,
 }
 
-/// What became of a call on its way to the store or back.
+/// Fault of a call on the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slip {
     LostBefore,
     LostAfter,
     Slow,
-    /// It never came back; whether it arrived is another matter.
+    /// No answer; the call may have arrived.
     Hung,
 }
 
-/// What a handler said in the end.
+/// Answer of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answered {
     Done,
@@ -67,7 +67,7 @@ pub(crate) enum Answered {
     Released,
 }
 
-/// A hold that somebody works under.
+/// A run of a handler under a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) worker: Arc<str>,
@@ -75,12 +75,8 @@ pub(crate) struct Run {
     pub(crate) fence: Fence,
 }
 
-/// Something that happened.
 #[derive(Clone, Debug)]
-#[expect(
-    dead_code,
-    reason = "some fields are only read by people, in the printed log"
-)]
+#[expect(dead_code, reason = "some fields appear only in the printed log")]
 pub(crate) enum Fact {
     Booted(Arc<str>),
     Crashed(Arc<str>, Cause),
@@ -88,10 +84,10 @@ pub(crate) enum Fact {
     Resumed(Arc<str>),
     Stopping(Arc<str>),
     Stopped(Arc<str>, u32),
-    /// A task of an engine panicked or spun: never.
+    /// A task of an engine panicked or spun: a violation.
     Broke(Arc<str>, String),
     Slipped(Arc<str>, &'static str, Slip),
-    /// The network is as good as it gets, and so is everything else.
+    /// All faults have ended.
     Healed,
     Enqueued {
         id: ItemId,
@@ -122,22 +118,21 @@ pub(crate) enum Fact {
     Reaped(Vec<Reaped>),
     Buried(ItemId, Token, Guarded),
     Replayed(ItemId, Guarded),
-    /// An operator goes on without the dead head of a domain.
+    /// An operator skipped the dead head of a key.
     Skipped(Arc<str>, Guarded<ItemId>),
-    /// A handler began; how often the item had lapsed before.
+    /// A handler started; the number counts the earlier lapses.
     Started(Run, u32),
     Stepped(Run),
     Answered(Run, Answered),
-    /// A handler was dropped before it said anything.
+    /// A handler was dropped without an answer.
     Dropped(Run),
 }
 
-/// One line of the log.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
-    /// By the world's clock, since its beginning.
+    /// World clock since the start.
     pub(crate) at: Duration,
-    /// By the store's.
+    /// Store clock.
     pub(crate) now: Timestamp,
     pub(crate) fact: Fact,
 }
@@ -149,7 +144,6 @@ impl fmt::Display for Line {
     }
 }
 
-/// The log of one world.
 #[derive(Debug)]
 pub(crate) struct Log {
     start: Instant,
@@ -180,7 +174,7 @@ impl Log {
     }
 }
 
-/// A number that two logs share only if they say the same.
+/// Hash of a log.
 pub(crate) fn fingerprint(lines: &[Line]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for line in lines {

@@ -1,6 +1,6 @@
-//! The simulation: the real engine over the real memory store in one thread with paused time. One
-//! seed decides everything that happens: crashes, pauses longer than the term, lost and late
-//! answers, failing handlers, operators. The checkers read the log of it.
+//! Simulation: the real engine over the real memory store in one thread with paused time. A seed
+//! decides everything: crashes, pauses longer than the term, lost and late answers, failing
+//! handlers, operators. The checkers read the log of the run.
 //!
 //! `TENURE_SIM_SEEDS=10000` runs more seeds; `TENURE_SIM_SEED=7` runs one and prints its log.
 
@@ -10,17 +10,23 @@
     reason = "a test may fail loudly, and most readers of the log care for a few facts only"
 )]
 
+mod arrivals;
 mod checkers;
+#[path = "../../../tenure-store/tests/it/faults/memory/mod.rs"]
+#[expect(
+    dead_code,
+    reason = "the faults of the store's own tests; not all concern an engine"
+)]
+mod faults;
 mod gate;
 mod handler;
-mod ledger;
 mod log;
-mod order;
+mod logged_store;
+mod model;
+mod network;
 mod plan;
 mod planted;
 mod seeds;
-mod shadow;
-mod wire;
 mod world;
 
 use std::io::Write as _;
@@ -31,20 +37,20 @@ use crate::checkers::check;
 use crate::log::fingerprint;
 use crate::world::{Planted, run};
 
-/// Seeds that are run when nobody says otherwise.
+/// Default number of seeds.
 const SEEDS: u64 = 300;
 
 #[expect(
     clippy::disallowed_methods,
     reason = "a test binary has no settings but these"
 )]
-fn asked(variable: &str) -> Option<u64> {
+fn env_number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
     Some(text.parse().expect("a whole number"))
 }
 
-/// Judges one seed; what is wrong, with the command that repeats it.
-fn judge(seed: u64) -> Option<String> {
+/// Checks one seed; returns its violations and the command that repeats the run.
+fn check_seed(seed: u64) -> Option<String> {
     let violations = check(&run(seed, Planted::Nothing));
     let first: Vec<String> = violations.iter().take(5).cloned().collect();
     (!violations.is_empty()).then(|| {
@@ -57,13 +63,13 @@ fn judge(seed: u64) -> Option<String> {
     })
 }
 
-/// Judges seeds on two threads, until a few have failed.
-fn judge_all(seeds: &[u64]) -> Vec<String> {
+/// Checks seeds on two threads until three have failed.
+fn check_seeds(seeds: &[u64]) -> Vec<String> {
     let next = AtomicUsize::new(0);
     let failures = Mutex::new(Vec::new());
     let work = || {
         while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let failure = judge(*seed);
+            let failure = check_seed(*seed);
             let mut failures = failures.lock().expect("no thread panics in between");
             failures.extend(failure);
             if failures.len() >= 3 {
@@ -80,26 +86,26 @@ fn judge_all(seeds: &[u64]) -> Vec<String> {
 }
 
 #[test]
-fn every_law_holds_whatever_a_seed_does() {
+fn every_law_holds_for_every_seed() {
     let mut all: Vec<u64> = seeds::FAILED_ONCE.iter().map(|(seed, _)| *seed).collect();
-    all.extend(0..asked("TENURE_SIM_SEEDS").unwrap_or(SEEDS));
-    let failures = judge_all(&all);
+    all.extend(0..env_number("TENURE_SIM_SEEDS").unwrap_or(SEEDS));
+    let failures = check_seeds(&all);
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
 #[test]
-fn one_seed_is_told_in_full_when_it_is_asked_for() {
-    let Some(seed) = asked("TENURE_SIM_SEED") else {
+fn one_seed_prints_its_log_on_request() {
+    let Some(seed) = env_number("TENURE_SIM_SEED") else {
         return;
     };
-    let remains = run(seed, Planted::Nothing);
+    let result = run(seed, Planted::Nothing);
     let mut out = std::io::stderr().lock();
-    let mut tell = |text: &dyn std::fmt::Display| writeln!(out, "{text}").expect("it is read");
-    tell(&format!("{:#?}", remains.plan));
-    for line in &remains.lines {
-        tell(line);
+    let mut print = |text: &dyn std::fmt::Display| writeln!(out, "{text}").expect("it is read");
+    print(&format!("{:#?}", result.plan));
+    for line in &result.lines {
+        print(line);
     }
-    let violations = check(&remains);
+    let violations = check(&result);
     let first: Vec<_> = violations.iter().take(20).cloned().collect();
     assert!(violations.is_empty(), "{}", first.join("\n"));
 }

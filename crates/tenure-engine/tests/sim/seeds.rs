@@ -1,10 +1,10 @@
-//! Seeds that once failed, each with what it found. They run first, every time.
+//! Seeds that failed earlier, each with its cause. They always run first.
 
 pub(crate) const FAILED_ONCE: &[(u64, &str)] = &[
     (
         49,
         "a claim was answered just before its deadline: the watchdog slept past it, the handler \
-         worked on, and the hands looked without end for what they no longer settle",
+         worked on, and the claim loops polled endlessly for items they no longer settle",
     ),
     (
         6392,

@@ -1,5 +1,5 @@
-//! World: from one seed a store, a network, processes with the real engine in them, a producer, an
-//! operator, and a nemesis that crashes, stops and cuts off; all in one thread with paused time.
+//! World of a seed: a store, a network, processes with the real engine, a producer, an operator,
+//! and a nemesis that kills, pauses and partitions; all in one thread with paused time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,21 +8,24 @@ use std::time::Duration;
 use rand::RngExt as _;
 use rand::rngs::StdRng;
 use tenure_core::store::{Filter, Operate as _, Queues as _};
-use tenure_core::{Clock, Event, ItemId, Priority, QueueName, Timestamp, Token, WorkerId};
-use tenure_core::{EndedHold, Record};
+use tenure_core::{
+    Clock, Event, ItemId, NewEvent, Priority, QueueName, Timestamp, Token, WorkerId,
+};
+use tenure_core::{PastHold, Record};
 use tenure_engine::{Engine, EngineConfig, Keeper, Parts};
-use tenure_store::memory::{Fault, MemoryStore};
+use tenure_store::memory::MemoryStore;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::faults::Fault;
 use crate::gate::Gate;
 use crate::handler::Steps;
-use crate::ledger::{Ledger, Lie, at_once};
 use crate::log::{Cause, Fact, Line, Log, Sort};
-use crate::plan::{Plan, Sky, dice, mix};
-use crate::wire::{Weather, Wire, look};
+use crate::logged_store::{Lie, LoggedStore, at_once};
+use crate::network::{Conditions, Network, lock};
+use crate::plan::{Plan, Quality, mix, rng};
 
-/// What is planted in a world to see whether the checkers notice.
+/// Fault planted in a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Planted {
     Nothing,
@@ -30,19 +33,19 @@ pub(crate) enum Planted {
     Lie(Lie),
 }
 
-/// What is left when a world has ended.
-pub(crate) struct Remains {
+/// Result of a run.
+pub(crate) struct RunResult {
     pub(crate) plan: Plan,
     pub(crate) lines: Vec<Line>,
-    /// What the store holds in the end, by id.
-    pub(crate) records: Vec<(Record, Vec<EndedHold>)>,
-    /// Whether everything was settled in time.
+    /// Final contents of the store, by id.
+    pub(crate) records: Vec<(Record, Vec<PastHold>)>,
+    /// All items were settled in time.
     pub(crate) is_quiet: bool,
-    /// Samples of how many items there were and how many there should have been.
+    /// Samples of the number of items and the expected number.
     pub(crate) sums: Vec<(u64, u64)>,
 }
 
-/// Tells tokio's time, a little faster or slower.
+/// Tokio's time, slightly faster or slower.
 #[derive(Debug)]
 struct DriftingClock {
     start: Instant,
@@ -56,11 +59,11 @@ impl Clock for DriftingClock {
     }
 }
 
-/// Everything that its actors see.
+/// State shared by the actors.
 struct World {
     plan: Plan,
     log: Arc<Log>,
-    ledger: Arc<Ledger>,
+    store: Arc<LoggedStore>,
     is_calm: Arc<AtomicBool>,
     is_over: AtomicBool,
     boots: AtomicU64,
@@ -68,11 +71,11 @@ struct World {
     processes: Vec<Arc<Process>>,
 }
 
-/// One process: at any time at most one boot of it is alive.
+/// One process, with at most one live start at a time.
 struct Process {
-    weather: Arc<Mutex<Weather>>,
+    conditions: Arc<Mutex<Conditions>>,
     boot: Mutex<Option<Boot>>,
-    /// Asks it to stop in order.
+    /// Requests an orderly stop.
     stop: Notify,
 }
 
@@ -88,17 +91,17 @@ impl Process {
     }
 }
 
-/// Lets the world of a seed happen.
-pub(crate) fn run(seed: u64, planted: Planted) -> Remains {
+/// Runs the world of a seed.
+pub(crate) fn run(seed: u64, planted: Planted) -> RunResult {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .expect("a runtime");
-    runtime.block_on(live(Plan::new(seed), planted))
+    runtime.block_on(run_world(Plan::new(seed), planted))
 }
 
-fn found(plan: Plan, planted: Planted) -> Arc<World> {
+fn build(plan: Plan, planted: Planted) -> Arc<World> {
     let drift = match planted {
         Planted::Lie(Lie::FastClock) => 3.0,
         Planted::Nothing | Planted::Store(_) | Planted::Lie(_) => plan.drift,
@@ -108,15 +111,15 @@ fn found(plan: Plan, planted: Planted) -> Arc<World> {
     let log = Arc::new(Log::new(Arc::clone(&clock)));
     let (store, lie) = match planted {
         Planted::Nothing => (MemoryStore::new(clock), None),
-        Planted::Store(fault) => (MemoryStore::planted(clock, fault), None),
+        Planted::Store(fault) => (fault.store(clock), None),
         Planted::Lie(lie) => (MemoryStore::new(clock), Some(lie)),
     };
     at_once(store.add_queue(&other_queue(), Some(plan.other_term))).expect("it answers");
     let process = |nth: u32| {
         Arc::new(Process {
-            weather: Arc::new(Mutex::new(Weather {
-                dice: dice(plan.seed, 100 + u64::from(nth)),
-                sky: plan.sky,
+            conditions: Arc::new(Mutex::new(Conditions {
+                rng: rng(plan.seed, 100 + u64::from(nth)),
+                quality: plan.quality,
                 cut_until: None,
                 latest: plan.term_max() * 2,
             })),
@@ -126,7 +129,7 @@ fn found(plan: Plan, planted: Planted) -> Arc<World> {
     };
     Arc::new(World {
         processes: (0..plan.processes).map(process).collect(),
-        ledger: Arc::new(Ledger::new(store, Arc::clone(&log), lie)),
+        store: Arc::new(LoggedStore::new(store, Arc::clone(&log), lie)),
         log,
         is_calm: Arc::new(AtomicBool::new(false)),
         is_over: AtomicBool::new(false),
@@ -140,8 +143,8 @@ fn other_queue() -> QueueName {
     QueueName::new("other").expect("a legal name")
 }
 
-async fn live(plan: Plan, planted: Planted) -> Remains {
-    let world = found(plan, planted);
+async fn run_world(plan: Plan, planted: Planted) -> RunResult {
+    let world = build(plan, planted);
     let supervisors: Vec<_> = (0..world.processes.len())
         .map(|nth| tokio::spawn(supervise(Arc::clone(&world), nth)))
         .collect();
@@ -151,7 +154,7 @@ async fn live(plan: Plan, planted: Planted) -> Remains {
     producer.await.expect("the producer ends by itself");
     world.heal();
     let mut sums = Vec::new();
-    let quiet = timeout(world.plan.patience(), quiet(&world, &mut sums)).await;
+    let quiet = timeout(world.plan.settle_timeout(), quiet(&world, &mut sums)).await;
     world.is_over.store(true, Ordering::Relaxed);
     for process in &world.processes {
         process.stop.notify_one();
@@ -161,7 +164,7 @@ async fn live(plan: Plan, planted: Planted) -> Remains {
     }
     let records = world.records();
     let lines = std::mem::take(&mut *world.log.lines());
-    Remains {
+    RunResult {
         plan: world.plan.clone(),
         lines,
         records,
@@ -170,17 +173,17 @@ async fn live(plan: Plan, planted: Planted) -> Remains {
     }
 }
 
-/// Waits until everything is settled.
+/// Waits until all items are settled, and skips blocked keys.
 async fn quiet(world: &World, sums: &mut Vec<(u64, u64)>) {
     loop {
-        let counts = at_once(world.ledger.store.count(None)).expect("it answers");
+        let counts = at_once(world.store.inner.count(None)).expect("it answers");
         let sum = counts.pending() + counts.claimed + counts.done + counts.dead;
         sums.push((sum, u64::from(world.plan.items)));
         if counts.pending() + counts.claimed == 0 {
             return;
         }
         let seed = world.plan.seed;
-        world.ledger.skip_blocked(|| {
+        world.store.skip_blocked(|| {
             let nth = world.skips.fetch_add(1, Ordering::Relaxed);
             let operator = WorkerId::new("operator", 2).expect("a legal name");
             Token::new(&operator, nth, mix(&[seed, nth]).into())
@@ -193,10 +196,10 @@ impl World {
     fn heal(&self) {
         self.is_calm.store(true, Ordering::Relaxed);
         for process in &self.processes {
-            let mut weather = look(&process.weather);
-            weather.sky = Sky::Clear;
-            weather.cut_until = None;
-            drop(weather);
+            let mut conditions = lock(&process.conditions);
+            conditions.quality = Quality::Clear;
+            conditions.cut_until = None;
+            drop(conditions);
             let boot = process.boot().clone();
             if let Some(boot) = boot {
                 self.resume(&boot);
@@ -226,8 +229,8 @@ impl World {
         }
     }
 
-    fn records(&self) -> Vec<(Record, Vec<EndedHold>)> {
-        let store = &self.ledger.store;
+    fn records(&self) -> Vec<(Record, Vec<PastHold>)> {
+        let store = &self.store.inner;
         let page = at_once(store.list(&Filter::default(), Filter::PAGE_MAX));
         let records = page.expect("it answers").records;
         let timeline = |id: ItemId| at_once(store.timeline(id)).expect("it answers");
@@ -247,10 +250,10 @@ impl World {
             worker: worker.as_str().into(),
             gate: Gate::new(),
         };
-        let wire = Arc::new(Wire {
+        let network = Arc::new(Network {
             worker: Arc::clone(&boot.worker),
-            ledger: Arc::clone(&self.ledger),
-            weather: Arc::clone(&process.weather),
+            store: Arc::clone(&self.store),
+            conditions: Arc::clone(&process.conditions),
         });
         let handler = Steps {
             log: Arc::clone(&self.log),
@@ -258,15 +261,15 @@ impl World {
             worker: Arc::clone(&boot.worker),
             seed: self.plan.seed,
             term: self.plan.settings.term.length(),
-            is_moody: self.plan.is_moody,
-            is_smooth: self.plan.is_smooth,
+            is_flaky: self.plan.is_flaky,
+            is_quick: self.plan.is_quick,
             is_calm: Arc::clone(&self.is_calm),
-            hides_failures: self.ledger.lie == Some(Lie::FailuresHidden),
+            hides_failures: self.store.lie == Some(Lie::FailuresHidden),
         };
         self.log.add(Fact::Booted(Arc::clone(&boot.worker)));
         let engine = Engine::start(Parts {
-            store: Arc::<Wire>::clone(&wire),
-            keeper_store: wire,
+            store: Arc::<Network>::clone(&network),
+            keeper_store: network,
             worker,
             handler: Arc::new(handler),
             config: EngineConfig {
@@ -281,10 +284,10 @@ impl World {
     }
 }
 
-/// Starts a process again and again, until the world is over.
+/// Restarts a process until the world is over.
 async fn supervise(world: Arc<World>, nth: usize) {
     let process = Arc::clone(&world.processes[nth]);
-    let mut dice = dice(world.plan.seed, 200 + u64::try_from(nth).expect("few"));
+    let mut rng = rng(world.plan.seed, 200 + u64::try_from(nth).expect("few"));
     while !world.is_over.load(Ordering::Relaxed) {
         let (engine, boot) = world.start(&process);
         *process.boot() = Some(boot.clone());
@@ -308,18 +311,18 @@ async fn supervise(world: Arc<World>, nth: usize) {
         }
         boot.gate.kill();
         *process.boot() = None;
-        sleep(Duration::from_millis(dice.random_range(10..1500))).await;
+        sleep(Duration::from_millis(rng.random_range(10..1500))).await;
     }
 }
 
-/// Stops an engine in order; it may still be stopped or killed in the middle of that.
+/// Stops an engine, which may still be paused or killed in the meantime.
 async fn stop(world: &Arc<World>, engine: Engine, boot: &Boot) {
     let worker = Arc::clone(&boot.worker);
     world.log.add(Fact::Stopping(Arc::clone(&worker)));
     let log = Arc::clone(&world.log);
     let stopping = boot.gate.task(Box::pin(async move {
-        let ended = engine.stop().await;
-        log.add(Fact::Stopped(worker, ended.left));
+        let report = engine.stop().await;
+        log.add(Fact::Stopped(worker, report.left));
     }));
     tokio::select! {
         biased;
@@ -328,74 +331,90 @@ async fn stop(world: &Arc<World>, engine: Engine, boot: &Boot) {
     }
 }
 
-/// Writes events over time.
+/// Enqueues events over time.
 async fn produce(world: Arc<World>) {
     let plan = &world.plan;
-    let mut dice = dice(plan.seed, 1);
-    let mut of_keys = self::dice(plan.seed, 4);
-    let ills = [Sort::Poison, Sort::Hopeless, Sort::Bad];
+    let mut rng = rng(plan.seed, 1);
+    let mut of_keys = self::rng(plan.seed, 4);
+    let bad_items = [Sort::Poison, Sort::Hopeless, Sort::Bad];
     let mut sorts = Vec::new();
-    for (sort, count) in ills.into_iter().zip(plan.ills) {
+    for (sort, count) in bad_items.into_iter().zip(plan.bad_items) {
         sorts.extend((0..count).map(|_| sort));
     }
     let count = usize::try_from(plan.items).expect("few");
     while sorts.len() < count {
-        let nth = dice.random_range(0..=sorts.len());
+        let nth = rng.random_range(0..=sorts.len());
         sorts.insert(nth, Sort::Plain);
     }
     sorts.truncate(count);
     let pause = plan.chaos.mul_f64(0.7) / plan.items;
     for (nth, sort) in (0..plan.items).zip(sorts) {
-        if dice.random_bool(0.4) {
-            let share = dice.random_range(0.0..2.5);
-            // Where claims take runs, events come in bursts.
-            let is_burst = plan.is_smooth && of_keys.random_bool(0.7);
+        if rng.random_bool(0.4) {
+            let share = rng.random_range(0.0..2.5);
+            // Events come in bursts if claims are to take runs.
+            let is_burst = plan.is_quick && of_keys.random_bool(0.7);
             sleep(pause.mul_f64(if is_burst { 0.0 } else { share })).await;
         }
-        let mut event = event(plan, sort, nth, &mut dice);
+        let mut event = event(plan, sort, nth, &mut rng);
         if plan.keys > 0 && of_keys.random_bool(0.9) {
             let key = format!("key-{}", of_keys.random_range(0..plan.keys));
-            if plan.is_smooth {
+            if plan.is_quick {
                 event = Event::new(sort.topic(), &nth).expect("a legal event");
             }
-            event = event.key(&key).expect("a legal key");
+            event = NewEvent::from(event)
+                .key(&key)
+                .build()
+                .expect("a legal key");
         }
-        world.ledger.enqueue(event, nth);
+        world.store.enqueue(event, nth);
     }
 }
 
-fn event(plan: &Plan, sort: Sort, nth: u32, dice: &mut StdRng) -> Event {
+fn event(plan: &Plan, sort: Sort, nth: u32, rng: &mut StdRng) -> Event {
     let mut event = Event::new(sort.topic(), &nth).expect("a legal event");
-    if dice.random_bool(0.3) {
-        event = event.queue(other_queue().as_str()).expect("a legal name");
+    if rng.random_bool(0.3) {
+        event = NewEvent::from(event)
+            .queue(other_queue().as_str())
+            .build()
+            .expect("a legal name");
     }
-    if dice.random_bool(0.3) {
-        event = event.priority(Priority::new(dice.random_range(0..=7)).expect("a legal level"));
+    if rng.random_bool(0.3) {
+        event = NewEvent::from(event)
+            .priority(
+                Priority::new(rng.random_range(0..=7))
+                    .expect("a legal level")
+                    .level(),
+            )
+            .build()
+            .expect("a legal event");
     }
-    if dice.random_bool(0.2) {
-        let delay = plan.settings.term.length().mul_f64(dice.random());
-        event = event.delay(delay).expect("a legal delay");
+    if rng.random_bool(0.2) {
+        let delay = plan.settings.term.length().mul_f64(rng.random());
+        event = NewEvent::from(event)
+            .delay(delay)
+            .build()
+            .expect("a legal delay");
     }
     event
 }
 
-/// Does harm until it is stopped.
+/// Injects faults until the world stops it.
 async fn nemesis(world: Arc<World>) {
     let plan = &world.plan;
-    let mut dice = dice(plan.seed, 2);
+    let mut rng = rng(plan.seed, 2);
     let term = plan.settings.term.length();
     let operator = WorkerId::new("operator", 1).expect("a legal name");
     let mut buries = 0;
     loop {
-        sleep(term.mul_f64(dice.random_range(0.05..1.5))).await;
-        let process = Arc::clone(&world.processes[dice.random_range(0..world.processes.len())]);
+        sleep(term.mul_f64(rng.random_range(0.05..1.5))).await;
+        let process = Arc::clone(&world.processes[rng.random_range(0..world.processes.len())]);
         let boot = process.boot().clone();
-        let id = ItemId::new(dice.random_range(1..=i64::from(plan.items)));
+        let id = ItemId::new(rng.random_range(1..=i64::from(plan.items)));
         let kinds = plan.kinds;
-        match (dice.random_range(0..7), boot) {
+        match (rng.random_range(0..7), boot) {
             (0, Some(boot)) if kinds.crashes => world.kill(&boot),
             (1, Some(boot)) if kinds.pauses => {
-                let length = term.mul_f64(dice.random_range(0.1..3.0));
+                let length = term.mul_f64(rng.random_range(0.1..3.0));
                 if world.pause(&boot) {
                     let world = Arc::clone(&world);
                     drop(tokio::spawn(async move {
@@ -405,34 +424,34 @@ async fn nemesis(world: Arc<World>) {
                 }
             }
             (2, _) if kinds.cuts => {
-                let length = term.mul_f64(dice.random_range(0.1..2.0));
-                look(&process.weather).cut_until = Some(Instant::now() + length);
+                let length = term.mul_f64(rng.random_range(0.1..2.0));
+                lock(&process.conditions).cut_until = Some(Instant::now() + length);
             }
             (3, Some(_)) if kinds.deploys => process.stop.notify_one(),
             (4, _) if kinds.operator => {
                 buries += 1;
                 let token = Token::new(&operator, buries, mix(&[plan.seed, buries]).into());
-                world.ledger.bury(id, &token);
+                world.store.bury(id, &token);
             }
-            (5, _) if kinds.operator => world.ledger.replay(id),
-            (6, _) if kinds.tuning => world.ledger.tune(tuned(plan, &mut dice)),
+            (5, _) if kinds.operator => world.store.replay(id),
+            (6, _) if kinds.tuning => world.store.tune(tuned(plan, &mut rng)),
             _ => {}
         }
     }
 }
 
-/// Other settings, within what the checkers reckon with.
-fn tuned(plan: &Plan, dice: &mut StdRng) -> Vec<(String, String)> {
+/// Returns other settings within the limits of the checkers.
+fn tuned(plan: &Plan, rng: &mut StdRng) -> Vec<(String, String)> {
     let term = plan
         .settings
         .term
         .length()
-        .mul_f64(dice.random_range(0.9..2.0));
+        .mul_f64(rng.random_range(0.9..2.0));
     vec![
         ("lease.term".to_owned(), format!("{}ms", term.as_millis())),
         (
             "worker.concurrency".to_owned(),
-            dice.random_range(1..=8).to_string(),
+            rng.random_range(1..=8).to_string(),
         ),
     ]
 }

@@ -1,5 +1,5 @@
-//! Answer: what is kept of what a receiver says. It is somebody else's text: it is cut, and what
-//! may be a secret is masked.
+//! Answer: the part of a response that is stored. It is untrusted text: it is truncated, and
+//! possible secrets are masked.
 
 use std::time::Duration;
 
@@ -9,17 +9,17 @@ use tenure_core::webhook::{Directive, Reply};
 
 use super::names;
 
-/// At most this much of a body is read; then the connection is closed.
+/// Limit for reading a body; beyond it the connection is closed.
 pub(super) const READ_BYTES_MAX: usize = 64 * 1024;
-/// At most this much of the names and values of headers is kept.
+/// Limit of the stored names and values of headers.
 const HEADER_BYTES_MAX: usize = 8 * 1024;
-/// Kept beyond what is shown, so that a secret which the cut goes through is known as one, also
-/// where each of its bytes is written as three.
-const MARGIN: usize = 12 * 1024;
+/// Bytes read beyond the stored part, so that a secret across the cut is still recognised, even if
+/// each of its bytes is encoded as three.
+const MASK_MARGIN_BYTES: usize = 12 * 1024;
 
 const MASK: &str = "***";
-/// Headers whose values are not kept.
-const SECRET: &[&str] = &[
+/// Headers whose values are not stored.
+const SECRET_HEADERS: &[&str] = &[
     "authentication-info",
     "authorization",
     "cookie",
@@ -30,8 +30,8 @@ const SECRET: &[&str] = &[
     "set-cookie2",
     "www-authenticate",
 ];
-/// Nor those of headers with this in their names.
-const SECRET_PARTS: &[&str] = &[
+/// Parts of header names whose values are not stored either.
+const SECRET_HEADER_PARTS: &[&str] = &[
     "api-key",
     "apikey",
     "credential",
@@ -42,7 +42,7 @@ const SECRET_PARTS: &[&str] = &[
     "token",
 ];
 
-/// What is kept of an answer.
+/// The stored part of a response.
 pub(super) struct Answer {
     pub(super) status: u16,
     retry_after: Option<Duration>,
@@ -52,19 +52,18 @@ pub(super) struct Answer {
     read: usize,
 }
 
-/// Whether to go on reading.
 #[derive(PartialEq, Eq)]
 pub(super) enum Reading {
-    On,
+    Continue,
     Enough,
 }
 
 impl Answer {
-    /// An answer whose head has come.
+    /// Starts an answer from the head of a response.
     pub(super) fn new(
         status: u16,
         headers: &HeaderMap,
-        hidden: &[Box<[u8]>],
+        secrets: &[Box<[u8]>],
         now: Timestamp,
     ) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
@@ -72,27 +71,27 @@ impl Answer {
             status,
             retry_after: text(RETRY_AFTER.as_str()).and_then(|text| retry_after(text, now)),
             directive: text(names::DIRECTIVE).and_then(directive),
-            headers: kept(headers, hidden),
+            headers: stored_headers(headers, secrets),
             body: Vec::new(),
             read: 0,
         }
     }
 
-    /// One more part of its body.
+    /// Adds one more part of the body.
     pub(super) fn push(&mut self, part: &[u8]) -> Reading {
-        let room = (Reply::BODY_BYTES_MAX + MARGIN).saturating_sub(self.body.len());
+        let room = (Reply::BODY_BYTES_MAX + MASK_MARGIN_BYTES).saturating_sub(self.body.len());
         self.body.extend(part.iter().take(room));
         self.read = self.read.saturating_add(part.len());
         if self.read > READ_BYTES_MAX {
             Reading::Enough
         } else {
-            Reading::On
+            Reading::Continue
         }
     }
 
-    /// Puts what is kept into a reply.
-    pub(super) fn fill(self, reply: &mut Reply, hidden: &[Box<[u8]>]) {
-        let mut body = masked(self.body, hidden);
+    /// Copies the stored part into a reply.
+    pub(super) fn fill(self, reply: &mut Reply, secrets: &[Box<[u8]>]) {
+        let mut body = masked(self.body, secrets);
         body.truncate(Reply::BODY_BYTES_MAX);
         reply.is_cut = self.read > Reply::BODY_BYTES_MAX;
         reply.body = body;
@@ -102,17 +101,17 @@ impl Answer {
     }
 }
 
-fn kept(headers: &HeaderMap, hidden: &[Box<[u8]>]) -> Vec<(String, String)> {
+fn stored_headers(headers: &HeaderMap, secrets: &[Box<[u8]>]) -> Vec<(String, String)> {
     let mut left = HEADER_BYTES_MAX;
-    let mut kept = Vec::new();
+    let mut stored = Vec::new();
     for (name, value) in headers {
         let name = name.as_str();
-        let is_secret =
-            SECRET.contains(&name) || SECRET_PARTS.iter().any(|part| name.contains(part));
+        let is_secret = SECRET_HEADERS.contains(&name)
+            || SECRET_HEADER_PARTS.iter().any(|part| name.contains(part));
         let value = if is_secret {
             MASK.to_owned()
         } else {
-            let value = masked(value.as_bytes().to_vec(), hidden);
+            let value = masked(value.as_bytes().to_vec(), secrets);
             String::from_utf8_lossy(&value).into_owned()
         };
         let Some(room) = left.checked_sub(name.len()) else {
@@ -120,9 +119,9 @@ fn kept(headers: &HeaderMap, hidden: &[Box<[u8]>]) -> Vec<(String, String)> {
         };
         let value = cut(value, room);
         left = room - value.len();
-        kept.push((name.to_owned(), value));
+        stored.push((name.to_owned(), value));
     }
-    kept
+    stored
 }
 
 fn cut(mut text: String, bytes: usize) -> String {
@@ -133,19 +132,19 @@ fn cut(mut text: String, bytes: usize) -> String {
     text
 }
 
-/// Without our own secrets, should the receiver send back what it was sent.
-fn masked(bytes: Vec<u8>, hidden: &[Box<[u8]>]) -> Vec<u8> {
-    hidden.iter().fold(bytes, |bytes, secret| {
+/// Masks the endpoint's own secrets, in case the receiver echoes them.
+fn masked(bytes: Vec<u8>, secrets: &[Box<[u8]>]) -> Vec<u8> {
+    secrets.iter().fold(bytes, |bytes, secret| {
         let Some(first) = find(&bytes, secret) else {
             return bytes;
         };
         let mut clean = Vec::with_capacity(bytes.len());
         let mut rest = bytes.as_slice();
         let mut next = Some(first);
-        while let Some((before, found)) = next.and_then(|at| rest.split_at_checked(at)) {
+        while let Some((before, matched)) = next.and_then(|at| rest.split_at_checked(at)) {
             clean.extend_from_slice(before);
             clean.extend_from_slice(MASK.as_bytes());
-            rest = found.get(secret.len()..).unwrap_or_default();
+            rest = matched.get(secret.len()..).unwrap_or_default();
             next = find(rest, secret);
         }
         clean.extend_from_slice(rest);
@@ -159,7 +158,7 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
         .position(|window| window == wanted)
 }
 
-/// Seconds, or a date.
+/// Parses seconds or a date.
 fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     let text = text.trim();
     if let Ok(seconds) = text.parse() {

@@ -1,5 +1,5 @@
-//! The blocks of addresses that are nobody's on the public network: private, local, shared,
-//! documentation, and all forms that wrap an IPv4 address in an IPv6 one.
+//! Address blocks outside the public network: private, local, shared, documentation, and all forms
+//! that embed an IPv4 address in an IPv6 one.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -32,12 +32,12 @@ const CLOSED_V4: [Ipv4Net; 15] = [
     v4(240, 0, 0, 4),     // reserved, broadcast
 ];
 
-/// All that is given out for the public network. Outside of it are, among others: unspecified,
-/// loopback, IPv4-compatible, NAT64 (`64:ff9b::/96`, `64:ff9b:1::/48`), discard (`100::/64`),
-/// segment routing (`5f00::/16`), unique local, link local, site local, multicast.
+/// Block allocated to the public network. Outside of it are, among others: unspecified, loopback,
+/// IPv4-compatible, NAT64 (`64:ff9b::/96`, `64:ff9b:1::/48`), discard (`100::/64`), segment routing
+/// (`5f00::/16`), unique local, link local, site local, multicast.
 const GLOBAL_V6: Ipv6Net = v6([0x2000, 0, 0, 0], 3);
 
-/// Within it.
+/// Blocks within [`GLOBAL_V6`] that are not public.
 const CLOSED_V6: [Ipv6Net; 4] = [
     v6([0x2001, 0, 0, 0], 23),      // protocols, among them Teredo
     v6([0x2001, 0x0db8, 0, 0], 32), // documentation
@@ -45,8 +45,7 @@ const CLOSED_V6: [Ipv6Net; 4] = [
     v6([0x3fff, 0, 0, 0], 20),      // documentation
 ];
 
-/// Whether an address belongs to the public network. An IPv4 address mapped into IPv6 is judged
-/// as what it is.
+/// Returns true for an address of the public network. An IPv4-mapped IPv6 address counts as IPv4.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => !CLOSED_V4.iter().any(|block| block.contains(&address)),

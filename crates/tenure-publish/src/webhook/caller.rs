@@ -1,12 +1,12 @@
-//! Caller: makes one call, within its time, and says what came back.
+//! Caller: makes one call within its time limit and returns the reply.
 //!
-//! The address is judged, its name is resolved, all addresses of it are judged, one of them is
-//! dialled, and who is at the other end is judged again. A connection that is still open from an
-//! earlier call is used instead, if who is at its other end may be called now. Should it turn out
-//! to be closed before any of the answer has come, the request goes out once more on a new
-//! connection: a receiver may so see one attempt twice, under the same id and fence. That is for
-//! connections that were being closed when they were used; of one that is closed later the receiver
-//! had the request, and the attempt has failed.
+//! It checks the address, resolves the name, checks all of its addresses, dials one of them, and
+//! checks the peer again. If the pool has an idle connection to a peer that may still be called,
+//! the caller uses that connection instead. If the idle connection closes before any part of the
+//! response arrives, the caller sends the request once more on a new connection: a receiver may see
+//! one attempt twice, under the same id and fence. This applies only to connections that the peer
+//! was closing at that moment; if a connection closes later, the receiver had the request, and the
+//! attempt has failed.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -25,43 +25,42 @@ use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 
 use super::answer::{Answer, Reading};
-use super::connection::{Connection, Ended};
+use super::connection::{Connection, ConnectionError};
 use super::pool::Pool;
-use super::prepared::{Cache, Prepared, unsendable};
+use super::prepared::{Prepared, PreparedCache, unsendable};
 use super::{
     AddressPolicy, Dialled, Dialler, Keyring, Resolver, SystemResolver, Target, TcpDialler, tls,
 };
 
-/// Of the addresses of a name at most so many are tried; all are judged.
+/// Maximum addresses of a name that are dialled; all are checked.
 const DIALLED_MAX: usize = 8;
-/// A connection that was being closed when a request was sent on it is found closed within a round
-/// trip. One that is closed later was used: its request is not sent again.
+/// Time within which a call notices that the peer was already closing the connection: a round trip.
+/// If the connection closes later, the peer had the request, and the caller does not send it again.
 const CROSSED_MAX: Duration = Duration::from_secs(1);
 
-/// What a caller needs.
+/// Configuration of a [`WebhookCaller`].
 #[derive(Clone, Debug)]
 pub struct CallerConfig {
-    /// Which addresses may be called.
+    /// Addresses that may be called.
     pub policy: AddressPolicy,
-    /// Opens the secrets of endpoints.
+    /// Decrypts the secrets of endpoints.
     pub keyring: Arc<Keyring>,
-    /// Says when a call is made.
+    /// Source of the timestamp of a call.
     pub clock: Arc<dyn Clock>,
-    /// How long it may take until a connection stands, name and encryption included; 5 s unless
-    /// set.
+    /// Limit for resolving, connecting and the TLS handshake together. Default: 5 s.
     pub connect_timeout: Duration,
-    /// What we call ourselves; `tenure/` and the version unless set.
+    /// Value of the `user-agent` header. Default: `tenure/` and the version.
     pub user_agent: String,
-    /// Certificate authorities to believe beside those of the system, in PEM; none unless set.
+    /// Certificate authorities to trust besides those of the system, in PEM. Default: none.
     pub authorities: String,
-    /// Finds addresses; by the system unless set.
+    /// Resolves host names. Default: the operating system.
     pub resolver: Arc<dyn Resolver>,
-    /// Opens connections; by TCP unless set.
+    /// Opens connections. Default: TCP.
     pub dialler: Arc<dyn Dialler>,
 }
 
 impl CallerConfig {
-    /// All as usual.
+    /// Default configuration.
     pub fn new(keyring: Arc<Keyring>, clock: Arc<dyn Clock>) -> Self {
         Self {
             policy: AddressPolicy::default(),
@@ -76,19 +75,19 @@ impl CallerConfig {
     }
 }
 
-/// Calls endpoints by HTTP. One for a process: it keeps connections open between calls.
+/// Calls endpoints by HTTP. Use one per process: it keeps connections open between calls.
 ///
 /// | a call | has |
 /// |---|---|
-/// | body | the payload, byte for byte as it was enqueued |
+/// | body | the payload, byte for byte as enqueued |
 /// | `content-type` | that of the event's headers; else JSON, or `application/octet-stream` |
-/// | `webhook-id`, `-timestamp`, `-signature` | as the Standard Webhooks text says |
+/// | `webhook-id`, `-timestamp`, `-signature` | by Standard Webhooks |
 /// | `webhook-topic` | that of the event |
 /// | `webhook-attempt`, `-fence`, `-sequence`, `-tenure-signature` | see [verify](super::verify) |
-/// | the endpoint's own headers | as they were sealed |
+/// | the endpoint's own headers | as registered, decrypted |
 ///
-/// No other header of the event is sent: what is for our own handlers is not for everybody.
-/// A redirect is an answer like any other and is not followed.
+/// No other header of the event is sent, because headers may be meant for handlers only. A redirect
+/// counts as a failure and is not followed.
 pub struct WebhookCaller {
     policy: RwLock<Arc<AddressPolicy>>,
     keyring: Arc<Keyring>,
@@ -99,14 +98,14 @@ pub struct WebhookCaller {
     dialler: Arc<dyn Dialler>,
     tls: TlsConnector,
     pool: Pool,
-    cache: Cache,
+    cache: PreparedCache,
 }
 
 impl WebhookCaller {
-    /// A caller. It reads the system's certificate authorities.
+    /// Creates a caller; reads the system's certificate authorities.
     ///
     /// # Errors
-    /// The authorities are no PEM, or the user agent is none that can be sent.
+    /// The authorities are not PEM, or the user agent is not valid in a header.
     pub fn new(config: CallerConfig) -> Result<Self, Invalid> {
         let user_agent = HeaderValue::from_str(&config.user_agent).map_err(|_cause| {
             let found = format!("{:?}", config.user_agent);
@@ -122,11 +121,11 @@ impl WebhookCaller {
             dialler: config.dialler,
             tls: tls::connector(&config.authorities)?,
             pool: Pool::default(),
-            cache: Cache::default(),
+            cache: PreparedCache::default(),
         })
     }
 
-    /// Judges by this policy from now on, connections that are open as well.
+    /// Replaces the policy; it applies to open connections as well.
     pub fn set_policy(&self, policy: AddressPolicy) {
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
     }
@@ -135,8 +134,8 @@ impl WebhookCaller {
         Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Closes the connections that wait for another call. Those that wait too long are closed when
-    /// a call ends; who will make no calls for a while closes them by this.
+    /// Closes idle connections. Connections idle for too long are closed when a call ends; use this
+    /// before a longer time without calls.
     pub fn close_idle(&self) {
         self.pool.clear();
     }
@@ -149,9 +148,10 @@ impl WebhookCaller {
             .get(request.endpoint, &self.keyring)
             .map_err(|invalid| unsendable(&invalid.to_string()))?;
         trace.prepared = Some(Arc::clone(&prepared));
-        // The words of the error could quote the payload.
+        // The error could quote the payload.
         let body = request.event.payload_bytes();
-        let body = body.map_err(|_cause| unsendable("the payload says base64 and is not"))?;
+        let body =
+            body.map_err(|_cause| unsendable("the payload is marked as base64 but is not"))?;
         let body = Bytes::from(body);
         let headers = prepared.headers(request, &body, self.clock.now())?;
         let post = || self.post(&target, headers.clone(), body.clone());
@@ -159,18 +159,18 @@ impl WebhookCaller {
         if let Some(connection) = self.reuse(&policy, &target).await {
             trace.peer = Some(connection.peer.ip());
             match self.send(connection, post(), &target, trace).await {
-                Err(Failed::Silently(_)) => {
+                Err(SendFailure::Unanswered(_)) => {
                     trace.peer = None;
-                    trace.is_talking = false;
+                    trace.is_sent = false;
                 }
-                Err(Failed::Late(error)) => return Err(error),
+                Err(SendFailure::Final(error)) => return Err(error),
                 Ok(()) => return Ok(()),
             }
         }
         let connecting = timeout(self.connect_timeout, self.connect(&policy, &target, trace)).await;
         let connection = connecting.unwrap_or_else(|_| Err(trace.slow(self.connect_timeout)))?;
         match self.send(connection, post(), &target, trace).await {
-            Err(Failed::Silently(error) | Failed::Late(error)) => Err(error),
+            Err(SendFailure::Unanswered(error) | SendFailure::Final(error)) => Err(error),
             Ok(()) => Ok(()),
         }
     }
@@ -186,7 +186,7 @@ impl WebhookCaller {
         request
     }
 
-    /// An open connection whose other end may be called now.
+    /// Takes an idle connection whose peer may still be called.
     async fn reuse(&self, policy: &AddressPolicy, target: &Target) -> Option<Connection> {
         while let Some(mut connection) = self.pool.take(target) {
             let is_allowed = policy.check_target(target, connection.peer.ip()).is_ok();
@@ -197,7 +197,7 @@ impl WebhookCaller {
         None
     }
 
-    /// A new connection, to an address that was judged.
+    /// Opens a connection to a checked address.
     async fn connect(
         &self,
         policy: &AddressPolicy,
@@ -215,87 +215,92 @@ impl WebhookCaller {
             trace.timings.tls = Some(trace.started.elapsed());
         }
         let opened = Connection::open(stream, dialled.peer).await;
-        opened.map_err(|ended| broken(&ended))
+        opened.map_err(|error| broken(&error))
     }
 
-    /// The addresses of the target. One that may not be called forbids all: else a name could have
-    /// an innocent address for the judge and another one for later.
+    /// Returns the addresses of the target; fails if one of them is forbidden. Otherwise a name
+    /// could pass this check with a harmless address and be called at another one.
     async fn addresses(
         &self,
         policy: &AddressPolicy,
         target: &Target,
         trace: &mut Trace,
     ) -> Result<Vec<SocketAddr>, CallError> {
-        let found: Vec<IpAddr> = match (target.name(), target.literal()) {
+        let addresses: Vec<IpAddr> = match (target.name(), target.literal()) {
             (Some(name), _) => {
-                let found = self.resolver.resolve(name).await;
+                let resolved = self.resolver.resolve(name).await;
                 trace.timings.dns = Some(trace.started.elapsed());
-                found.map_err(|error| {
-                    let text = format!("its name could not be resolved ({})", error.kind());
-                    error_of(CallErrorKind::Dns, text)
+                resolved.map_err(|error| {
+                    let text = format!("the host name could not be resolved ({})", error.kind());
+                    call_error(CallErrorKind::Dns, text)
                 })?
             }
             (None, literal) => literal.into_iter().collect(),
         };
-        if found.is_empty() {
-            return Err(error_of(CallErrorKind::Dns, "its name has no address"));
+        if addresses.is_empty() {
+            return Err(call_error(
+                CallErrorKind::Dns,
+                "the host name has no address",
+            ));
         }
-        let judged = found.iter().map(|one| policy.check_target(target, *one));
-        judged.collect()
+        let checked = addresses
+            .iter()
+            .map(|one| policy.check_target(target, *one));
+        checked.collect()
     }
 
-    /// Connects to the first address that takes the connection. Each has a share of the time, so
-    /// that a silent one does not cost the others theirs.
+    /// Connects to the first address that accepts. Each address gets a share of the time, so that
+    /// an unresponsive one leaves time for the others.
     async fn dial(&self, addresses: &[SocketAddr]) -> Result<Dialled, CallError> {
         let end = Instant::now() + self.connect_timeout;
         let addresses = addresses.get(..DIALLED_MAX).unwrap_or(addresses);
-        let mut text = "nobody took the connection".to_owned();
+        let mut text = "could not connect".to_owned();
         for (number, address) in addresses.iter().enumerate() {
             let left = end.saturating_duration_since(Instant::now());
             let untried = u32::try_from(addresses.len() - number).unwrap_or(u32::MAX);
             match timeout(left / untried, self.dialler.dial(*address)).await {
                 Ok(Ok(dialled)) => return Ok(dialled),
-                Ok(Err(error)) => text = format!("nobody took the connection ({})", error.kind()),
-                Err(_) => "nobody took the connection in time".clone_into(&mut text),
+                Ok(Err(error)) => text = format!("could not connect ({})", error.kind()),
+                Err(_) => "could not connect (timed out)".clone_into(&mut text),
             }
         }
-        Err(error_of(CallErrorKind::Connect, text))
+        Err(call_error(CallErrorKind::Connect, text))
     }
 
-    /// Sends the request and reads the answer, as far as it is kept.
+    /// Sends the request and reads the response, as far as it is stored.
     async fn send(
         &self,
         mut connection: Connection,
         request: HttpRequest<Full<Bytes>>,
         target: &Target,
         trace: &mut Trace,
-    ) -> Result<(), Failed> {
-        trace.is_talking = true;
+    ) -> Result<(), SendFailure> {
+        trace.is_sent = true;
         let sent_at = Instant::now();
         let sent = connection.send(request).await;
-        let answer = sent.map_err(|ended| {
-            let failed = if ended.is_silent && sent_at.elapsed() < CROSSED_MAX {
-                Failed::Silently
+        let answer = sent.map_err(|error| {
+            let failure = if error.is_closed && sent_at.elapsed() < CROSSED_MAX {
+                SendFailure::Unanswered
             } else {
-                Failed::Late
+                SendFailure::Final
             };
-            failed(broken(&ended))
+            failure(broken(&error))
         })?;
         trace.timings.first_byte = Some(trace.started.elapsed());
         let (head, mut body) = answer.into_parts();
         let now = self.clock.now();
         let status = head.status.as_u16();
-        let answer = Answer::new(status, &head.headers, trace.hidden(), now);
+        let answer = Answer::new(status, &head.headers, trace.masked(), now);
         let answer = trace.answer.insert(answer);
         loop {
             let part = connection.read(&mut body).await;
-            let Some(frame) = part.map_err(|ended| Failed::Late(broken(&ended)))? else {
+            let Some(frame) = part.map_err(|error| SendFailure::Final(broken(&error)))? else {
                 break;
             };
             if let Some(part) = frame.data_ref()
                 && answer.push(part) == Reading::Enough
             {
-                // Closed with what is left of it unread.
+                // Dropping the connection closes it; the rest is not read.
                 return Ok(());
             }
         }
@@ -332,21 +337,19 @@ impl fmt::Debug for WebhookCaller {
     }
 }
 
-/// Why a request got no whole answer.
-enum Failed {
-    /// The connection ended at once, before there was an answer.
-    Silently(CallError),
-    /// Something had come, or the receiver had had the request for a while.
-    Late(CallError),
+enum SendFailure {
+    /// The connection closed at once, before any response; the request may be sent again.
+    Unanswered(CallError),
+    /// Part of a response had arrived, or the receiver had had the request for a while.
+    Final(CallError),
 }
 
-/// What is known of a call so far, however it ends.
+/// Progress of a call, kept even if it fails.
 struct Trace {
     started: Instant,
     timings: Timings,
     peer: Option<IpAddr>,
-    /// Whether a request went out.
-    is_talking: bool,
+    is_sent: bool,
     prepared: Option<Arc<Prepared>>,
     answer: Option<Answer>,
 }
@@ -357,28 +360,28 @@ impl Trace {
             started: Instant::now(),
             timings: Timings::default(),
             peer: None,
-            is_talking: false,
+            is_sent: false,
             prepared: None,
             answer: None,
         }
     }
 
-    fn hidden(&self) -> &[Box<[u8]>] {
-        self.prepared.as_ref().map_or(&[], |one| &one.hidden)
+    fn masked(&self) -> &[Box<[u8]>] {
+        self.prepared.as_ref().map_or(&[], |one| &one.masked)
     }
 
-    /// That it took too long, and how far it had come.
+    /// Timeout error that names the part of the call that was under way.
     fn slow(&self, limit: Duration) -> CallError {
         let limit = brief_duration(limit);
         let text = match (&self.answer, self.peer) {
             (Some(answer), _) => {
                 let status = answer.status;
-                format!("it answered {status}, and the answer did not end within {limit}")
+                format!("it answered {status}, but the response did not end within {limit}")
             }
-            (None, Some(_)) if self.is_talking => format!("it did not answer within {limit}"),
-            (None, _) => format!("no connection stood within {limit}"),
+            (None, Some(_)) if self.is_sent => format!("it did not answer within {limit}"),
+            (None, _) => format!("not connected within {limit}"),
         };
-        error_of(CallErrorKind::Timeout, text)
+        call_error(CallErrorKind::Timeout, text)
     }
 
     fn into_reply(self, result: Result<(), CallError>) -> Reply {
@@ -391,19 +394,19 @@ impl Trace {
         reply.timings = self.timings;
         reply.timings.total = self.started.elapsed();
         if let Some(answer) = self.answer {
-            let hidden = self.prepared.as_ref().map_or(&[][..], |one| &one.hidden);
-            answer.fill(&mut reply, hidden);
+            let masked = self.prepared.as_ref().map_or(&[][..], |one| &one.masked);
+            answer.fill(&mut reply, masked);
         }
         reply
     }
 }
 
-fn broken(ended: &Ended) -> CallError {
-    let text = format!("the exchange broke off: {}", ended.text);
-    error_of(CallErrorKind::Broken, text)
+fn broken(error: &ConnectionError) -> CallError {
+    let text = format!("the connection failed: {}", error.text);
+    call_error(CallErrorKind::Broken, text)
 }
 
-fn error_of(kind: CallErrorKind, text: impl Into<String>) -> CallError {
+fn call_error(kind: CallErrorKind, text: impl Into<String>) -> CallError {
     let text = text.into();
     CallError { kind, text }
 }

@@ -1,7 +1,7 @@
-//! Connection: one HTTP/1.1 connection, driven by whoever uses it.
+//! Connection: one HTTP/1.1 connection, driven by its user.
 //!
-//! No task of its own runs it. So it does nothing while nobody waits for it, and it is closed the
-//! moment that its owner is dropped: a call that was given up leaves nothing behind.
+//! No background task runs it. It makes progress only while its user waits, and closes when it is
+//! dropped: an abandoned call leaves no connection behind.
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -18,12 +18,12 @@ use tokio::time::Instant;
 
 use super::Stream;
 
-/// The head of an answer may have this many bytes, and no more of an answer is held at once.
+/// Limit of a response head, and of the response data buffered at once.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 type Driver = http1::Connection<TokioIo<Box<dyn Stream>>, Full<Bytes>>;
 
-/// A connection that requests can be sent on, one after the other.
+/// A connection that sends one request after the other.
 pub(super) struct Connection {
     sender: http1::SendRequest<Full<Bytes>>,
     driver: Pin<Box<Driver>>,
@@ -31,27 +31,29 @@ pub(super) struct Connection {
     pub(super) since: Instant,
 }
 
-/// The connection ended, or what came through it was no HTTP.
-pub(super) struct Ended {
-    /// In words.
+/// The connection closed, or its data was not valid HTTP.
+pub(super) struct ConnectionError {
     pub(super) text: String,
-    /// Whether it just ended, without a word that would be wrong.
-    pub(super) is_silent: bool,
+    /// The peer closed the connection, without a protocol error.
+    pub(super) is_closed: bool,
 }
 
-impl From<hyper::Error> for Ended {
+impl From<hyper::Error> for ConnectionError {
     fn from(error: hyper::Error) -> Self {
-        // The words of hyper are fixed ones; those of its causes are not all.
+        // Hyper's own texts are fixed; those of its sources may contain data.
         Self {
             text: error.to_string(),
-            is_silent: !error.is_parse(),
+            is_closed: !error.is_parse(),
         }
     }
 }
 
 impl Connection {
-    /// Speaks HTTP on a stream.
-    pub(super) async fn open(stream: Box<dyn Stream>, peer: SocketAddr) -> Result<Self, Ended> {
+    /// Starts HTTP on a stream.
+    pub(super) async fn open(
+        stream: Box<dyn Stream>,
+        peer: SocketAddr,
+    ) -> Result<Self, ConnectionError> {
         let mut http = http1::Builder::new();
         http.max_buf_size(BUFFER_BYTES);
         let (sender, driver) = http.handshake(TokioIo::new(stream)).await?;
@@ -63,51 +65,55 @@ impl Connection {
         })
     }
 
-    /// Sends a request and waits for the head of the answer.
+    /// Sends a request and waits for the head of the response.
     pub(super) async fn send(
         &mut self,
         request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, Ended> {
+    ) -> Result<Response<Incoming>, ConnectionError> {
         let answer = self.sender.send_request(request);
         Ok(drive(&mut self.driver, answer).await??)
     }
 
-    /// Waits for the next part of an answer; `None`: that was all.
+    /// Waits for the next part of a response; `None` at its end.
     pub(super) async fn read(
         &mut self,
         body: &mut Incoming,
-    ) -> Result<Option<Frame<Bytes>>, Ended> {
+    ) -> Result<Option<Frame<Bytes>>, ConnectionError> {
         match drive(&mut self.driver, body.frame()).await? {
             None => Ok(None),
             Some(frame) => Ok(Some(frame?)),
         }
     }
 
-    /// Whether it can take another request: it notices here that the other end has closed it.
+    /// Returns true if the connection can take another request. Detects that the peer has closed
+    /// it.
     pub(super) async fn is_free(&mut self) -> bool {
-        let ended = poll_fn(|cx| Poll::Ready(self.driver.as_mut().poll(cx).is_ready())).await;
-        !ended && self.sender.is_ready()
+        let is_closed = poll_fn(|cx| Poll::Ready(self.driver.as_mut().poll(cx).is_ready())).await;
+        !is_closed && self.sender.is_ready()
     }
 }
 
-/// Waits for something that comes through the connection while moving the connection along.
-async fn drive<F: Future>(driver: &mut Pin<Box<Driver>>, wanted: F) -> Result<F::Output, Ended> {
+/// Waits for `wanted` while driving the connection.
+async fn drive<F: Future>(
+    driver: &mut Pin<Box<Driver>>,
+    wanted: F,
+) -> Result<F::Output, ConnectionError> {
     let mut wanted = pin!(wanted);
     poll_fn(|cx| {
-        if let Poll::Ready(found) = wanted.as_mut().poll(cx) {
-            return Poll::Ready(Ok(found));
+        if let Poll::Ready(value) = wanted.as_mut().poll(cx) {
+            return Poll::Ready(Ok(value));
         }
-        let Poll::Ready(ended) = driver.as_mut().poll(cx) else {
-            // Moving the connection along may have brought what is wanted.
+        let Poll::Ready(closed) = driver.as_mut().poll(cx) else {
+            // Driving the connection may have completed `wanted`.
             return wanted.as_mut().poll(cx).map(Ok);
         };
-        // What it brought with its last breath counts.
-        match (wanted.as_mut().poll(cx), ended) {
-            (Poll::Ready(found), _) => Poll::Ready(Ok(found)),
+        // Data that arrived just before the close counts.
+        match (wanted.as_mut().poll(cx), closed) {
+            (Poll::Ready(value), _) => Poll::Ready(Ok(value)),
             (Poll::Pending, Err(error)) => Poll::Ready(Err(error.into())),
-            (Poll::Pending, Ok(())) => Poll::Ready(Err(Ended {
+            (Poll::Pending, Ok(())) => Poll::Ready(Err(ConnectionError {
                 text: "the connection was closed".to_owned(),
-                is_silent: true,
+                is_closed: true,
             })),
         }
     })

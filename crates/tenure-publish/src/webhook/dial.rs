@@ -1,5 +1,5 @@
-//! Resolving and dialling: the two ways by which a call leaves the machine, as ports, so that a
-//! test can answer and record instead.
+//! Ports for resolving and dialling, through which every call leaves the machine. Tests replace
+//! them with recorded answers.
 
 use std::fmt;
 use std::future::Future;
@@ -10,34 +10,34 @@ use std::pin::Pin;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-/// The addresses of a name, on their way.
+/// Future of [`Resolver::resolve`].
 pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send + 'a>>;
 
-/// Finds the addresses of a name.
+/// Resolves host names.
 pub trait Resolver: Send + Sync + fmt::Debug {
-    /// All addresses of `name`.
+    /// Returns all addresses of `name`.
     fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a>;
 }
 
-/// A connection, on its way.
+/// Future of [`Dialler::dial`].
 pub type Dialling<'a> = Pin<Box<dyn Future<Output = io::Result<Dialled>> + Send + 'a>>;
 
 /// Opens connections.
 pub trait Dialler: Send + Sync + fmt::Debug {
-    /// Connects to this address, which has been judged, and to no other one.
+    /// Connects to exactly this address, which the policy has checked.
     fn dial(&self, address: SocketAddr) -> Dialling<'_>;
 }
 
-/// What bytes go through.
+/// Byte stream of a connection.
 pub trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
-/// A connection, and who is at its other end.
+/// An open connection.
 pub struct Dialled {
-    /// The bytes.
+    /// Bytes to and from the peer.
     pub stream: Box<dyn Stream>,
-    /// The other end.
+    /// Address of the other end.
     pub peer: SocketAddr,
 }
 
@@ -49,22 +49,22 @@ impl fmt::Debug for Dialled {
     }
 }
 
-/// Asks the system.
+/// Resolves through the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemResolver;
 
 impl Resolver for SystemResolver {
     fn resolve<'a>(&'a self, name: &'a str) -> Resolving<'a> {
         Box::pin(async move {
-            let found = tokio::net::lookup_host((name, 0)).await?;
-            let mut addresses: Vec<IpAddr> = found.map(|address| address.ip()).collect();
+            let resolved = tokio::net::lookup_host((name, 0)).await?;
+            let mut addresses: Vec<IpAddr> = resolved.map(|address| address.ip()).collect();
             addresses.dedup();
             Ok(addresses)
         })
     }
 }
 
-/// Connects by TCP, directly: no proxy, whatever the environment says.
+/// Connects by TCP, directly: proxy variables of the environment are ignored.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcpDialler;
 
@@ -72,7 +72,8 @@ impl Dialler for TcpDialler {
     fn dial(&self, address: SocketAddr) -> Dialling<'_> {
         Box::pin(async move {
             let stream = TcpStream::connect(address).await?;
-            // A call is one small write and a wait for the answer.
+            // A call is one small write followed by a wait, so Nagle's algorithm would only delay
+            // it.
             stream.set_nodelay(true)?;
             let peer = stream.peer_addr()?;
             let stream = Box::new(stream);

@@ -1,5 +1,5 @@
-//! Keyring: the keys that seal the secrets of endpoints, so that a copy of the database alone
-//! signs nothing.
+//! Keyring: keys that encrypt the secrets of endpoints, so that a copy of the database alone is not
+//! enough to sign calls.
 
 use std::fmt;
 
@@ -8,16 +8,14 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use tenure_core::Invalid;
 
-/// A key has this many bytes.
 const KEY_BYTES: usize = 32;
-/// No name is longer.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Named keys. The first one seals, all of them open: a new key is put in front, and the old ones
-/// stay until everything is sealed anew.
+/// Named keys. The first key encrypts, and all keys decrypt: put a new key in front, and keep the
+/// old keys until all secrets are encrypted anew.
 ///
-/// As text it has one key a line, `name:base64 of 32 bytes`; empty lines and those that begin with
-/// `#` say nothing.
+/// As text it has one key per line, `name:base64 of 32 bytes`; empty lines and lines that begin
+/// with `#` are ignored.
 ///
 /// ```
 /// use tenure_publish::webhook::Keyring;
@@ -29,9 +27,9 @@ const NAME_BYTES_MAX: usize = 64;
 /// assert!(Keyring::parse("2027:short").is_err());
 /// # Ok::<(), tenure_core::Invalid>(())
 /// ```
-pub struct Keyring(Vec<Named>);
+pub struct Keyring(Vec<NamedKey>);
 
-struct Named {
+struct NamedKey {
     name: String,
     key: LessSafeKey,
 }
@@ -40,10 +38,10 @@ impl Keyring {
     /// Reads keys.
     ///
     /// # Errors
-    /// There is none, a line is no key, or a name is there twice. The text of the error names the
-    /// line and no part of a key.
+    /// There is no key, a line is not a valid key, or a name occurs twice. The error names the line
+    /// but no part of a key.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
-        let mut keys: Vec<Named> = Vec::new();
+        let mut keys: Vec<NamedKey> = Vec::new();
         for (number, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
@@ -54,18 +52,18 @@ impl Keyring {
                 return Err(bad(found));
             };
             if keys.iter().any(|other| other.name == name) {
-                return Err(bad(format!("one that has the name {name:?} twice")));
+                return Err(bad(format!("a list with the name {name:?} twice")));
             }
             let name = name.to_owned();
-            keys.push(Named { name, key });
+            keys.push(NamedKey { name, key });
         }
         if keys.is_empty() {
-            return Err(bad("one without a key".to_owned()));
+            return Err(bad("empty".to_owned()));
         }
         Ok(Self(keys))
     }
 
-    /// A line with a fresh key, for the file that [`Keyring::parse`] reads. It is a secret.
+    /// Returns a line with a fresh key, for the file that [`Keyring::parse`] reads. It is a secret.
     ///
     /// # Errors
     /// The name is not 1 to 64 of letters, digits, `-`, `_` and `.`.
@@ -78,13 +76,13 @@ impl Keyring {
         Ok(format!("{name}:{}", BASE64.encode(key)))
     }
 
-    /// The names, that of the key that seals first.
+    /// Names of the keys; the first key encrypts.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|named| named.name.as_str())
     }
 
-    /// Encrypts. The answer is the key's name, and the nonce with the cipher text in base64.
-    /// `context` is not kept, and must be the same when it is opened.
+    /// Encrypts a text. Returns the key's name, and the nonce with the cipher text in base64.
+    /// `context` is not stored; [`Keyring::open`] needs the same one.
     pub(super) fn seal(
         &self,
         plain: Vec<u8>,
@@ -106,12 +104,11 @@ impl Keyring {
             })
     }
 
-    /// Whether there is a key of this name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.names().any(|other| other == name)
     }
 
-    /// Decrypts what the key of this name has sealed; `None`: it cannot.
+    /// Decrypts text that the key of this name encrypted; `None` if that is not possible.
     pub(super) fn open(&self, name: &str, sealed: &str, context: &str) -> Option<Vec<u8>> {
         let named = self.0.iter().find(|named| named.name == name)?;
         let bytes = BASE64.decode(sealed).ok()?;
@@ -125,7 +122,7 @@ impl Keyring {
 }
 
 impl fmt::Debug for Keyring {
-    /// The names only.
+    /// Shows the names only.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Keyring")
             .field(&self.names().collect::<Vec<_>>())
@@ -133,7 +130,8 @@ impl fmt::Debug for Keyring {
     }
 }
 
-/// What a cipher text is bound to: neither another key's name nor another endpoint opens it.
+/// Data that a cipher text is bound to: it cannot be decrypted under another key name or for
+/// another endpoint.
 fn associated(name: &str, context: &str) -> String {
     format!("tenure endpoint secrets 1\n{name}\n{context}")
 }
@@ -153,6 +151,6 @@ fn is_name(name: &str) -> bool {
 }
 
 fn bad(found: String) -> Invalid {
-    let expected = "a line `name:base64 of 32 bytes` for each key, the first one to seal with";
+    let expected = "a line `name:base64 of 32 bytes` for each key; the first one seals";
     Invalid::new("keyring", found, expected)
 }

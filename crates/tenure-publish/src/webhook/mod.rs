@@ -1,9 +1,9 @@
-//! Webhooks: signed calls to addresses that may be called.
+//! Webhooks: signed calls to permitted addresses.
 //!
-//! [`WebhookCaller`] makes one call and says what came back; whether it is tried again is not
-//! decided here. Each call is signed as the Standard Webhooks text says, so that its libraries for
-//! other languages verify it, and has a second signature over the attempt and the fence, for
-//! receivers that refuse what comes too late: [`verify`].
+//! [`WebhookCaller`] makes one call and returns the reply; the engine decides on retries. Each call
+//! has a signature by the Standard Webhooks specification, so that the libraries of that project
+//! verify it in other languages. A second signature covers the attempt and the fence, for receivers
+//! that refuse late calls: [`verify`].
 
 mod answer;
 mod blocks;

@@ -1,26 +1,26 @@
-//! The names of the headers that a call has.
+//! Header names of a call.
 
-/// The message: the same for every attempt.
+/// Message id: the same for every attempt.
 pub const ID: &str = "webhook-id";
-/// When the attempt was made, in seconds since 1970.
+/// Time of the attempt, in seconds since 1970.
 pub const TIMESTAMP: &str = "webhook-timestamp";
-/// Over id, timestamp and body, by every live key.
+/// Signatures over id, timestamp and body, one for each live key.
 pub const SIGNATURE: &str = "webhook-signature";
-/// 1 at the first try.
+/// Attempt number; 1 at the first attempt.
 pub const ATTEMPT: &str = "webhook-attempt";
-/// The number of the claim.
+/// Number of the claim.
 pub const FENCE: &str = "webhook-fence";
-/// With an ordering key: rises along the key.
+/// Number that rises along the ordering key; absent without a key.
 pub const SEQUENCE: &str = "webhook-sequence";
-/// What the event is about.
+/// Topic of the event.
 pub const TOPIC: &str = "webhook-topic";
-/// Over a line each of `tenure`, id, timestamp, fence, attempt, sequence and topic, and the body,
-/// by every live key.
+/// Signatures over one line each of `tenure`, id, timestamp, fence, attempt, sequence and topic,
+/// and the body, one for each live key.
 pub const OWN_SIGNATURE: &str = "webhook-tenure-signature";
-/// In an answer: what the receiver wants beside its status.
+/// In a reply: a request of the receiver, besides its status.
 pub const DIRECTIVE: &str = "webhook-delivery";
 
-/// All of a call.
+/// Every header of a call.
 pub const ALL: [&str; 8] = [
     ID,
     TIMESTAMP,
@@ -32,8 +32,8 @@ pub const ALL: [&str; 8] = [
     OWN_SIGNATURE,
 ];
 
-/// What is in front of the body in Tenure's own signature. No header can hold the end of a line, so
-/// nothing that is signed here passes for a message of Standard Webhooks.
+/// Text before the body in Tenure's own signature. It contains line breaks, which a header cannot,
+/// so it is never mistaken for a Standard Webhooks message.
 pub(super) fn own_front(parts: [&str; 6]) -> String {
     format!("tenure\n{}\n", parts.join("\n"))
 }

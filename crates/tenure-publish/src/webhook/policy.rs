@@ -1,9 +1,9 @@
-//! Address policy: which addresses may be called.
+//! Address policy: decides which addresses may be called.
 //!
-//! An endpoint's address comes from outside, and we stand inside: without this rule a receiver
-//! could make us call the database, the metadata of the cloud or a neighbour. The name is resolved
-//! once, every address it has is judged, and the connection goes to a judged address; a name that
-//! has one forbidden address is not called at all.
+//! Receivers choose the addresses of endpoints, and Tenure runs inside the operator's network:
+//! without this policy a receiver could make it call the database, the cloud's metadata service or
+//! another machine there. The caller resolves a name once, checks each of its addresses, and
+//! connects to a checked one; a name with one forbidden address is not called at all.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -17,12 +17,11 @@ use url::{Host, Url};
 
 use super::blocks::is_public;
 
-/// No address is longer.
 const URL_BYTES_MAX: usize = 2048;
-/// In IPv6 these bits say that it is IPv4, and the others which.
+/// Prefix length of IPv4-mapped IPv6 addresses.
 const MAPPED_BITS: u8 = 96;
 
-/// Which addresses may be called. By default those of the public network, by https, at the usual
+/// Addresses that may be called. Default: those of the public network, by https, at the usual
 /// ports.
 ///
 /// ```
@@ -42,19 +41,20 @@ const MAPPED_BITS: u8 = 96;
 /// ```
 #[derive(Clone, Debug)]
 pub struct AddressPolicy {
-    /// Whether `http` is allowed beside `https`; not unless set.
+    /// Allows `http` besides `https`. Default: false.
     pub allow_http: bool,
-    /// Networks that may be called although they are not public; none unless set.
+    /// Networks that may be called although they are not public. Default: none.
     pub allow: Vec<IpNet>,
-    /// Names that may be called whatever their addresses are, written as in the address of an
-    /// endpoint; none unless set.
+    /// Host names that may be called at any address, written as in the address of an endpoint.
+    /// Default: none.
     pub allow_hosts: Vec<String>,
-    /// Ports that may be called; 80, 443 and 8443 unless set.
+    /// Ports that may be called. Default: 80, 443 and 8443.
     pub ports: Vec<RangeInclusive<u16>>,
-    /// Networks that are never called, whatever the fields above say.
+    /// Networks that are never called, even if a field above allows them.
     pub deny: Vec<IpNet>,
-    /// Our own doors, such as the database and our listener: never called, whatever the fields
-    /// above say. One on this machine is closed at every address that the machine has.
+    /// Listening addresses of Tenure's own services, such as the database and the HTTP server. They
+    /// are never called, even if a field above allows them. An address on this machine is denied at
+    /// every address of the machine.
     pub deny_own: Vec<SocketAddr>,
 }
 
@@ -72,26 +72,26 @@ impl Default for AddressPolicy {
 }
 
 impl AddressPolicy {
-    /// Reads the address of an endpoint. Of a name it says nothing yet: its addresses are judged
-    /// when it is called.
+    /// Parses the address of an endpoint. If it has a host name, the caller checks the addresses of
+    /// that name at each call.
     ///
     /// # Errors
-    /// It is no address, or none that may be called.
+    /// The address is not valid, or may not be called.
     pub fn check_url(&self, url: &str) -> Result<Target, CallError> {
         if url.len() > URL_BYTES_MAX {
             return Err(forbidden("the address is over 2048 bytes long"));
         }
-        // The parser mends much: blanks, backslashes, a third slash. Who writes such an address
-        // means another one than we would call.
+        // The parser repairs blanks, backslashes and a third slash, but the author of such an
+        // address may have meant another host.
         let is_odd = |c: char| c == '\\' || c.is_control() || c.is_whitespace();
         let front = url.split_once("://").map(|(_, front)| front);
         if url.contains(is_odd) || front.is_none_or(|front| front.starts_with('/')) {
-            let text = "the address is oddly written; expected one as https://example.com/hooks";
+            let text = "the address is malformed; expected one like https://example.com/hooks";
             return Err(forbidden(text));
         }
-        // The parser's own words may quote what it read.
+        // The parser's error may quote the input.
         let url = Url::parse(url).map_err(|_cause| {
-            forbidden("the address is no URL; expected one as https://example.com")
+            forbidden("the address is not a URL; expected one like https://example.com")
         })?;
         let is_encrypted = match url.scheme() {
             "https" => true,
@@ -100,7 +100,7 @@ impl AddressPolicy {
             _ => return Err(forbidden("the address is neither https nor http")),
         };
         if !url.username().is_empty() || url.password().is_some() {
-            let text = "the address has a name or password in it; use a header for it";
+            let text = "the address contains a name or password; use a header instead";
             return Err(forbidden(text));
         }
         let port = url.port_or_known_default().unwrap_or(0);
@@ -114,14 +114,14 @@ impl AddressPolicy {
         Ok(target)
     }
 
-    /// Whether an address may be called, ports and names aside.
+    /// Returns true if an address may be called. Does not check ports and host names.
     pub fn check_addr(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         let is_allowed = || self.allow.iter().any(|net| net.contains(&address));
         !self.is_denied(address) && (is_allowed() || is_public(address))
     }
 
-    /// Judges an address that a target has.
+    /// Checks one address of a target.
     pub(super) fn check_target(
         &self,
         target: &Target,
@@ -129,19 +129,17 @@ impl AddressPolicy {
     ) -> Result<SocketAddr, CallError> {
         let address = address.to_canonical();
         let socket = SocketAddr::new(address, target.port);
-        let is_denied = self.is_own_door(socket) || self.is_denied(address);
+        let is_denied = self.is_own_socket(socket) || self.is_denied(address);
         let is_named = || self.allow_hosts.iter().any(|host| target.is_named(host));
         if !is_denied && (is_named() || self.check_addr(address)) {
             return Ok(socket);
         }
-        // Not which one: who may not call it may not learn it from us either.
-        Err(forbidden(
-            "its network address is not one that may be called",
-        ))
+        // The text must not name the address, which stays hidden from the author of the endpoint.
+        Err(forbidden("its network address may not be called"))
     }
 
-    /// Also by a network that is written as IPv4 mapped into IPv6; not by a wider one, which is
-    /// meant for IPv6.
+    /// Returns true for an address in a denied network. This includes networks written as
+    /// IPv4-mapped IPv6, but not wider ones, which are meant for IPv6.
     fn is_denied(&self, address: IpAddr) -> bool {
         let mapped = match address {
             IpAddr::V4(address) => address.to_ipv6_mapped().into(),
@@ -154,25 +152,25 @@ impl AddressPolicy {
         })
     }
 
-    /// A door at `0.0.0.0` is open at every address of this machine, and one that we know as
-    /// `127.0.0.1` may be.
-    fn is_own_door(&self, socket: SocketAddr) -> bool {
-        let mut doors = self
+    /// Returns true for a socket of Tenure's own services. A socket bound to `0.0.0.0` is reachable
+    /// at every address of this machine; a socket known as `127.0.0.1` may be, too.
+    fn is_own_socket(&self, socket: SocketAddr) -> bool {
+        let mut sockets = self
             .deny_own
             .iter()
             .filter(|own| own.port() == socket.port());
-        doors.any(|own| {
+        sockets.any(|own| {
             let own = own.ip().to_canonical();
-            own == socket.ip() || (is_here(own) && is_here(socket.ip()))
+            own == socket.ip() || (is_local(own) && is_local(socket.ip()))
         })
     }
 }
 
-/// Whether an address is one of this machine.
-fn is_here(address: IpAddr) -> bool {
+/// Returns true for an address of this machine.
+fn is_local(address: IpAddr) -> bool {
     address.is_unspecified()
         || address.is_loopback()
-        // The system lets nobody take an address that it does not have.
+        // The system can bind a socket only to its own addresses.
         || UdpSocket::bind((address, 0)).is_ok()
 }
 
@@ -183,7 +181,7 @@ fn forbidden(text: &str) -> CallError {
     }
 }
 
-/// An address of an endpoint that was read and may be called, as far as can be said without
+/// A parsed address of an endpoint that may be called, as far as the policy can decide without
 /// resolving its name.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target {
@@ -203,7 +201,7 @@ impl Target {
             }
             Some(Host::Ipv4(address)) => Host::Ipv4(address),
             Some(Host::Ipv6(address)) => Host::Ipv6(address),
-            None => return Err(forbidden("the address names no host")),
+            None => return Err(forbidden("the address has no host")),
         };
         let unwritable = || forbidden("the address cannot be written in a request");
         let authority = match url.port() {
@@ -225,22 +223,22 @@ impl Target {
         })
     }
 
-    /// The name or address of the host.
+    /// Name or address of the host.
     pub fn host(&self) -> String {
         self.host.to_string()
     }
 
-    /// The port.
+    /// Port of the URL, or the default of its scheme.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Whether it is called by https.
+    /// Returns true for https.
     pub fn is_encrypted(&self) -> bool {
         self.is_encrypted
     }
 
-    /// The host's name, if it has to be resolved.
+    /// Host name, if it has to be resolved.
     pub(super) fn name(&self) -> Option<&str> {
         match &self.host {
             Host::Domain(name) => Some(name),
@@ -248,7 +246,7 @@ impl Target {
         }
     }
 
-    /// The host's address, if it is one.
+    /// Host address, if the URL contains one.
     pub(super) fn literal(&self) -> Option<IpAddr> {
         match &self.host {
             Host::Domain(_) => None,
@@ -257,12 +255,12 @@ impl Target {
         }
     }
 
-    /// For the header `host`.
+    /// Value of the header `host`.
     pub(super) fn authority(&self) -> &HeaderValue {
         &self.authority
     }
 
-    /// For the first line of the request.
+    /// Path and query for the request line.
     pub(super) fn path(&self) -> &Uri {
         &self.path
     }
@@ -275,7 +273,7 @@ impl Target {
 }
 
 impl fmt::Debug for Target {
-    /// Without the path, which may have a secret in it.
+    /// Leaves out the path, which may contain a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Target")
             .field("host", &self.host())

@@ -1,4 +1,4 @@
-//! Pool: connections that wait for another call to the same host.
+//! Pool of idle connections, kept for further calls to the same host.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,26 +9,26 @@ use tokio::time::Instant;
 use super::Target;
 use super::connection::Connection;
 
-/// A connection that has waited longer is closed: its other end is about to do so.
-const IDLE: Duration = Duration::from_secs(20);
-/// A connection that is older is not used again, so that a name is looked up now and then.
-const AGE: Duration = Duration::from_mins(1);
-/// How often all are looked through.
-const ROUND: Duration = Duration::from_secs(5);
-/// At most so many wait for one host.
-const PER_HOST: usize = 256;
-/// At most so many wait.
-const TOTAL: usize = 1024;
+/// Maximum idle time; most peers close a connection soon after.
+const IDLE_MAX: Duration = Duration::from_secs(20);
+/// Maximum age, so that changes of a name's addresses take effect.
+const AGE_MAX: Duration = Duration::from_mins(1);
+/// Interval between removals of stale connections.
+const CLEANUP_INTERVAL: Duration = Duration::from_secs(5);
+/// Maximum idle connections per host.
+const PER_HOST_MAX: usize = 256;
+/// Maximum idle connections.
+const TOTAL_MAX: usize = 1024;
 
-/// What a connection can be used for.
+/// Key of a connection: calls with the same key may share it.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Key {
+struct PoolKey {
     is_encrypted: bool,
     host: String,
     port: u16,
 }
 
-impl Key {
+impl PoolKey {
     fn of(target: &Target) -> Self {
         Self {
             is_encrypted: target.is_encrypted(),
@@ -38,79 +38,79 @@ impl Key {
     }
 }
 
-struct Waiting {
+struct IdleConnection {
     connection: Connection,
     since: Instant,
 }
 
-impl Waiting {
+impl IdleConnection {
     fn is_fresh(&self, now: Instant) -> bool {
-        now.duration_since(self.since) < IDLE && now.duration_since(self.connection.since) < AGE
+        now.duration_since(self.since) < IDLE_MAX
+            && now.duration_since(self.connection.since) < AGE_MAX
     }
 }
 
 #[derive(Default)]
-struct Shelves {
-    by_key: HashMap<Key, Vec<Waiting>>,
+struct PoolState {
+    by_key: HashMap<PoolKey, Vec<IdleConnection>>,
     count: usize,
-    looked_through: Option<Instant>,
+    cleaned_at: Option<Instant>,
 }
 
-/// Connections that wait for another call.
 #[derive(Default)]
-pub(super) struct Pool(Mutex<Shelves>);
+pub(super) struct Pool(Mutex<PoolState>);
 
 impl Pool {
-    /// The connection to this host that has waited least, if there is one.
+    /// Takes the connection to this host that was used last, if it is fresh.
     pub(super) fn take(&self, target: &Target) -> Option<Connection> {
-        let mut shelves = self.lock();
-        let shelves = &mut *shelves;
-        let waiting = shelves.by_key.get_mut(&Key::of(target))?;
-        let last = waiting.pop()?;
-        shelves.count -= 1;
+        let mut state = self.lock();
+        let state = &mut *state;
+        let idle = state.by_key.get_mut(&PoolKey::of(target))?;
+        let last = idle.pop()?;
+        state.count -= 1;
         if last.is_fresh(Instant::now()) {
             return Some(last.connection);
         }
-        // The others have waited longer, or the next call looks at them.
+        // The other connections are older, or the next call checks them.
         None
     }
 
-    /// Keeps a connection for another call.
+    /// Stores a connection for another call; drops it when the pool is full.
     pub(super) fn put(&self, target: &Target, connection: Connection) {
         let now = Instant::now();
-        let mut shelves = self.lock();
-        let due = |last: Instant| now.duration_since(last) >= ROUND;
-        if shelves.looked_through.is_none_or(due) {
-            shelves.look_through(now);
+        let mut state = self.lock();
+        let due = |last: Instant| now.duration_since(last) >= CLEANUP_INTERVAL;
+        if state.cleaned_at.is_none_or(due) {
+            state.remove_stale(now);
         }
-        if shelves.count >= TOTAL {
+        if state.count >= TOTAL_MAX {
             return;
         }
-        let waiting = shelves.by_key.entry(Key::of(target)).or_default();
-        if waiting.len() >= PER_HOST {
+        let idle = state.by_key.entry(PoolKey::of(target)).or_default();
+        if idle.len() >= PER_HOST_MAX {
             return;
         }
         let since = now;
-        waiting.push(Waiting { connection, since });
-        shelves.count += 1;
+        idle.push(IdleConnection { connection, since });
+        state.count += 1;
     }
 
-    /// Closes all that wait.
+    /// Closes all idle connections.
     pub(super) fn clear(&self) {
-        *self.lock() = Shelves::default();
+        *self.lock() = PoolState::default();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shelves> {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shelves {
-    fn look_through(&mut self, now: Instant) {
-        self.looked_through = Some(now);
-        self.by_key.retain(|_, waiting| {
-            waiting.retain(|one| one.is_fresh(now));
-            !waiting.is_empty()
+impl PoolState {
+    fn remove_stale(&mut self, now: Instant) {
+        self.cleaned_at = Some(now);
+        self.by_key.retain(|_, idle| {
+            idle.retain(|one| one.is_fresh(now));
+            !idle.is_empty()
         });
         self.count = self.by_key.values().map(Vec::len).sum();
     }

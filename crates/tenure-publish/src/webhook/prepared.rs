@@ -1,5 +1,4 @@
-//! Prepared: an endpoint's secrets, opened once and ready to sign, for as long as the endpoint
-//! stays as it is.
+//! Prepared secrets of an endpoint: decrypted once, and cached until the endpoint changes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,30 +12,29 @@ use url::form_urlencoded;
 use super::signing::Signer;
 use super::{Keyring, Secrets, names};
 
-/// Remembers no more endpoints; a process calls fewer.
+/// Capacity of the cache. It exceeds the number of endpoints that a process usually calls.
 const ENDPOINTS_MAX: usize = 10_000;
-/// Headers of a call beside the endpoint's own.
-const HEADERS: usize = 11;
-/// A word of a header's value that is at least so long is hidden where it comes back.
-const HIDDEN_BYTES_MIN: usize = 8;
+/// Number of headers of a call besides the endpoint's own.
+const CALL_HEADERS: usize = 11;
+/// Minimum length of a word in a header value that is masked in replies.
+const MASKED_BYTES_MIN: usize = 8;
 
-/// An endpoint's secrets, ready to use.
 pub(super) struct Prepared {
     version: u64,
     sealed: String,
     signers: Vec<(Signer, Option<Timestamp>)>,
     headers: HeaderMap,
-    /// What must not be kept of an answer, should the receiver send it back.
-    pub(super) hidden: Vec<Box<[u8]>>,
+    /// Byte strings to mask in a reply, in case the receiver echoes them.
+    pub(super) masked: Vec<Box<[u8]>>,
 }
 
 impl Prepared {
     fn open(endpoint: &Endpoint, keyring: &Keyring) -> Result<Self, Invalid> {
         let secrets = Secrets::open(&endpoint.sealed, keyring, &endpoint.id)?;
-        // Whatever was allowed when it was sealed.
+        // Check again: the rules may have changed since the secrets were encrypted.
         secrets.check()?;
         let mut headers = HeaderMap::with_capacity(secrets.headers.len());
-        let mut hidden: Vec<Box<[u8]>> = Vec::new();
+        let mut masked: Vec<Box<[u8]>> = Vec::new();
         for (name, value) in &secrets.headers {
             let bad = || Invalid::new("header", format!("{name:?}"), "one that can be sent");
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_cause| bad())?;
@@ -44,19 +42,19 @@ impl Prepared {
             sent.set_sensitive(true);
             headers.insert(name, sent);
             let words = value.split_whitespace().chain([value.as_str()]);
-            let long = words.filter(|word| word.len() >= HIDDEN_BYTES_MIN);
-            hidden.extend(long.flat_map(spellings));
+            let long = words.filter(|word| word.len() >= MASKED_BYTES_MIN);
+            masked.extend(long.flat_map(spellings));
         }
-        // The longest first, so that no part of it is left over.
-        hidden.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-        hidden.dedup();
+        // Longest first, so that no part of a secret is left over.
+        masked.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        masked.dedup();
         let signing = secrets.signing.iter();
         Ok(Self {
             version: endpoint.version,
             sealed: endpoint.sealed.clone(),
             signers: signing.map(|one| (one.key.signer(), one.until)).collect(),
             headers,
-            hidden,
+            masked,
         })
     }
 
@@ -64,7 +62,7 @@ impl Prepared {
         self.version == endpoint.version && self.sealed == endpoint.sealed
     }
 
-    /// The headers of one attempt, signed.
+    /// Builds and signs the headers of one attempt.
     pub(super) fn headers(
         &self,
         request: &Request<'_>,
@@ -79,17 +77,17 @@ impl Prepared {
         let own = sequence.as_deref().unwrap_or_default();
 
         let front = format!("{id}.{seconds}.");
-        // What is around a header's value is lost on the way, so it is not signed either.
+        // Receivers strip blanks around a header's value, so they are not signed.
         let topic = request.event.topic().trim_matches(' ');
         if topic.is_empty() {
-            return Err(unsendable("its topic is blank, and no header can be"));
+            return Err(unsendable("the topic is blank, and a header cannot be"));
         }
         let own_front = names::own_front([&id, &seconds, &fence, &attempt, own, topic]);
         let signature = self.sign(&[front.as_bytes(), body], now)?;
         let own_signature = self.sign(&[own_front.as_bytes(), body], now)?;
 
-        // Room for all, with the host and the user agent, so that it does not grow step by step.
-        let mut headers = HeaderMap::with_capacity(self.headers.len() + HEADERS);
+        // Reserve space for all headers, including host and user agent, to avoid reallocation.
+        let mut headers = HeaderMap::with_capacity(self.headers.len() + CALL_HEADERS);
         headers.extend(self.headers.clone());
         headers.insert(CONTENT_TYPE, content_type(request)?);
         let all = [
@@ -105,13 +103,13 @@ impl Prepared {
         for (name, value) in all {
             let Some(value) = value else { continue };
             let value = HeaderValue::try_from(value)
-                .map_err(|_cause| unsendable(&format!("its header {name} cannot be written")))?;
+                .map_err(|_cause| unsendable(&format!("the header {name} cannot be written")))?;
             headers.insert(HeaderName::from_static(name), value);
         }
         Ok(headers)
     }
 
-    /// The signatures of all live keys.
+    /// Signs with every live key.
     fn sign(&self, parts: &[&[u8]], now: Timestamp) -> Result<String, CallError> {
         let live = |until: &Option<Timestamp>| until.is_none_or(|until| now < until);
         let signers = self.signers.iter().filter(|(_, until)| live(until));
@@ -123,8 +121,8 @@ impl Prepared {
     }
 }
 
-/// A word as it is, as JSON writes it, as JSON with its slashes marked, and as an address has it: a
-/// receiver that sends back what it was sent mostly does so in one of these.
+/// Spellings of a word in an echoed request: plain, as JSON, as JSON with escaped slashes, and
+/// percent-encoded.
 fn spellings(word: &str) -> [Box<[u8]>; 4] {
     let json = word.replace('\\', r"\\").replace('"', "\\\"");
     let slashes = json.replace('/', r"\/");
@@ -132,10 +130,10 @@ fn spellings(word: &str) -> [Box<[u8]>; 4] {
     [word, &json, &slashes, &address].map(|text| Box::from(text.as_bytes()))
 }
 
-/// JSON, unless the payload was given as bytes or the event says what it is.
+/// JSON, unless the payload was enqueued as bytes or the event has a content type.
 fn content_type(request: &Request<'_>) -> Result<HeaderValue, CallError> {
     match request.event.headers().get(CONTENT_TYPE.as_str()) {
-        Some(said) => HeaderValue::from_str(said)
+        Some(value) => HeaderValue::from_str(value)
             .map_err(|_cause| unsendable("the event's content-type cannot be written in a header")),
         None => Ok(HeaderValue::from_static(match request.event.encoding() {
             None => "application/json",
@@ -151,12 +149,12 @@ pub(super) fn unsendable(text: &str) -> CallError {
     }
 }
 
-/// What is prepared, by the number of the endpoint.
+/// Prepared secrets by endpoint number.
 #[derive(Default)]
-pub(super) struct Cache(Mutex<HashMap<u32, Arc<Prepared>>>);
+pub(super) struct PreparedCache(Mutex<HashMap<u32, Arc<Prepared>>>);
 
-impl Cache {
-    /// The endpoint's secrets, opened now or earlier.
+impl PreparedCache {
+    /// Returns the endpoint's secrets; decrypts them unless they are cached.
     pub(super) fn get(
         &self,
         endpoint: &Endpoint,

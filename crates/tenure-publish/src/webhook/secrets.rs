@@ -1,5 +1,4 @@
-//! Secrets of an endpoint: what signs its calls and the headers that it wants, sealed for the
-//! store.
+//! Secrets of an endpoint: its signing keys and extra headers, encrypted for the store.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,13 +8,11 @@ use tenure_core::{Invalid, Timestamp};
 
 use super::{Keyring, SigningKey};
 
-/// What sealed text begins with: the version of its form.
+/// Prefix of encrypted text: the version of its format.
 const FORM: &str = "tenure1";
-/// No endpoint has more headers.
 const HEADERS_MAX: usize = 20;
-/// No header's value is longer.
 const VALUE_BYTES_MAX: usize = 4096;
-/// Names that are ours, or that belong to the connection and not to the request.
+/// Names that Tenure sets itself, or that belong to the connection and not to the request.
 const RESERVED: &[&str] = &[
     "connection",
     "content-length",
@@ -31,11 +28,11 @@ const RESERVED: &[&str] = &[
     "upgrade",
     "user-agent",
 ];
-/// Names that begin so are the protocol's.
+/// Prefix of the names that belong to the protocol.
 const RESERVED_PREFIX: &str = "webhook-";
 
-/// What only the caller of an endpoint may know: its signing keys, and the headers that go with
-/// every call.
+/// Secrets of an endpoint that only its caller may know: signing keys, and headers sent with every
+/// call.
 ///
 /// ```
 /// use tenure_core::webhook::EndpointId;
@@ -47,37 +44,38 @@ const RESERVED_PREFIX: &str = "webhook-";
 ///
 /// let sealed = secrets.seal(&keyring, &billing)?;
 /// assert_eq!(Secrets::open(&sealed, &keyring, &billing)?, secrets);
-/// // What is sealed for one endpoint is not opened for another.
+/// // Text sealed for one endpoint does not open for another.
 /// assert!(Secrets::open(&sealed, &keyring, &EndpointId::new("mail")?).is_err());
 /// # Ok::<(), tenure_core::Invalid>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secrets {
-    /// The keys; the newest first. All that are live sign every call.
+    /// Signing keys, newest first. Every live key signs every call.
     pub signing: Vec<Signing>,
-    /// Headers that go with every call, by their names in lower case.
+    /// Headers sent with every call, by lower-case name.
     pub headers: BTreeMap<String, String>,
 }
 
-/// A signing key, and how long it signs.
+/// A signing key, and the end of its use.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Signing {
-    /// The key.
+    /// Key with its scheme.
     pub key: SigningKey,
-    /// An old key signs until then, so that the receiver has time to learn the new one. `None`:
-    /// it is the present one.
+    /// Time until which an old key signs, so that the receiver can switch to the new key. `None`
+    /// for the current key.
     pub until: Option<Timestamp>,
 }
 
 impl Signing {
-    /// Whether it signs at this moment.
+    /// Returns true if the key signs at `now`.
     pub fn is_live(&self, now: Timestamp) -> bool {
         self.until.is_none_or(|until| now < until)
     }
 }
 
 #[derive(serde::Serialize, serde::Deserialize)]
-struct Plain {
+struct PlainSecrets {
     signing: Vec<PlainSigning>,
     #[serde(default)]
     headers: BTreeMap<String, String>,
@@ -90,10 +88,10 @@ struct PlainSigning {
 }
 
 impl Secrets {
-    /// No endpoint has more live keys.
+    /// Maximum number of live keys.
     pub const LIVE_MAX: usize = 5;
 
-    /// One key and no headers.
+    /// Creates secrets with one key and no headers.
     pub fn new(key: SigningKey) -> Self {
         Self {
             signing: vec![Signing { key, until: None }],
@@ -101,8 +99,8 @@ impl Secrets {
         }
     }
 
-    /// Lets `key` sign from now on; what signed without an end until now does so until `until`.
-    /// Keys that sign no more at `now` are forgotten.
+    /// Makes `key` the current key. A previous key without an end signs until `until`. Removes keys
+    /// whose end is not after `now`.
     ///
     /// # Errors
     /// There would be more than five live keys.
@@ -125,14 +123,14 @@ impl Secrets {
         Ok(())
     }
 
-    /// Every problem of the set.
+    /// Checks all keys and headers.
     ///
     /// # Errors
-    /// There is no key without an end, there are too many keys, or a header is not one that can be
-    /// sent. The texts have no value in them.
+    /// Every key has an end, there are too many keys, or a header is not valid. The error contains
+    /// no secret value.
     pub fn check(&self) -> Result<(), Invalid> {
         if self.signing.iter().all(|signing| signing.until.is_some()) {
-            let expected = "one that signs without an end";
+            let expected = "one without an end";
             return Err(Invalid::new("signing key", "missing", expected));
         }
         check_count(self.signing.len())?;
@@ -145,17 +143,17 @@ impl Secrets {
             .try_for_each(|(name, value)| check_header(name, value))
     }
 
-    /// As a store keeps them: encrypted by the first key of the keyring, for this endpoint alone.
+    /// Encrypts the secrets with the first key of the keyring, for this endpoint alone.
     ///
     /// # Errors
-    /// As [`Secrets::check`].
+    /// The errors of [`Secrets::check`].
     pub fn seal(&self, keyring: &Keyring, endpoint: &EndpointId) -> Result<String, Invalid> {
         self.check()?;
         let signing = self.signing.iter().map(|signing| PlainSigning {
             key: signing.key.expose(),
             until: signing.until,
         });
-        let plain = Plain {
+        let plain = PlainSecrets {
             signing: signing.collect(),
             headers: self.headers.clone(),
         };
@@ -168,12 +166,13 @@ impl Secrets {
         Ok(format!("{FORM}:{name}:{text}"))
     }
 
-    /// As a store kept them.
+    /// Decrypts text from the store.
     ///
     /// # Errors
-    /// The keyring has not the key, or the text was changed, or was sealed for another endpoint.
+    /// The keyring does not have the key, or the text was changed or encrypted for another
+    /// endpoint.
     pub fn open(sealed: &str, keyring: &Keyring, endpoint: &EndpointId) -> Result<Self, Invalid> {
-        let expected = "text that this keyring has sealed for this endpoint";
+        let expected = "text sealed by this keyring for this endpoint";
         let bad = |found: &str| Invalid::new("sealed text of an endpoint", found, expected);
         let (name, text) = parts(sealed).ok_or_else(|| bad("unreadable"))?;
         if !keyring.has(name) {
@@ -181,10 +180,10 @@ impl Secrets {
             return Err(bad(&found));
         }
         let plain = keyring.open(name, text, endpoint.as_str());
-        let plain = plain.ok_or_else(|| bad("not what this key has sealed for this endpoint"))?;
-        // Serde's text quotes what it read.
-        let plain: Plain =
-            serde_json::from_slice(&plain).map_err(|_cause| bad("of another form"))?;
+        let plain = plain.ok_or_else(|| bad("not sealed by this key for this endpoint"))?;
+        // Serde's error quotes the input.
+        let plain: PlainSecrets =
+            serde_json::from_slice(&plain).map_err(|_cause| bad("in an unknown format"))?;
         let signing = plain
             .signing
             .into_iter()
@@ -198,14 +197,14 @@ impl Secrets {
         })
     }
 
-    /// The name of the key that has sealed a text, to find what is to be sealed anew.
+    /// Name of the key that encrypted a text, to find text that must be encrypted anew.
     pub fn sealed_by(sealed: &str) -> Option<&str> {
         parts(sealed).map(|(name, _)| name)
     }
 }
 
 impl fmt::Debug for Secrets {
-    /// How much there is, and the names of the headers.
+    /// Shows how many keys there are, and the names of the headers.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Secrets")
             .field("signing", &self.signing)
@@ -225,7 +224,7 @@ fn check_count(keys: usize) -> Result<(), Invalid> {
     if keys <= Secrets::LIVE_MAX {
         return Ok(());
     }
-    let expected = "at most 5 live ones; wait until an old one has ended";
+    let expected = "at most 5 live ones; wait until an old one ends";
     Err(Invalid::new(
         "signing keys",
         format!("{keys} keys"),
@@ -241,12 +240,12 @@ fn check_header(name: &str, value: &str) -> Result<(), Invalid> {
         return Err(Invalid::new("header name", format!("{name:?}"), expected));
     }
     if name.starts_with(RESERVED_PREFIX) || RESERVED.contains(&name) {
-        let expected = "one that neither the protocol nor the connection needs for itself";
+        let expected = "a name that neither the protocol nor the connection reserves";
         return Err(Invalid::new("header name", format!("{name:?}"), expected));
     }
     let is_printable = value.bytes().all(|c| (b' '..=b'~').contains(&c));
     if value.len() > VALUE_BYTES_MAX || !is_printable || value.trim() != value || value.is_empty() {
-        let found = format!("not one that can be sent (header {name})");
+        let found = format!("not valid (header {name})");
         let expected = "1 to 4096 printable ASCII characters, no blank at either end";
         return Err(Invalid::new("header value", found, expected));
     }

@@ -1,5 +1,5 @@
-//! Signing keys, as the Standard Webhooks text has them: `whsec_` for HMAC-SHA256, `whsk_` and
-//! `whpk_` for the two halves of an ed25519 key.
+//! Signing keys in the format of Standard Webhooks: `whsec_` for HMAC-SHA256, `whsk_` and `whpk_`
+//! for the private and the public half of an ed25519 key.
 
 use std::fmt;
 
@@ -9,31 +9,32 @@ use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use ring::{hmac, signature};
 use tenure_core::Invalid;
 
-/// Bytes of an HMAC secret that is made here.
+/// Size of a generated HMAC secret.
 const SECRET_BYTES: usize = 32;
-/// Bytes that an HMAC secret may have.
+/// Sizes accepted for an HMAC secret.
 const SECRET_BYTES_ALLOWED: std::ops::RangeInclusive<usize> = 24..=64;
-/// Bytes of the private half of an ed25519 key, and of the public one.
+/// Size of the private half of an ed25519 key, and of the public one.
 const SEED_BYTES: usize = 32;
-/// The private half as some libraries keep it: with the public one behind it.
+/// Size of the private half in libraries that append the public one.
 const BOTH_HALVES_BYTES: usize = 64;
 
 const SECRET_PREFIX: &str = "whsec_";
 const PRIVATE_PREFIX: &str = "whsk_";
 const PUBLIC_PREFIX: &str = "whpk_";
 
-/// How a key signs.
+/// Signature scheme of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Scheme {
-    /// By HMAC-SHA256, `v1`: sender and receiver share a secret.
+    /// HMAC-SHA256, `v1`: sender and receiver share a secret.
     #[default]
     Hmac,
-    /// By ed25519, `v1a`: the receiver needs the public half only.
+    /// Ed25519, `v1a`: the receiver needs only the public half.
     Ed25519,
 }
 
 impl Scheme {
-    /// What signatures of this scheme begin with.
+    /// Prefix of this scheme's signatures.
     pub const fn tag(self) -> &'static str {
         match self {
             Self::Hmac => "v1",
@@ -42,7 +43,7 @@ impl Scheme {
     }
 }
 
-/// A key that signs.
+/// A key that signs calls.
 ///
 /// ```
 /// use tenure_publish::webhook::{Scheme, SigningKey};
@@ -64,9 +65,9 @@ pub struct SigningKey {
 }
 
 impl SigningKey {
-    /// A fresh key.
+    /// Generates a key.
     pub fn generate(scheme: Scheme) -> Self {
-        const _: () = assert!(SECRET_BYTES == SEED_BYTES, "one draw does for both");
+        const _: () = assert!(SECRET_BYTES == SEED_BYTES, "one draw fits both");
         let bytes: [u8; SECRET_BYTES] = rand::random();
         Self {
             scheme,
@@ -74,11 +75,11 @@ impl SigningKey {
         }
     }
 
-    /// Reads a key.
+    /// Parses a key.
     ///
     /// # Errors
-    /// It is neither `whsec_` with 24 to 64 bytes in base64 nor `whsk_` with 32. The text of the
-    /// error has no part of it.
+    /// The text is neither `whsec_` with 24 to 64 bytes in base64 nor `whsk_` with 32 bytes. The
+    /// error contains no part of the key.
     pub fn parse(text: &str) -> Result<Self, Invalid> {
         let text = text.trim();
         let read = if let Some(rest) = text.strip_prefix(SECRET_PREFIX) {
@@ -99,12 +100,12 @@ impl SigningKey {
         Ok(Self { scheme, bytes })
     }
 
-    /// How it signs.
+    /// Signature scheme.
     pub fn scheme(&self) -> Scheme {
         self.scheme
     }
 
-    /// The whole secret as text, to be shown once to who asked for it.
+    /// The whole secret as text, to be shown once to the user who created it.
     pub fn expose(&self) -> String {
         let prefix = match self.scheme {
             Scheme::Hmac => SECRET_PREFIX,
@@ -113,7 +114,7 @@ impl SigningKey {
         format!("{prefix}{}", BASE64.encode(&self.bytes))
     }
 
-    /// What the receiver verifies with, if it is not the secret itself: `whpk_…`.
+    /// The public half that the receiver verifies with, `whpk_…`; `None` for a shared secret.
     pub fn public(&self) -> Option<String> {
         match self.signer() {
             Signer::Hmac(_) => None,
@@ -124,19 +125,20 @@ impl SigningKey {
         }
     }
 
-    /// The key with all that can be worked out before a message is there.
+    /// Precomputes the parts that do not depend on a message.
     pub(super) fn signer(&self) -> Signer {
         match self.scheme {
             Scheme::Hmac => Signer::Hmac(hmac::Key::new(hmac::HMAC_SHA256, &self.bytes)),
             Scheme::Ed25519 => Signer::Ed25519(Box::new(
-                pair(&self.bytes).expect("the length was looked at when it was read or made"),
+                pair(&self.bytes)
+                    .expect("the length was checked when the key was parsed or generated"),
             )),
         }
     }
 }
 
 impl PartialEq for SigningKey {
-    /// In a time that does not depend on where they differ.
+    /// Compares in constant time.
     fn eq(&self, other: &Self) -> bool {
         let differ = |sum: u8, (a, b): (&u8, &u8)| sum | (a ^ b);
         self.scheme == other.scheme
@@ -160,7 +162,7 @@ pub(super) enum Signer {
 }
 
 impl Signer {
-    /// The signature over these parts, one after the other, with its tag in front.
+    /// Signs the concatenated parts; the result begins with the scheme's tag.
     pub(super) fn sign(&self, parts: &[&[u8]]) -> String {
         match self {
             Self::Hmac(key) => {
@@ -168,25 +170,27 @@ impl Signer {
                 for part in parts {
                     context.update(part);
                 }
-                written(Scheme::Hmac, context.sign().as_ref())
+                format_signature(Scheme::Hmac, context.sign().as_ref())
             }
-            Self::Ed25519(pair) => written(Scheme::Ed25519, pair.sign(&parts.concat()).as_ref()),
+            Self::Ed25519(pair) => {
+                format_signature(Scheme::Ed25519, pair.sign(&parts.concat()).as_ref())
+            }
         }
     }
 }
 
-fn written(scheme: Scheme, signature: &[u8]) -> String {
+fn format_signature(scheme: Scheme, signature: &[u8]) -> String {
     format!("{},{}", scheme.tag(), BASE64.encode(signature))
 }
 
 /// A key that is ready to verify.
-pub(super) enum Verifying {
+pub(super) enum VerifyingKey {
     Hmac(hmac::Key),
     Ed25519(signature::UnparsedPublicKey<Vec<u8>>),
 }
 
-impl Verifying {
-    /// Reads what a receiver may have: the shared secret, the public half, or the private one.
+impl VerifyingKey {
+    /// Parses a receiver's key: the shared secret, the public half, or the private one.
     pub(super) fn parse(text: &str) -> Result<Self, Invalid> {
         let public = |bytes| signature::UnparsedPublicKey::new(&signature::ED25519, bytes);
         if let Some(rest) = text.trim().strip_prefix(PUBLIC_PREFIX) {
@@ -208,8 +212,8 @@ impl Verifying {
         }
     }
 
-    /// Whether any of these is its signature over `message`. All are looked at, in a time that
-    /// does not depend on the answer.
+    /// Returns true if any of these signatures is valid for `message`. Checks all of them, in a
+    /// time that does not depend on the result.
     pub(super) fn is_any(&self, message: &[u8], signatures: &[Vec<u8>]) -> bool {
         let fold = |is_one: &dyn Fn(&[u8]) -> bool| {
             let all = signatures.iter();
@@ -217,8 +221,8 @@ impl Verifying {
         };
         match self {
             Self::Hmac(key) => {
-                // A long body is read once and not for each of many signatures: of what is
-                // expected and of what came, the signatures are compared.
+                // Hash a long body only once: compare HMACs of the expected signature and of the
+                // received ones.
                 let expected = hmac::sign(key, message);
                 fold(&|one| {
                     hmac::verify(key, one, hmac::sign(key, expected.as_ref()).as_ref()).is_ok()
@@ -237,7 +241,7 @@ fn pair(seed: &[u8]) -> Option<Ed25519KeyPair> {
     Ed25519KeyPair::from_seed_unchecked(seed).ok()
 }
 
-/// The private half alone; where the public one is behind it they have to belong together.
+/// Returns the private half. If the public half follows, it must match.
 fn private_half(bytes: &[u8]) -> Option<Vec<u8>> {
     let (seed, public) = bytes.split_at_checked(SEED_BYTES)?;
     let fits = match bytes.len() {

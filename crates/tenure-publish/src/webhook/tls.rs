@@ -1,4 +1,4 @@
-//! TLS: whom we believe, and the handshake.
+//! TLS: trusted certificate authorities, and the handshake.
 
 use std::sync::Arc;
 
@@ -12,16 +12,17 @@ use tokio_rustls::TlsConnector;
 
 use super::{Stream, Target};
 
-/// No text of an error is longer.
-const TEXT_CHARACTERS: usize = 200;
+/// Limit of an error text.
+const TEXT_CHARACTERS_MAX: usize = 200;
 
-/// Believes the authorities of the system and those in `more`, as PEM.
+/// Trusts the authorities of the system and those in `more`, as PEM.
 pub(super) fn connector(more: &str) -> Result<TlsConnector, Invalid> {
     let mut roots = RootCertStore::empty();
-    // Some that cannot be read are usual; without any, no https is believed, and that is said then.
+    // Unreadable system certificates are common and ignored. If there are no certificates at all,
+    // each https call fails.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     for certificate in CertificateDer::pem_slice_iter(more.as_bytes()) {
-        let added = certificate.ok().and_then(|found| roots.add(found).ok());
+        let added = certificate.ok().and_then(|parsed| roots.add(parsed).ok());
         if added.is_none() {
             let expected = "certificates in PEM";
             return Err(Invalid::new("authorities", "unreadable", expected));
@@ -37,7 +38,7 @@ pub(super) fn connector(more: &str) -> Result<TlsConnector, Invalid> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// Encrypts a connection, with the name of the target and not with the address that was dialled.
+/// Encrypts a connection; the certificate must match the host name, not the dialled address.
 pub(super) async fn encrypt(
     connector: &TlsConnector,
     target: &Target,
@@ -45,17 +46,17 @@ pub(super) async fn encrypt(
 ) -> Result<Box<dyn Stream>, CallError> {
     let name = match (target.name(), target.literal()) {
         (Some(name), _) => ServerName::try_from(name.to_owned())
-            .map_err(|_cause| broken("the host's name is none that a certificate can have"))?,
+            .map_err(|_cause| broken("the host name is not valid in a certificate"))?,
         (None, Some(address)) => ServerName::from(address),
-        (None, None) => return Err(broken("the address names no host")),
+        (None, None) => return Err(broken("the address has no host")),
     };
     match connector.connect(name, stream).await {
         Ok(stream) => Ok(Box::new(stream)),
         Err(error) => {
             let plain = error.to_string();
             let printable = plain.chars().filter(|c| !c.is_control());
-            let text: String = printable.take(TEXT_CHARACTERS).collect();
-            Err(broken(&format!("it could not be encrypted: {text}")))
+            let text: String = printable.take(TEXT_CHARACTERS_MAX).collect();
+            Err(broken(&format!("the TLS handshake failed: {text}")))
         }
     }
 }

@@ -1,8 +1,8 @@
-//! For receivers: verifies calls, and refuses those that come too late.
+//! Verification for receivers: checks calls, and refuses late ones.
 //!
-//! A call says who made it (`webhook-signature`, as the Standard Webhooks text has it) and which
-//! attempt it belongs to (`webhook-tenure-signature` over id, time, fence, attempt, sequence,
-//! topic and body). [`Verifier`] checks both; [`Latest`] remembers what was seen.
+//! A call proves its sender (`webhook-signature`, by Standard Webhooks) and its attempt
+//! (`webhook-tenure-signature` over id, time, fence, attempt, sequence, topic and body).
+//! [`Verifier`] checks both; [`Latest`] remembers accepted calls.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -13,11 +13,11 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use tenure_core::{Fence, Invalid, Timestamp};
 
 use super::names;
-use super::signing::Verifying;
+use super::signing::VerifyingKey;
 
-/// How old a call may be, or how far ahead of our clock, unless set.
+/// Default limit for the age of a call, and for a timestamp ahead of the receiver's clock.
 const TOLERANCE: Duration = Duration::from_mins(5);
-/// More signatures than any sender has keys: the rest is not looked at.
+/// Maximum number of signatures that are checked; senders have fewer keys.
 const SIGNATURES_MAX: usize = 32;
 
 /// Verifies calls.
@@ -41,59 +41,62 @@ const SIGNATURES_MAX: usize = 32;
 /// # Ok::<(), tenure_core::Invalid>(())
 /// ```
 pub struct Verifier {
-    keys: Vec<Verifying>,
+    keys: Vec<VerifyingKey>,
     tolerance: Duration,
-    plain: Plain,
+    plain: PlainCalls,
 }
 
-/// What of a call without Tenure's own headers.
+/// Policy for calls without Tenure's own headers.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Plain {
+enum PlainCalls {
     Refused,
     Accepted,
 }
 
-/// What a call says of itself, and can be believed.
+/// Verified facts of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verified {
-    /// The id of the message: the same for every attempt, to drop repeats.
+    /// Message id: the same for every attempt, to drop duplicates.
     pub id: String,
-    /// When the attempt was made.
+    /// Time of the attempt.
     pub timestamp: Timestamp,
-    /// 1 at the first try. `None`: it has none of Tenure's own headers.
+    /// Attempt number, from 1. `None`: the call has none of Tenure's own headers.
     pub attempt: Option<u32>,
-    /// The number of the claim: refuse what is older than what you have seen of this message.
+    /// Number of the claim: refuse a number below one that you have accepted for this message.
     pub fence: Option<Fence>,
-    /// Of a message with an ordering key: rises along the key.
+    /// Number that rises along the ordering key, if the message has a key.
     pub sequence: Option<i64>,
-    /// What the event is about.
+    /// Topic of the event.
     pub topic: Option<String>,
 }
 
-/// Why a call is not to be believed.
+/// Reason for refusing a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
-    /// A header is missing, is there twice, or cannot be read.
-    #[error("the header {0} is missing, there twice or unreadable; expected it once")]
+    /// A header is missing, occurs twice, or cannot be read.
+    #[error("the header {0} is missing, duplicated or unreadable; expected it once")]
     Header(&'static str),
-    /// It was made too long ago, or too far in the future.
-    #[error("the call was not made around now; compare the two clocks, or it is a repeat")]
+    /// The call was made too long ago, or too far in the future.
+    #[error("the timestamp is too far from now; compare both clocks, or the call is an old one")]
     Time,
-    /// None of the signatures is that of a known key.
-    #[error("no signature is that of a known key; the body has to be the bytes as received")]
+    /// No signature matches a known key.
+    #[error("no signature matches a known key; verify the exact bytes of the body as received")]
     Signature,
 }
 
 impl Verifier {
-    /// Believes calls that are signed by any of these: secrets `whsec_…`, public keys `whpk_…`.
-    /// Those that are expected from Tenure alone: see [`Verifier::accept_plain`].
+    /// Creates a verifier that accepts calls signed by any of these keys: secrets `whsec_…`, public
+    /// keys `whpk_…`. It refuses calls without Tenure's own headers; see
+    /// [`Verifier::accept_plain`].
     ///
     /// # Errors
-    /// There is none, or one is no key.
+    /// There is no key, or one is not valid.
     pub fn new<K: AsRef<str>>(keys: impl IntoIterator<Item = K>) -> Result<Self, Invalid> {
-        let keys = keys.into_iter().map(|key| Verifying::parse(key.as_ref()));
-        let keys: Vec<Verifying> = keys.collect::<Result<_, _>>()?;
+        let keys = keys
+            .into_iter()
+            .map(|key| VerifyingKey::parse(key.as_ref()));
+        let keys: Vec<VerifyingKey> = keys.collect::<Result<_, _>>()?;
         if keys.is_empty() {
             let expected = "one or more, such as whsec_… or whpk_…";
             return Err(Invalid::new("keys", "an empty list", expected));
@@ -101,49 +104,51 @@ impl Verifier {
         Ok(Self {
             keys,
             tolerance: TOLERANCE,
-            plain: Plain::Refused,
+            plain: PlainCalls::Refused,
         })
     }
 
-    /// How old a call may be, or how far ahead of our clock.
+    /// Sets the limit for the age of a call, and for a timestamp ahead of the receiver's clock.
+    /// Default: 5 minutes.
     #[must_use]
     pub fn tolerance(mut self, tolerance: Duration) -> Self {
         self.tolerance = tolerance;
         self
     }
 
-    /// Believes calls of any sender of Standard Webhooks: those without Tenure's own headers. Who
-    /// needs the fence must not: it could be left out on the way.
+    /// Accepts calls without Tenure's own headers, from any Standard Webhooks sender. Do not use it
+    /// if you rely on the fence: an attacker could remove those headers.
     #[must_use]
     pub fn accept_plain(mut self) -> Self {
-        self.plain = Plain::Accepted;
+        self.plain = PlainCalls::Accepted;
         self
     }
 
-    /// Verifies a call: its headers, names in any case, and its body exactly as received.
+    /// Verifies a call. Header names may have any case; the body must be exactly as received.
     ///
     /// # Errors
-    /// It is not to be believed.
+    /// The call must not be trusted.
     pub fn verify<N: AsRef<str>, V: AsRef<[u8]>>(
         &self,
         headers: impl IntoIterator<Item = (N, V)>,
         body: &[u8],
         now: Timestamp,
     ) -> Result<Verified, VerifyError> {
-        let found = Found::collect(headers)?;
-        let id = found.need(names::ID)?;
-        // Signed is `id.timestamp.body`. With a full stop in the id, a body that begins with a
-        // number and a full stop would pass for another message, of another time.
+        let headers = TenureHeaders::collect(headers)?;
+        let id = headers.need(names::ID)?;
+        // The signed text is `id.timestamp.body`. If ids could contain a full stop, a body that
+        // begins with a number and a full stop could pass for another message with another
+        // timestamp.
         if id.contains('.') {
             return Err(VerifyError::Header(names::ID));
         }
-        let seconds = found.need(names::TIMESTAMP)?;
+        let seconds = headers.need(names::TIMESTAMP)?;
         let timestamp = moment(seconds).ok_or(VerifyError::Header(names::TIMESTAMP))?;
         if timestamp.since(now).max(now.since(timestamp)) > self.tolerance {
             return Err(VerifyError::Time);
         }
         let plain = message(&[id, seconds], body);
-        self.check(found.need(names::SIGNATURE)?, &plain)?;
+        self.check(headers.need(names::SIGNATURE)?, &plain)?;
         let mut verified = Verified {
             id: id.to_owned(),
             timestamp,
@@ -152,16 +157,16 @@ impl Verifier {
             sequence: None,
             topic: None,
         };
-        if self.plain == Plain::Accepted && !found.has_own() {
+        if self.plain == PlainCalls::Accepted && !headers.has_own() {
             return Ok(verified);
         }
-        let fence = found.need(names::FENCE)?;
-        let attempt = found.need(names::ATTEMPT)?;
-        let sequence = found.get(names::SEQUENCE);
-        let topic = found.need(names::TOPIC)?;
+        let fence = headers.need(names::FENCE)?;
+        let attempt = headers.need(names::ATTEMPT)?;
+        let sequence = headers.get(names::SEQUENCE);
+        let topic = headers.need(names::TOPIC)?;
         let front = names::own_front([id, seconds, fence, attempt, sequence.unwrap_or(""), topic]);
         let own = [front.as_bytes(), body].concat();
-        self.check(found.need(names::OWN_SIGNATURE)?, &own)?;
+        self.check(headers.need(names::OWN_SIGNATURE)?, &own)?;
         verified.topic = Some(topic.to_owned());
         verified.fence = Some(Fence::new(number(names::FENCE, fence)?));
         verified.attempt = Some(number(names::ATTEMPT, attempt)?);
@@ -170,8 +175,8 @@ impl Verifier {
         Ok(verified)
     }
 
-    /// Every signature is compared with every key of its scheme, whatever was found before: the
-    /// time says nothing about which one it was.
+    /// Compares every signature with every key of its scheme, even after a match: the time must not
+    /// reveal which one matched.
     fn check(&self, list: &str, message: &[u8]) -> Result<(), VerifyError> {
         let entries = list.split(' ').take(SIGNATURES_MAX);
         let entries: Vec<(&str, &str)> = entries.filter_map(|it| it.split_once(',')).collect();
@@ -193,7 +198,7 @@ impl Verifier {
 }
 
 impl fmt::Debug for Verifier {
-    /// How many keys, and none of them.
+    /// Shows the number of keys, and none of them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Verifier")
             .field("keys", &self.keys.len())
@@ -202,15 +207,15 @@ impl fmt::Debug for Verifier {
     }
 }
 
-/// The headers that matter.
+/// Values of the headers in [`names::ALL`].
 #[derive(Default)]
-struct Found([Option<String>; names::ALL.len()]);
+struct TenureHeaders([Option<String>; names::ALL.len()]);
 
-impl Found {
+impl TenureHeaders {
     fn collect<N: AsRef<str>, V: AsRef<[u8]>>(
         headers: impl IntoIterator<Item = (N, V)>,
     ) -> Result<Self, VerifyError> {
-        let mut found = Self::default();
+        let mut collected = Self::default();
         for (name, value) in headers {
             let of_name = |ours: &str| ours.eq_ignore_ascii_case(name.as_ref());
             let Some(place) = names::ALL.iter().position(|ours| of_name(ours)) else {
@@ -218,18 +223,17 @@ impl Found {
             };
             let bad = VerifyError::Header(names::ALL.get(place).copied().unwrap_or_default());
             let text = str::from_utf8(value.as_ref()).map_err(|_cause| bad)?;
-            // No header holds the end of a line; who hands us one would let it end a line of what
-            // is signed.
+            // A header cannot contain a line break; in the signed text it would end a line.
             if text.chars().any(char::is_control) {
                 return Err(bad);
             }
-            let slot = found.0.get_mut(place).ok_or(bad)?;
-            // Of two values the receiver behind us might read the other one.
-            if slot.replace(text.to_owned()).is_some() {
+            let entry = collected.0.get_mut(place).ok_or(bad)?;
+            // If a header had two values, later code might read the other one.
+            if entry.replace(text.to_owned()).is_some() {
                 return Err(bad);
             }
         }
-        Ok(found)
+        Ok(collected)
     }
 
     fn get(&self, name: &str) -> Option<&str> {
@@ -254,7 +258,7 @@ impl Found {
     }
 }
 
-/// What is signed: the parts with a full stop behind each, and the body.
+/// Builds the signed text: each part followed by a full stop, then the body.
 fn message(parts: &[&str], body: &[u8]) -> Vec<u8> {
     let mut message = Vec::with_capacity(128 + body.len());
     for part in parts {
@@ -274,21 +278,21 @@ fn number<T: std::str::FromStr>(name: &'static str, text: &str) -> Result<T, Ver
     text.parse().map_err(|_cause| VerifyError::Header(name))
 }
 
-/// What is new about a call.
+/// Relation of a call to the calls accepted before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
-    /// The message was not taken before.
+    /// The message was not accepted before.
     New,
-    /// The message was taken already; answer that all is well and do nothing.
+    /// The message was accepted before; reply with success and do nothing.
     Repeat,
-    /// Something newer was taken already: a later attempt of the message, or a later message of
-    /// its key. Answer that all is well and do nothing.
+    /// A newer call was accepted before: a later attempt of the message, or a later message of its
+    /// key. Reply with success and do nothing.
     Stale,
 }
 
-/// Remembers what a receiver has taken, so that it can leave out repeats and what comes too late.
-/// It forgets the oldest when it is full, and everything when the process ends: who must not take
-/// anything twice keeps the same in the transaction that takes it.
+/// Memory of accepted calls, for dropping duplicates and late calls. It forgets the oldest calls
+/// when it is full, and all calls when the process ends. A receiver that must never process a
+/// message twice should store the same facts in the transaction that processes the message.
 ///
 /// ```
 /// use tenure_core::{Fence, Timestamp};
@@ -319,7 +323,7 @@ pub struct Latest {
 }
 
 impl Latest {
-    /// Remembers this many messages, and as many keys.
+    /// Creates a memory for this many messages and the same number of keys.
     pub fn new(capacity: usize) -> Self {
         Self {
             messages: Bounded::new(capacity),
@@ -327,8 +331,8 @@ impl Latest {
         }
     }
 
-    /// Whether a call is to be taken. `key` is what its sequence is about, such as the customer
-    /// that its body names; without one the sequence is not looked at.
+    /// Classifies a call. `key` is the ordering key of its sequence, such as the customer named in
+    /// the body; without a key the sequence is ignored.
     pub fn judge(&self, call: &Verified, key: Option<&str>) -> Freshness {
         let fence = call.fence.map_or(i64::MAX, Fence::number);
         if let Some(taken) = self.messages.get(&call.id) {
@@ -345,7 +349,7 @@ impl Latest {
         }
     }
 
-    /// Remembers a call that was taken: after its work is done.
+    /// Remembers an accepted call. Call this after the work for it is done.
     pub fn remember(&mut self, call: &Verified, key: Option<&str>) {
         let fence = call.fence.map_or(i64::MIN, Fence::number);
         self.messages.raise(&call.id, fence);
@@ -355,7 +359,7 @@ impl Latest {
     }
 }
 
-/// The highest number of each name; the name that came first is forgotten first.
+/// Highest number for each name; the name added first is forgotten first.
 #[derive(Debug)]
 struct Bounded {
     capacity: usize,

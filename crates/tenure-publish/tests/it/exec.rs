@@ -1,4 +1,4 @@
-//! Exec: what a command is given, what its end means, and that nothing of it is left.
+//! Exec: input of a command, meaning of its exit, and cleanup of its processes.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, test_kill_process};
 use tempfile::TempDir;
-use tenure_core::{Event, Publication, PublishError, PublishErrorKind, Publisher};
+use tenure_core::{Event, NewEvent, Publication, PublishError, PublishErrorKind, Publisher};
 use tenure_publish::Exec;
 use tokio::time::{Instant, timeout};
 
@@ -28,7 +28,7 @@ async fn run(command: &str, event: &Event) -> Result<(), PublishError> {
     Exec::new(command).publish(&publication(event)).await
 }
 
-/// Runs it in `folder`, with that as its home.
+/// Builds a command that runs in `folder`, with that as its home.
 fn within(folder: &TempDir, command: &str) -> String {
     format!("cd '{}' || exit 9\n{command}", folder.path().display())
 }
@@ -37,7 +37,7 @@ fn read(folder: &TempDir, name: &str) -> Vec<u8> {
     fs::read(folder.path().join(name)).unwrap()
 }
 
-/// The number of a process that a command has written down, once it has.
+/// Waits for a process id that a command writes to a file.
 async fn process(folder: &TempDir, name: &str) -> Pid {
     let path = folder.path().join(name);
     let number = || -> Option<i32> { fs::read_to_string(&path).ok()?.trim().parse().ok() };
@@ -45,7 +45,7 @@ async fn process(folder: &TempDir, name: &str) -> Pid {
     Pid::from_raw(number().unwrap()).unwrap()
 }
 
-/// Gone, or dead and left to whoever has inherited it.
+/// True if the process is gone, or a zombie left to its new parent.
 fn is_gone(pid: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
     let zombie = stat.is_ok_and(|stat| stat.contains(") Z "));
@@ -62,7 +62,7 @@ async fn the_exit_code_is_the_answer() {
         ("echo oh >&2; exit 3", Some((RETRY, "exit code 3: oh"))),
         (
             "no-such-program-at-all 2>&-",
-            Some((AWAY, "exit code 127 (there is no such command)")),
+            Some((AWAY, "exit code 127 (command not found)")),
         ),
         (
             "exec 2>&-; /",
@@ -80,7 +80,7 @@ async fn the_exit_code_is_the_answer() {
 }
 
 #[tokio::test]
-async fn the_reason_is_the_end_of_what_it_said_in_one_line() {
+async fn the_reason_is_the_end_of_standard_error_in_one_line() {
     let command =
         r"yes abc | head -c 200000 >&2; printf 'x\001\377\r\n\t\033[31mend\n' >&2; exit 1";
     let error = run(command, &event()).await.unwrap_err();
@@ -91,25 +91,21 @@ async fn the_reason_is_the_end_of_what_it_said_in_one_line() {
 }
 
 #[tokio::test]
-async fn a_command_is_told_everything_of_its_event() {
+async fn a_command_gets_every_field_of_its_event() {
     let folder = folder();
     let id = "0198c0de-0000-7000-8000-000000000001";
-    let event = Event::from_json("order.paid", "{\"a\": 1}")
-        .unwrap()
-        .id(id.parse().unwrap())
+    let event = NewEvent::from_json("order.paid", "{\"a\": 1}")
+        .event_id(id.parse().unwrap())
         .queue("mail")
-        .unwrap()
         .key("cus'tomer $7")
-        .unwrap()
         .header("x-trace.id", "a \"b\" 'c' $(d)")
-        .unwrap()
         .header("a-b", "first")
-        .unwrap()
         .header("a_b", "second")
+        .build()
         .unwrap();
     let command = within(
         &folder,
-        "cat > input; env | grep ^TENURE_ | sort > variables",
+        "cat > input; env -u TENURE_PROVE | grep ^TENURE_ | sort > variables",
     );
     run(&command, &event).await.unwrap();
     assert_eq!(read(&folder, "input"), b"{\"a\": 1}");
@@ -138,18 +134,18 @@ async fn a_large_payload_is_read_whole_or_not_at_all() {
     run(&within(&folder, "cat > input"), &event).await.unwrap();
     assert_eq!(read(&folder, "input"), event.payload().as_bytes());
 
-    // None of these is a failure: the command need not read.
+    // These are not failures: the command need not read its input.
     for command in ["true", "head -c 1 > /dev/null", "exec <&-; sleep 0.01"] {
         run(command, &event).await.unwrap();
     }
-    // It says more than a pipe holds before it reads.
+    // It prints more than a pipe holds before it reads.
     let command = within(&folder, "yes | head -c 300000 >&2; cat > input; exit 0");
     run(&command, &event).await.unwrap();
     assert_eq!(read(&folder, "input"), event.payload().as_bytes());
 }
 
 #[tokio::test]
-async fn a_value_that_no_environment_holds_is_rejected() {
+async fn a_value_with_a_nul_character_is_rejected() {
     let stored = tenure_core::StoredEvent {
         topic: "t".to_owned(),
         payload: "1".to_owned(),
@@ -165,7 +161,7 @@ async fn a_value_that_no_environment_holds_is_rejected() {
     assert!(
         error
             .reason
-            .starts_with("TENURE_HEADER_TRACE would hold a NUL")
+            .starts_with("TENURE_HEADER_TRACE contains a NUL")
     );
     assert!(!error.reason.contains("ary"));
 }
@@ -215,37 +211,37 @@ async fn a_dropped_command_is_killed_with_all_that_it_started() {
         assert!(pids.iter().all(|pid| !is_gone(*pid)));
         pids
     };
-    // The one that is not first is dropped.
+    // The call that does not finish first is dropped.
     let pids = tokio::select! {
-        answer = exec.publish(&publication) => panic!("it ended by itself: {answer:?}"),
+        answer = exec.publish(&publication) => panic!("it exited by itself: {answer:?}"),
         pids = started => pids,
     };
     until("all are gone", async || {
         pids.iter().all(|pid| is_gone(*pid))
     })
     .await;
-    // Our own child is no zombie either.
+    // Our own child is not left as a zombie either.
     let child = pids.last().unwrap().as_raw_nonzero();
     let entry = format!("/proc/{child}");
     until("it was waited for", async || !Path::new(&entry).exists()).await;
 }
 
 #[tokio::test]
-async fn a_command_that_runs_too_long_is_asked_to_end_and_then_killed() {
+async fn a_command_that_runs_too_long_is_terminated_and_then_killed() {
     let folder = folder();
-    // It obeys the polite signal, says that all is well, and is not believed.
+    // Exits with 0 on `SIGTERM`, which does not count.
     let polite = within(
         &folder,
-        "trap 'echo asked > asked; exit 0' TERM\necho $$ > polite\nwhile :; do sleep 0.01; done",
+        "trap 'echo term > term; exit 0' TERM\necho $$ > polite\nwhile :; do sleep 0.01; done",
     );
-    // It does not, and it hides behind a child.
+    // Ignores `SIGTERM` and has a child.
     let deaf = within(
         &folder,
         "trap '' TERM\nsleep 600 & echo $! > behind; echo $$ > deaf; wait",
     );
     let event = event();
     let stopped = async |command: String| {
-        // Long enough for a shell to have started, however busy the machine.
+        // Long enough for a shell to start, however busy the machine.
         let exec = Exec::new(command).timeout(Duration::from_millis(1500));
         exec.publish(&publication(&event)).await.unwrap_err()
     };
@@ -256,13 +252,13 @@ async fn a_command_that_runs_too_long_is_asked_to_end_and_then_killed() {
         let pid = process(&folder, name).await;
         assert!(test_kill_process(pid).is_err(), "{name} was waited for");
     }
-    assert_eq!(read(&folder, "asked"), b"asked\n");
+    assert_eq!(read(&folder, "term"), b"term\n");
     let behind = process(&folder, "behind").await;
     until("what it started is gone", async || is_gone(behind)).await;
 }
 
 #[tokio::test]
-async fn a_command_is_stopped_before_the_hold_is_over() {
+async fn a_command_is_stopped_before_the_lease_is_over() {
     let event = event();
     let before = Instant::now();
     let publication = Publication {
@@ -285,10 +281,10 @@ async fn a_command_is_stopped_before_the_hold_is_over() {
 }
 
 #[tokio::test]
-async fn what_a_command_leaves_behind_neither_delays_nor_outlives_it() {
+async fn processes_left_behind_neither_delay_nor_outlive_a_command() {
     let folder = folder();
     let event = Event::new("t", &"x".repeat(500_000)).unwrap();
-    // The one left behind keeps input and error output open.
+    // The process left behind keeps input and standard error open.
     let command = within(&folder, "sleep 600 <&0 & echo $! > left; exit 3");
     let answer = timeout(Duration::from_secs(10), run(&command, &event)).await;
     assert_eq!(answer.unwrap().unwrap_err().reason, "exit code 3");
@@ -301,7 +297,7 @@ async fn many_commands_run_at_once() {
     let event = event();
     let publication = publication(&event);
     let folder = folder();
-    // Each waits for all the others, so they end only if they run side by side.
+    // Each waits for all the others, so they exit only if they run concurrently.
     let command = within(
         &folder,
         "echo > \"at.$$\"\nwhile [ \"$(ls | grep -c at)\" -lt 5 ]; do sleep 0.01; done",
@@ -316,7 +312,7 @@ async fn many_commands_run_at_once() {
 }
 
 #[test]
-fn the_command_is_not_shown() {
+fn debug_output_leaves_out_the_command() {
     let exec = Exec::new("curl -H 'authorization: canary'");
     assert!(!format!("{exec:?}").contains("canary"));
 }

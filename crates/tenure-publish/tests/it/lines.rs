@@ -1,4 +1,4 @@
-//! Lines: whole, in the documented form, on the disk before they are called taken.
+//! Lines: complete, in the documented form, and on disk before the event counts as done.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tenure_core::{Event, Publication, PublishError, PublishErrorKind, Publisher};
+use tenure_core::{Event, NewEvent, Publication, PublishError, PublishErrorKind, Publisher};
 use tenure_publish::Lines;
 use tokio::task::JoinSet;
 
@@ -30,26 +30,24 @@ async fn publish(lines: &Lines, event: &Event) -> Result<(), PublishError> {
     lines.publish(&publication(event)).await
 }
 
-fn assert_away(answer: Result<(), PublishError>, says: &str) {
+fn assert_away(answer: Result<(), PublishError>, expected: &str) {
     let error = answer.unwrap_err();
     assert_eq!(error.kind, PublishErrorKind::Away { after: None });
-    assert!(error.reason.contains(says), "{error}");
+    assert!(error.reason.contains(expected), "{error}");
 }
 
 #[tokio::test]
-async fn a_line_says_everything_of_its_event() {
+async fn a_line_has_every_field_of_its_event() {
     let folder = folder();
     let path = folder.path().join("events.jsonl");
     let lines = Lines::file(&path).unwrap();
     let id = "0198c0de-0000-7000-8000-000000000001";
-    let event = Event::from_json("order.paid", "{\"b\": 1.50,\r\n \"a\": \"x\\ny\"}")
-        .unwrap()
-        .id(id.parse().unwrap())
+    let event = NewEvent::from_json("order.paid", "{\"b\": 1.50,\r\n \"a\": \"x\\ny\"}")
+        .event_id(id.parse().unwrap())
         .queue("mail")
-        .unwrap()
         .key("customer-7")
-        .unwrap()
         .header("Trace", "a\"b")
+        .build()
         .unwrap();
     publish(&lines, &event).await.unwrap();
     let bytes = Event::from_bytes("raw", &[0, 255]).unwrap();
@@ -112,7 +110,7 @@ async fn an_incomplete_last_line_stays_alone() {
 }
 
 #[tokio::test]
-async fn what_takes_no_bytes_takes_no_event() {
+async fn an_unwritable_target_takes_no_event() {
     let event = Event::new("t", &1).unwrap();
     let full = Lines::file("/dev/full").unwrap();
     assert_away(publish(&full, &event).await, "cannot append to /dev/full");
@@ -121,7 +119,7 @@ async fn what_takes_no_bytes_takes_no_event() {
     let a_folder = Lines::file(folder.path()).unwrap();
     assert_away(publish(&a_folder, &event).await, "cannot append to");
 
-    // It is taken as soon as it can be.
+    // The publisher writes as soon as it can.
     let path = folder.path().join("not").join("yet");
     let lines = Lines::file(&path).unwrap();
     assert_away(publish(&lines, &event).await, "cannot append to");
@@ -194,8 +192,8 @@ async fn two_processes_append_whole_lines_to_one_file() {
     assert_eq!(numbers(&values, "other"), (0..400).collect::<Vec<_>>());
 }
 
-/// The other half of the next test: its files may have 4 KiB. Nothing is called taken that is not
-/// there, whole.
+/// The other half of the next test: its files are limited to 4 KiB. An event counts as done only if
+/// its whole line is in the file.
 #[tokio::test]
 async fn as_a_writer_on_a_full_disk() {
     let Some(path) = argument() else { return };
@@ -211,10 +209,10 @@ async fn as_a_writer_on_a_full_disk() {
     assert!(length(path) > whole, "a part of it was written");
     assert_away(publish(&lines, &event).await, "cannot append to");
 
-    // There is room again, and behind the incomplete line begins a whole one.
+    // With space again, a whole line begins after the incomplete one.
     fs::rename(path, path.with_extension("full")).unwrap();
-    let kept = fs::read(path.with_extension("full")).unwrap();
-    let torn = &kept[usize::try_from(whole).unwrap()..];
+    let written = fs::read(path.with_extension("full")).unwrap();
+    let torn = &written[usize::try_from(whole).unwrap()..];
     fs::write(path, torn).unwrap();
     publish(&lines, &event).await.unwrap();
     let text = fs::read_to_string(path).unwrap();
@@ -223,12 +221,12 @@ async fn as_a_writer_on_a_full_disk() {
 }
 
 #[tokio::test]
-async fn on_a_full_disk_nothing_is_called_taken_that_is_not_there() {
+async fn on_a_full_disk_no_missing_line_counts_as_done() {
     let folder = folder();
     let path = folder.path().join("events.jsonl");
     let again = another_process("lines::as_a_writer_on_a_full_disk", path.to_str().unwrap());
-    // The limit of a file's length stands for the disk; ignored, its signal becomes an error.
-    let said = Command::new("sh")
+    // A limit on the file size simulates a full disk; with the signal ignored it becomes an error.
+    let output = Command::new("sh")
         .arg("-c")
         .arg("trap '' XFSZ; ulimit -f 8; exec \"$@\"")
         .arg("sh")
@@ -236,8 +234,8 @@ async fn on_a_full_disk_nothing_is_called_taken_that_is_not_there() {
         .args(again.get_args())
         .output()
         .unwrap();
-    let text = String::from_utf8_lossy(&said.stdout).into_owned();
-    assert!(said.status.success(), "{text}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}");
     assert!(text.contains("1 passed"), "{text}");
 }
 
@@ -255,12 +253,12 @@ async fn as_a_writer_to_the_output() {
 
 #[tokio::test]
 async fn the_output_gets_whole_lines_through_a_pipe() {
-    let said = another_process("lines::as_a_writer_to_the_output", "")
+    let output = another_process("lines::as_a_writer_to_the_output", "")
         .output()
         .unwrap();
-    assert!(said.status.success());
-    let text = String::from_utf8(said.stdout).unwrap();
-    // The test program has its own say on the same output.
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).unwrap();
+    // The test program prints to the same output.
     let whole = text
         .lines()
         .filter_map(|line| line.find("{\"id\":7").map(|start| &line[start..]))
@@ -288,7 +286,7 @@ async fn a_payload_that_is_not_json_is_rejected() {
 }
 
 #[tokio::test]
-async fn a_pipe_that_nobody_reads_is_away_before_the_hold_is_over() {
+async fn a_pipe_without_a_reader_is_away_before_the_lease_is_over() {
     let folder = folder();
     let path = folder.path().join("pipe");
     let made = Command::new("mkfifo").arg(&path).status().unwrap();
@@ -303,7 +301,7 @@ async fn a_pipe_that_nobody_reads_is_away_before_the_hold_is_over() {
         let answer = lines.publish(&nearly_over).await;
         assert_away(answer, "was not written within 30ms");
     }
-    // Once it is read it takes what comes, and what was on its way.
+    // Once read, it takes new lines and the pending one.
     let reader = tokio::task::spawn_blocking(move || {
         let mut text = String::new();
         BufReader::new(File::open(path).unwrap())

@@ -1,4 +1,4 @@
-//! The publishers, with real files, real commands and real signals.
+//! Tests of the publishers, with real files, real commands and real signals.
 
 #![expect(
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tenure_core::{Event, Fence, ItemId, Publication};
 
-/// The second try of `event`, by the ninth claim, with half a minute to go.
+/// Second attempt of `event`, by the ninth claim, with 30 s left.
 fn publication(event: &Event) -> Publication<'_> {
     Publication {
         id: ItemId::new(7),
@@ -28,28 +28,27 @@ fn publication(event: &Event) -> Publication<'_> {
     }
 }
 
-/// Waits until `found` says yes; gives up after a time in which it always should have.
-async fn until<Fut: Future<Output = bool>>(what: &str, found: impl Fn() -> Fut) {
+/// Polls until `is_reached` returns true; panics after a time that is always enough.
+async fn until<Fut: Future<Output = bool>>(what: &str, is_reached: impl Fn() -> Fut) {
     for _ in 0..2000 {
-        if found().await {
+        if is_reached().await {
             return;
         }
-        // What another process does gives no notice.
+        // Another process sends no notification.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    panic!("it never came to this: {what}");
+    panic!("never reached: {what}");
 }
 
-/// This test program again, in a process of its own, to run the one test `name` with `argument`.
-/// A test that is only the other half of another one reads its argument by [`argument`], and does
-/// nothing without.
+/// Runs this test program in another process, with only the test `name` and `argument`. A test that
+/// is only the other half of another one reads [`argument`], and does nothing without it.
 fn another_process(name: &str, argument: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", name, &format!("argument={argument}")]);
     command
 }
 
-/// What [`another_process`] was given; the test runner takes it for one more filter.
+/// Argument of [`another_process`]; the test runner takes it for one more filter.
 fn argument() -> Option<String> {
-    std::env::args().find_map(|word| Some(word.strip_prefix("argument=")?.to_owned()))
+    std::env::args().find_map(|arg| Some(arg.strip_prefix("argument=")?.to_owned()))
 }

@@ -1,4 +1,4 @@
-//! A server on a port of its own, and a client that speaks just enough HTTP.
+//! A server on its own port, and a minimal HTTP client.
 
 #![expect(
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// A running server; `stop` it or leave it to the end of the test.
+/// A running server; call `stop`, or drop it at the end of the test.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     end: oneshot::Sender<()>,
@@ -29,7 +29,7 @@ pub(crate) fn memory() -> Arc<dyn Store> {
     Arc::new(MemoryStore::new(Arc::new(SystemClock)))
 }
 
-/// What a process says of itself that is in good health.
+/// Ports of a healthy process.
 pub(crate) fn ports(store: Arc<dyn Store>) -> Ports {
     Ports {
         store,
@@ -51,8 +51,8 @@ impl Server {
     pub(crate) async fn start(ports: Ports) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (end, ended) = oneshot::channel::<()>();
-        let running = tokio::spawn(serve(listener, router(ports), ended));
+        let (end, stopped) = oneshot::channel::<()>();
+        let running = tokio::spawn(serve(listener, router(ports), stopped));
         Self {
             address,
             end,
@@ -64,15 +64,15 @@ impl Server {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// What this method on this path is answered.
-    pub(crate) async fn ask(&self, method: &str, path: &str) -> Answer {
+    /// Sends this method and path; returns the response.
+    pub(crate) async fn request(&self, method: &str, path: &str) -> Answer {
         self.send(&format!(
             "{method} {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n"
         ))
         .await
     }
 
-    /// What this request, after which the connection ends, is answered.
+    /// Sends this request, after which the connection closes; returns the response.
     pub(crate) async fn send(&self, request: &str) -> Answer {
         let mut stream = self.connect().await;
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -82,17 +82,17 @@ impl Server {
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
-        self.ask("GET", path).await
+        self.request("GET", path).await
     }
 
-    /// Stops it and waits until it has.
+    /// Stops it and waits until it has stopped.
     pub(crate) async fn stop(self) {
         self.end.send(()).unwrap();
         self.running.await.unwrap();
     }
 }
 
-/// What the server said.
+/// A response of the server.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -113,8 +113,8 @@ impl Answer {
 
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().skip(1).find_map(|line| {
-            let (found, value) = line.split_once(": ")?;
-            (found == name).then_some(value)
+            let (actual, value) = line.split_once(": ")?;
+            (actual == name).then_some(value)
         })
     }
 
@@ -122,7 +122,7 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap()
     }
 
-    /// It is a problem of this kind.
+    /// Asserts that it is a problem of this kind.
     #[track_caller]
     pub(crate) fn is_problem(&self, status: u16, code: &str) {
         assert_eq!(self.status, status, "{self:?}");

@@ -1,4 +1,4 @@
-//! How connections begin and end.
+//! Start and end of connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::client::{Server, memory, ports};
 
-/// Goal: a client that dawdles over its request is hung up on. Method: the clock
-/// of the runtime runs ahead whenever there is nothing to do.
+/// Goal: a client that sends its request too slowly is disconnected. Method: the runtime's clock
+/// advances whenever the runtime is idle.
 #[tokio::test(start_paused = true)]
 async fn a_request_whose_head_never_ends_is_cut_off() {
     let server = Server::start(ports(memory())).await;
@@ -23,7 +23,7 @@ async fn a_request_whose_head_never_ends_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_connection_that_says_nothing_holds_up_no_other() {
+async fn a_silent_connection_delays_no_other() {
     let server = Server::start(ports(memory())).await;
     let mut idle = Vec::new();
     for _ in 0..50 {
@@ -41,15 +41,15 @@ async fn one_connection_takes_many_requests() {
             .write_all(b"GET /health/live HTTP/1.1\r\nhost: test\r\n\r\n")
             .await
             .unwrap();
-        let mut seen = Vec::new();
-        while !seen.ends_with(br#"{"status":"live"}"#) {
-            seen.push(stream.read_u8().await.unwrap());
+        let mut received = Vec::new();
+        while !received.ends_with(br#"{"status":"live"}"#) {
+            received.push(stream.read_u8().await.unwrap());
         }
     }
 }
 
 #[tokio::test]
-async fn a_stopped_server_closes_its_door_and_idle_connections() {
+async fn a_stopped_server_closes_its_listener_and_idle_connections() {
     let server = Server::start(ports(memory())).await;
     let mut idle = server.connect().await;
     assert_eq!(server.get("/health/live").await.status, 200);
@@ -59,12 +59,11 @@ async fn a_stopped_server_closes_its_door_and_idle_connections() {
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
 }
 
-/// Goal: a client that asks and never reads does not keep its place for ever. Method: it asks for
-/// more than any buffer on the way holds, reads only when its time must be over, and finds that not
-/// all was answered.
+/// Goal: a client that never reads does not keep its connection for ever. Method: it requests more
+/// than any buffer on the way holds, reads only after its time is over, and gets fewer responses.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_never_reads_loses_its_connection() {
-    const ASKED: usize = 400;
+    const REQUESTS: usize = 400;
     const LONG: usize = 256 * 1024;
     let mut ports = ports(memory());
     let long = format!("# {}\n", "x".repeat(LONG));
@@ -72,13 +71,13 @@ async fn a_client_that_never_reads_loses_its_connection() {
     let server = Server::start(ports).await;
     let mut stream = server.connect().await;
     let request = b"GET /metrics HTTP/1.1\r\nhost: test\r\n\r\n";
-    stream.write_all(&request.repeat(ASKED)).await.unwrap();
+    stream.write_all(&request.repeat(REQUESTS)).await.unwrap();
     tokio::time::sleep(Duration::from_mins(10)).await;
     let (mut answered, mut chunk) = (0, vec![0; 1 << 20]);
-    // That it breaks off is what is expected.
+    // The connection is expected to break.
     while let Ok(bytes @ 1..) = stream.read(&mut chunk).await {
         answered += bytes;
     }
-    assert!(answered < ASKED * LONG, "all were answered");
+    assert!(answered < REQUESTS * LONG, "all were answered");
     assert_eq!(server.get("/health/live").await.status, 200);
 }

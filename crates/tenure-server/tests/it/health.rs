@@ -26,17 +26,17 @@ async fn a_process_that_answers_is_live() {
 }
 
 #[tokio::test]
-async fn a_process_is_ready_when_every_check_holds() {
+async fn a_process_is_ready_when_every_check_passes() {
     let reaps = Arc::new(AtomicBool::new(true));
     let health = {
         let reaps = Arc::clone(&reaps);
         move || {
             let problem = (!reaps.load(Ordering::Relaxed)).then_some("it was last seen 31 s ago");
-            let seen = HealthCheck {
+            let reaper = HealthCheck {
                 last_seen: Some(Duration::from_secs(3)),
                 ..check("reaper", problem)
             };
-            vec![seen, check("claims", None)]
+            vec![reaper, check("claims", None)]
         }
     };
     let server = Server::start(Ports {
@@ -64,11 +64,11 @@ async fn a_process_is_ready_when_every_check_holds() {
     assert_eq!(server.get("/health/live").await.status, 200);
 }
 
-/// Goal: a store that says nothing holds up nobody but those who ask for it, and makes the process
+/// Goal: a store that does not answer delays only the requests that need it, and makes the process
 /// unready. Method: another connection locks the tables of a real PostgreSQL.
 #[tokio::test]
-async fn a_silent_store_makes_the_process_unready_and_holds_up_nothing_else() {
-    let database = testing::postgres().await;
+async fn a_silent_store_makes_the_process_unready_and_delays_nothing_else() {
+    let database = testing::migrated().await;
     let config = StoreConfig::default();
     PostgresStore::migrate(&database.url, &config)
         .await
@@ -87,7 +87,7 @@ async fn a_silent_store_makes_the_process_unready_and_holds_up_nothing_else() {
 
     let stats = server.get("/v1/stats");
     let others = async {
-        // What was sampled a moment ago may still be answered; then nothing comes.
+        // A recent sample may still be returned; after that the store does not answer.
         let unready = loop {
             let answer = server.get("/health/ready").await;
             if answer.status != 200 {
@@ -95,11 +95,11 @@ async fn a_silent_store_makes_the_process_unready_and_holds_up_nothing_else() {
             }
         };
         let problem = unready.json()["checks"][0]["problem"].clone();
-        assert_eq!(problem, "it does not answer within 2 s", "{unready:?}");
+        assert_eq!(problem, "no answer within 2 s", "{unready:?}");
         assert_eq!(server.get("/health/live").await.status, 200);
         let many = ten_probes(&server).await;
         assert!(many.iter().all(|status| *status == 503), "{many:?}");
-        // One that has no sample yet leaves the gauges out.
+        // A server without a sample yet leaves the gauges out.
         let fresh = Server::start(ports(Arc::clone(&store))).await;
         let figures = fresh.get("/metrics").await;
         assert_eq!(figures.status, 200);
@@ -117,13 +117,13 @@ async fn a_silent_store_makes_the_process_unready_and_holds_up_nothing_else() {
     soon.expect("the store answers again");
 }
 
-/// What ten probes are answered, two at a time. One after the other they would take 2 s each.
+/// Results of ten probes, two at a time. One after the other they would take 2 s each.
 async fn ten_probes(server: &Server) -> Vec<u16> {
     let began = tokio::time::Instant::now();
-    let ask = async || server.get("/health/ready").await.status;
+    let probe = async || server.get("/health/ready").await.status;
     let mut answers = Vec::new();
     for _ in 0..5 {
-        let (one, other) = tokio::join!(ask(), ask());
+        let (one, other) = tokio::join!(probe(), probe());
         answers.extend([one, other]);
     }
     let took = began.elapsed();

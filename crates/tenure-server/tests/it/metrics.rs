@@ -1,11 +1,11 @@
-//! `/metrics`: the process's own figures and the gauges of the store.
+//! `/metrics`: the metrics of the process and the gauges of the store.
 
 use tenure_core::Event;
 
 use crate::client::{Server, memory, ports};
 
 #[tokio::test]
-async fn the_figures_are_prometheus_text_with_gauges_of_the_store() {
+async fn metrics_are_prometheus_text_with_gauges_of_the_store() {
     let store = memory();
     let events = [Event::new("a", &1).unwrap(), Event::new("a", &2).unwrap()];
     store.enqueue(&events).await.unwrap();
@@ -21,7 +21,7 @@ async fn the_figures_are_prometheus_text_with_gauges_of_the_store() {
         "tenure_items{state=\"dead\"} 0",
         "tenure_queue_items{queue=\"default\",when=\"due\"} 2",
     ] {
-        assert!(answer.body.lines().any(|found| found == line), "{answer:?}");
+        assert!(answer.body.lines().any(|other| other == line), "{answer:?}");
     }
 
     // The store is not counted again at each scrape.

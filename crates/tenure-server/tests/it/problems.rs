@@ -1,4 +1,4 @@
-//! What is answered when a request cannot be.
+//! Responses to requests that fail.
 
 use std::sync::Arc;
 
@@ -21,16 +21,16 @@ async fn a_path_with_nothing_is_not_found() {
         server.get(path).await.is_problem(404, "not_found");
     }
     server
-        .ask("DELETE", "/nothing")
+        .request("DELETE", "/nothing")
         .await
         .is_problem(404, "not_found");
 }
 
 #[tokio::test]
-async fn a_wrong_method_is_told_which_are_right() {
+async fn a_wrong_method_gets_the_allowed_ones() {
     let server = Server::start(ports(memory())).await;
     for path in ["/health/live", "/health/ready", "/metrics", "/v1/stats"] {
-        let answer = server.ask("POST", path).await;
+        let answer = server.request("POST", path).await;
         answer.is_problem(405, "method_not_allowed");
         assert_eq!(answer.header("allow"), Some("GET,HEAD"), "{answer:?}");
     }
@@ -47,7 +47,7 @@ async fn a_body_beyond_the_limit_is_refused_unread() {
 }
 
 #[tokio::test]
-async fn a_request_that_panics_is_told_nothing_and_hurts_no_other() {
+async fn a_request_that_panics_gets_no_details_and_affects_no_other() {
     let server = Server::start(Ports {
         health: Arc::new(|| panic!("the secret word is canary")),
         ..ports(memory())

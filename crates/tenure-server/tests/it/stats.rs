@@ -6,17 +6,17 @@ use tenure_core::store::Pause;
 use crate::client::{Server, memory, ports};
 
 #[tokio::test]
-async fn every_item_is_counted_where_it_stands() {
+async fn every_item_is_counted_by_its_state() {
     let store = memory();
     let event = Event::new("a", &1).unwrap();
     store.enqueue(std::slice::from_ref(&event)).await.unwrap();
-    let queue = event.queue_name();
+    let queue = event.queue();
     assert!(
         store
             .pause_queue(queue, Pause::Begin)
             .await
             .unwrap()
-            .is_kept()
+            .is_accepted()
     );
     let server = Server::start(ports(store)).await;
 

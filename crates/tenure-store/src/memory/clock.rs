@@ -1,10 +1,10 @@
-//! `SystemClock`: the machine's own time. The one place of this crate that reads it.
+//! `SystemClock`: the machine's time. No other place in this crate reads it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tenure_core::{Clock, Timestamp};
 
-/// The clock of the machine.
+/// The system clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -17,7 +17,7 @@ impl Clock for SystemClock {
         let start = Timestamp::from_micros(0);
         match SystemTime::now().duration_since(UNIX_EPOCH) {
             Ok(since) => start.after(since),
-            // A machine whose clock stands before 1970.
+            // The machine's clock is set before 1970.
             Err(early) => start.before(early.duration()),
         }
     }

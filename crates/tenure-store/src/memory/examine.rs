@@ -1,4 +1,4 @@
-//! Examine: there is little to look at.
+//! Examine: the only finding is that nothing outlives the process.
 
 use tenure_core::store::{Answer, Examine, Finding};
 

@@ -1,5 +1,5 @@
-//! Fan-out: events that are done become deliveries, one for each endpoint that wants them; and the
-//! calls that are made for deliveries are written down.
+//! Fan-out: writes a delivery of each done event for every subscribed endpoint, and records the
+//! calls made for deliveries.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use tenure_core::webhook::{Call, EndpointId};
 use tenure_core::{ItemId, Timestamp};
 
 use super::rules::{Owing, Rules};
-use super::{Kept, Shelf};
+use super::{MemoryState, StoredItem};
 use crate::calls::kept_call;
 
-impl Shelf {
-    /// Writes the deliveries of the events that a settle names for it, in the order of the events:
-    /// those of one key keep theirs.
+impl MemoryState {
+    /// Writes the deliveries of the events that a settle names for fan-out, in the order of the
+    /// events, so that deliveries keep the order of their key.
     pub(super) fn fan_out(
         &mut self,
         settle: &Settle,
@@ -26,7 +26,7 @@ impl Shelf {
         named.sort();
         for (event, topic) in named {
             let endpoints = self.endpoints.all().map(|endpoint| {
-                let is_wanted = endpoint.is_owed(&topic);
+                let is_wanted = endpoint.receives(&topic);
                 (endpoint.id.clone(), endpoint.number, is_wanted)
             });
             for (endpoint, number, is_wanted) in endpoints.collect::<Vec<_>>() {
@@ -43,7 +43,6 @@ impl Shelf {
         }
     }
 
-    /// Writes a delivery.
     fn owe(
         &mut self,
         source: ItemId,
@@ -54,13 +53,13 @@ impl Shelf {
         let Some(event) = self.items.get(&source).map(|kept| Arc::clone(&kept.event)) else {
             return;
         };
-        let key = event.ordering_key();
-        let delivery = Kept {
+        let key = event.key();
+        let delivery = StoredItem {
             source: Some(source),
             key: key.map(|key| (rules.delivery_key)(endpoint, key)),
-            // The event has waited its time.
+            // The delay of the event is over already.
             available_at: now,
-            ..Kept::new(Arc::clone(&event), number, now)
+            ..StoredItem::new(Arc::clone(&event), number, now)
         };
         self.last_delivery += 1;
         let id = ItemId::new(self.last_delivery);
@@ -69,13 +68,13 @@ impl Shelf {
         self.place(id, rules, now);
     }
 
-    /// Whether there are deliveries of an event.
+    /// Returns whether an event has deliveries.
     pub(super) fn is_owed(&self, event: ItemId) -> bool {
         let all = (event, i32::MIN)..=(event, i32::MAX);
         self.owed.range(all).next().is_some()
     }
 
-    /// Writes calls down, unless they are on record.
+    /// Records calls, unless they are on record already.
     pub(super) fn keep_calls(
         &mut self,
         calls: &[Call],

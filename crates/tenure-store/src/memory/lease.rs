@@ -1,22 +1,22 @@
-//! The four verbs; and what claim and renew do.
+//! The four operations of the lease core; this file implements claim and renew.
 
 use tenure_core::store::{
-    Answer, Claim, Company, EndpointLane, LeaseStore, Reap, Reaped, Renew, Renewed, Settle,
+    Answer, Claim, EndpointLane, Isolation, LeaseStore, Reap, Reaped, Renew, Renewed, Settle,
     Settlement, StoreError,
 };
 use tenure_core::{Guarded, Held, Item, ItemId, Lease, Refusal, Timestamp, Token};
 
 use super::rules::Rules;
-use super::{Leased, MemoryStore, Place, Shelf};
-use crate::complaint::{unknown_queue, used_before};
+use super::{Leased, MemoryState, MemoryStore, Place};
 use crate::lane::{Lane, alone_lane, lane_of, lanes};
 use crate::limits::INLINE_REAP_LIMIT;
+use crate::messages::{unknown_queue, used_before};
 
 impl LeaseStore for MemoryStore {
     fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Option<Held>> {
         Box::pin(async move {
             let now = self.moment(claim.now);
-            self.shelf().claim(claim, &self.rules, now)
+            self.state().claim(claim, &self.rules, now)
         })
     }
 
@@ -24,11 +24,11 @@ impl LeaseStore for MemoryStore {
         Box::pin(async move {
             let now = self.moment(renew.now);
             let until = now.after(renew.term.length());
-            let mut shelf = self.shelf();
+            let mut state = self.state();
             Ok(renew
                 .tokens
                 .iter()
-                .map(|token| (token.clone(), shelf.renew(token, until, &self.rules, now)))
+                .map(|token| (token.clone(), state.renew(token, until, &self.rules, now)))
                 .collect())
         })
     }
@@ -37,7 +37,7 @@ impl LeaseStore for MemoryStore {
         Box::pin(async move {
             settle.check()?;
             let now = self.moment(settle.now);
-            Ok(self.shelf().settle(settle, &self.rules, now))
+            Ok(self.state().settle(settle, &self.rules, now))
         })
     }
 
@@ -49,12 +49,12 @@ impl LeaseStore for MemoryStore {
         Box::pin(async move {
             settle.check()?;
             let (settled_at, claimed_at) = (self.moment(settle.now), self.moment(claim.now));
-            let mut shelf = self.shelf();
-            // Both or neither: a claim that cannot be carried out leaves the settle undone.
-            shelf.lines_of(claim, &self.rules)?;
-            shelf.check_fresh(&claim.token, &self.rules)?;
-            let settlement = shelf.settle(settle, &self.rules, settled_at);
-            let held = shelf.claim(claim, &self.rules, claimed_at)?;
+            let mut state = self.state();
+            // All or nothing: if the claim is invalid, the settle does not happen either.
+            state.lines_of(claim, &self.rules)?;
+            state.check_fresh(&claim.token, &self.rules)?;
+            let settlement = state.settle(settle, &self.rules, settled_at);
+            let held = state.claim(claim, &self.rules, claimed_at)?;
             Ok((settlement, held))
         })
     }
@@ -62,12 +62,12 @@ impl LeaseStore for MemoryStore {
     fn reap<'a>(&'a self, reap: &'a Reap) -> Answer<'a, Vec<Reaped>> {
         Box::pin(async move {
             let now = self.moment(reap.now);
-            Ok(self.shelf().reap(reap, &self.rules, now))
+            Ok(self.state().reap(reap, &self.rules, now))
         })
     }
 }
 
-impl Shelf {
+impl MemoryState {
     fn claim(
         &mut self,
         claim: &Claim,
@@ -80,12 +80,12 @@ impl Shelf {
             return Ok(None);
         }
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        let choose = |shelf: &Self| {
+        let choose = |state: &Self| {
             let mut chosen = Vec::new();
             for (lanes, most) in &lines {
                 let room = limit.saturating_sub(chosen.len()).min(*most);
-                let due = shelf.due(lanes, room, rules, now);
-                chosen.extend(shelf.with_runs(&due, (claim, room), rules, now));
+                let due = state.due(lanes, room, rules, now);
+                chosen.extend(state.with_runs(&due, (claim, room), rules, now));
             }
             chosen
         };
@@ -96,8 +96,8 @@ impl Shelf {
         if let (true, Some(policy)) = (chosen.len() < limit, &claim.recovery) {
             let reap = Reap::new(INLINE_REAP_LIMIT, policy.clone()).inline();
             claim.tell_recovered(self.reap(&reap, rules, now));
-            // What was just put back joins an empty claim only: a lease that was already filled
-            // in its order is not reopened.
+            // Add reaped items only to an empty claim: added to other items, they would break the
+            // order.
             if chosen.is_empty() {
                 chosen = choose(self);
             }
@@ -109,7 +109,8 @@ impl Shelf {
         Ok(Some(self.hand_out(claim, &chosen, rules, now)))
     }
 
-    /// A token is issued once: one that has a lease is that of a claim whose answer was lost.
+    /// Refuses a token that already has a lease: a token is issued once, so this claim was made
+    /// before and its answer was lost.
     fn check_fresh(&self, token: &Token, rules: &Rules) -> Result<(), StoreError> {
         let standing = self.leases.get(token).map(|leased| &leased.lease);
         if (rules.is_fresh)(standing) {
@@ -118,7 +119,7 @@ impl Shelf {
         Err(used_before("claim"))
     }
 
-    /// The lanes that a claim looks into, in order, with how many items may be taken of them.
+    /// Returns the lanes of a claim, in order, each with the maximum number of items to take.
     fn lines_of(
         &self,
         claim: &Claim,
@@ -137,7 +138,7 @@ impl Shelf {
         Ok(claim.lanes.iter().map(line).collect())
     }
 
-    /// The lanes of the queues that a claim looks into, in order.
+    /// Returns the lanes of the queues of a claim, in order.
     fn lanes_of(&self, claim: &Claim) -> Result<Vec<Lane>, StoreError> {
         let mut all = Vec::new();
         for (nth, name) in claim.queues.iter().enumerate() {
@@ -145,18 +146,18 @@ impl Shelf {
                 .queues
                 .get(name)
                 .ok_or_else(|| unknown_queue("claim", name))?;
-            // A queue that was named twice is looked into once.
+            // A queue named twice counts once.
             let is_repeat = claim.queues.iter().take(nth).any(|seen| seen == name);
-            match claim.company {
+            match claim.isolation {
                 _ if line.paused || is_repeat => {}
-                Company::Together => all.extend(lanes(line.number)),
-                Company::Alone => all.push(alone_lane(line.number)),
+                Isolation::Shared => all.extend(lanes(line.number)),
+                Isolation::Isolated => all.push(alone_lane(line.number)),
             }
         }
         Ok(all)
     }
 
-    /// Up to `limit` items that are due, lane by lane, the oldest first.
+    /// Returns up to `limit` due items, lane by lane, the oldest first.
     fn due(&self, lanes: &[Lane], limit: usize, rules: &Rules, now: Timestamp) -> Vec<ItemId> {
         let first = (Timestamp::from_micros(i64::MIN), ItemId::new(i64::MIN));
         lanes
@@ -171,7 +172,7 @@ impl Shelf {
             .collect()
     }
 
-    /// Moves items from where they wait into a new lease.
+    /// Moves items from their waiting place into a new lease.
     fn hand_out(
         &mut self,
         claim: &Claim,
@@ -220,7 +221,7 @@ impl Shelf {
             return Guarded::Refused(why);
         }
         leased.lease.until = (rules.prolong)(leased.lease.until, until);
-        Guarded::Kept(Renewed {
+        Guarded::Accepted(Renewed {
             until: leased.lease.until,
             fence: leased.lease.fence,
             ids: leased.ids.iter().copied().collect(),

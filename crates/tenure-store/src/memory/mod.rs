@@ -1,26 +1,26 @@
-//! The store in memory: the queue layout kept in maps, for tests and for the twins of the
-//! databases.
+//! The in-memory store: the tables of the outbox (the queue layout) as maps, for tests and as a
+//! model of the database stores.
 //!
-//! It calls the guards of the core themselves, so what it answers is what the rules say. One mutex
-//! guards everything and is never held across an await. Nothing outlives the process.
+//! It calls the guards of the core directly, so its answers follow the rules. One mutex guards
+//! everything and is never held across an await. Nothing outlives the process.
 
 mod clock;
 mod cluster;
-mod domains;
+#[cfg(feature = "testing")]
+mod dump;
 mod examine;
 mod fan_out;
 mod intake;
+mod keys;
 mod lease;
-#[cfg(feature = "testing")]
-mod misplaced;
-#[cfg(feature = "testing")]
-mod misrouted;
 mod operate;
-#[cfg(feature = "testing")]
-mod planted;
 mod prune;
 mod reap;
 mod replays;
+#[cfg_attr(
+    not(feature = "testing"),
+    expect(unreachable_pub, reason = "only tests of this crate replace a rule")
+)]
 mod rules;
 mod settle;
 mod spaces;
@@ -35,27 +35,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tenure_core::store::ReplayOperation;
 use tenure_core::webhook::{CallRecord, Delivery};
 use tenure_core::{
-    Clock, Content, Counters, Event, Fence, ItemId, Lease, QueueName, SpaceName, State, Term,
-    Timestamp, Token, Word,
+    Clock, Content, Counters, Event, Fence, ItemId, Lease, OutcomeKind, QueueName, SpaceName,
+    State, Term, Timestamp, Token,
 };
 
 pub use clock::SystemClock;
 #[cfg(feature = "testing")]
-pub use misplaced::TurnFault;
+pub use rules::{Fates, Rules};
 #[cfg(feature = "testing")]
-pub use misrouted::WebhookFault;
-#[cfg(feature = "testing")]
-pub use planted::Fault;
+pub use work_lease::Decisions;
 pub use work_lease::WorkLease;
-#[cfg(feature = "testing")]
-pub use work_lease::WorkLeaseFault;
 
 use crate::error_text::error_text;
 use crate::lane::{Lane, alone_lane, lane};
-use cluster::Board;
+use cluster::ClusterState;
+#[cfg(not(feature = "testing"))]
 use rules::Rules;
 use spaces::Space;
-use turns::Domain;
+use turns::KeyOrder;
 use webhooks::Endpoints;
 
 /// A store that lives and dies with the process.
@@ -78,82 +75,86 @@ use webhooks::Endpoints;
 pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     rules: Rules,
-    shelf: Mutex<Shelf>,
+    state: Mutex<MemoryState>,
 }
 
 impl MemoryStore {
-    /// An empty store that judges leases by this clock.
+    /// Creates an empty store that judges leases by this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self::with_rules(clock, Rules::default())
-    }
-
-    fn with_rules(clock: Arc<dyn Clock>, rules: Rules) -> Self {
         Self {
             clock,
-            rules,
-            shelf: Mutex::new(Shelf::default()),
+            rules: Rules::default(),
+            state: Mutex::new(MemoryState::default()),
         }
     }
 
-    /// The given moment, or that of the store's own clock.
+    /// Creates an empty store that decides by these rules.
+    #[cfg(feature = "testing")]
+    pub fn with_rules(clock: Arc<dyn Clock>, rules: Rules) -> Self {
+        Self {
+            rules,
+            ..Self::new(clock)
+        }
+    }
+
+    /// Returns the given moment, or the current time of the store's clock.
     fn moment(&self, given: Option<Timestamp>) -> Timestamp {
         given.unwrap_or_else(|| self.clock.now())
     }
 
-    /// Everything that is kept. A verb checks before it writes, so a panic under the lock leaves
-    /// nothing half written.
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Locks the state. Every operation checks before it writes, so a panic under the lock leaves
+    /// no partial change.
+    fn state(&self) -> MutexGuard<'_, MemoryState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for MemoryStore {
-    /// Shows how much is kept, not what: payloads and tokens do not belong in a log.
+    /// Shows counts only: payloads and tokens do not belong in a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shelf = self.shelf();
+        let state = self.state();
         f.debug_struct("MemoryStore")
-            .field("items", &shelf.items.len())
-            .field("leases", &shelf.leases.len())
+            .field("items", &state.items.len())
+            .field("leases", &state.leases.len())
             .finish_non_exhaustive()
     }
 }
 
-/// Everything that the store keeps.
 #[derive(Debug)]
-struct Shelf {
-    items: BTreeMap<ItemId, Kept>,
-    /// What waits, in the order in which it is claimed.
+struct MemoryState {
+    items: BTreeMap<ItemId, StoredItem>,
+    /// The claimable items, in claim order.
     ready: BTreeSet<(Lane, Timestamp, ItemId)>,
     leases: BTreeMap<Token, Leased>,
-    /// By their keys; one that has no head and is not paused is not kept.
-    domains: BTreeMap<String, Domain>,
-    queues: BTreeMap<QueueName, Line>,
+    /// Order by ordering key; a key that has no head and is not paused is dropped.
+    keys: BTreeMap<String, KeyOrder>,
+    queues: BTreeMap<QueueName, QueueState>,
     dedupe: BTreeMap<String, ItemId>,
-    board: Board,
+    cluster: ClusterState,
     spaces: BTreeMap<SpaceName, Space>,
     endpoints: Endpoints,
-    /// What is owed: an event, and the number of an endpoint. Each pair at most once.
+    /// The deliveries that exist, as event and endpoint number; each pair at most once.
     owed: BTreeSet<(ItemId, i32)>,
     replays: BTreeMap<u64, ReplayOperation>,
-    /// The numbers of queues and endpoints are drawn from it.
+    /// Last number allocated to a queue or an endpoint.
     last_number: i32,
-    /// The ids and turns of events are drawn from it.
+    /// Last number allocated as the id or turn of an event.
     last_id: i64,
-    /// Those of deliveries.
+    /// Last number allocated as the id of a delivery.
     last_delivery: i64,
     last_fence: i64,
 }
 
-impl Default for Shelf {
+impl Default for MemoryState {
     fn default() -> Self {
         Self {
             items: BTreeMap::new(),
             ready: BTreeSet::new(),
             leases: BTreeMap::new(),
-            domains: BTreeMap::new(),
-            queues: BTreeMap::from([(QueueName::default(), Line::numbered(0))]),
+            keys: BTreeMap::new(),
+            queues: BTreeMap::from([(QueueName::default(), QueueState::numbered(0))]),
             dedupe: BTreeMap::new(),
-            board: Board::default(),
+            cluster: ClusterState::default(),
             spaces: BTreeMap::new(),
             endpoints: Endpoints::default(),
             owed: BTreeSet::new(),
@@ -166,36 +167,36 @@ impl Default for Shelf {
     }
 }
 
-/// An item and all that is known of it.
+/// An item with its counters, place and journal.
 #[derive(Debug)]
-struct Kept {
-    /// The event; of a delivery the one that is owed.
+struct StoredItem {
+    /// The event; for a delivery, the event to deliver.
     event: Arc<Event>,
-    /// The event that is owed, if it is a delivery.
+    /// The id of the event to deliver; `None` for an event.
     source: Option<ItemId>,
-    /// The domain that it belongs to.
+    /// The ordering key, if any.
     key: Option<String>,
-    /// The number of its queue, or of the endpoint that it is owed to.
+    /// The number of the queue, or of the endpoint for a delivery.
     queue: i32,
     created_at: Timestamp,
     available_at: Timestamp,
     counters: Counters,
-    /// Where it stands in its domain since it was replayed; before, its id says it.
+    /// Position within the key after a replay; before a replay the id is the position.
     turn: Option<i64>,
     last_error: Option<String>,
     place: Place,
-    /// The holds that ended, oldest first.
-    journal: Vec<Ended>,
-    /// The calls that were made for it, if it is a delivery.
+    /// The ended leases of the item, oldest first.
+    journal: Vec<EndedLease>,
+    /// The calls made for a delivery.
     calls: BTreeMap<Fence, CallRecord>,
 }
 
-/// Where an item is; it is in exactly one place, and the place is its state.
+/// The place of an item; each item is in exactly one place, which determines its state.
 #[derive(Debug)]
 enum Place {
     /// In `ready`, in this lane.
     Ready(Lane),
-    /// In the backlog of its domain.
+    /// In the backlog of its key.
     Backlog,
     /// Under the lease with this token.
     Leased(Token),
@@ -208,32 +209,31 @@ enum Place {
     },
 }
 
-/// A lease and what is held under it; it goes when nothing is.
+/// A lease and the items held under it; removed when it holds no item.
 #[derive(Debug)]
 struct Leased {
     lease: Lease,
     ids: BTreeSet<ItemId>,
 }
 
-/// A hold that ended, with the token that a repeated settle is known by.
+/// An ended lease of an item, with the token that identifies a repeated settle.
 #[derive(Debug)]
-struct Ended {
+struct EndedLease {
     token: Token,
-    word: Word,
+    word: OutcomeKind,
     fence: Fence,
     claimed_at: Timestamp,
     settled_at: Timestamp,
 }
 
-/// A queue.
 #[derive(Debug)]
-struct Line {
+struct QueueState {
     number: i32,
     term: Option<Term>,
     paused: bool,
 }
 
-impl Line {
+impl QueueState {
     const fn numbered(number: i32) -> Self {
         Self {
             number,
@@ -243,39 +243,40 @@ impl Line {
     }
 }
 
-/// How a hold ends: the word for the journal, and where the item goes.
+/// The end of an item's lease: the outcome for the journal, and the destination of the item.
 struct End<'a> {
-    word: Word,
-    /// The word by which its counters move: of a run whose lease lapsed only the first crashed.
-    counted: Word,
-    /// What went wrong; `None` leaves what was said before.
+    word: OutcomeKind,
+    /// The outcome for the counters. It differs when the lease of a run lapses: only the first item
+    /// counts as crashed.
+    counted: OutcomeKind,
+    /// The error text; `None` keeps the previous one.
     error: Option<&'a str>,
-    to: To<'a>,
+    to: Destination<'a>,
 }
 
-/// Where an item goes when its hold ends.
-enum To<'a> {
-    /// Back, from this moment on; `None`: as it was before.
+/// Destination of an item when its lease ends.
+enum Destination<'a> {
+    /// Claimable from this moment; `None` keeps the previous moment.
     Ready(Option<Timestamp>),
-    /// Into the backlog of its domain, as [`To::Ready`] says.
+    /// Into the backlog of its key, with the moment as in [`Destination::Ready`].
     Backlog(Option<Timestamp>),
     Done,
     Dead(&'a str),
 }
 
-impl Kept {
-    /// One that has come at this moment; it has no place yet.
+impl StoredItem {
+    /// Creates an item enqueued at this moment; the caller must place it.
     fn new(event: Arc<Event>, queue: i32, now: Timestamp) -> Self {
         Self {
             source: None,
-            key: event.ordering_key().map(str::to_owned),
+            key: event.key().map(str::to_owned),
             queue,
             created_at: now,
-            available_at: now.after(event.held_back()),
+            available_at: now.after(event.delay()),
             counters: Counters::default(),
             turn: None,
             last_error: None,
-            // It is given its own at once.
+            // Provisional: the caller places the item at once.
             place: Place::Backlog,
             journal: Vec::new(),
             calls: BTreeMap::new(),
@@ -283,7 +284,7 @@ impl Kept {
         }
     }
 
-    /// What it carries.
+    /// Returns the event or the delivery.
     fn content(&self) -> Content {
         match self.source {
             None => Content::Event(self.event.as_ref().clone()),
@@ -295,6 +296,24 @@ impl Kept {
         }
     }
 
+    /// Returns the terminal state and its time; `None` if the item is not settled.
+    const fn settled(&self) -> Option<(State, Timestamp)> {
+        match self.place {
+            Place::Ready(_) | Place::Backlog | Place::Leased(_) => None,
+            Place::Done { at } => Some((State::Done, at)),
+            Place::Dead { at, .. } => Some((State::Dead, at)),
+        }
+    }
+
+    /// Returns when the item was first settled as done.
+    fn first_done(&self) -> Option<Timestamp> {
+        let done = self
+            .journal
+            .iter()
+            .find(|line| line.word == OutcomeKind::Done);
+        done.map(|line| line.settled_at)
+    }
+
     const fn state(&self) -> State {
         match self.place {
             Place::Ready(_) | Place::Backlog => State::Pending,
@@ -304,18 +323,18 @@ impl Kept {
         }
     }
 
-    /// The lane in which it waits.
+    /// Returns the lane of the item: the isolated one after repeated lapses.
     fn lane(&self, rules: &Rules) -> Lane {
         if (rules.is_lonely)(self.counters.crashes) {
             alone_lane(self.queue)
         } else {
-            lane(self.queue, self.event.urgency())
+            lane(self.queue, self.event.priority())
         }
     }
 }
 
-impl Shelf {
-    /// The lease that covers an item, whoever holds it.
+impl MemoryState {
+    /// Returns the lease that covers an item, of any holder.
     fn lease_on(&self, id: ItemId) -> Option<&Lease> {
         match &self.items.get(&id)?.place {
             Place::Leased(token) => self.leases.get(token).map(|leased| &leased.lease),
@@ -323,7 +342,6 @@ impl Shelf {
         }
     }
 
-    /// Puts an item into `ready`.
     fn make_ready(&mut self, id: ItemId, rules: &Rules) {
         let Some(kept) = self.items.get_mut(&id) else {
             return;
@@ -333,14 +351,14 @@ impl Shelf {
         self.ready.insert((lane, kept.available_at, id));
     }
 
-    /// Draws the number of a claim.
+    /// Allocates the fence of a claim.
     fn draw_fence(&mut self, rules: &Rules) -> Fence {
         self.last_fence = (rules.next_fence)(self.last_fence);
         Fence::new(self.last_fence)
     }
 
-    /// Ends the hold on an item: out of its lease, counters moved, a line in the journal, and on
-    /// to where it goes. The caller has asked the guard.
+    /// Ends the lease of an item: removes the item from the lease, updates its counters, appends to
+    /// its journal and moves it to its destination. The caller has checked the guard.
     fn end_hold(&mut self, id: ItemId, end: &End<'_>, rules: &Rules, now: Timestamp) {
         let Some(kept) = self.items.get_mut(&id) else {
             return;
@@ -354,7 +372,7 @@ impl Shelf {
         leased.ids.remove(&id);
         let is_empty = leased.ids.is_empty();
         let token = token.clone();
-        kept.journal.push(Ended {
+        kept.journal.push(EndedLease {
             token: token.clone(),
             word: end.word,
             fence: leased.lease.fence,
@@ -369,16 +387,16 @@ impl Shelf {
             self.leases.remove(&token);
         }
         match end.to {
-            To::Ready(from) => {
+            Destination::Ready(from) => {
                 kept.available_at = from.unwrap_or(kept.available_at);
                 self.make_ready(id, rules);
             }
-            To::Backlog(from) => {
+            Destination::Backlog(from) => {
                 kept.available_at = from.unwrap_or(kept.available_at);
                 self.put_behind(id);
             }
-            To::Done => kept.place = Place::Done { at: now },
-            To::Dead(reason) => {
+            Destination::Done => kept.place = Place::Done { at: now },
+            Destination::Dead(reason) => {
                 let reason = error_text(reason);
                 kept.place = Place::Dead { at: now, reason };
             }

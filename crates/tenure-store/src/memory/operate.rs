@@ -5,35 +5,35 @@ use tenure_core::store::{
     Replayed,
 };
 use tenure_core::{
-    Counters, EndedHold, Guarded, Hold, ItemId, Lease, QueueName, Record, Refusal, State, Term,
-    Timestamp, Word, reason,
+    Counters, Guarded, Hold, ItemId, Lease, OutcomeKind, PastHold, QueueName, Record, Refusal,
+    State, Term, Timestamp, reason,
 };
 
 use super::rules::Rules;
-use super::{End, Kept, Leased, Line, MemoryStore, Place, Shelf, To};
-use crate::complaint::unknown_queue;
+use super::{Destination, End, Leased, MemoryState, MemoryStore, Place, QueueState, StoredItem};
+use crate::messages::unknown_queue;
 use crate::page::{cut, page_limit};
 
 impl Operate for MemoryStore {
     fn find<'a>(&'a self, ids: &'a [ItemId]) -> Answer<'a, Vec<Record>> {
         Box::pin(async move {
-            let shelf = self.shelf();
-            Ok(ids.iter().filter_map(|id| shelf.record(*id)).collect())
+            let state = self.state();
+            Ok(ids.iter().filter_map(|id| state.record(*id)).collect())
         })
     }
 
-    fn timeline(&self, id: ItemId) -> Answer<'_, Vec<EndedHold>> {
-        Box::pin(async move { Ok(self.shelf().timeline(id)) })
+    fn timeline(&self, id: ItemId) -> Answer<'_, Vec<PastHold>> {
+        Box::pin(async move { Ok(self.state().timeline(id)) })
     }
 
     fn list<'a>(&'a self, filter: &'a Filter, limit: u32) -> Answer<'a, Page> {
         Box::pin(async move {
-            let shelf = self.shelf();
+            let state = self.state();
             match &filter.queue {
-                Some(queue) if !shelf.queues.contains_key(queue) => {
+                Some(queue) if !state.queues.contains_key(queue) => {
                     Err(unknown_queue("list", queue))
                 }
-                _ => Ok(shelf.page(filter, limit)),
+                _ => Ok(state.page(filter, limit)),
             }
         })
     }
@@ -41,18 +41,18 @@ impl Operate for MemoryStore {
     fn count(&self, now: Option<Timestamp>) -> Answer<'_, Counts> {
         Box::pin(async move {
             let now = self.moment(now);
-            Ok(self.shelf().counts(now))
+            Ok(self.state().counts(now))
         })
     }
 
     fn replay<'a>(&'a self, replay: &'a Replay) -> Answer<'a, Replayed> {
         Box::pin(async move {
             let now = self.moment(replay.now);
-            let mut shelf = self.shelf();
+            let mut state = self.state();
             Ok(replay
                 .ids
                 .iter()
-                .map(|id| (*id, shelf.replay(*id, &self.rules, now)))
+                .map(|id| (*id, state.replay(*id, &self.rules, now)))
                 .collect())
         })
     }
@@ -60,7 +60,7 @@ impl Operate for MemoryStore {
     fn bury<'a>(&'a self, bury: &'a Bury) -> Answer<'a, Guarded> {
         Box::pin(async move {
             let now = self.moment(bury.now);
-            Ok(self.shelf().bury(bury, &self.rules, now))
+            Ok(self.state().bury(bury, &self.rules, now))
         })
     }
 }
@@ -68,8 +68,8 @@ impl Operate for MemoryStore {
 impl Queues for MemoryStore {
     fn queues(&self) -> Answer<'_, Vec<Queue>> {
         Box::pin(async move {
-            let shelf = self.shelf();
-            Ok(shelf
+            let state = self.state();
+            Ok(state
                 .queues
                 .iter()
                 .map(|(name, line)| Queue {
@@ -83,12 +83,14 @@ impl Queues for MemoryStore {
 
     fn add_queue<'a>(&'a self, name: &'a QueueName, term: Option<Term>) -> Answer<'a, ()> {
         Box::pin(async move {
-            let mut shelf = self.shelf();
-            if !shelf.queues.contains_key(name) {
-                let number = shelf.draw_number();
-                shelf.queues.insert(name.clone(), Line::numbered(number));
+            let mut state = self.state();
+            if !state.queues.contains_key(name) {
+                let number = state.draw_number();
+                state
+                    .queues
+                    .insert(name.clone(), QueueState::numbered(number));
             }
-            if let Some(line) = shelf.queues.get_mut(name) {
+            if let Some(line) = state.queues.get_mut(name) {
                 line.term = term;
             }
             Ok(())
@@ -97,18 +99,18 @@ impl Queues for MemoryStore {
 
     fn pause_queue<'a>(&'a self, name: &'a QueueName, pause: Pause) -> Answer<'a, Guarded> {
         Box::pin(async move {
-            Ok(match self.shelf().queues.get_mut(name) {
+            Ok(match self.state().queues.get_mut(name) {
                 None => Guarded::Refused(Refusal::NotFound),
                 Some(line) => {
                     line.paused = pause == Pause::Begin;
-                    Guarded::Kept(())
+                    Guarded::Accepted(())
                 }
             })
         })
     }
 }
 
-impl Shelf {
+impl MemoryState {
     pub(super) fn record(&self, id: ItemId) -> Option<Record> {
         let kept = self.items.get(&id)?;
         let (mut done_at, mut dead_at, mut dead_reason) = (None, None, None);
@@ -135,15 +137,15 @@ impl Shelf {
         })
     }
 
-    fn timeline(&self, id: ItemId) -> Vec<EndedHold> {
+    fn timeline(&self, id: ItemId) -> Vec<PastHold> {
         let journal = self.items.get(&id).map(|kept| kept.journal.as_slice());
         journal
             .unwrap_or_default()
             .iter()
-            .map(|line| EndedHold {
+            .map(|line| PastHold {
                 holder: line.token.holder().to_owned(),
                 fence: line.fence,
-                word: line.word,
+                outcome: line.word,
                 claimed_at: line.claimed_at,
                 settled_at: line.settled_at,
             })
@@ -209,7 +211,7 @@ impl Shelf {
         counts
     }
 
-    /// What waits in the queue, or for the endpoint, with this number.
+    /// Counts the waiting items of the queue or endpoint with this number.
     fn waiting(&self, number: i32, now: Timestamp) -> QueueCounts {
         let mut counts = QueueCounts::default();
         for kept in self.items.values().filter(|kept| kept.queue == number) {
@@ -242,7 +244,7 @@ impl Shelf {
         kept.available_at = now;
         let Some(key) = kept.key().map(str::to_owned) else {
             self.make_ready(id, rules);
-            return Guarded::Kept(());
+            return Guarded::Accepted(());
         };
         if self.unblock(&key, id) {
             self.put_behind(id);
@@ -260,7 +262,7 @@ impl Shelf {
             }
             self.place(id, rules, now);
         }
-        Guarded::Kept(())
+        Guarded::Accepted(())
     }
 
     pub(super) fn bury(&mut self, bury: &Bury, rules: &Rules, now: Timestamp) -> Guarded {
@@ -275,19 +277,19 @@ impl Shelf {
         }
         let rest = self.held_with(bury.id);
         let end = End {
-            word: Word::Buried,
-            counted: Word::Buried,
+            word: OutcomeKind::Buried,
+            counted: OutcomeKind::Buried,
             error: Some(&bury.reason),
-            to: To::Dead(reason::BURIED),
+            to: Destination::Dead(reason::BURIED),
         };
         self.end_hold(bury.id, &end, rules, now);
         if let Some(key) = self.key_of(bury.id) {
             self.close_ranks((&key, bury.id), rest, rules, now);
         }
-        Guarded::Kept(())
+        Guarded::Accepted(())
     }
 
-    /// Gives an item to the operator: there is no way from pending to dead but through claimed.
+    /// Claims an item for the operator: the only way from pending to dead is through claimed.
     fn claim_to_bury(&mut self, bury: &Bury, rules: &Rules, now: Timestamp) {
         let lease = Lease {
             token: bury.token.clone(),
@@ -305,7 +307,7 @@ impl Shelf {
     }
 }
 
-/// A lease as others see it.
+/// Returns the public view of a lease.
 fn hold_of(lease: &Lease) -> Hold {
     Hold {
         holder: lease.token.holder().to_owned(),
@@ -315,7 +317,7 @@ fn hold_of(lease: &Lease) -> Hold {
     }
 }
 
-pub(super) fn is_asked_for(filter: &Filter, id: ItemId, kept: &Kept) -> bool {
+pub(super) fn is_asked_for(filter: &Filter, id: ItemId, kept: &StoredItem) -> bool {
     let is_kind = match filter.kind {
         Kind::Events => !id.is_delivery(),
         Kind::Deliveries => {
@@ -326,7 +328,7 @@ pub(super) fn is_asked_for(filter: &Filter, id: ItemId, kept: &Kept) -> bool {
         }
     };
     let is_topic = |topic: &String| kept.event.topic() == topic;
-    let is_queue = |queue: &QueueName| kept.event.queue_name() == queue;
+    let is_queue = |queue: &QueueName| kept.event.queue() == queue;
     let is_key = |key: &String| kept.key() == Some(key);
     is_kind
         && filter.before.is_none_or(|before| id < before)

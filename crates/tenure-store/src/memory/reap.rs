@@ -1,12 +1,12 @@
-//! Reap: lapsed leases end, and their items are pending again or dead.
+//! Reap: ends lapsed leases; their items become pending again or dead.
 
 use tenure_core::store::{Reap, Reaped};
-use tenure_core::{Fate, ItemId, LapsePolicy, State, Timestamp, Token, Word, reason};
+use tenure_core::{Fate, ItemId, LapsePolicy, OutcomeKind, State, Timestamp, Token, reason};
 
 use super::rules::Rules;
-use super::{End, Shelf, To};
+use super::{Destination, End, MemoryState};
 
-impl Shelf {
+impl MemoryState {
     pub(super) fn reap(&mut self, reap: &Reap, rules: &Rules, now: Timestamp) -> Vec<Reaped> {
         let mut lapsed: Vec<(Timestamp, Token)> = self
             .leases
@@ -55,8 +55,8 @@ impl Shelf {
         }
     }
 
-    /// Ends the holds on the items of a domain whose lease lapsed: the first one has crashed, the
-    /// others go back as they were.
+    /// Ends a lapsed lease for the items of one key: the first item has crashed, the others become
+    /// pending again unchanged.
     fn lapse_run(
         &mut self,
         (key, run): (&str, Vec<ItemId>),
@@ -67,22 +67,22 @@ impl Shelf {
         let Some(first) = run.first().map(|id| self.lapse(*id, policy, now)) else {
             return;
         };
-        let is_dead = matches!(first.to, To::Dead(_));
+        let is_dead = matches!(first.to, Destination::Dead(_));
         let (fates, standing) = (rules.lapse_run)(run.len(), is_dead, policy.on_dead());
         let fates: Vec<(ItemId, Fate)> = run.into_iter().zip(fates).collect();
         let mut first = Some(first);
         for (nth, (id, fate)) in fates.iter().enumerate() {
             let mut end = first.take().unwrap_or(End {
-                word: Word::Lapsed,
+                word: OutcomeKind::Lapsed,
                 counted: (rules.lapse_counts)(nth),
                 error: None,
-                to: To::Ready(None),
+                to: Destination::Ready(None),
             });
-            if let To::Ready(from) = end.to {
+            if let Destination::Ready(from) = end.to {
                 end.to = if *fate == Fate::Head {
                     self.back_of(key, from, rules)
                 } else {
-                    To::Backlog(from)
+                    Destination::Backlog(from)
                 };
             }
             self.end_hold(*id, &end, rules, now);
@@ -90,16 +90,22 @@ impl Shelf {
         self.go_on(key, (&fates, standing), rules, now);
     }
 
-    /// What becomes of an item that was being worked on when its lease lapsed.
+    /// Decides the end for an item that a worker was processing when the lease lapsed.
     fn lapse(&self, id: ItemId, policy: &LapsePolicy, now: Timestamp) -> End<'static> {
         let crashes = self.items.get(&id).map_or(0, |kept| kept.counters.crashes);
         let (error, to) = match policy.fate(crashes + 1) {
-            Some(delay) => (LapsePolicy::ERROR, To::Ready(Some(now.after(delay)))),
-            None => (LapsePolicy::DEAD_ERROR, To::Dead(reason::CRASH_LOOP)),
+            Some(delay) => (
+                LapsePolicy::ERROR,
+                Destination::Ready(Some(now.after(delay))),
+            ),
+            None => (
+                LapsePolicy::DEAD_ERROR,
+                Destination::Dead(reason::CRASH_LOOP),
+            ),
         };
         End {
-            word: Word::Lapsed,
-            counted: Word::Lapsed,
+            word: OutcomeKind::Lapsed,
+            counted: OutcomeKind::Lapsed,
             error: Some(error),
             to,
         }

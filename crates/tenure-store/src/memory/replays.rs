@@ -1,22 +1,22 @@
-//! Replays on record.
+//! Recorded replay operations.
 
 use std::ops::Bound::{Excluded, Included};
 use std::time::Duration;
 
 use tenure_core::store::{
-    Answer, KeepsReplays, NewReplay, ReplayOperation, ReplayState, Replays, StepReplay, Stepped,
+    Answer, NewReplay, ProvidesReplays, ReplayOperation, ReplayState, Replays, StepReplay, Stepped,
 };
 use tenure_core::{Guarded, ItemId, Refusal, Timestamp};
 
 use super::operate::is_asked_for;
 use super::rules::Rules;
-use super::{MemoryStore, Shelf};
-use crate::complaint::unknown_queue;
+use super::{MemoryState, MemoryStore};
+use crate::messages::unknown_queue;
 use crate::replay_step::{Progress, stepped};
 
-impl tenure_core::store::KeepsJobs for MemoryStore {}
+impl tenure_core::store::ProvidesJobs for MemoryStore {}
 
-impl KeepsReplays for MemoryStore {
+impl ProvidesReplays for MemoryStore {
     fn replay_operations(&self) -> &dyn Replays {
         self
     }
@@ -26,12 +26,12 @@ impl Replays for MemoryStore {
     fn start_replay<'a>(&'a self, replay: &'a NewReplay) -> Answer<'a, ReplayOperation> {
         Box::pin(async move {
             let now = self.moment(replay.now);
-            let mut shelf = self.shelf();
+            let mut state = self.state();
             match &replay.filter().queue {
-                Some(queue) if !shelf.queues.contains_key(queue) => {
+                Some(queue) if !state.queues.contains_key(queue) => {
                     Err(unknown_queue("start replay", queue))
                 }
-                _ => Ok(shelf.start_replay(replay, now)),
+                _ => Ok(state.start_replay(replay, now)),
             }
         })
     }
@@ -39,20 +39,20 @@ impl Replays for MemoryStore {
     fn step_replay<'a>(&'a self, step: &'a StepReplay) -> Answer<'a, Stepped> {
         Box::pin(async move {
             let now = self.moment(step.now);
-            Ok(self.shelf().step_replay(step, &self.rules, now))
+            Ok(self.state().step_replay(step, &self.rules, now))
         })
     }
 
     fn replays(&self, limit: u32) -> Answer<'_, Vec<ReplayOperation>> {
         Box::pin(async move {
             let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-            let shelf = self.shelf();
-            Ok(shelf.replays.values().rev().take(limit).cloned().collect())
+            let state = self.state();
+            Ok(state.replays.values().rev().take(limit).cloned().collect())
         })
     }
 
     fn replay_operation(&self, id: u64) -> Answer<'_, Option<ReplayOperation>> {
-        Box::pin(async move { Ok(self.shelf().replays.get(&id).cloned()) })
+        Box::pin(async move { Ok(self.state().replays.get(&id).cloned()) })
     }
 
     fn cancel_replay(
@@ -62,8 +62,8 @@ impl Replays for MemoryStore {
     ) -> Answer<'_, Guarded<ReplayOperation>> {
         Box::pin(async move {
             let now = self.moment(now);
-            let mut shelf = self.shelf();
-            Ok(match shelf.replays.get_mut(&id) {
+            let mut state = self.state();
+            Ok(match state.replays.get_mut(&id) {
                 None => Guarded::Refused(Refusal::NotFound),
                 Some(operation) if !operation.is_running() => {
                     Guarded::Refused(Refusal::AlreadySettled)
@@ -71,16 +71,16 @@ impl Replays for MemoryStore {
                 Some(operation) => {
                     operation.state = ReplayState::Cancelled;
                     operation.ended_at = Some(now);
-                    Guarded::Kept(operation.clone())
+                    Guarded::Accepted(operation.clone())
                 }
             })
         })
     }
 }
 
-impl Shelf {
+impl MemoryState {
     fn start_replay(&mut self, replay: &NewReplay, now: Timestamp) -> ReplayOperation {
-        let kept_since = now.before(ReplayOperation::KEPT);
+        let kept_since = now.before(ReplayOperation::RETENTION_MIN);
         let last_id = self.replays.last_key_value().map_or(0, |(id, _)| *id);
         self.replays
             .retain(|_, old| old.ended_at.is_none_or(|ended| ended >= kept_since));
@@ -127,7 +127,7 @@ impl Shelf {
         let size = operation.step(step.limit);
         let found = self.to_replay(&operation, size);
         let put_back = found.iter();
-        let put_back = put_back.filter(|id| self.replay(**id, rules, now).is_kept());
+        let put_back = put_back.filter(|id| self.replay(**id, rules, now).is_accepted());
         let replayed = put_back.count();
         let progress = Progress::new(&operation, (&found, size), operation.last, replayed);
         operation.reached = progress.reached;
@@ -142,7 +142,7 @@ impl Shelf {
         stepped(operation, progress.wait, others)
     }
 
-    /// The next items that the operation puts back.
+    /// Returns the next items that the operation replays.
     fn to_replay(&self, operation: &ReplayOperation, size: u32) -> Vec<ItemId> {
         let Some(ids) = span(operation.reached, operation.last) else {
             return Vec::new();
@@ -154,7 +154,7 @@ impl Shelf {
     }
 }
 
-/// The ids behind the first and up to the last; `None`: there can be none.
+/// Returns the range after the first id up to the last; `None` if it is empty.
 fn span(
     behind: ItemId,
     last: ItemId,

@@ -1,87 +1,93 @@
-//! The decisions of the memory store, each a function: those of the core, unless a test planted a
-//! wrong one to see whether the suite notices.
+//! The decisions of the memory store as functions. They are those of the core, unless a test plants
+//! a wrong one to check that the suite detects it.
 
 use tenure_core::store::{Claim, Rest};
 use tenure_core::webhook::{AttemptOutcome, Delivery, EndpointId};
 use tenure_core::{
-    Boundary, Counters, Fate, Guarded, ItemId, LapsePolicy, Lateness, Lease, OnDead, Standing,
-    State, Timestamp, Token, Word, lapse_run, may_reap, may_renew, may_settle, settle_run,
+    Boundary, Counters, Fate, Guarded, ItemId, KeyStatus, LapsePolicy, Lateness, Lease, OnDead,
+    OutcomeKind, State, Timestamp, Token, lapse_run, may_reap, may_renew, may_settle, settle_run,
 };
 
-use super::turns::{Backlog, Domain};
-use super::{Kept, Place};
+use super::turns::Backlog;
 
-/// What becomes of a run, and of its domain.
-pub(super) type Fates = (Vec<Fate>, Standing);
+/// A terminal state and its time; `None` if not settled.
+pub(super) type Settled = Option<(State, Timestamp)>;
 
-/// What decides whether an event is owed to an endpoint.
+/// The fates of a run, and the resulting status of its key.
+pub type Fates = (Vec<Fate>, KeyStatus);
+
+/// The facts that decide whether an endpoint gets a delivery of an event.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Owing {
-    /// The settle that names the event has settled it done.
-    pub(super) is_done_now: bool,
-    /// The endpoint is enabled and subscribed to it.
-    pub(super) is_wanted: bool,
-    /// There is a delivery.
-    pub(super) is_owed: bool,
+pub struct Owing {
+    /// This settle has settled the event as done.
+    pub is_done_now: bool,
+    /// The endpoint is enabled and subscribed to the event's topic.
+    pub is_wanted: bool,
+    /// The delivery exists already.
+    pub is_owed: bool,
 }
 
-/// What the store asks before it changes anything.
-#[derive(Clone)]
-pub(super) struct Rules {
-    pub(super) may_renew: fn(Option<&Lease>, &Token, Timestamp) -> Guarded,
-    pub(super) may_settle: fn(Option<&Lease>, &Token, Lateness, Timestamp) -> Guarded,
-    pub(super) may_reap: fn(Timestamp, Boundary, Timestamp) -> bool,
-    pub(super) may_replay: fn(State) -> bool,
-    pub(super) may_bury: fn(State) -> bool,
-    /// Whether a claim may use a token under which this lease stands.
-    pub(super) is_fresh: fn(Option<&Lease>) -> bool,
-    /// Whether an item that is available from the first moment may be claimed at the second.
-    pub(super) is_due: fn(Timestamp, Timestamp) -> bool,
-    /// Whether an item that lapsed this often is claimed alone.
-    pub(super) is_lonely: fn(u32) -> bool,
-    /// How many items a claim may take.
-    pub(super) most: fn(&Claim) -> u32,
-    /// The end of a lease that ran until the first moment and was renewed until the second.
-    pub(super) prolong: fn(Timestamp, Timestamp) -> Timestamp,
-    /// The counters after a hold ended with this word.
-    pub(super) count: fn(Counters, Word) -> Counters,
-    /// Whether a journal line (its token, its word) is what a settle says again.
-    pub(super) is_repeat: fn((&Token, Word), (&Token, Word)) -> bool,
-    pub(super) rest: fn(Rest) -> Rest,
-    /// How an item is settled and since when; `None`: it is not.
-    pub(super) settled: fn(&Kept) -> Option<(State, Timestamp)>,
-    /// Whether what was settled at the first moment is past a retention that goes back to the
-    /// second.
-    pub(super) is_past: fn(Timestamp, Timestamp) -> bool,
-    pub(super) next_fence: fn(i64) -> i64,
-    pub(super) settle_run: fn(&[Option<Word>], OnDead) -> Fates,
-    pub(super) lapse_run: fn(usize, bool, OnDead) -> Fates,
-    /// The word by which the counters of the n-th of a run move when its lease lapses.
-    pub(super) lapse_counts: fn(usize) -> Word,
-    /// How many items of one domain a claim may take.
-    pub(super) run_length: fn(&Claim) -> u32,
-    /// Whether a head with these counters is claimed with others behind it.
-    pub(super) may_lead: fn(Counters) -> bool,
-    /// Of those that wait behind a head, each with whether it could be claimed with it, those that
-    /// are.
-    pub(super) run: fn(&[(ItemId, bool)]) -> Vec<ItemId>,
-    /// Whether an item that comes is the head of what is known of its domain.
-    pub(super) is_idle: fn(Option<&Domain>) -> bool,
-    pub(super) is_held_back: fn(&Domain) -> bool,
-    /// Whose turn is next, of a backlog.
-    pub(super) next: fn(&Backlog) -> Option<(i64, ItemId)>,
-    /// How many items a claim may take of a lane for which it named this limit.
-    pub(super) lane_most: fn(u32) -> u32,
-    /// Whether a delivery is written.
-    pub(super) owes: fn(Owing) -> bool,
-    /// The domain of a delivery, from its endpoint and the event's key.
-    pub(super) delivery_key: fn(&EndpointId, &str) -> String,
-    /// How a call ended that was said to have ended so, and whether its delivery was refused.
-    pub(super) call_outcome: fn(AttemptOutcome, bool) -> AttemptOutcome,
-    /// Whether a settled item may be pruned of which there are deliveries or not.
-    pub(super) may_go: fn(bool) -> bool,
-    /// The turn of what is replayed when this was the last number drawn.
-    pub(super) replay_turn: fn(i64) -> i64,
+/// The functions that the store calls before it changes anything.
+#[doc(hidden)]
+#[derive(Clone, Debug)]
+pub struct Rules {
+    pub may_renew: fn(Option<&Lease>, &Token, Timestamp) -> Guarded,
+    pub may_settle: fn(Option<&Lease>, &Token, Lateness, Timestamp) -> Guarded,
+    pub may_reap: fn(Timestamp, Boundary, Timestamp) -> bool,
+    pub may_replay: fn(State) -> bool,
+    pub may_bury: fn(State) -> bool,
+    /// Returns whether a claim may use a token, given the lease that exists under it.
+    pub is_fresh: fn(Option<&Lease>) -> bool,
+    /// Returns whether an item available from the first moment may be claimed at the second.
+    pub is_due: fn(Timestamp, Timestamp) -> bool,
+    /// Returns whether an item with this many lapses is claimed alone.
+    pub is_lonely: fn(u32) -> bool,
+    /// Maximum number of items of a claim.
+    pub most: fn(&Claim) -> u32,
+    /// Returns the new end of a lease, from its current end and the requested one.
+    pub prolong: fn(Timestamp, Timestamp) -> Timestamp,
+    /// Returns the counters after a lease ended with this outcome.
+    pub count: fn(Counters, OutcomeKind) -> Counters,
+    /// Returns whether a journal line (token and outcome) matches a repeated settle.
+    pub is_repeat: fn((&Token, OutcomeKind), (&Token, OutcomeKind)) -> bool,
+    pub rest: fn(Rest) -> Rest,
+    /// Returns the state and time for retention, from the current ones and the first time the item
+    /// was done.
+    pub settled: fn(Settled, Option<Timestamp>) -> Settled,
+    /// Returns whether an item settled at the first moment is past the retention limit, the second.
+    pub is_past: fn(Timestamp, Timestamp) -> bool,
+    pub next_fence: fn(i64) -> i64,
+    pub settle_run: fn(&[Option<OutcomeKind>], OnDead) -> Fates,
+    pub lapse_run: fn(usize, bool, OnDead) -> Fates,
+    /// Returns the outcome that counts for the n-th item of a run whose lease lapsed.
+    pub lapse_counts: fn(usize) -> OutcomeKind,
+    /// Maximum number of items of one key in a claim.
+    pub run_length: fn(&Claim) -> u32,
+    /// Returns whether a head with these counters is claimed together with items behind it.
+    pub may_lead: fn(Counters) -> bool,
+    /// Selects the items claimed with a head from those behind it; the flag allows an item.
+    pub run: fn(&[(ItemId, bool)]) -> Vec<ItemId>,
+    /// Returns whether a new item becomes the head of its key. The argument is the pause flag of
+    /// the key if the key is known.
+    pub is_idle: fn(Option<bool>) -> bool,
+    /// Returns whether a key with this pause flag is held back.
+    pub is_held_back: fn(bool) -> bool,
+    /// Returns the next item of a backlog.
+    pub next: fn(&Backlog) -> Option<(i64, ItemId)>,
+    /// Maximum number of items from a lane for which the claim named this limit.
+    pub lane_most: fn(u32) -> u32,
+    /// Returns whether to write a delivery.
+    pub owes: fn(Owing) -> bool,
+    /// Returns the ordering key of a delivery, from its endpoint and the event's key.
+    pub delivery_key: fn(&EndpointId, &str) -> String,
+    /// Returns the recorded outcome of a call, from the reported one and whether its delivery was
+    /// refused.
+    pub call_outcome: fn(AttemptOutcome, bool) -> AttemptOutcome,
+    /// Returns whether a settled item may be pruned, given whether it has deliveries.
+    pub may_go: fn(bool) -> bool,
+    /// Returns the turn of a replayed item, from the last allocated number.
+    pub replay_turn: fn(i64) -> i64,
 }
 
 impl Default for Rules {
@@ -100,7 +106,7 @@ impl Default for Rules {
             count,
             is_repeat: |line, settle| line == settle,
             rest: |rest| rest,
-            settled,
+            settled: |now, _| now,
             is_past: |settled_at, before| settled_at < before,
             next_fence: |last| last + 1,
             settle_run,
@@ -112,8 +118,8 @@ impl Default for Rules {
                 let run = behind.iter().take_while(|(_, may_follow)| *may_follow);
                 run.map(|(id, _)| *id).collect()
             },
-            is_idle: |domain| domain.is_none(),
-            is_held_back: |domain| domain.is_paused,
+            is_idle: |is_paused| is_paused.is_none(),
+            is_held_back: |is_paused| is_paused,
             next: |backlog| backlog.first().copied(),
             lane_most: |most| most,
             owes: |owing| owing.is_done_now && owing.is_wanted && !owing.is_owed,
@@ -131,24 +137,16 @@ impl Default for Rules {
     }
 }
 
-fn settled(kept: &Kept) -> Option<(State, Timestamp)> {
-    match kept.place {
-        Place::Ready(_) | Place::Backlog | Place::Leased(_) => None,
-        Place::Done { at } => Some((State::Done, at)),
-        Place::Dead { at, .. } => Some((State::Dead, at)),
-    }
-}
-
-/// Each counter has one meaning: see [`Counters`].
-fn count(mut counters: Counters, word: Word) -> Counters {
+/// Each counter has one meaning; see [`Counters`].
+fn count(mut counters: Counters, word: OutcomeKind) -> Counters {
     match word {
-        Word::Done => {}
-        Word::Release | Word::Buried => counters.attempts += 1,
-        Word::Retry | Word::Dead => {
+        OutcomeKind::Done => {}
+        OutcomeKind::Release | OutcomeKind::Buried => counters.attempts += 1,
+        OutcomeKind::Retry | OutcomeKind::Dead => {
             counters.attempts += 1;
             counters.failures += 1;
         }
-        Word::Lapsed => {
+        OutcomeKind::Lapsed => {
             counters.attempts += 1;
             counters.crashes += 1;
         }
@@ -156,11 +154,11 @@ fn count(mut counters: Counters, word: Word) -> Counters {
     counters
 }
 
-/// Only the first of a run was being worked on.
-const fn lapse_counts(nth: usize) -> Word {
+/// Only the first item of a run was being worked on.
+const fn lapse_counts(nth: usize) -> OutcomeKind {
     if nth == 0 {
-        Word::Lapsed
+        OutcomeKind::Lapsed
     } else {
-        Word::Release
+        OutcomeKind::Release
     }
 }

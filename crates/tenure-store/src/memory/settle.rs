@@ -1,14 +1,16 @@
-//! Settle: the words of a holder, each where it takes an item; of a domain in its order.
+//! Settle: applies the outcomes that a holder reports; within a key, in its order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_core::store::{Rest, Settle, Settlement};
-use tenure_core::{Fate, Guarded, ItemId, Outcome, Refusal, Timestamp, Token, Word, refusal_of};
+use tenure_core::{
+    Fate, Guarded, ItemId, Outcome, OutcomeKind, Refusal, Timestamp, Token, refusal_of,
+};
 
 use super::rules::Rules;
-use super::{End, Kept, Place, Shelf, To};
+use super::{Destination, End, MemoryState, Place, StoredItem};
 
-impl Shelf {
+impl MemoryState {
     pub(super) fn settle(&mut self, settle: &Settle, rules: &Rules, now: Timestamp) -> Settlement {
         let leased = self.leases.get(&settle.token);
         let is_over = leased.is_some_and(|leased| !leased.lease.is_live(now));
@@ -17,14 +19,14 @@ impl Shelf {
         let mut answers: BTreeMap<ItemId, Guarded> = BTreeMap::new();
         for (id, outcome) in &settle.items {
             match (rules.may_settle)(self.lease_on(*id), &settle.token, settle.lateness, now) {
-                Guarded::Kept(()) => {
+                Guarded::Accepted(()) => {
                     said.insert(*id, outcome.clone());
                 }
                 Guarded::Refused(Refusal::Lapsed) => {
                     answers.insert(*id, Guarded::Refused(Refusal::Lapsed));
                 }
                 Guarded::Refused(_) => {
-                    let answer = self.answer_unheld(*id, &settle.token, outcome.word(), rules);
+                    let answer = self.answer_unheld(*id, &settle.token, outcome.kind(), rules);
                     answers.insert(*id, answer);
                 }
             }
@@ -38,11 +40,11 @@ impl Shelf {
             let answer = if refused.contains(id) {
                 Guarded::Refused(Refusal::OutOfTurn)
             } else {
-                Guarded::Kept(())
+                Guarded::Accepted(())
             };
             (*id, answer)
         }));
-        let is_refused = |id: &ItemId| answers.get(id).is_some_and(|answer| !answer.is_kept());
+        let is_refused = |id: &ItemId| answers.get(id).is_some_and(|answer| !answer.is_accepted());
         self.keep_calls(&settle.calls, is_refused, rules, now);
         let rest = rest.iter().filter(|(id, _)| !refused.contains(id)).count();
         let answer = |id: &ItemId| answers.get(id).copied();
@@ -57,8 +59,8 @@ impl Shelf {
         }
     }
 
-    /// What is said of the items of the lease that are not named. One guard for the whole lease: a
-    /// strict settle that comes late changes nothing.
+    /// Returns the outcome for each unnamed item of the lease. One guard covers the whole lease: a
+    /// late strict settle changes nothing.
     fn rest_of(&self, settle: &Settle, rules: &Rules, now: Timestamp) -> Vec<(ItemId, Outcome)> {
         let outcome = match (rules.rest)(settle.rest) {
             Rest::Keep => return Vec::new(),
@@ -69,7 +71,7 @@ impl Shelf {
             return Vec::new();
         };
         let guard = (rules.may_settle)(Some(&leased.lease), &settle.token, settle.lateness, now);
-        if !guard.is_kept() {
+        if !guard.is_accepted() {
             return Vec::new();
         }
         let named: BTreeSet<ItemId> = settle.items.iter().map(|(id, _)| *id).collect();
@@ -77,7 +79,8 @@ impl Shelf {
         unnamed.map(|id| (*id, outcome.clone())).collect()
     }
 
-    /// Ends holds as was said of them; answers with what is refused because its turn has not come.
+    /// Ends the leases of items with the given outcomes; returns the items refused because an
+    /// earlier item of their key is not settled.
     fn end_all(
         &mut self,
         said: &BTreeMap<ItemId, Outcome>,
@@ -98,7 +101,7 @@ impl Shelf {
             for (key, run) in self.runs(&token) {
                 let words: Vec<_> = run
                     .iter()
-                    .map(|id| said.get(id).map(Outcome::word))
+                    .map(|id| said.get(id).map(Outcome::kind))
                     .collect();
                 let (fates, standing) = (rules.settle_run)(&words, settle.on_dead);
                 let fates: Vec<(ItemId, Fate)> = run.into_iter().zip(fates).collect();
@@ -116,7 +119,7 @@ impl Shelf {
         refused
     }
 
-    /// Carries out the fate of an item of a domain, of which this was said.
+    /// Applies the fate of an item of a key, given its outcome.
     fn meet(
         &mut self,
         key: &str,
@@ -131,46 +134,53 @@ impl Shelf {
             (_, Some(outcome)) => outcome,
         };
         let mut end = end_of(outcome, now);
-        if let To::Ready(from) = end.to {
+        if let Destination::Ready(from) = end.to {
             end.to = if fate == Fate::Head {
                 self.back_of(key, from, rules)
             } else {
-                To::Backlog(from)
+                Destination::Backlog(from)
             };
         }
         self.end_hold(id, &end, rules, now);
     }
 
-    /// What is said of an item that is not held under the token: as before, if this is a repeat.
-    fn answer_unheld(&self, id: ItemId, token: &Token, word: Word, rules: &Rules) -> Guarded {
+    /// Answers for an item that the token does not hold: a repeated settle gets its first answer.
+    fn answer_unheld(
+        &self,
+        id: ItemId,
+        token: &Token,
+        word: OutcomeKind,
+        rules: &Rules,
+    ) -> Guarded {
         let kept = self.items.get(&id);
         let is_repeat = kept
             .into_iter()
             .flat_map(|kept| &kept.journal)
             .any(|line| (rules.is_repeat)((&line.token, line.word), (token, word)));
         if is_repeat {
-            return Guarded::Kept(());
+            return Guarded::Accepted(());
         }
-        Guarded::Refused(refusal_of(kept.map(Kept::state)))
+        Guarded::Refused(refusal_of(kept.map(StoredItem::state)))
     }
 }
 
-/// Where an outcome takes an item.
+/// Maps an outcome to its journal entry and the destination of the item.
 fn end_of(outcome: &Outcome, now: Timestamp) -> End<'_> {
     let (error, to) = match outcome {
-        Outcome::Done => (None, To::Done),
-        Outcome::Retry { after, error } => {
-            (Some(error.as_str()), To::Ready(Some(now.after(*after))))
-        }
-        Outcome::Dead { reason, error } => (Some(error.as_str()), To::Dead(reason)),
+        Outcome::Done => (None, Destination::Done),
+        Outcome::Retry { after, error } => (
+            Some(error.as_str()),
+            Destination::Ready(Some(now.after(*after))),
+        ),
+        Outcome::Dead { reason, error } => (Some(error.as_str()), Destination::Dead(reason)),
         Outcome::Release { after } => {
             let from = (!after.is_zero()).then(|| now.after(*after));
-            (None, To::Ready(from))
+            (None, Destination::Ready(from))
         }
     };
     End {
-        word: outcome.word(),
-        counted: outcome.word(),
+        word: outcome.kind(),
+        counted: outcome.kind(),
         error,
         to,
     }

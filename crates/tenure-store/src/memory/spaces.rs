@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use tenure_core::domain::{Decided, Domain};
-use tenure_core::store::{Answer, Contract, DomainAsk, KeepsWorkLeases, WorkLeases};
+use tenure_core::store::{Answer, Contract, DomainAsk, ProvidesWorkLeases, WorkLeases};
+use tenure_core::work_lease::{Decided, Domain};
 use tenure_core::{
     AcquireResult, DomainName, FailResult, ReplayResult, Reservation, SpaceName, SucceedResult,
     Timestamp, Token,
 };
 
-use super::{MemoryStore, Shelf};
-use crate::sight::{Sight, replay};
+use super::{MemoryState, MemoryStore};
+use crate::work_lease::inputs::{DecisionInputs, replay};
 
-/// The domains under one watermark. A domain of which nothing is left is not kept.
+/// The domains under one watermark. Domains without content are dropped.
 #[derive(Debug)]
 pub(super) struct Space {
     watermark: i64,
-    /// What was given up below it and below the watermark counts as processed.
+    /// Failed offsets below both this offset and the watermark count as processed.
     forgiven: i64,
     domains: BTreeMap<DomainName, Domain>,
 }
@@ -32,14 +32,14 @@ impl Default for Space {
 }
 
 impl Space {
-    /// Tokens that are in flight: `Debug` hides them.
+    /// Returns the tokens in flight, which `Debug` hides.
     #[cfg(feature = "testing")]
     pub(super) fn tokens(&self) -> impl Iterator<Item = &Token> {
         let held = self.domains.values().filter_map(Domain::reservation);
         held.map(|reservation| &reservation.token)
     }
 
-    /// Forgets what the watermark says too.
+    /// Forgets everything that the watermark implies.
     fn prune(&mut self) {
         let (watermark, forgiven) = (self.watermark, self.forgiven);
         self.domains.retain(|_, domain| {
@@ -50,7 +50,7 @@ impl Space {
     }
 }
 
-impl KeepsWorkLeases for MemoryStore {
+impl ProvidesWorkLeases for MemoryStore {
     fn work_leases(&self) -> &dyn WorkLeases {
         self
     }
@@ -105,8 +105,8 @@ impl WorkLeases for MemoryStore {
 
     fn reservation<'a>(&'a self, ask: &'a DomainAsk) -> Answer<'a, Option<Reservation>> {
         Box::pin(async move {
-            let shelf = self.shelf();
-            let space = shelf.spaces.get(&ask.space);
+            let state = self.state();
+            let space = state.spaces.get(&ask.space);
             let domain = space.and_then(|space| space.domains.get(&ask.domain));
             Ok(domain.and_then(Domain::reservation).cloned())
         })
@@ -121,7 +121,7 @@ impl WorkLeases for MemoryStore {
             Some(_) => None,
             None => domain.backlog().head(),
         };
-        Box::pin(async move { Ok(listed(limit, self.shelf().domains_where(space, head))) })
+        Box::pin(async move { Ok(listed(limit, self.state().domains_where(space, head))) })
     }
 
     fn lapsed<'a>(
@@ -136,8 +136,9 @@ impl WorkLeases for MemoryStore {
                 let held = domain.reservation().filter(|held| held.lapsed(now))?;
                 Some((held.until, held.offset))
             };
-            let mut found = self.shelf().domains_where(space, lapsed);
-            // By name already; the sort keeps that order among those that lapsed together.
+            let mut found = self.state().domains_where(space, lapsed);
+            // Already sorted by name; the stable sort keeps that order among domains that lapsed
+            // together.
             found.sort_by_key(|(_, (until, _))| *until);
             let found = found.into_iter();
             let found = found.map(|(domain, (_, offset))| (domain, offset));
@@ -147,16 +148,16 @@ impl WorkLeases for MemoryStore {
 
     fn watermark<'a>(&'a self, space: &'a SpaceName) -> Answer<'a, i64> {
         Box::pin(async move {
-            let shelf = self.shelf();
-            let space = shelf.spaces.get(space);
+            let state = self.state();
+            let space = state.spaces.get(space);
             Ok(space.map_or(i64::MIN, |space| space.watermark))
         })
     }
 
     fn advance_watermark<'a>(&'a self, space: &'a SpaceName, offset: i64) -> Answer<'a, i64> {
         Box::pin(async move {
-            let mut shelf = self.shelf();
-            let space = shelf.spaces.entry(space.clone()).or_default();
+            let mut state = self.state();
+            let space = state.spaces.entry(space.clone()).or_default();
             space.watermark = space.watermark.max(offset);
             space.prune();
             Ok(space.watermark)
@@ -165,8 +166,8 @@ impl WorkLeases for MemoryStore {
 
     fn forget_failed_below<'a>(&'a self, space: &'a SpaceName, offset: i64) -> Answer<'a, ()> {
         Box::pin(async move {
-            let mut shelf = self.shelf();
-            let space = shelf.spaces.entry(space.clone()).or_default();
+            let mut state = self.state();
+            let space = state.spaces.entry(space.clone()).or_default();
             space.forgiven = space.forgiven.max(offset);
             space.prune();
             Ok(())
@@ -175,10 +176,10 @@ impl WorkLeases for MemoryStore {
 }
 
 impl MemoryStore {
-    /// A copy of every domain of a space, for tests.
+    /// Returns a copy of every domain of a space, for tests.
     #[cfg(feature = "testing")]
     pub fn domains_of(&self, space: &SpaceName) -> Vec<(DomainName, Domain)> {
-        self.shelf()
+        self.state()
             .domains_where(space, |domain| Some(domain.clone()))
     }
 
@@ -186,36 +187,36 @@ impl MemoryStore {
         &'a self,
         ask: &'a DomainAsk,
         offset: i64,
-        decision: impl FnOnce(&Sight<'_>) -> Decided<T> + Send + 'a,
+        decision: impl FnOnce(&DecisionInputs<'_>) -> Decided<T> + Send + 'a,
     ) -> Answer<'a, Contract<T>> {
         Box::pin(async move {
             let now = self.moment(ask.now);
-            Ok(self.shelf().decide(ask, offset, now, decision))
+            Ok(self.state().decide(ask, offset, now, decision))
         })
     }
 }
 
-impl Shelf {
+impl MemoryState {
     fn decide<T>(
         &mut self,
         ask: &DomainAsk,
         offset: i64,
         now: Timestamp,
-        decision: impl FnOnce(&Sight<'_>) -> Decided<T>,
+        decision: impl FnOnce(&DecisionInputs<'_>) -> Decided<T>,
     ) -> Contract<T> {
         let space = self.spaces.get(&ask.space);
         let watermark = space.map_or(i64::MIN, |space| space.watermark);
         let known = space.and_then(|space| space.domains.get(&ask.domain));
         let blank = Domain::new(ask.domain.clone());
         let (view, at) = known.unwrap_or(&blank).look(offset, watermark);
-        let sight = Sight {
+        let sight = DecisionInputs {
             view,
             at,
             rules: &ask.rules,
             now,
         };
         let (answer, change) = decision(&sight)?;
-        // What changes nothing makes no domain.
+        // A decision without a change does not create a domain.
         if !change.is_nothing() {
             let space = self.spaces.entry(ask.space.clone()).or_default();
             let domain = space.domains.entry(ask.domain.clone()).or_insert(blank);
@@ -228,7 +229,7 @@ impl Shelf {
         Ok(answer)
     }
 
-    /// The domains of a space of which `tell` tells something, by name.
+    /// Lists the domains of a space for which `tell` returns a value, by name.
     fn domains_where<T>(
         &self,
         space: &SpaceName,

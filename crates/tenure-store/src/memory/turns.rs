@@ -1,34 +1,34 @@
-//! Turns: who is the head of its domain, who waits behind it, and who is the next.
+//! Turns: the head of each key, the items behind it, and the next head.
 //!
-//! A domain has a head or is paused, or it is not kept. While it has a head, all its other open
+//! A key that has no head and is not paused is dropped. While a key has a head, all its other open
 //! items are behind it: in its backlog, or with it under one lease.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_core::store::Claim;
-use tenure_core::{Fate, ItemId, RUN_MAX, Standing, Timestamp, Token};
+use tenure_core::{Fate, ItemId, KeyStatus, RUN_MAX, Timestamp, Token};
 
 use super::rules::Rules;
-use super::{Kept, Place, Shelf, To};
+use super::{Destination, MemoryState, Place, StoredItem};
 
-/// What waits in a domain: turns and ids.
-pub(super) type Backlog = BTreeSet<(i64, ItemId)>;
+/// The waiting items of a key, as turn and id.
+pub(crate) type Backlog = BTreeSet<(i64, ItemId)>;
 
-/// An ordering key of which something is open, or which is paused.
+/// An ordering key that has open items or is paused.
 #[derive(Debug)]
-pub(super) struct Domain {
-    /// Whose turn it is: in `ready`, the first that is held, or dead and blocking.
+pub(super) struct KeyOrder {
+    /// The head: in `ready`, the first held item, or dead and blocking.
     pub(super) head: Option<ItemId>,
-    /// The head is dead, and the others wait for an operator.
+    /// The head is dead, and the other items wait for an operator.
     pub(super) is_blocked: bool,
     pub(super) is_paused: bool,
-    /// When it got this head, or was paused.
+    /// Time at which the key got this head, or was paused.
     pub(super) since: Timestamp,
-    /// What waits, by turn.
+    /// The waiting items, by turn.
     pub(super) backlog: Backlog,
 }
 
-impl Domain {
+impl KeyOrder {
     pub(super) const fn new(now: Timestamp) -> Self {
         Self {
             head: None,
@@ -39,7 +39,7 @@ impl Domain {
         }
     }
 
-    /// Gives it this head, or none.
+    /// Sets or clears the head.
     pub(super) fn turn_to(&mut self, head: Option<ItemId>, now: Timestamp) {
         if self.head != head && !self.is_paused {
             self.since = now;
@@ -48,43 +48,42 @@ impl Domain {
     }
 }
 
-impl Kept {
+impl StoredItem {
     pub(super) fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }
 }
 
-impl Shelf {
+impl MemoryState {
     pub(super) fn key_of(&self, id: ItemId) -> Option<String> {
         self.items.get(&id)?.key().map(str::to_owned)
     }
 
-    /// Gives an item that has come, or come back, its place.
+    /// Places a new or returned item: ready, or behind the head of its key.
     pub(super) fn place(&mut self, id: ItemId, rules: &Rules, now: Timestamp) {
         match self.key_of(id) {
             None => self.make_ready(id, rules),
-            Some(key) if (rules.is_idle)(self.domains.get(&key)) => {
-                let domain = self.domains.entry(key).or_insert(Domain::new(now));
-                domain.turn_to(Some(id), now);
+            Some(key) if (rules.is_idle)(self.keys.get(&key).map(|of| of.is_paused)) => {
+                let order = self.keys.entry(key).or_insert(KeyOrder::new(now));
+                order.turn_to(Some(id), now);
                 self.make_ready(id, rules);
             }
             Some(_) => self.put_behind(id),
         }
     }
 
-    /// Puts an item into the backlog of its domain.
     pub(super) fn put_behind(&mut self, id: ItemId) {
         let Some(kept) = self.items.get_mut(&id) else {
             return;
         };
         kept.place = Place::Backlog;
         let turn = kept.turn.unwrap_or(id.number());
-        if let Some(domain) = kept.key().and_then(|key| self.domains.get_mut(key)) {
-            domain.backlog.insert((turn, id));
+        if let Some(order) = kept.key().and_then(|key| self.keys.get_mut(key)) {
+            order.backlog.insert((turn, id));
         }
     }
 
-    /// Takes an item out of where it waits.
+    /// Removes an item from `ready` or from its backlog.
     pub(super) fn take_out(&mut self, id: ItemId) {
         let Some(kept) = self.items.get(&id) else {
             return;
@@ -92,34 +91,34 @@ impl Shelf {
         if let Place::Ready(lane) = kept.place {
             self.ready.remove(&(lane, kept.available_at, id));
         }
-        let domain = kept.key().and_then(|key| self.domains.get_mut(key));
-        if let (Place::Backlog, Some(domain)) = (&kept.place, domain) {
+        let order = kept.key().and_then(|key| self.keys.get_mut(key));
+        if let (Place::Backlog, Some(order)) = (&kept.place, order) {
             let turn = kept.turn.unwrap_or(id.number());
-            domain.backlog.remove(&(turn, id));
+            order.backlog.remove(&(turn, id));
         }
     }
 
-    /// Goes on with the first of the backlog, unless the domain is held back. Without any it is
-    /// idle, and forgotten.
+    /// Promotes the first item of the backlog to head, unless the key is held back. A key without a
+    /// backlog is idle and is dropped.
     pub(super) fn promote(&mut self, key: &str, rules: &Rules, now: Timestamp) {
-        let Some(domain) = self.domains.get_mut(key) else {
+        let Some(order) = self.keys.get_mut(key) else {
             return;
         };
-        domain.turn_to(None, now);
-        if (rules.is_held_back)(domain) {
+        order.turn_to(None, now);
+        if (rules.is_held_back)(order.is_paused) {
             return;
         }
-        let Some((turn, id)) = (rules.next)(&domain.backlog) else {
-            self.domains.remove(key);
+        let Some((turn, id)) = (rules.next)(&order.backlog) else {
+            self.keys.remove(key);
             return;
         };
-        domain.backlog.remove(&(turn, id));
-        domain.turn_to(Some(id), now);
+        order.backlog.remove(&(turn, id));
+        order.turn_to(Some(id), now);
         self.make_ready(id, rules);
     }
 
-    /// What is claimed of these items that are due, the first ones of their lanes: all that have no
-    /// key, and of the heads as many as there is room for, each with a run behind it.
+    /// Selects the items to claim from the due items, which are the first of their lanes: all items
+    /// without a key, and as many heads as fit, each with the run behind it.
     pub(super) fn with_runs(
         &self,
         due: &[ItemId],
@@ -146,13 +145,13 @@ impl Shelf {
         chosen
     }
 
-    /// The items that may be claimed with a head, in their order.
+    /// Returns the items that may be claimed together with a head, in order.
     fn followers(&self, head: ItemId, rules: &Rules, now: Timestamp) -> Vec<ItemId> {
         let Some(first) = self.items.get(&head) else {
             return Vec::new();
         };
-        let domain = first.key().and_then(|key| self.domains.get(key));
-        let Some(domain) = domain.filter(|_| (rules.may_lead)(first.counters)) else {
+        let order = first.key().and_then(|key| self.keys.get(key));
+        let Some(order) = order.filter(|_| (rules.may_lead)(first.counters)) else {
             return Vec::new();
         };
         let may_follow = |id: ItemId| {
@@ -163,7 +162,7 @@ impl Shelf {
             })
         };
         let longest = usize::try_from(RUN_MAX).unwrap_or(usize::MAX);
-        let behind: Vec<(ItemId, bool)> = domain
+        let behind: Vec<(ItemId, bool)> = order
             .backlog
             .iter()
             .take(longest)
@@ -172,7 +171,7 @@ impl Shelf {
         (rules.run)(&behind)
     }
 
-    /// What is held of domains under a lease: by key, each in its order.
+    /// Returns the items with a key that are held under a lease: by key, each in its order.
     pub(super) fn runs(&self, token: &Token) -> BTreeMap<String, Vec<ItemId>> {
         let mut runs: BTreeMap<String, Vec<ItemId>> = BTreeMap::new();
         let held = self.leases.get(token).map(|leased| &leased.ids);
@@ -184,56 +183,61 @@ impl Shelf {
         runs
     }
 
-    /// Where an item of this domain goes that is its head again: nowhere but into the backlog while
-    /// the domain is held back.
-    pub(super) fn back_of(&self, key: &str, from: Option<Timestamp>, rules: &Rules) -> To<'static> {
-        match self.domains.get(key) {
-            Some(domain) if (rules.is_held_back)(domain) => To::Backlog(from),
-            _ => To::Ready(from),
+    /// Returns the destination of an item that becomes the head of its key again: the backlog while
+    /// the key is held back.
+    pub(super) fn back_of(
+        &self,
+        key: &str,
+        from: Option<Timestamp>,
+        rules: &Rules,
+    ) -> Destination<'static> {
+        match self.keys.get(key) {
+            Some(order) if (rules.is_held_back)(order.is_paused) => Destination::Backlog(from),
+            _ => Destination::Ready(from),
         }
     }
 
-    /// What becomes of a domain whose run had these fates, which have been carried out.
+    /// Updates a key after the fates of its run have been applied.
     pub(super) fn go_on(
         &mut self,
         key: &str,
-        (fates, standing): (&[(ItemId, Fate)], Standing),
+        (fates, standing): (&[(ItemId, Fate)], KeyStatus),
         rules: &Rules,
         now: Timestamp,
     ) {
         let first = fates.iter().find(|(_, fate)| *fate != Fate::Ended);
-        match (first, self.domains.get_mut(key)) {
-            (Some((id, _)), Some(domain)) => {
-                domain.is_blocked = standing == Standing::Blocked;
+        match (first, self.keys.get_mut(key)) {
+            (Some((id, _)), Some(order)) => {
+                order.is_blocked = standing == KeyStatus::Blocked;
                 let is_behind = self
                     .items
                     .get(id)
                     .is_some_and(|kept| matches!(kept.place, Place::Backlog));
-                domain.turn_to(Some(*id).filter(|_| !is_behind), now);
+                order.turn_to(Some(*id).filter(|_| !is_behind), now);
             }
             _ => self.promote(key, rules, now),
         }
     }
 
-    /// Ends the block of a domain by its dead head, if it is this one; whether it was.
+    /// Unblocks a key if this item is its dead head; returns whether it was.
     pub(super) fn unblock(&mut self, key: &str, id: ItemId) -> bool {
-        let domain = self.domains.get_mut(key);
-        let blocked = domain.filter(|domain| domain.is_blocked && domain.head == Some(id));
+        let order = self.keys.get_mut(key);
+        let blocked = order.filter(|order| order.is_blocked && order.head == Some(id));
         let is_blocking = blocked.is_some();
-        if let Some(domain) = blocked {
-            domain.is_blocked = false;
+        if let Some(order) = blocked {
+            order.is_blocked = false;
         }
         is_blocking
     }
 
-    /// Whether an item is dead and blocks its domain.
+    /// Returns whether an item is dead and blocks its key.
     pub(super) fn is_blocking(&self, id: ItemId) -> bool {
-        let key = self.items.get(&id).and_then(Kept::key);
-        key.and_then(|key| self.domains.get(key))
-            .is_some_and(|domain| domain.is_blocked && domain.head == Some(id))
+        let key = self.items.get(&id).and_then(StoredItem::key);
+        key.and_then(|key| self.keys.get(key))
+            .is_some_and(|order| order.is_blocked && order.head == Some(id))
     }
 
-    /// The first of what is held of an item's domain with that item.
+    /// Returns the first other item of the same key that is held under the same lease.
     pub(super) fn held_with(&self, id: ItemId) -> Option<ItemId> {
         let kept = self.items.get(&id)?;
         let Place::Leased(token) = &kept.place else {
@@ -243,8 +247,8 @@ impl Shelf {
         run.find(|held| *held != id)
     }
 
-    /// What becomes of a domain without this item of it, which was buried; `rest` is what was held
-    /// of it with that item.
+    /// Updates a key after one of its items was buried; `rest` is the next item of the key held
+    /// under the same lease.
     pub(super) fn close_ranks(
         &mut self,
         (key, id): (&str, ItemId),
@@ -252,9 +256,9 @@ impl Shelf {
         rules: &Rules,
         now: Timestamp,
     ) {
-        match (rest, self.domains.get_mut(key)) {
-            (_, Some(domain)) if domain.head != Some(id) => {}
-            (Some(_), Some(domain)) => domain.turn_to(rest, now),
+        match (rest, self.keys.get_mut(key)) {
+            (_, Some(order)) if order.head != Some(id) => {}
+            (Some(_), Some(order)) => order.turn_to(rest, now),
             _ => self.promote(key, rules, now),
         }
     }

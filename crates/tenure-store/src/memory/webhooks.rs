@@ -1,32 +1,32 @@
-//! Endpoints, and what is owed to them.
+//! Endpoints and their deliveries.
 
 use std::collections::BTreeMap;
 
-use tenure_core::store::{Answer, ChangeEndpoint, Due, EndpointLane, KeepsWebhooks, Webhooks};
+use tenure_core::store::{Answer, ChangeEndpoint, Due, EndpointLane, ProvidesWebhooks, Webhooks};
 use tenure_core::webhook::{
-    Call, CallRecord, Endpoint, EndpointId, EndpointState, Health, NewEndpoint,
+    Call, CallRecord, Endpoint, EndpointHealth, EndpointId, EndpointState, NewEndpoint,
 };
 use tenure_core::{Guarded, ItemId, Refusal, Timestamp};
 
 use super::rules::Rules;
-use super::{MemoryStore, Shelf};
+use super::{MemoryState, MemoryStore};
 use crate::lane::{queue_of, step_of};
 
-/// All endpoints, also removed ones.
+/// All endpoints, including removed ones.
 #[derive(Debug, Default)]
 pub(super) struct Endpoints {
     by_id: BTreeMap<EndpointId, Endpoint>,
-    /// Rises with every change of any of them.
+    /// Increases with every change of any endpoint.
     version: u64,
 }
 
 impl Endpoints {
-    /// In the order of their names.
+    /// Iterates over the endpoints by name.
     pub(super) fn all(&self) -> impl Iterator<Item = &Endpoint> {
         self.by_id.values()
     }
 
-    /// Their numbers, ascending.
+    /// Iterates over the numbers of the endpoints, ascending.
     pub(super) fn numbers(&self) -> impl Iterator<Item = i32> {
         let mut numbers: Vec<u32> = self.all().map(|endpoint| endpoint.number).collect();
         numbers.sort_unstable();
@@ -42,18 +42,19 @@ impl Endpoints {
         }
         let state = state_after(&endpoint.state, &change.state, now);
         if state == EndpointState::Enabled && endpoint.state != EndpointState::Enabled {
-            endpoint.health = Health::default();
+            endpoint.health = EndpointHealth::default();
         }
         endpoint.state = state;
         endpoint.settings = change.settings.clone();
         endpoint.sealed.clone_from(&change.sealed);
         endpoint.version += 1;
         self.version += 1;
-        Guarded::Kept(endpoint.clone())
+        Guarded::Accepted(endpoint.clone())
     }
 }
 
-/// The state of an endpoint that is asked to be in another. What it was already, it is since then.
+/// Returns the state after a requested change. An endpoint that already is in that state keeps its
+/// `since`.
 fn state_after(before: &EndpointState, asked: &EndpointState, now: Timestamp) -> EndpointState {
     use EndpointState::{Disabled, Enabled, Removed};
     match (before, asked) {
@@ -71,7 +72,7 @@ fn state_after(before: &EndpointState, asked: &EndpointState, now: Timestamp) ->
     }
 }
 
-impl KeepsWebhooks for MemoryStore {
+impl ProvidesWebhooks for MemoryStore {
     fn webhooks(&self) -> &dyn Webhooks {
         self
     }
@@ -85,7 +86,7 @@ impl Webhooks for MemoryStore {
     ) -> Answer<'a, Option<Endpoint>> {
         Box::pin(async move {
             let now = self.moment(now);
-            Ok(self.shelf().add_endpoint(endpoint, now))
+            Ok(self.state().add_endpoint(endpoint, now))
         })
     }
 
@@ -96,27 +97,27 @@ impl Webhooks for MemoryStore {
     ) -> Answer<'a, Vec<Endpoint>> {
         Box::pin(async move {
             let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-            let shelf = self.shelf();
-            let all = shelf.endpoints.all();
+            let state = self.state();
+            let all = state.endpoints.all();
             let behind = all.filter(|endpoint| after.is_none_or(|after| endpoint.id > *after));
             Ok(behind.take(limit).cloned().collect())
         })
     }
 
     fn endpoint<'a>(&'a self, id: &'a EndpointId) -> Answer<'a, Option<Endpoint>> {
-        Box::pin(async move { Ok(self.shelf().endpoints.by_id.get(id).cloned()) })
+        Box::pin(async move { Ok(self.state().endpoints.by_id.get(id).cloned()) })
     }
 
     fn change_endpoint<'a>(&'a self, change: &'a ChangeEndpoint) -> Answer<'a, Guarded<Endpoint>> {
         Box::pin(async move {
             let now = self.moment(change.now);
-            Ok(self.shelf().endpoints.change(change, now))
+            Ok(self.state().endpoints.change(change, now))
         })
     }
 
-    fn keep_health<'a>(&'a self, id: &'a EndpointId, health: &'a Health) -> Answer<'a, ()> {
+    fn keep_health<'a>(&'a self, id: &'a EndpointId, health: &'a EndpointHealth) -> Answer<'a, ()> {
         Box::pin(async move {
-            let endpoints = &mut self.shelf().endpoints;
+            let endpoints = &mut self.state().endpoints;
             if let Some(endpoint) = endpoints.by_id.get_mut(id) {
                 endpoint.health = health.clone();
                 endpoints.version += 1;
@@ -128,29 +129,29 @@ impl Webhooks for MemoryStore {
     fn due_deliveries(&self, now: Option<Timestamp>) -> Answer<'_, Due> {
         Box::pin(async move {
             let now = self.moment(now);
-            Ok(self.shelf().due_deliveries(&self.rules, now))
+            Ok(self.state().due_deliveries(&self.rules, now))
         })
     }
 
     fn record_calls<'a>(&'a self, calls: &'a [Call], now: Option<Timestamp>) -> Answer<'a, ()> {
         Box::pin(async move {
             let now = self.moment(now);
-            self.shelf().keep_calls(calls, |_| false, &self.rules, now);
+            self.state().keep_calls(calls, |_| false, &self.rules, now);
             Ok(())
         })
     }
 
     fn calls(&self, delivery: ItemId) -> Answer<'_, Vec<CallRecord>> {
         Box::pin(async move {
-            let shelf = self.shelf();
-            let calls = shelf.items.get(&delivery).map(|kept| kept.calls.values());
+            let state = self.state();
+            let calls = state.items.get(&delivery).map(|kept| kept.calls.values());
             Ok(calls.into_iter().flatten().cloned().collect())
         })
     }
 }
 
-impl Shelf {
-    /// Draws the number of a queue or an endpoint.
+impl MemoryState {
+    /// Allocates the number of a queue or an endpoint.
     pub(super) fn draw_number(&mut self) -> i32 {
         self.last_number += 1;
         self.last_number
@@ -166,7 +167,7 @@ impl Shelf {
             settings: new.settings.clone(),
             sealed: new.sealed.clone(),
             state: EndpointState::Enabled,
-            health: Health::default(),
+            health: EndpointHealth::default(),
             version: 1,
             created_at: now,
         };
@@ -179,7 +180,7 @@ impl Shelf {
     fn due_deliveries(&self, rules: &Rules, now: Timestamp) -> Due {
         let waiting = self.ready.iter();
         let due = waiting.filter(|(_, from, id)| id.is_delivery() && (rules.is_due)(*from, now));
-        // In the order of the lanes, so that what is repeated stands together.
+        // In lane order, so that duplicates are adjacent.
         let mut lanes: Vec<EndpointLane> = due
             .map(|(lane, _, _)| EndpointLane {
                 endpoint: queue_of(*lane).unsigned_abs(),

@@ -1,42 +1,42 @@
-//! Adoption on PostgreSQL: a table is given what it lacks while its writers go on.
+//! Adoption on PostgreSQL: adds the missing columns and indexes while writers continue.
 //!
-//! What needs the table for itself is one short transaction: it waits a moment for it, and if
-//! someone else has it, lets those behind pass and comes again. Rows get their numbers page by
-//! page, and indexes are made concurrently. Every step can be done again.
+//! The steps that need an exclusive table lock are one short transaction. It waits briefly for the
+//! lock; on timeout it lets the queued writers pass and retries. Existing rows get their numbers
+//! page by page, and indexes are created concurrently. Every step can be repeated.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::{Connection, PgConnection};
-use tenure_core::store::{Answer, Rows, StoreError, StoreErrorKind, Tables, Tell, WhileHeld};
+use tenure_core::store::{Answer, OnStep, Rows, StoreError, StoreErrorKind, Tables, WhileHeld};
 use tenure_core::{
-    Adds, AdoptedTable, FoundTable, Identifier, LeaseTable, Plan, Stage, Whereabouts,
+    Adds, AdoptedTable, Identifier, LeaseTable, Plan, Stage, TableFacts, TableLocation,
 };
 
 use super::error::{is_in_use, store_error};
-use super::lend::Borrow as _;
+use super::pool::Borrow as _;
 use super::row::{get, get_timestamp, get_total};
 use super::rows::PostgresRows;
 use super::statements::Statement;
 use super::{PostgresStore, connect};
+use crate::adopt::ownership::{TableOwnership, as_seen, check_here, unless};
 use crate::adopt::{Kinds, VERB, adopted_of, indexed, literal, names, noted, quoted};
-use crate::marks::{Seen, as_seen, check_here, unless};
 use crate::render::Names;
 
-/// A writer that comes after us waits no longer than this.
+/// Lock timeout; writers queued behind the adoption wait no longer than this.
 const WAIT: &str = "set local lock_timeout = '200ms'";
-/// What stands as the comment of a column that is ours.
+/// Comment on every column that Tenure added.
 const MARKED: &str = "added by Tenure: tenure adopt --undo takes it away";
-/// Lets the next adoption of the table come.
+/// Releases the advisory lock, so that the next adoption of the table can run.
 const LEAVE: &str = "select pg_advisory_unlock_all()";
-/// How often a table that is in use is asked for.
+/// Maximum attempts to lock a table that is in use.
 const TRIES: u32 = 150;
-/// How long its writers have it to themselves in between.
+/// Pause between two attempts, so that writers can proceed.
 const PAUSE: Duration = Duration::from_millis(300);
-/// Pages whose rows are numbered in one transaction.
+/// Pages numbered per transaction.
 const PAGES: i64 = 32;
-/// How often all pages are gone through, for rows that someone had in hand.
+/// Maximum passes over all pages, for rows that other transactions had locked.
 const ROUNDS: u32 = 300;
 
 macro_rules! text {
@@ -64,12 +64,12 @@ const FORGET: Text = text!("forget");
 const ADOPTED: Text = text!("adopted");
 const HELD: Text = text!("held");
 
-/// The steps of an adoption, as text.
+/// The SQL steps of an adoption.
 struct Script {
-    /// One transaction: the record, and what needs the table for itself.
+    /// One transaction: the record, and the changes that need an exclusive lock.
     begin: String,
     fill: Option<String>,
-    /// Indexes that were broken off, and those that are to be made; each by itself.
+    /// Drops invalid indexes and creates missing ones; each statement runs by itself.
     indexes: Vec<String>,
     finish: String,
 }
@@ -99,7 +99,7 @@ impl Script {
             .adds_key()
             .then(|| render(&names()?, FILL))
             .transpose()?;
-        // The sequence came with the column, in one transaction.
+        // The sequence is created with the column, in one transaction.
         if plan.missing().any(|added| added.what == Adds::Key) {
             begin.push_str(&render(&names()?, NUMBER)?);
         }
@@ -120,7 +120,7 @@ impl Script {
         })
     }
 
-    /// All of it, for an administrator.
+    /// The whole script, for an administrator.
     fn whole(&self) -> String {
         let mut text = format!(
             "-- 1. Needs the table for a moment; when it waits too long, run it again.\n\
@@ -147,7 +147,7 @@ fn kinds() -> Kinds {
     Kinds {
         key: "bigint",
         moment: "timestamptz",
-        // Judged once, when it is added: no row is written.
+        // PostgreSQL evaluates the default once, when it adds the column: it rewrites no row.
         written_at: "timestamptz not null default now()".to_owned(),
         counter: "integer not null default 0",
         fence: "bigint not null default 0",
@@ -159,7 +159,7 @@ fn render(names: &Names, (file, text): Text) -> Result<String, StoreError> {
     names.render(file, text)
 }
 
-/// What gives a table back: one transaction.
+/// Builds the script that reverts an adoption, in one transaction.
 fn undo_text(adopted: &AdoptedTable, schema: Option<&Identifier>) -> Result<String, StoreError> {
     check_here(adopted)?;
     let place = adopted.schema.as_deref();
@@ -185,8 +185,8 @@ fn undo_text(adopted: &AdoptedTable, schema: Option<&Identifier>) -> Result<Stri
 }
 
 impl Tables for PostgresStore {
-    fn look<'a>(&'a self, table: &'a LeaseTable) -> Answer<'a, FoundTable> {
-        Box::pin(self.found(table))
+    fn inspect<'a>(&'a self, table: &'a LeaseTable) -> Answer<'a, TableFacts> {
+        Box::pin(self.table_facts(table))
     }
 
     fn adopted(&self) -> Answer<'_, Vec<AdoptedTable>> {
@@ -206,7 +206,7 @@ impl Tables for PostgresStore {
                 let is_finished = get(row, 3).map_err(failed)?;
                 let at = get_timestamp(row, 4).map_err(failed)?;
                 let noted = adopted_of(name, texts, is_finished, at)?;
-                tables.push(as_seen(noted, seen_of(row).map_err(failed)?));
+                tables.push(as_seen(noted, ownership_of(row).map_err(failed)?));
             }
             Ok(tables)
         })
@@ -216,7 +216,7 @@ impl Tables for PostgresStore {
         Ok(Script::of(plan, self.schema.as_ref())?.whole())
     }
 
-    fn adopt<'a>(&'a self, plan: &'a Plan, tell: Tell<'a>) -> Answer<'a, ()> {
+    fn adopt<'a>(&'a self, plan: &'a Plan, tell: OnStep<'a>) -> Answer<'a, ()> {
         Box::pin(async move {
             let script = Script::of(plan, self.schema.as_ref())?;
             let mut conn = self.own_connection(&plan.table.name).await?;
@@ -232,7 +232,7 @@ impl Tables for PostgresStore {
                 made.map_err(|error| {
                     let hint = "run the same command again: it drops what is half made, and goes \
                                 on; a statement_timeout of the role must leave time for it";
-                    store_error(VERB, error).hint(hint)
+                    store_error(VERB, error).with_hint(hint)
                 })?;
             }
             let finish = Statement::new(&script.finish, None);
@@ -281,8 +281,8 @@ impl Rows for PostgresRows {
 }
 
 impl PostgresStore {
-    /// A connection that nobody else uses: what is done on it takes long. While it lasts, nobody
-    /// else adopts this table or gives it back.
+    /// Opens a dedicated connection, since its work takes long. An advisory lock on it keeps other
+    /// processes from adopting or reverting this table meanwhile.
     async fn own_connection(&self, table: &Identifier) -> Result<PgConnection, StoreError> {
         let failed = |e| store_error(VERB, e);
         let options = PgConnectOptions::clone(&self.pool.connect_options());
@@ -294,11 +294,11 @@ impl PostgresStore {
         }
         let message = format!("another adoption of {table} is running");
         Err(StoreError::new(VERB, StoreErrorKind::Conflict, message)
-            .hint("wait until it is done, and run the same command again"))
+            .with_hint("wait until it is done, and run the same command again"))
     }
 }
 
-/// Ends the turn, also where a pooler keeps the connection.
+/// Releases the advisory lock explicitly, since a pooler may keep the connection open.
 async fn leave(mut conn: PgConnection) -> Result<(), StoreError> {
     let failed = |e| store_error(VERB, e);
     sqlx::raw_sql(LEAVE)
@@ -308,8 +308,8 @@ async fn leave(mut conn: PgConnection) -> Result<(), StoreError> {
     conn.close().await.map_err(failed)
 }
 
-fn seen_of(row: &PgRow) -> Result<Seen, sqlx::Error> {
-    Ok(Seen {
+fn ownership_of(row: &PgRow) -> Result<TableOwnership, sqlx::Error> {
+    Ok(TableOwnership {
         leads_to: get(row, 5)?,
         is_kept: get(row, 6)?,
         marked: get(row, 7)?,
@@ -318,7 +318,7 @@ fn seen_of(row: &PgRow) -> Result<Seen, sqlx::Error> {
     })
 }
 
-/// A table on its way back.
+/// The statements that revert an adoption.
 struct Undo {
     take: Option<Statement>,
     held: Option<Statement>,
@@ -333,9 +333,9 @@ impl Undo {
     ) -> Result<Self, StoreError> {
         let place = adopted.schema.as_deref();
         let names = led(names(&adopted.table, schema)?, &adopted.table, place);
-        let is_here = adopted.whereabouts == Whereabouts::Here;
+        let is_here = adopted.location == TableLocation::Here;
         let take = names.render("take", "lock table {table} in access exclusive mode")?;
-        // Half way there, the columns that tell may be missing; then nothing can be held.
+        // An unfinished adoption may lack the lease columns; then no row can be held.
         let is_whole = is_here && adopted.is_finished && adopted.has_any();
         let held = (held == WhileHeld::Refuse && is_whole)
             .then(|| render(&names, HELD))
@@ -347,7 +347,8 @@ impl Undo {
         })
     }
 
-    /// Asks who holds something while nobody can claim, and takes away what was added.
+    /// Counts held rows while the table lock blocks claims; if there are none, removes what the
+    /// adoption added. Returns the count.
     async fn once(&self, conn: &mut PgConnection) -> Result<u64, sqlx::Error> {
         let mut tx = conn.begin().await?;
         sqlx::raw_sql(WAIT).execute(&mut *tx).await?;
@@ -367,8 +368,8 @@ impl Undo {
     }
 }
 
-/// Runs a short transaction that needs the table for itself, when its turn has come.
-async fn in_turn(conn: &mut PgConnection, text: &str, tell: Tell<'_>) -> Result<(), StoreError> {
+/// Runs a short transaction that needs an exclusive table lock; retries while the table is in use.
+async fn in_turn(conn: &mut PgConnection, text: &str, tell: OnStep<'_>) -> Result<(), StoreError> {
     let script = Statement::new(text, None);
     for nth in 1..=TRIES {
         match once(conn, &script).await {
@@ -394,49 +395,49 @@ async fn once(conn: &mut PgConnection, script: &Statement) -> Result<(), sqlx::E
     tx.commit().await
 }
 
-/// The report that a table is in use all the time.
+/// Error for a table that stayed in use during all attempts.
 fn in_use(error: &sqlx::Error) -> Option<StoreError> {
     is_in_use(error).then(|| {
         let message = "the table is in use: a transaction has had it for long";
-        StoreError::new(VERB, StoreErrorKind::Unavailable, message).hint(
+        StoreError::new(VERB, StoreErrorKind::Unavailable, message).with_hint(
             "look for it in pg_stat_activity (state 'idle in transaction'), end it, and run the \
              same command again",
         )
     })
 }
 
-/// Numbers the rows that were there before the key was, page by page, until all have a number.
+/// Numbers the rows that existed before the key column, page by page, until all have a number.
 async fn fill_all(
     conn: &mut PgConnection,
     fill: &Statement,
-    tell: Tell<'_>,
+    tell: OnStep<'_>,
 ) -> Result<(), StoreError> {
     let failed = |e| store_error(VERB, e);
     for round in 0..ROUNDS {
         if round > 0 {
             tokio::time::sleep(PAUSE).await;
         }
-        let (mut from, mut pages, mut seen) = (0, 1, 0);
+        let (mut from, mut pages, mut ownership) = (0, 1, 0);
         while from < pages {
             let query = fill.query().bind(from).bind(from + PAGES);
             let row = query.fetch_one(&mut *conn).await.map_err(failed)?;
-            seen += get::<i64>(&row, 0).map_err(failed)?;
+            ownership += get::<i64>(&row, 0).map_err(failed)?;
             pages = get::<i64>(&row, 1).map_err(failed)?;
             from += PAGES;
             if from % (PAGES * 100) == 0 {
                 tell(&format!("numbered the rows of {from} of {pages} pages"));
             }
         }
-        if seen == 0 {
+        if ownership == 0 {
             return Ok(());
         }
     }
     let message = "some rows have no number yet: others have had them in hand all the time";
     Err(StoreError::new(VERB, StoreErrorKind::Unavailable, message)
-        .hint("run the same command again when the table is less busy: it goes on"))
+        .with_hint("run the same command again when the table is less busy: it goes on"))
 }
 
-/// A name with its schema before it, where that is a plain one.
+/// Qualifies a name with its schema, if that is a valid identifier.
 fn placed(name: &str, schema: Option<&str>) -> String {
     let schema = schema.and_then(|schema| Identifier::new(schema).ok());
     match schema {
@@ -445,7 +446,7 @@ fn placed(name: &str, schema: Option<&str>) -> String {
     }
 }
 
-/// The names, with those of the table and its sequence led to this schema.
+/// Qualifies the names of the table and its sequence with this schema.
 fn led(names: Names, table: &LeaseTable, schema: Option<&str>) -> Names {
     let sequence = table.index_name("tenure_id_seq").quoted();
     names

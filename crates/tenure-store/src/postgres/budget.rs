@@ -1,27 +1,26 @@
-//! Budget: how many processes the connections of a server are enough for.
+//! Connection budget: the number of processes that a server's connections suffice for.
 
 use tenure_core::store::Finding;
 
-/// The connections of a server.
+/// Connection counts of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Budget {
-    /// Those that are not kept back for the server's own administrators.
+    /// Connections that are not reserved for superusers.
     pub(super) connections: u64,
-    /// Those that are open, whoever has them.
+    /// Open connections of all clients.
     pub(super) in_use: u64,
-    /// Those that one process of ours may open.
+    /// Maximum connections of one Tenure process.
     pub(super) each: u32,
 }
 
 impl Budget {
-    /// How many more processes can open all that they may. Those that run now may open more than
-    /// they have open; how much more, only they know.
+    /// Number of further processes that can open all of their connections. Running processes may
+    /// open more than they have open now; the server cannot tell how many more.
     pub(super) fn more_processes(self) -> u64 {
         let free = self.connections.saturating_sub(self.in_use);
         free / u64::from(self.each.max(1))
     }
 
-    /// What to think of it.
     pub(super) fn finding(self) -> Finding {
         let Self {
             connections,
@@ -65,10 +64,10 @@ mod tests {
             (97, 88, 10, 0),
             (97, 87, 10, 1),
             (97, 97, 10, 0),
-            // A superuser's connections may be beyond those of everyone else.
+            // Superuser connections may exceed the limit of everyone else.
             (97, 100, 10, 0),
             (97, 12, 1, 85),
-            // A pool of none opens one.
+            // A pool size of zero opens one connection.
             (97, 12, 0, 85),
             (0, 0, 10, 0),
         ] {
@@ -82,11 +81,11 @@ mod tests {
     #[test]
     fn it_is_told_in_one_line() {
         assert_eq!(
-            budget(97, 12, 10).finding().found,
+            budget(97, 12, 10).finding().text,
             "97 connections, 12 in use: room for 8 more processes of 10"
         );
         assert_eq!(
-            budget(97, 80, 10).finding().found,
+            budget(97, 80, 10).finding().text,
             "97 connections, 80 in use: room for 1 more process of 10"
         );
         assert!(budget(97, 95, 10).finding().hint.is_some());

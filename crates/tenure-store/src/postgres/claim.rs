@@ -1,10 +1,10 @@
-//! The claim on the queue layout, step by step: where it looks, what it does when it comes back
-//! short, how its rows are read.
+//! The claim on the queue layout, step by step: where it starts, how it continues after a short
+//! result, how its rows are read.
 
 use std::collections::HashSet;
 
 use sqlx::postgres::PgRow;
-use tenure_core::store::{Claim, Company, LeaseStore, Reap, StoreError};
+use tenure_core::store::{Claim, Isolation, LeaseStore, Reap, StoreError};
 use tenure_core::{Counters, Fence, Held, Item, ItemId, Lease, State, Timestamp};
 
 use super::PostgresStore;
@@ -17,7 +17,8 @@ use crate::lane::{Lane, alone_lane, lane_of, lanes};
 use crate::limits::{INLINE_REAP_LIMIT, micros};
 
 impl PostgresStore {
-    /// Where this claim starts to look. With a given `now` (a test's) it looks at everything.
+    /// Returns the start position of a claim. A claim with an explicit `now` (in tests) scans
+    /// everything.
     pub(crate) async fn start(&self, claim: &Claim) -> Result<Start, StoreError> {
         let rows = self.rows_for(claim);
         if !claim.lanes.is_empty() {
@@ -26,12 +27,13 @@ impl PostgresStore {
         let mut wanted: Vec<(Lane, u32)> = Vec::new();
         for (nth, queue) in claim.queues.iter().enumerate() {
             let number = self.queue_number("claim", queue).await?;
-            // Looked into twice, a lane would give each item twice: our own locks are not skipped.
+            // A lane scanned twice would return each item twice: a statement does not skip its own
+            // locks.
             let is_repeat = claim.queues.iter().take(nth).any(|seen| seen == queue);
-            match claim.company {
+            match claim.isolation {
                 _ if is_repeat => {}
-                Company::Together => wanted.extend(lanes(number).map(|lane| (lane, rows))),
-                Company::Alone => wanted.push((alone_lane(number), rows)),
+                Isolation::Shared => wanted.extend(lanes(number).map(|lane| (lane, rows))),
+                Isolation::Isolated => wanted.push((alone_lane(number), rows)),
             }
         }
         Ok(self.start_at(claim, wanted, rows))
@@ -49,8 +51,9 @@ impl PostgresStore {
         start
     }
 
-    /// What remains to be done after a claim's statement: move the cursors; look again from the
-    /// front if nothing came from behind them; reap if it came back short.
+    /// Follows up a short claim: drops the cursors, promotes arrivals, and reaps. An empty claim is
+    /// repeated from the front if it started behind a cursor, or if a promotion or the reap made
+    /// items available.
     pub(crate) async fn finish_claim(
         &self,
         claim: &Claim,
@@ -64,8 +67,8 @@ impl PostgresStore {
         let was_ahead = start.is_ahead;
         let start = start.again();
         let mut held = held;
-        let has_placed = self.place_if_rung(claim.now).await?;
-        if held.is_none() && (was_ahead || has_placed) {
+        let has_promoted = self.promote_arrived(claim.now).await?;
+        if held.is_none() && (was_ahead || has_promoted) {
             held = self.claim_from(claim, &start).await?;
         }
         let Some(policy) = claim.recovery.clone() else {
@@ -75,7 +78,7 @@ impl PostgresStore {
         reap.now = claim.now;
         let reaped = match self.reap(&reap).await {
             Ok(reaped) => reaped,
-            // What is in hand is not given up because others' leases could not be ended.
+            // Claimed items are returned even if the reap of other leases fails.
             Err(_) if held.is_some() => return Ok(held),
             Err(error) => return Err(error),
         };
@@ -95,11 +98,11 @@ impl PostgresStore {
         let query = self.statements().claim.query().bind(moment(claim.now));
         let query = bind_claim(query, claim, start);
         let rows = self.fetch("claim", query).await?;
-        self.heed(&rows, 0)?;
+        self.observe_arrivals(&rows, 0)?;
         self.held(claim, start, &rows, 1).await
     }
 
-    /// The rows of a claim, whose columns begin at `first`, as a lease in hand.
+    /// Reads the rows of a claim, whose columns begin at `first`, into a held lease.
     pub(crate) async fn held(
         &self,
         claim: &Claim,
@@ -118,7 +121,7 @@ impl PostgresStore {
         if held.as_ref().is_some_and(|held| held.is_full) && taken.len() == seen {
             self.cursors().advance(start, taken.iter().copied());
         }
-        self.bells().took(taken.len(), items);
+        self.promotion().took(taken.len(), items);
         Ok(held)
     }
 }
@@ -137,8 +140,8 @@ pub(crate) fn bind_claim<'q>(query: Sql<'q>, claim: &'q Claim, start: &Start) ->
         .bind(start.most.clone())
 }
 
-/// How many items of one domain a claim takes. From lanes it takes heads alone: what follows them
-/// would come on top of what was asked for from each.
+/// Maximum items of one key per claim. A claim by lanes takes heads only: their followers would
+/// exceed the limit of each lane.
 pub(crate) fn run_length(claim: &Claim) -> u32 {
     if claim.lanes.is_empty() {
         claim.run_length()
@@ -147,15 +150,15 @@ pub(crate) fn run_length(claim: &Claim) -> u32 {
     }
 }
 
-/// The lanes of endpoints that a claim names, each once: looked into twice, a lane would give each
-/// item twice.
+/// The endpoint lanes that a claim names, without duplicates: a lane scanned twice would return
+/// each item twice.
 fn endpoint_lanes(claim: &Claim) -> Vec<(Lane, u32)> {
     let mut seen = HashSet::new();
     let lanes = claim.lanes.iter().filter(|(lane, _)| seen.insert(*lane));
     lanes.map(|(lane, most)| (lane_of(*lane), *most)).collect()
 }
 
-/// The fast form with no lanes claims nothing.
+/// Binds a claim without lanes to the fused statement: it claims nothing.
 pub(crate) fn bind_no_claim(query: Sql<'_>) -> Sql<'_> {
     let start = Start::front(Vec::new(), 0);
     query
@@ -175,17 +178,17 @@ fn limit(claim: &Claim) -> usize {
     usize::try_from(claim.most()).unwrap_or(0)
 }
 
-/// What a claim's statement did.
+/// The result of a claim's statement.
 struct Taken {
     held: Option<Held>,
-    /// The rows of `ready` that were taken.
+    /// Rows taken from `ready`.
     rows: Vec<(Lane, Timestamp, i64)>,
-    /// How many were looked at.
+    /// Number of rows scanned.
     seen: usize,
 }
 
-/// The rows of a claim as a lease in hand, in the order of the lanes that were asked; what follows
-/// a head stands behind all that was in `ready`, in the order of its domain.
+/// Reads the rows of a claim into a held lease, ordered by the requested lanes; the followers of
+/// heads come after everything from `ready`, ordered by id.
 fn read_held(
     claim: &Claim,
     start: &Start,
@@ -225,7 +228,7 @@ fn read_held(
     followers.sort_by_key(|item| item.id);
     let items = items.into_iter().map(|(_, item)| item);
     let items: Vec<Item> = items.chain(followers).collect();
-    // It may have stopped at the rows that it was to look at, before its limit.
+    // The scan limit (`start.rows`) may end the claim before its item limit.
     let is_full =
         items.len() >= limit(claim) || seen >= usize::try_from(start.rows).unwrap_or(usize::MAX);
     let held = lease.map(|lease| Held {

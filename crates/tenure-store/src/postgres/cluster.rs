@@ -8,9 +8,9 @@ use tenure_core::{Timestamp, WorkerId};
 
 use super::PostgresStore;
 use super::error::store_error;
-use super::lend::Borrow as _;
+use super::pool::Borrow as _;
 use super::row::{get, get_moment, get_timestamp, get_total, moment, unreadable};
-use crate::cluster::{asked, from_millis, kept_report, millis, stored_version, unsigned};
+use crate::cluster::{from_millis, kept_report, millis, requested, stored_version, unsigned};
 
 impl Cluster for PostgresStore {
     fn settings(&self) -> Answer<'_, ClusterSettings> {
@@ -24,7 +24,7 @@ impl Cluster for PostgresStore {
 
     fn change_settings<'a>(&'a self, change: &'a ChangeSettings) -> Answer<'a, Option<u64>> {
         Box::pin(async move {
-            let asked = asked("change settings", change)?;
+            let asked = requested("change settings", change)?;
             let (names, values): (Vec<&str>, Vec<Option<&str>>) = asked.into_iter().unzip();
             let query = self
                 .statements()
@@ -118,7 +118,7 @@ fn worker(row: &PgRow, id: &str) -> Result<WorkerRecord, sqlx::Error> {
             next_within: from_millis(get(row, 10)?),
         },
         started_at: get_timestamp(row, 11)?,
-        seen_at: get_timestamp(row, 12)?,
+        reported_at: get_timestamp(row, 12)?,
         left_at: get_moment(row, 13)?,
     })
 }

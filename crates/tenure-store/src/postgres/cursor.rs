@@ -1,9 +1,9 @@
-//! Claim cursors: where in each lane the next claim starts to look.
+//! Claim cursors: the position in each lane at which the next claim starts.
 //!
 //! An old snapshot (a backup, a long transaction) keeps the index entries of claimed rows alive,
-//! and a claim that starts at the front of its lane walks all of them. The cursor starts behind
-//! them. What appears below it meanwhile (a late commit, a retry) is found when the cursor is
-//! dropped: whenever a claim comes back short, and at least every second.
+//! and a claim that starts at the front of its lane scans all of them. The cursor starts behind
+//! them. Rows that appear below it meanwhile (a late commit, a retry) are found when the store
+//! drops the cursor: after every short claim, and at least every second.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +14,7 @@ use tenure_core::Timestamp;
 use super::row::Moment;
 use crate::lane::Lane;
 
-/// No cursor is older.
+/// Maximum age of a cursor.
 const AGE_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug)]
@@ -31,29 +31,29 @@ pub(crate) struct Cursors(Mutex<Lanes>);
 #[derive(Debug, Default)]
 struct Lanes {
     cursors: HashMap<Lane, Cursor>,
-    /// Counts how often cursors were dropped. A claim that started before a drop must not put its
-    /// cursor back: what the drop was to find would be passed over again.
+    /// Number of times that cursors were dropped. A claim that started before a drop must not
+    /// restore its cursor: the cursor would hide the rows that the drop was meant to reveal.
     epoch: u64,
 }
 
-/// Where a claim starts, lane by lane, as its statement takes it.
+/// Start positions of a claim, one per lane, as parameters of its statement.
 #[derive(Debug)]
 pub(crate) struct Start {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) at: Vec<Moment>,
     pub(crate) ids: Vec<i64>,
-    /// How many rows of each lane it looks at.
+    /// Maximum rows scanned per lane.
     pub(crate) most: Vec<i64>,
-    /// How many rows of `ready` it looks at.
+    /// Maximum rows of `ready` scanned in all.
     pub(crate) rows: u32,
-    /// Whether anything was passed over.
+    /// A cursor made the claim skip rows in at least one lane.
     pub(crate) is_ahead: bool,
-    /// When it was asked for; `None`: it looks at everything and moves no cursor.
+    /// Epoch at the start of the claim; `None`: the claim scans everything and moves no cursor.
     epoch: Option<u64>,
 }
 
 impl Start {
-    /// At the front of every lane.
+    /// Starts at the front of every lane.
     pub(crate) fn front(lanes: Vec<Lane>, rows: u32) -> Self {
         let count = lanes.len();
         Self {
@@ -67,7 +67,7 @@ impl Start {
         }
     }
 
-    /// The same lanes, from the front.
+    /// Restarts the same lanes from the front.
     pub(crate) fn again(self) -> Self {
         Self {
             most: self.most,
@@ -77,7 +77,7 @@ impl Start {
 }
 
 impl Cursors {
-    /// Where a claim from these lanes starts.
+    /// Returns the start position of a claim on these lanes.
     pub(crate) fn start(&self, lanes: Vec<Lane>, rows: u32) -> Start {
         let now = monotonic_now();
         let mut kept = self.lock();
@@ -99,7 +99,7 @@ impl Cursors {
         start
     }
 
-    /// A full claim from `start` has taken everything up to here.
+    /// Moves the cursors behind the rows that a full claim from `start` has taken.
     pub(crate) fn advance(
         &self,
         start: &Start,
@@ -118,14 +118,14 @@ impl Cursors {
         }
     }
 
-    /// Something was put into `ready` that may lie anywhere: look from the front next time.
+    /// Drops all cursors, after an insert into `ready` at an unknown position.
     pub(crate) fn drop_all(&self) {
         let mut kept = self.lock();
         kept.cursors.clear();
         kept.epoch += 1;
     }
 
-    /// A claim came back short: look from the front next time.
+    /// Drops the cursors of these lanes, after a short claim.
     pub(crate) fn drop_lanes(&self, lanes: &[Lane]) {
         let mut kept = self.lock();
         for lane in lanes {
@@ -168,8 +168,8 @@ mod tests {
         assert!(!cursors.start(vec![7], 9).is_ahead);
     }
 
-    /// A late commit below the cursor is found when the cursor is dropped; a claim that was under
-    /// way meanwhile must not hide it again.
+    /// Dropping the cursor reveals a late commit below it; a concurrent claim must not hide it
+    /// again.
     #[test]
     fn a_claim_that_started_before_a_drop_moves_no_cursor() {
         let cursors = Cursors::default();

@@ -1,4 +1,4 @@
-//! The queues by name and number, remembered: a queue's number never changes.
+//! Cache of queue names and numbers; a queue's number never changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use tenure_core::QueueName;
 
 use crate::lane::{Lane, queue_of};
 
-/// The queues that were there when we last looked. Cheap to clone.
+/// The queues as of the last reload. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Directory {
     numbers: Arc<BTreeMap<QueueName, i32>>,
@@ -15,7 +15,6 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// The directory of these queues.
     pub(crate) fn new(queues: impl Iterator<Item = (QueueName, i32)>) -> Self {
         let numbers: BTreeMap<QueueName, i32> = queues.collect();
         let names = numbers
@@ -28,12 +27,11 @@ impl Directory {
         }
     }
 
-    /// The number of a queue, if it is known.
     pub(crate) fn number(&self, name: &QueueName) -> Option<i32> {
         self.numbers.get(name).copied()
     }
 
-    /// The name of the queue that a lane belongs to, if it is known.
+    /// The name of the queue that a lane belongs to, if known.
     pub(crate) fn name(&self, lane: Lane) -> Option<&QueueName> {
         self.names.get(&queue_of(lane))
     }

@@ -1,4 +1,4 @@
-//! What PostgreSQL's errors mean to us. The only place that matches them.
+//! Maps PostgreSQL errors to store errors. The only module that matches them.
 
 use sqlx::error::DatabaseError;
 use tenure_core::LeaseTable;
@@ -6,8 +6,8 @@ use tenure_core::store::{StoreError, StoreErrorKind};
 
 use crate::rows::changed_hint;
 
-/// Turns a driver's error under `verb` into ours. Of what the server said only the message is kept:
-/// its details quote the row, and a row holds tokens and payloads.
+/// Converts a driver error under `verb` to a store error. It keeps only the server's message: the
+/// details quote the row, and a row holds tokens and payloads.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "whatever else comes is not expected"
@@ -18,7 +18,7 @@ pub(crate) fn store_error(verb: &'static str, error: sqlx::Error) -> StoreError 
             let (kind, hint) = judge(database.as_ref());
             let is_absent = is_missing(&error) || lacks_column(&error);
             let is_ours = verb != "adopt" || database.message().contains("tenure_");
-            // Of a table of the user's own a migration knows nothing.
+            // `tenure migrate` does not manage the user's own tables.
             let hint = if is_absent && !is_ours {
                 Some("was the table changed meanwhile? run the same command again")
             } else {
@@ -27,64 +27,65 @@ pub(crate) fn store_error(verb: &'static str, error: sqlx::Error) -> StoreError 
             with_hint(StoreError::new(verb, kind, database.message()), hint)
         }
         sqlx::Error::Configuration(_) | sqlx::Error::InvalidArgument(_) => {
-            // The text may hold the address with its password: it is not repeated.
+            // The error text may contain the address with its password: do not repeat it.
             StoreError::new(
                 verb,
                 StoreErrorKind::Invalid,
                 "the address of the database is not valid",
             )
-            .hint("expected postgres://user:password@host:port/database")
+            .with_hint("expected postgres://user:password@host:port/database")
         }
         sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::PoolClosed => StoreError::new(
             verb,
             StoreErrorKind::Unavailable,
             "the database cannot be reached",
         )
-        .hint("is PostgreSQL running, and are host and port right?")
-        .cause(error),
-        // A server that goes down or comes up may say no before it says whether it encrypts.
+        .with_hint("is PostgreSQL running, and are host and port right?")
+        .with_cause(error),
+        // A server that starts or shuts down may refuse before it answers the SSL request.
         sqlx::Error::Protocol(text) if text.contains("SSLRequest") => StoreError::new(
             verb,
             StoreErrorKind::Unavailable,
             "the database refuses connections",
         )
-        .hint("is PostgreSQL starting or shutting down?")
-        .cause(error),
+        .with_hint("is PostgreSQL starting or shutting down?")
+        .with_cause(error),
         sqlx::Error::PoolTimedOut => StoreError::new(
             verb,
             StoreErrorKind::Unavailable,
             "no connection became free in time",
         )
-        .hint("the database is away or slow, or more connections are needed")
-        .cause(error),
+        .with_hint("the database is away or slow, or more connections are needed")
+        .with_cause(error),
         _ => StoreError::new(
             verb,
             StoreErrorKind::Corrupt,
             "the database's answer makes no sense",
         )
-        .cause(error),
+        .with_cause(error),
     }
 }
 
-/// The same for a verb on the rows of `table`: what an adopted one lacks, no migration adds.
+/// Like [`store_error`], for the rows of `table`: `tenure migrate` does not add what an adopted
+/// table lacks.
 pub(crate) fn row_error(verb: &'static str, table: &LeaseTable, error: sqlx::Error) -> StoreError {
     let is_gone = is_missing(&error) && !error.to_string().contains("tenure_");
     let is_changed = is_gone || lacks_column(&error);
     let told = store_error(verb, error);
     match changed_hint(table) {
-        Some(hint) if is_changed => told.hint(hint),
+        Some(hint) if is_changed => told.with_hint(hint),
         _ => told,
     }
 }
 
 fn with_hint(error: StoreError, hint: Option<&str>) -> StoreError {
     match hint {
-        Some(hint) => error.hint(hint),
+        Some(hint) => error.with_hint(hint),
         None => error,
     }
 }
 
-/// Sorts by SQLSTATE: first what needs a word of advice, then the classes.
+/// Classifies by SQLSTATE: first the codes that have a hint, then the classes.
 fn judge(error: &dyn DatabaseError) -> (StoreErrorKind, Option<&'static str>) {
     use StoreErrorKind::{Conflict, Corrupt, Invalid, Unavailable};
     let code = error.code().unwrap_or_default();
@@ -129,7 +130,7 @@ fn judge(error: &dyn DatabaseError) -> (StoreErrorKind, Option<&'static str>) {
     }
 }
 
-/// Whether the error says that a row's own contents are in the way: a value out of range, or a
+/// True if PostgreSQL rejected the row's own contents: a value out of range or a violated
 /// constraint.
 #[expect(
     clippy::wildcard_enum_match_arm,
@@ -144,17 +145,17 @@ pub(crate) fn is_refused(error: &sqlx::Error) -> bool {
     code.starts_with("22") || code.starts_with("23")
 }
 
-/// Whether the error says that this constraint was broken.
+/// True if the error is a violation of this constraint.
 pub(crate) fn breaks(error: &sqlx::Error, constraint: &str) -> bool {
     matches!(error, sqlx::Error::Database(database) if database.constraint() == Some(constraint))
 }
 
-/// Whether the error says that a column is not there.
+/// True if a column does not exist.
 pub(crate) fn lacks_column(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(database) if database.code().as_deref() == Some("42703"))
 }
 
-/// Whether the error says that others have what is needed: it is to be asked for again.
+/// True for a lock timeout or a deadlock: the caller should retry.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "only the server's own words are asked"
@@ -167,7 +168,7 @@ pub(crate) fn is_in_use(error: &sqlx::Error) -> bool {
     matches!(code.as_deref(), Some("55P03" | "40P01"))
 }
 
-/// Whether the error says that there is no such table or schema.
+/// True if the table or schema does not exist.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "only the server's own words are asked"

@@ -1,5 +1,5 @@
-//! Examine: what the server says of itself, as seen on a connection of ours, and what to think of
-//! it. No finding holds an address or the text of a query.
+//! Examine: reads the server's settings and state on one of the store's connections, and judges
+//! them. No finding contains an address or the text of a query.
 
 use std::time::Duration;
 
@@ -9,43 +9,43 @@ use tenure_core::{Clock, Timestamp, duration_text};
 
 use super::budget::Budget;
 use super::error::store_error;
-use super::lend::Lent;
 use super::migrate;
+use super::pool::PooledConn;
 use super::row::{get, get_timestamp, get_total};
 use super::{PLANNER, PostgresStore};
 use crate::cluster::unsigned;
 use crate::memory::SystemClock;
 
-/// The first version that Tenure is tested with, as the server counts them.
+/// Oldest version that Tenure is tested with, as `server_version_num`.
 const SERVER_VERSION_MIN: i32 = 130_000;
-/// A transaction that is older than this holds back the vacuum of tables that change all the time.
+/// Maximum age of a transaction: an older one holds back the vacuum of busy tables.
 const TRANSACTION_AGE_MAX: Duration = Duration::from_mins(5);
-/// Clocks that differ by more than this confuse people, though no lease.
+/// Maximum clock difference without a warning. A larger one confuses people, but affects no lease.
 const CLOCK_DIFFERENCE_MAX: Duration = Duration::from_secs(1);
 
 impl Examine for PostgresStore {
     fn examine(&self) -> Answer<'_, Vec<Finding>> {
         Box::pin(async move {
             let looked = async {
-                let mut lent = Lent::from(self.pool()).await?;
+                let mut lent = PooledConn::from(self.pool()).await?;
                 let before = SystemClock.now();
                 let query = self.statements().examine.query();
                 let answer = query.fetch_one(lent.connection()).await;
                 let after = SystemClock.now();
                 lent.give_back();
-                Seen::read(&answer?, before, after)
+                ServerFacts::read(&answer?, before, after)
             };
-            let seen = looked
+            let server = looked
                 .await
                 .map_err(|error| store_error("examine", error))?;
-            Ok(seen.findings(self.connections))
+            Ok(server.findings(self.connections))
         })
     }
 }
 
-/// What was seen of a server.
+/// Facts that one query reads from a server.
 #[derive(Clone, Debug)]
-struct Seen {
+struct ServerFacts {
     server_version: String,
     server_number: i32,
     tables_version: i32,
@@ -62,11 +62,11 @@ struct Seen {
     in_recovery: bool,
     read_only: String,
     clock: Timestamp,
-    /// This machine's moments around the question.
+    /// This machine's time before and after the query.
     asked: (Timestamp, Timestamp),
 }
 
-/// A transaction of someone's.
+/// The oldest open transaction of any client.
 #[derive(Clone, Debug)]
 struct Transaction {
     pid: i32,
@@ -74,7 +74,7 @@ struct Transaction {
     age: Duration,
 }
 
-impl Seen {
+impl ServerFacts {
     fn read(row: &PgRow, before: Timestamp, after: Timestamp) -> Result<Self, sqlx::Error> {
         let oldest = match get::<Option<i32>>(row, 9)? {
             None => None,
@@ -221,7 +221,8 @@ impl Seen {
         Finding::good("replica", "no, the primary")
     }
 
-    /// The moment of the server lies between ours, unless the clocks differ.
+    /// Compares clocks: the server's time lies between the two local times unless the clocks
+    /// differ.
     fn clock(&self) -> Finding {
         let (before, after) = self.asked;
         let (difference, word) = if self.clock < before {
@@ -253,10 +254,10 @@ mod tests {
         Timestamp::from_micros(0).after(Duration::from_millis(millis))
     }
 
-    /// A server without a fault.
-    fn sound() -> Seen {
+    /// Facts of a server without faults.
+    fn sound() -> ServerFacts {
         let on = || "on".to_owned();
-        Seen {
+        ServerFacts {
             server_version: "16.4".into(),
             server_number: 160_004,
             tables_version: migrate::VERSION,
@@ -277,11 +278,11 @@ mod tests {
         }
     }
 
-    /// What is found of a server that differs from a sound one in one thing.
-    fn found(subject: &str, change: impl FnOnce(&mut Seen)) -> (Verdict, String) {
-        let mut seen = sound();
-        change(&mut seen);
-        let mut findings = seen.findings(10);
+    /// The finding about a server that differs from a healthy one in one fact.
+    fn finding(subject: &str, change: impl FnOnce(&mut ServerFacts)) -> (Verdict, String) {
+        let mut server = sound();
+        change(&mut server);
+        let mut findings = server.findings(10);
         let others = findings.iter().filter(|other| other.subject != subject);
         assert!(others.clone().count() == findings.len() - 1, "{subject}");
         for other in others {
@@ -290,7 +291,7 @@ mod tests {
         findings.retain(|finding| finding.subject == subject);
         let finding = findings.remove(0);
         assert_eq!(finding.hint.is_some(), finding.verdict != Good);
-        (finding.verdict, finding.found)
+        (finding.verdict, finding.text)
     }
 
     #[test]
@@ -305,46 +306,52 @@ mod tests {
     #[test]
     fn each_fault_is_found_and_said_under_its_own_name() {
         let off = || "off".to_owned();
-        let verdict = |subject, change: fn(&mut Seen)| found(subject, change).0;
+        let verdict = |subject, change: fn(&mut ServerFacts)| finding(subject, change).0;
         assert_eq!(
-            verdict("version", |seen| seen.server_number = 120_020),
+            verdict("version", |server| server.server_number = 120_020),
             Warning
         );
         assert_eq!(
-            verdict("version", |seen| seen.server_number = 130_000),
+            verdict("version", |server| server.server_number = 130_000),
             Good
         );
-        assert_eq!(verdict("schema", |seen| seen.tables_version = 0), Bad);
-        assert_eq!(verdict("schema", |seen| seen.tables_version = 99), Bad);
-        assert_eq!(found("fsync", |seen| seen.fsync = off()).0, Bad);
+        assert_eq!(verdict("schema", |server| server.tables_version = 0), Bad);
+        assert_eq!(verdict("schema", |server| server.tables_version = 99), Bad);
+        assert_eq!(finding("fsync", |server| server.fsync = off()).0, Bad);
         let commit = |value: &str| {
             let value = value.to_owned();
-            found("synchronous_commit", |seen| seen.synchronous_commit = value).0
+            finding("synchronous_commit", |server| {
+                server.synchronous_commit = value;
+            })
+            .0
         };
         assert_eq!(commit("off"), Warning);
         assert_eq!(commit("local"), Good);
         assert_eq!(commit("remote_apply"), Good);
         assert_eq!(
-            found("full_page_writes", |seen| seen.full_page_writes = off()).0,
+            finding("full_page_writes", |server| server.full_page_writes = off()).0,
             Warning
         );
-        assert_eq!(verdict("connections", |seen| seen.in_use = 97), Warning);
+        assert_eq!(verdict("connections", |server| server.in_use = 97), Warning);
         assert_eq!(
-            found("autovacuum", |seen| seen.autovacuum = off()).0,
+            finding("autovacuum", |server| server.autovacuum = off()).0,
             Warning
         );
         assert_eq!(
-            found("autovacuum", |seen| seen.track_counts = off()).0,
+            finding("autovacuum", |server| server.track_counts = off()).0,
             Warning
         );
-        assert_eq!(verdict("replica", |seen| seen.in_recovery = true), Bad);
-        assert_eq!(verdict("replica", |seen| seen.read_only = "on".into()), Bad);
+        assert_eq!(verdict("replica", |server| server.in_recovery = true), Bad);
+        assert_eq!(
+            verdict("replica", |server| server.read_only = "on".into()),
+            Bad
+        );
     }
 
     #[test]
     fn a_setting_of_the_planner_that_did_not_arrive_is_named() {
-        let (verdict, text) = found("planner", |seen| {
-            seen.planner[1] = "on".into();
+        let (verdict, text) = finding("planner", |server| {
+            server.planner[1] = "on".into();
         });
         assert_eq!(verdict, Warning);
         assert_eq!(text, "enable_seqscan is on, not off: correct, but slower");
@@ -353,8 +360,8 @@ mod tests {
     #[test]
     fn a_transaction_is_old_after_five_minutes() {
         let of_age = |seconds| {
-            found("old snapshot", |seen| {
-                seen.oldest = Some(Transaction {
+            finding("old snapshot", |server| {
+                server.oldest = Some(Transaction {
                     pid: 4711,
                     state: "idle in transaction".into(),
                     age: Duration::from_secs(seconds),
@@ -368,14 +375,14 @@ mod tests {
             text,
             "process 4711 (idle in transaction) has a transaction open for 5m 1s"
         );
-        let (verdict, text) = found("old snapshot", |seen| seen.sees_all = false);
+        let (verdict, text) = finding("old snapshot", |server| server.sees_all = false);
         assert_eq!(verdict, Good);
         assert!(text.ends_with("of those that this role may see"), "{text}");
     }
 
     #[test]
     fn clocks_differ_by_what_the_way_there_and_back_does_not_explain() {
-        let clock = |millis| found("clock", |seen| seen.clock = at(millis));
+        let clock = |millis| finding("clock", |server| server.clock = at(millis));
         for (millis, verdict, text) in [
             (10_000, Good, "the database's agrees with this machine's"),
             (10_002, Good, "the database's agrees with this machine's"),

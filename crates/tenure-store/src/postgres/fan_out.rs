@@ -1,12 +1,12 @@
-//! Fan-out: what is owed to whom when events are done, and the settle that writes more than holds.
+//! Fan-out: the deliveries of done events, and the settle that also writes calls or deliveries.
 //!
-//! Who is subscribed is remembered under the number of the rules that it was read by. A settle by
-//! which nothing is owed is one statement, which refuses when the rules are others by now; then
-//! they are read and it goes again. A settle by which something is owed, or that brings calls, is a
-//! transaction: settle, calls, deliveries, commit.
+//! The store caches subscriptions under the version of the rules they were read with. A settle
+//! without deliveries is one statement, which does nothing if the rules have changed; then the
+//! store reloads them and retries. A settle with deliveries or calls is a transaction: settle,
+//! calls, deliveries, commit.
 //!
-//! Nobody locks the endpoints for that: whoever changes one would wait for all who settle. A settle
-//! owes by the rules that stood when its deliveries were written.
+//! The settle does not lock the endpoints: otherwise a change of an endpoint would wait for all
+//! running settles. The rules in force when the deliveries are written decide.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -21,36 +21,36 @@ use tenure_core::{Invalid, ItemId};
 use super::PostgresStore;
 use super::claim::bind_no_claim;
 use super::error::store_error;
-use super::lend::{Borrow as _, Lent};
+use super::pool::{Borrow as _, PooledConn};
 use super::prune::BEGIN;
 use super::queue::Sql;
 use super::row::{get, moment};
-use super::settle::{Ended, whole_and_done};
+use super::settle::{SettleEffect, whole_and_done};
 
-/// So many deliveries are written by one statement.
+/// Maximum deliveries per statement.
 const DELIVERIES: usize = 10_000;
-/// How often the rules may change under a settle before it gives up.
+/// Retries after a change of the rules during a settle.
 const TRIES: u32 = 100;
 
-/// To whom something may be owed.
+/// Cached endpoints and their subscriptions.
 #[derive(Debug)]
 pub(crate) struct Subscriptions {
-    /// The number of the rules.
+    /// Version of the rules.
     rules: i64,
     endpoints: Vec<(EndpointId, i32, EndpointSettings)>,
 }
 
-/// What a settle owes, by the rules with this number.
+/// Deliveries that a settle creates under one version of the rules.
 #[derive(Debug, Default)]
-pub(crate) struct Owed {
-    /// `None`: nothing can be owed, whatever they are.
+pub(crate) struct PendingDeliveries {
+    /// `None`: the settle creates no deliveries under any rules.
     pub(crate) rules: Option<i64>,
-    /// Event, number and name of the endpoint; ascending.
+    /// Event id, endpoint number and endpoint name; sorted by the first two.
     deliveries: Vec<(i64, i32, EndpointId)>,
 }
 
 impl Subscriptions {
-    fn owed(&self, fan_out: &[(ItemId, String)]) -> Owed {
+    fn pending(&self, fan_out: &[(ItemId, String)]) -> PendingDeliveries {
         let mut takers: HashMap<&str, Vec<usize>> = HashMap::new();
         let mut deliveries = Vec::new();
         for (id, topic) in fan_out {
@@ -60,7 +60,7 @@ impl Subscriptions {
                 .extend(endpoints.map(|(name, number, _)| (id.number(), *number, name.clone())));
         }
         deliveries.sort_by_key(|(id, number, _)| (*id, *number));
-        Owed {
+        PendingDeliveries {
             rules: Some(self.rules),
             deliveries,
         }
@@ -75,17 +75,18 @@ impl Subscriptions {
     }
 }
 
-impl Owed {
+impl PendingDeliveries {
     pub(crate) fn is_nothing(&self) -> bool {
         self.deliveries.is_empty()
     }
 }
 
 impl PostgresStore {
-    /// What this settle owes, as far as is remembered.
-    pub(crate) async fn owed(&self, settle: &Settle) -> Result<Owed, StoreError> {
+    /// Returns the deliveries of this settle by the cached subscriptions; loads them if none are
+    /// cached.
+    pub(crate) async fn pending(&self, settle: &Settle) -> Result<PendingDeliveries, StoreError> {
         if settle.fan_out.is_empty() {
-            return Ok(Owed::default());
+            return Ok(PendingDeliveries::default());
         }
         let known = self.subscriptions.read();
         let known = known.unwrap_or_else(PoisonError::into_inner).clone();
@@ -96,10 +97,10 @@ impl PostgresStore {
             let rows = query.all_from(self.pool()).await;
             self.remember(&rows.map_err(|error| store_error("settle", error))?)?
         };
-        Ok(subscriptions.owed(&settle.fan_out))
+        Ok(subscriptions.pending(&settle.fan_out))
     }
 
-    /// The rules are others by now: whoever asks next reads them.
+    /// Clears the cache after a change of the rules; the next settle reloads them.
     pub(crate) fn forget_subscriptions(&self) {
         let known = self.subscriptions.write();
         *known.unwrap_or_else(PoisonError::into_inner) = None;
@@ -112,16 +113,16 @@ impl PostgresStore {
         Ok(subscriptions)
     }
 
-    /// Settles, and writes calls and deliveries with it, all or nothing.
+    /// Settles and writes calls and deliveries in one transaction.
     pub(crate) async fn settle_with(
         &self,
         settle: &Settle,
-        owed: Owed,
+        pending: PendingDeliveries,
     ) -> Result<Settlement, StoreError> {
-        let lent = Lent::from(self.pool()).await;
+        let lent = PooledConn::from(self.pool()).await;
         let mut lent = lent.map_err(|error| store_error("settle", error))?;
-        // After an error the connection is closed, and its transaction with it.
-        let ended = self.settle_on(lent.connection(), settle, owed).await?;
+        // On error the connection is dropped, which ends its transaction.
+        let ended = self.settle_on(lent.connection(), settle, pending).await?;
         lent.give_back();
         self.settlement(settle, ended).await
     }
@@ -130,14 +131,14 @@ impl PostgresStore {
         &self,
         conn: &mut PgConnection,
         settle: &Settle,
-        owed: Owed,
-    ) -> Result<Ended, StoreError> {
+        pending: PendingDeliveries,
+    ) -> Result<SettleEffect, StoreError> {
         let failed = |error| store_error("settle", error);
         let mut tx = conn.begin_with(BEGIN).await.map_err(failed)?;
         let ended = self.end_holds(&mut tx, settle).await.map_err(failed)?;
         if !settle.calls.is_empty() {
             let calls = superseded(&settle.calls, &ended);
-            // What this very transaction has ended is there.
+            // Deliveries that this transaction settled are known to exist.
             let named: HashSet<ItemId> = settle.items.iter().map(|(id, _)| *id).collect();
             let is_ended = |call: &Call| named.contains(&call.delivery);
             let is_there = matches!(calls, Cow::Borrowed(_)) && calls.iter().all(is_ended);
@@ -146,18 +147,18 @@ impl PostgresStore {
             query.execute(&mut *tx).await.map_err(failed)?;
         }
         if !settle.fan_out.is_empty() {
-            self.write_deliveries(&mut tx, settle, owed).await?;
+            self.write_deliveries(&mut tx, settle, pending).await?;
         }
         tx.commit().await.map_err(failed)?;
         Ok(ended)
     }
 
-    /// The settle itself: the fast form if it may serve, else the general one.
+    /// Ends the leases: with the fast form if possible, otherwise with the general one.
     async fn end_holds(
         &self,
         conn: &mut PgConnection,
         settle: &Settle,
-    ) -> Result<Ended, sqlx::Error> {
+    ) -> Result<SettleEffect, sqlx::Error> {
         if let Some(ids) = whole_and_done(settle) {
             let query = self.statements().settle_done_and_claim.query();
             let query = query
@@ -166,28 +167,28 @@ impl PostgresStore {
                 .bind(ids)
                 .bind(None::<i64>);
             let rows = bind_no_claim(query).fetch_all(&mut *conn).await?;
-            if let Some(ended) = Ended::whole(&rows)? {
+            if let Some(ended) = SettleEffect::whole(&rows)? {
                 return Ok(ended);
             }
         }
         if settle.items.is_empty() && settle.rest == Rest::Keep {
-            return Ok(Ended::default());
+            return Ok(SettleEffect::default());
         }
         let query = self.statements().settle.query();
         let query = super::settle::bind_settle(query, settle, None);
-        Ended::each(&query.fetch_all(conn).await?)
+        SettleEffect::each(&query.fetch_all(conn).await?)
     }
 
     async fn write_deliveries(
         &self,
         conn: &mut PgConnection,
         settle: &Settle,
-        mut owed: Owed,
+        mut pending: PendingDeliveries,
     ) -> Result<(), StoreError> {
         let failed = |error| store_error("settle", error);
         for _ in 0..TRIES {
             if self
-                .try_deliveries(conn, settle, &owed)
+                .try_deliveries(conn, settle, &pending)
                 .await
                 .map_err(failed)?
             {
@@ -195,28 +196,28 @@ impl PostgresStore {
             }
             let query = self.webhook().subscriptions.query();
             let rows = query.fetch_all(&mut *conn).await.map_err(failed)?;
-            owed = self.remember(&rows)?.owed(&settle.fan_out);
+            pending = self.remember(&rows)?.pending(&settle.fan_out);
         }
         let problem = "the endpoints were changed at the same time, again and again";
-        Err(StoreError::new("settle", StoreErrorKind::Conflict, problem).hint("ask again"))
+        Err(StoreError::new("settle", StoreErrorKind::Conflict, problem).with_hint("ask again"))
     }
 
-    /// Writes what is owed; `false`: the rules are others by now.
+    /// Writes the deliveries; `false`: the rules have changed.
     async fn try_deliveries(
         &self,
         conn: &mut PgConnection,
         settle: &Settle,
-        owed: &Owed,
+        pending: &PendingDeliveries,
     ) -> Result<bool, sqlx::Error> {
         let mut parts: Vec<&[(i64, i32, EndpointId)]> =
-            owed.deliveries.chunks(DELIVERIES).collect();
+            pending.deliveries.chunks(DELIVERIES).collect();
         if parts.is_empty() {
-            // The rules by which nothing is owed may be others, too.
+            // Run the statement even without deliveries: it checks the version of the rules.
             parts.push(&[]);
         }
         for part in parts {
             let query = self.webhook().fan_out.query();
-            let query = bind_deliveries(query, settle, owed.rules, part);
+            let query = bind_deliveries(query, settle, pending.rules, part);
             if !get::<bool>(&query.fetch_one(&mut *conn).await?, 0)? {
                 return Ok(false);
             }
@@ -243,8 +244,8 @@ fn bind_deliveries<'q>(
         .bind(names)
 }
 
-/// The calls of a settle as they are written down: those of what was refused as superseded.
-fn superseded<'a>(calls: &'a [Call], ended: &Ended) -> Cow<'a, [Call]> {
+/// Returns the calls to record; those of refused items get the outcome `Superseded`.
+fn superseded<'a>(calls: &'a [Call], ended: &SettleEffect) -> Cow<'a, [Call]> {
     let is_refused = |call: &Call| ended.is_refused(call.delivery);
     if !calls.iter().any(is_refused) {
         return Cow::Borrowed(calls);
@@ -268,7 +269,7 @@ fn subscriptions(rows: &[PgRow]) -> Result<Subscriptions, StoreError> {
             continue;
         };
         let settings = get(row, 3).map_err(failed)?;
-        // Not left out: what is owed to it would be lost.
+        // Fail instead of skipping the endpoint: its deliveries would be lost.
         let settings = EndpointSettings::from_json(settings);
         let settings = settings.map_err(|problem| unreadable_endpoint(id, &problem))?;
         let name = EndpointId::new(id).map_err(|problem| unreadable_endpoint(id, &problem))?;
@@ -277,9 +278,9 @@ fn subscriptions(rows: &[PgRow]) -> Result<Subscriptions, StoreError> {
     Ok(Subscriptions { rules, endpoints })
 }
 
-/// An endpoint that was stored by a stranger, or by a newer program.
+/// Error for an endpoint that another or a newer program stored.
 pub(crate) fn unreadable_endpoint(id: &str, problem: &Invalid) -> StoreError {
     let message = format!("the endpoint {id:?} cannot be read: {problem}");
     StoreError::new("endpoints", StoreErrorKind::Corrupt, message)
-        .hint("change it anew, or use a newer `tenure`")
+        .with_hint("change it anew, or use a newer `tenure`")
 }

@@ -5,14 +5,15 @@ use std::collections::{BTreeSet, HashMap};
 use sqlx::postgres::PgRow;
 use sqlx::{Connection as _, PgConnection};
 use tenure_core::store::{Answer, Enqueued, Intake, StoreError};
-use tenure_core::{Encoding, Event, ItemId};
+use tenure_core::{Encoding, Event, ItemId, Priority, QueueName, StoredEvent};
 use uuid::Uuid;
 
 use super::PostgresStore;
 use super::error::store_error;
-use super::lend::Lent;
+use super::pool::PooledConn;
 use super::row::{Moment, get};
-use crate::headers::stored_headers;
+use crate::enqueue_statement::{self, EnqueueStatement};
+use crate::headers::{read_headers, stored_headers};
 use crate::lane::{Lane, lane};
 use crate::limits::micros;
 
@@ -20,7 +21,7 @@ impl Intake for PostgresStore {
     fn enqueue<'a>(&'a self, events: &'a [Event]) -> Answer<'a, Vec<Enqueued>> {
         Box::pin(async move {
             let batch = self.batch(events).await?;
-            let lent = Lent::from(self.pool()).await;
+            let lent = PooledConn::from(self.pool()).await;
             let mut lent = lent.map_err(|error| store_error("enqueue", error))?;
             let answer = if batch.strict.is_empty() {
                 self.write(lent.connection(), batch).await
@@ -34,6 +35,14 @@ impl Intake for PostgresStore {
 }
 
 impl PostgresStore {
+    /// Returns the enqueue of one event as a statement, for use with another driver.
+    ///
+    /// # Errors
+    /// The payload of the event is binary.
+    pub fn enqueue_statement(&self, event: &Event) -> Result<EnqueueStatement, StoreError> {
+        enqueue_statement::postgres(&self.statements().enqueue_call.bare(), event)
+    }
+
     /// Writes the events in the caller's transaction: they exist if and only if it commits.
     ///
     /// # Errors
@@ -60,23 +69,36 @@ impl PostgresStore {
         self.write(conn, batch).await
     }
 
-    /// Everything that the statement takes, or what is wrong with the first bad event.
+    /// Returns the events that the caller's open transaction has written so far, oldest first.
+    ///
+    /// # Errors
+    /// The database refuses.
+    pub async fn written_on(&self, conn: &mut PgConnection) -> Result<Vec<Event>, StoreError> {
+        let rows = self.statements().written_here.query().fetch_all(conn).await;
+        let rows = rows.map_err(|error| store_error("enqueued", error))?;
+        let events: Result<Vec<_>, _> = rows.iter().map(written).collect();
+        events.map_err(|error| store_error("enqueued", error))
+    }
+
+    /// Builds the statement's parameters, or the error of the first invalid event.
     async fn batch(&self, events: &[Event]) -> Result<Batch, StoreError> {
         let mut batch = Batch::default();
         let mut keys = BTreeSet::new();
         for event in events {
-            let number = self.queue_number("enqueue", event.queue_name()).await?;
-            let key = event.dedupe_key().map(str::to_owned);
+            let number = self.queue_number("enqueue", event.queue()).await?;
+            let key = event.dedupe().map(str::to_owned);
             if key.as_ref().is_some_and(|key| !keys.insert(key.clone())) {
-                batch.asked.push(Asked::Repeat(key.unwrap_or_default()));
+                batch
+                    .entries
+                    .push(BatchEntry::Repeat(key.unwrap_or_default()));
                 continue;
             }
-            batch.push(event, lane(number, event.urgency()), key);
+            batch.push(event, lane(number, event.priority()), key);
         }
         Ok(batch)
     }
 
-    /// Writes in a transaction of its own: what is waited for must be held until the commit.
+    /// Writes in its own transaction: the locks of strict keys must be held until commit.
     async fn write_strict(
         &self,
         conn: &mut PgConnection,
@@ -95,7 +117,8 @@ impl PostgresStore {
         batch: Batch,
     ) -> Result<Vec<Enqueued>, StoreError> {
         if !batch.strict.is_empty() {
-            // A statement of its own, before the ids are drawn: whoever waits draws higher ones.
+            // Lock in a separate statement before ids are drawn, so that waiting producers draw
+            // higher ids.
             let query = self.statements().enqueue_strict.query();
             let waited = query.bind(&batch.strict).execute(&mut *conn).await;
             waited.map_err(|error| store_error("enqueue", error))?;
@@ -132,17 +155,35 @@ impl PostgresStore {
     }
 }
 
-/// An event of a call, or a repeat of one before it.
+fn written(row: &PgRow) -> Result<Event, sqlx::Error> {
+    let queue: Option<String> = get(row, 3)?;
+    let level: i32 = get(row, 4)?;
+    let level = u8::try_from(level).unwrap_or_default();
+    Ok(Event::from(StoredEvent {
+        event_id: get(row, 0)?,
+        topic: get(row, 1)?,
+        ordering_key: get(row, 2)?,
+        queue: queue
+            .and_then(|name| QueueName::new(&name).ok())
+            .unwrap_or_default(),
+        priority: Priority::new(level).unwrap_or_default(),
+        payload: get(row, 5)?,
+        headers: read_headers(get::<Option<&str>>(row, 6)?),
+        encoding: get::<Option<&str>>(row, 7)?.and_then(Encoding::parse),
+    }))
+}
+
+/// An event of the batch, or a repeat of an earlier dedupe key.
 #[derive(Debug)]
-enum Asked {
+enum BatchEntry {
     Event { event_id: Uuid, key: Option<String> },
     Repeat(String),
 }
 
-/// The columns that the statement takes, one entry per event.
+/// Parameter columns of the statement, one entry per event.
 #[derive(Debug, Default)]
 struct Batch {
-    asked: Vec<Asked>,
+    entries: Vec<BatchEntry>,
     event_ids: Vec<Uuid>,
     topics: Vec<String>,
     lanes: Vec<Lane>,
@@ -151,7 +192,7 @@ struct Batch {
     encodings: Vec<Option<&'static str>>,
     delays: Vec<i64>,
     ordering_keys: Vec<Option<String>>,
-    /// The ordering keys whose producers wait for each other.
+    /// Ordering keys of strict events: their producers wait for each other.
     strict: Vec<String>,
     keys: Vec<Option<String>>,
 }
@@ -159,7 +200,7 @@ struct Batch {
 impl Batch {
     fn push(&mut self, event: &Event, lane: Lane, key: Option<String>) {
         let event_id = event.event_id().unwrap_or_else(Uuid::now_v7);
-        self.asked.push(Asked::Event {
+        self.entries.push(BatchEntry::Event {
             event_id,
             key: key.clone(),
         });
@@ -169,8 +210,8 @@ impl Batch {
         self.payloads.push(event.payload().to_owned());
         self.headers.push(stored_headers(event));
         self.encodings.push(event.encoding().map(Encoding::as_str));
-        self.delays.push(micros(event.held_back()));
-        let ordering_key = event.ordering_key().map(str::to_owned);
+        self.delays.push(micros(event.delay()));
+        let ordering_key = event.key().map(str::to_owned);
         if event.is_strict() {
             self.strict.extend(ordering_key.clone());
         }
@@ -178,8 +219,8 @@ impl Batch {
         self.keys.push(key);
     }
 
-    /// The statement's rows as answers, in the order asked. Ids are drawn in that order, so they
-    /// tell it; two events may share an event id.
+    /// Maps the statement's rows to answers in request order. Ids are drawn in that order, so
+    /// sorting by id restores it; event ids need not be unique.
     fn answers(&self, rows: &[PgRow], is_unique: bool) -> Result<Vec<Enqueued>, sqlx::Error> {
         let mut drawn: Vec<(i64, Uuid)> = Vec::with_capacity(rows.len());
         let mut winners: HashMap<String, i64> = HashMap::new();
@@ -192,11 +233,11 @@ impl Batch {
         }
         drawn.sort_unstable();
         let mut drawn = drawn.into_iter();
-        let mut answer = |asked: &Asked| match asked {
-            Asked::Repeat(key) => Some(Enqueued::Existed {
+        let mut answer = |entries: &BatchEntry| match entries {
+            BatchEntry::Repeat(key) => Some(Enqueued::Existed {
                 id: ItemId::new(*winners.get(key)?),
             }),
-            Asked::Event { event_id, key } => {
+            BatchEntry::Event { event_id, key } => {
                 let (own, _) = drawn.next().filter(|(_, drawn)| drawn == event_id)?;
                 let winner = match key {
                     Some(key) => *winners.get(key)?,
@@ -211,7 +252,7 @@ impl Batch {
                 })
             }
         };
-        let answers = self.asked.iter().map(&mut answer);
+        let answers = self.entries.iter().map(&mut answer);
         answers
             .collect::<Option<_>>()
             .ok_or(sqlx::Error::RowNotFound)

@@ -1,4 +1,5 @@
-//! Migrations: forward only, in order, each in one transaction, noted in `tenure_migrations`.
+//! Migrations: forward only, in order, recorded in `tenure_migrations`; one transaction applies all
+//! missing ones.
 
 use sqlx::{Connection, PgConnection};
 use tenure_core::Identifier;
@@ -8,19 +9,29 @@ use super::error::{is_missing, store_error};
 use super::statements::Statement;
 use crate::open::Migrated;
 
-/// Every migration, oldest first. Never edited once released.
-const MIGRATIONS: [&str; 5] = [
-    include_str!("../../migrations/postgres/0001_queue.sql"),
-    include_str!("../../migrations/postgres/0002_webhooks.sql"),
-    include_str!("../../migrations/postgres/0003_jobs.sql"),
-    include_str!("../../migrations/postgres/0004_tables.sql"),
-    include_str!("../../migrations/postgres/0005_retries.sql"),
+/// One version of the schema: SQL texts, applied in this order in one transaction.
+type Migration = &'static [&'static str];
+
+/// The first version, one text per feature.
+const FIRST: Migration = &[
+    include_str!("../../migrations/postgres/0001/1_queue.sql"),
+    include_str!("../../migrations/postgres/0001/2_keys.sql"),
+    include_str!("../../migrations/postgres/0001/3_outbox.sql"),
+    include_str!("../../migrations/postgres/0001/4_replays.sql"),
+    include_str!("../../migrations/postgres/0001/5_cluster.sql"),
+    include_str!("../../migrations/postgres/0001/6_work_lease.sql"),
+    include_str!("../../migrations/postgres/0001/7_webhooks.sql"),
+    include_str!("../../migrations/postgres/0001/8_jobs.sql"),
+    include_str!("../../migrations/postgres/0001/9_tables.sql"),
 ];
 
-/// The version that this program knows.
-pub(crate) const VERSION: i32 = 5;
+/// All versions, oldest first: the n-th migration creates version n. Never edited once released.
+const MIGRATIONS: [Migration; 1] = [FIRST];
 
-/// Two programs that migrate at once take turns; the number is only ours.
+/// The schema version of this program.
+pub(crate) const VERSION: i32 = 1;
+
+/// Serializes concurrent migrations; only Tenure uses this lock number.
 const TURN: &str = "select pg_advisory_xact_lock(7407170001)";
 
 const READ_ONLY: &str = "show transaction_read_only";
@@ -30,23 +41,26 @@ const JOURNAL: &str = "create table if not exists tenure_migrations (
     applied_at timestamptz not null default now()
 );";
 
-/// Brings the database to the version that this program knows.
+/// Upgrades the database to the schema version of this program.
 pub(crate) async fn migrate(
     conn: &mut PgConnection,
     schema: Option<&Identifier>,
 ) -> Result<Migrated, StoreError> {
-    run(conn, schema)
+    run(conn, schema, &MIGRATIONS)
         .await
         .map_err(|error| store_error("migrate", error))?
         .ok_or_else(too_new)
 }
 
+/// Applies the missing migrations; `None`: the database has a newer version.
 async fn run(
     conn: &mut PgConnection,
     schema: Option<&Identifier>,
+    migrations: &[Migration],
 ) -> Result<Option<Migrated>, sqlx::Error> {
-    if is_current(conn, schema).await? {
-        let version = unsigned(VERSION);
+    let to = i32::try_from(migrations.len()).unwrap_or(i32::MAX);
+    if is_current(conn, schema, to).await? {
+        let version = unsigned(to);
         return Ok(Some(Migrated {
             from: version,
             to: version,
@@ -59,31 +73,32 @@ async fn run(
     }
     sqlx::raw_sql(JOURNAL).execute(&mut *tx).await?;
     let from = version(&mut tx, None).await?;
-    if from > VERSION {
+    if from > to {
         return Ok(None);
     }
-    let done = usize::try_from(from).unwrap_or(0);
-    for (step, text) in MIGRATIONS.iter().enumerate().skip(done) {
-        sqlx::raw_sql(*text).execute(&mut *tx).await?;
-        let number = i32::try_from(step + 1).unwrap_or(i32::MAX);
+    for (number, texts) in (1..).zip(migrations).filter(|(number, _)| *number > from) {
+        for text in *texts {
+            sqlx::raw_sql(*text).execute(&mut *tx).await?;
+        }
         let note = sqlx::query("insert into tenure_migrations (version) values ($1)");
-        note.bind(number).execute(&mut *tx).await?;
+        note.bind::<i32>(number).execute(&mut *tx).await?;
     }
     tx.commit().await?;
     Ok(Some(Migrated {
         from: unsigned(from),
-        to: unsigned(VERSION),
+        to: unsigned(to),
     }))
 }
 
-/// Whether nothing is to be done: then a role that may change no schema will do. Where nothing can
-/// be written, that is for the migration to tell.
+/// True if there is nothing to do, so that a role without schema rights suffices. On a read-only
+/// database it returns false: the migration then fails with the right error.
 async fn is_current(
     conn: &mut PgConnection,
     schema: Option<&Identifier>,
+    known: i32,
 ) -> Result<bool, sqlx::Error> {
     match version(conn, schema).await {
-        Ok(VERSION) => {}
+        Ok(found) if found == known => {}
         Ok(_) => return Ok(false),
         Err(error) if is_missing(&error) => return Ok(false),
         Err(error) => return Err(error),
@@ -93,14 +108,14 @@ async fn is_current(
     Ok(read_only == "off")
 }
 
-/// Makes the schema and writes into it for the rest of the transaction.
+/// Creates the schema and makes it the search path of this transaction.
 async fn enter(conn: &mut PgConnection, schema: &Identifier) -> Result<(), sqlx::Error> {
     let name = schema.quoted();
     let text = format!("create schema if not exists {name}; set local search_path to {name};");
     Statement::new(&text, None).raw(conn).await
 }
 
-/// The version of the database: the highest that was applied; 0: none.
+/// Returns the highest applied version; 0: none.
 pub(crate) async fn version(
     conn: &mut PgConnection,
     schema: Option<&Identifier>,
@@ -110,7 +125,7 @@ pub(crate) async fn version(
     super::row::get(&row, 0)
 }
 
-/// Refuses a database that is older or newer than this program.
+/// Rejects a database with an older or newer schema than this program's.
 pub(crate) async fn check(
     conn: &mut PgConnection,
     schema: Option<&Identifier>,
@@ -119,7 +134,7 @@ pub(crate) async fn check(
         if is_missing(&error) {
             let message = "Tenure's tables are not in this database";
             return StoreError::new("open", StoreErrorKind::Invalid, message)
-                .hint("make them: run `tenure migrate`");
+                .with_hint("make them: run `tenure migrate`, or call `tenure::migrate`");
         }
         store_error("open", error)
     })?;
@@ -130,12 +145,11 @@ pub(crate) async fn check(
             let message =
                 format!("the tables are of version {found}, this program needs {VERSION}");
             Err(StoreError::new("open", StoreErrorKind::Invalid, message)
-                .hint("run `tenure migrate`"))
+                .with_hint("run `tenure migrate`, or call `tenure::migrate`"))
         }
     }
 }
 
-/// What to think of tables of this version.
 pub(super) fn finding(found: i32) -> Finding {
     let text = format!("version {found}");
     match found.cmp(&VERSION) {
@@ -154,14 +168,14 @@ pub(super) fn finding(found: i32) -> Finding {
 fn too_new() -> StoreError {
     let message =
         format!("the tables are of a newer version than {VERSION}, which this program knows");
-    StoreError::new("open", StoreErrorKind::Invalid, message).hint("use a newer `tenure`")
+    StoreError::new("open", StoreErrorKind::Invalid, message).with_hint("use a newer `tenure`")
 }
 
 fn unsigned(version: i32) -> u32 {
     u32::try_from(version).unwrap_or(0)
 }
 
-/// Everything, for a database administrator to apply by hand.
+/// Returns the SQL of all migrations, for a database administrator to apply by hand.
 pub fn migration_sql() -> String {
     let mut text = format!(
         "-- Tenure's tables, version {VERSION}. Apply in one transaction.\n\
@@ -173,13 +187,76 @@ pub fn migration_sql() -> String {
          --   alter role tenure set jit = off;\n\
          begin;\n\n{JOURNAL}\n"
     );
-    for (step, migration) in MIGRATIONS.iter().enumerate() {
-        let note = format!(
-            "insert into tenure_migrations (version) values ({});",
-            step + 1
-        );
-        text.extend(["\n", migration, "\n", &note, "\n"]);
+    for (number, texts) in (1..).zip(MIGRATIONS) {
+        for part in texts {
+            text.extend(["\n", part]);
+        }
+        let note = format!("\ninsert into tenure_migrations (version) values ({number});\n");
+        text.push_str(&note);
     }
     text.push_str("\ncommit;\n");
     text
+}
+
+#[cfg(all(test, feature = "testing"))]
+mod tests {
+    use super::*;
+    use crate::testing::postgres;
+
+    /// A later version with two texts; the second depends on the first.
+    const SECOND: Migration = &[
+        "create table tenure_second (id int primary key);",
+        "insert into tenure_second values (7);",
+    ];
+
+    /// A later version whose second text fails.
+    const HALF: Migration = &["create table tenure_second (id int);", "select 1 / 0;"];
+
+    async fn migrated(conn: &mut PgConnection, to: &[Migration]) -> Option<(u32, u32)> {
+        let answer = run(conn, None, to).await.expect("it migrates");
+        answer.map(|migrated| (migrated.from, migrated.to))
+    }
+
+    async fn number(conn: &mut PgConnection, query: &'static str) -> i64 {
+        sqlx::query_scalar(query)
+            .fetch_one(conn)
+            .await
+            .expect("it answers")
+    }
+
+    #[tokio::test]
+    async fn a_later_version_is_applied_to_what_is_there_and_only_once() {
+        let database = postgres().await;
+        let mut conn = PgConnection::connect(&database.url).await.unwrap();
+        assert_eq!(usize::try_from(VERSION).unwrap(), MIGRATIONS.len());
+        assert_eq!(migrated(&mut conn, &[FIRST]).await, Some((0, 1)));
+        let event = "select tenure_enqueue('a', '1')";
+        assert_eq!(number(&mut conn, event).await, 1);
+
+        assert_eq!(migrated(&mut conn, &[FIRST, SECOND]).await, Some((1, 2)));
+        assert_eq!(migrated(&mut conn, &[FIRST, SECOND]).await, Some((2, 2)));
+        let kept = "select count(*) from tenure_second, tenure_events";
+        assert_eq!(number(&mut conn, kept).await, 1);
+        let versions = "select sum(version) from tenure_migrations";
+        assert_eq!(number(&mut conn, versions).await, 3);
+        assert_eq!(migrated(&mut conn, &[FIRST]).await, None, "it is newer");
+    }
+
+    #[tokio::test]
+    async fn all_versions_are_applied_in_order_to_an_empty_database() {
+        let database = postgres().await;
+        let mut conn = PgConnection::connect(&database.url).await.unwrap();
+        assert_eq!(migrated(&mut conn, &[FIRST, SECOND]).await, Some((0, 2)));
+        let versions = "select count(*) from tenure_migrations";
+        assert_eq!(number(&mut conn, versions).await, 2);
+    }
+
+    #[tokio::test]
+    async fn a_version_that_fails_leaves_nothing_behind() {
+        let database = postgres().await;
+        let mut conn = PgConnection::connect(&database.url).await.unwrap();
+        assert_eq!(migrated(&mut conn, &[FIRST]).await, Some((0, 1)));
+        run(&mut conn, None, &[FIRST, HALF]).await.unwrap_err();
+        assert_eq!(migrated(&mut conn, &[FIRST, SECOND]).await, Some((1, 2)));
+    }
 }

@@ -1,7 +1,8 @@
-//! The store on PostgreSQL, for many machines.
+//! The PostgreSQL store, for many machines.
 //!
-//! The outbox is in the queue layout: see `migrations/postgres/0001_queue.sql` for its tables and
-//! `sql/postgres/queue/` for a file per verb. The database's clock is the only judge of a lease.
+//! The outbox uses the queue layout: `migrations/postgres/0001` defines its tables, and
+//! `sql/postgres/queue/` has a file per operation. Only the database's clock decides whether a
+//! lease is live.
 
 mod adopt;
 mod budget;
@@ -9,18 +10,17 @@ mod claim;
 mod cluster;
 mod cursor;
 mod directory;
-mod domains;
-pub(crate) mod door;
 pub(crate) mod error;
 mod examine;
 mod fan_out;
-mod found;
 mod intake;
 mod jobs;
-mod lend;
+mod keys;
 mod migrate;
+pub(crate) mod open;
 mod operate;
-mod place;
+mod pool;
+mod promote;
 mod prune;
 mod queue;
 mod replays;
@@ -29,6 +29,7 @@ mod rows;
 mod settle;
 mod sources;
 pub(crate) mod statements;
+mod table_facts;
 mod webhooks;
 mod work_lease;
 
@@ -48,27 +49,29 @@ use self::cursor::Cursors;
 use self::directory::Directory;
 use self::error::store_error;
 use self::fan_out::Subscriptions;
-use self::jobs::JobBook;
-use self::lend::Borrow as _;
-use self::place::Bells;
+use self::jobs::JobStore;
+use self::pool::Borrow as _;
+use self::promote::Promotion;
 use self::statements::{QueueStatements, WebhookStatements, WorkLeaseStatements};
-use crate::complaint::unknown_queue;
 use crate::config::{Planner, StoreConfig};
 use crate::lane::Lane;
+use crate::messages::unknown_queue;
 use crate::open::Migrated;
+use crate::render::as_written;
 
-/// A verb waits this long for a connection.
+/// Timeout for acquiring a connection.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The planner's settings that a connection of ours has, and their values.
+/// Planner settings of the store's own connections.
 const PLANNER: [(&str, &str); 4] = [
-    // Our statements are planned once and by index: planned anew, twenty steps cost more than they
-    // take; planned while a table was empty, they would scan it for ever.
+    // Statements are planned once, and by index: replanning twenty steps costs more than running
+    // them, and a plan made while a table was empty would scan it for ever.
     ("plan_cache_mode", "force_generic_plan"),
     ("enable_seqscan", "off"),
-    // A page planned while its table was empty would be collected whole and sorted.
+    // A bitmap plan made while the table was empty would collect and sort all of its rows for a
+    // page.
     ("enable_bitmapscan", "off"),
-    // The price of a forbidden scan looks high enough to compile the plan each time.
+    // The cost of a disabled scan is high enough to trigger JIT compilation on every execution.
     ("jit", "off"),
 ];
 
@@ -89,18 +92,18 @@ const PLANNER: [(&str, &str); 4] = [
 #[derive(Debug)]
 pub struct PostgresStore {
     pool: PgPool,
-    /// How many connections a process may have in all.
+    /// Maximum connections of a process.
     connections: u32,
     schema: Option<Identifier>,
     statements: QueueStatements,
     work_lease: WorkLeaseStatements,
     webhook: WebhookStatements,
-    jobs: JobBook,
+    jobs: JobStore,
     directory: RwLock<Directory>,
-    /// What is owed to whom, once somebody has asked.
+    /// Cached endpoint subscriptions; `None` until first used.
     subscriptions: RwLock<Option<Arc<Subscriptions>>>,
     cursors: Cursors,
-    bells: Bells,
+    promotion: Promotion,
 }
 
 impl PostgresStore {
@@ -113,28 +116,51 @@ impl PostgresStore {
         let options = connect_options(url, config)?;
         let own = config.connections.saturating_sub(config.companion);
         let pool = pool_options(own).connect_lazy_with(options.clone());
-        // The first connection is made by hand: the pool would go on trying until its timeout.
+        // Connect directly first: the pool would retry until its timeout.
         let mut conn = connect("open", &options).await?;
         migrate::check(&mut conn, config.schema.as_ref()).await?;
+        Self::with_pool(pool, config).await
+    }
+
+    /// Uses this pool and all of its connections; only the schema of the configuration applies. The
+    /// planner settings are those of the pool's connections: the statements are correct with any,
+    /// and fastest with those of [`Planner::Connection`].
+    ///
+    /// # Errors
+    /// Same as [`PostgresStore::open`].
+    pub async fn on_pool(pool: PgPool, config: &StoreConfig) -> Result<Self, StoreError> {
+        let conn = pool.acquire().await;
+        let mut conn = conn.map_err(|error| store_error("open", error))?;
+        migrate::check(&mut conn, config.schema.as_ref()).await?;
+        drop(conn);
+        let config = StoreConfig {
+            connections: pool.options().get_max_connections(),
+            ..config.clone()
+        };
+        Self::with_pool(pool, &config).await
+    }
+
+    async fn with_pool(pool: PgPool, config: &StoreConfig) -> Result<Self, StoreError> {
         let store = Self {
-            jobs: JobBook::new(&pool, config.schema.as_ref())?,
+            jobs: JobStore::new(&pool, config.schema.as_ref())?,
             pool,
             connections: config.connections,
             schema: config.schema.clone(),
-            statements: QueueStatements::new(config.schema.as_ref()),
-            work_lease: WorkLeaseStatements::new(config.schema.as_ref()),
-            webhook: WebhookStatements::new(config.schema.as_ref()),
+            statements: QueueStatements::new(config.schema.as_ref(), &as_written),
+            work_lease: WorkLeaseStatements::new(config.schema.as_ref(), &as_written),
+            webhook: WebhookStatements::new(config.schema.as_ref(), &as_written),
             directory: RwLock::default(),
             subscriptions: RwLock::default(),
             cursors: Cursors::default(),
-            bells: Bells::default(),
+            promotion: Promotion::default(),
         };
         store.reload_directory("open").await?;
         Ok(store)
     }
 
-    /// The same database through connections of its own, at most so many. None is made before it is
-    /// used, and what is used is kept: there is no upkeep that another runtime would have to run.
+    /// Opens the same database through a separate pool of at most `connections` connections. The
+    /// pool connects on first use and never closes a connection for idleness or age, so it needs no
+    /// maintenance task on another runtime.
     #[must_use]
     pub fn companion(&self, connections: u32) -> Self {
         let options = PgConnectOptions::clone(&self.pool.connect_options());
@@ -147,38 +173,39 @@ impl PostgresStore {
             jobs: self.jobs.through(&pool),
             pool,
             schema: self.schema.clone(),
-            statements: QueueStatements::new(self.schema.as_ref()),
-            work_lease: WorkLeaseStatements::new(self.schema.as_ref()),
-            webhook: WebhookStatements::new(self.schema.as_ref()),
+            statements: QueueStatements::new(self.schema.as_ref(), &as_written),
+            work_lease: WorkLeaseStatements::new(self.schema.as_ref(), &as_written),
+            webhook: WebhookStatements::new(self.schema.as_ref(), &as_written),
             directory: RwLock::default(),
             subscriptions: RwLock::default(),
             cursors: Cursors::default(),
-            bells: Bells::default(),
+            promotion: Promotion::default(),
         }
     }
 
-    /// Creates the tables, or brings them to the version of this program.
+    /// Creates the tables or upgrades them to the version of this program.
     ///
     /// # Errors
-    /// As [`PostgresStore::open`], and when the role may not create tables.
+    /// Same as [`PostgresStore::open`]; also when the role may not create tables.
     pub async fn migrate(url: &str, config: &StoreConfig) -> Result<Migrated, StoreError> {
         let options = connect_options(url, config)?;
         let mut conn = connect("migrate", &options).await?;
         migrate::migrate(&mut conn, config.schema.as_ref()).await
     }
 
-    /// This store with faults planted in its statements, to prove that the suite would notice.
+    /// Returns this store with its statement files changed by `edit`, which gets name and text.
     #[cfg(feature = "testing")]
     #[must_use]
-    pub fn planted(mut self, faults: &[crate::Planted]) -> Self {
-        self.statements = QueueStatements::planted(faults);
-        self.work_lease = WorkLeaseStatements::planted(faults);
-        self.webhook = WebhookStatements::planted(faults);
-        self.jobs = self.jobs.planted(faults);
+    pub fn edited(mut self, edit: crate::render::Edit<'_>) -> Self {
+        let schema = self.schema.as_ref();
+        self.statements = QueueStatements::new(schema, edit);
+        self.work_lease = WorkLeaseStatements::new(schema, edit);
+        self.webhook = WebhookStatements::new(schema, edit);
+        self.jobs = self.jobs.edited(schema, edit);
         self
     }
 
-    /// The text of every statement with the name of its file, for tests that prepare and explain
+    /// Returns the text of every statement with its file name, for tests that prepare and explain
     /// each.
     #[cfg(feature = "testing")]
     pub fn statement_texts(&self) -> Vec<(&'static str, String)> {
@@ -190,7 +217,7 @@ impl PostgresStore {
             .collect()
     }
 
-    /// The connections of this store.
+    /// The connection pool of this store.
     pub fn pool(&self) -> &PgPool {
         &self.pool
     }
@@ -207,8 +234,8 @@ impl PostgresStore {
         &self.cursors
     }
 
-    fn bells(&self) -> &Bells {
-        &self.bells
+    fn promotion(&self) -> &Promotion {
+        &self.promotion
     }
 
     fn directory(&self) -> Directory {
@@ -235,7 +262,7 @@ impl PostgresStore {
         Ok(directory)
     }
 
-    /// The number of a queue; looks again before it says that there is none.
+    /// Returns the number of a queue; reloads the directory before it fails.
     async fn queue_number(&self, verb: &'static str, queue: &QueueName) -> Result<i32, StoreError> {
         if let Some(number) = self.directory().number(queue) {
             return Ok(number);
@@ -246,7 +273,7 @@ impl PostgresStore {
             .ok_or_else(|| unknown_queue(verb, queue))
     }
 
-    /// A directory that knows the queues of all these lanes.
+    /// Returns a directory that knows the queues of all these lanes; reloads it if necessary.
     async fn directory_for(
         &self,
         verb: &'static str,
@@ -264,11 +291,11 @@ fn pool_options(connections: u32) -> PgPoolOptions {
     PgPoolOptions::new()
         .max_connections(connections.max(1))
         .acquire_timeout(CONNECTION_TIMEOUT)
-        // The ping before each use would cost a round trip; a dead connection shows itself.
+        // A ping before each use would cost a round trip; a dead connection fails on first use.
         .test_before_acquire(false)
 }
 
-/// A connection, within the time that a verb waits for one.
+/// Connects within [`CONNECTION_TIMEOUT`].
 async fn connect(
     verb: &'static str,
     options: &PgConnectOptions,

@@ -1,4 +1,4 @@
-//! The operator's verbs and the queues.
+//! The operator's commands, and queues.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -9,22 +9,22 @@ use tenure_core::store::{
     Replayed, StoreError,
 };
 use tenure_core::{
-    Counters, EndedHold, Fence, Guarded, Hold, ItemId, QueueName, Record, Refusal, State, Term,
-    Timestamp, Word,
+    Counters, Fence, Guarded, Hold, ItemId, OutcomeKind, PastHold, QueueName, Record, Refusal,
+    State, Term, Timestamp,
 };
 
 use super::PostgresStore;
 use super::error::store_error;
-use super::lend::Borrow as _;
+use super::pool::Borrow as _;
 use super::row::{get, get_count, get_moment, get_timestamp, get_total, moment, unreadable};
 use super::sources::Events;
 use crate::error_text::error_text;
 use crate::page::{cut, in_order, page_limit};
-use crate::second_look::{bury_refusal, replay_answers};
+use crate::refusal_reason::{bury_refusal, replay_answers};
 
-/// How often a bury asks again when someone has the item in hand that very moment.
+/// Maximum attempts of a bury while the item's row is locked.
 pub(crate) const BURY_TRIES: u32 = 100;
-/// How long it waits before it does.
+/// Pause between two attempts.
 pub(crate) const BURY_PAUSE: Duration = Duration::from_millis(5);
 
 impl Operate for PostgresStore {
@@ -47,7 +47,7 @@ impl Operate for PostgresStore {
         })
     }
 
-    fn timeline(&self, id: ItemId) -> Answer<'_, Vec<EndedHold>> {
+    fn timeline(&self, id: ItemId) -> Answer<'_, Vec<PastHold>> {
         Box::pin(async move {
             let query = self.statements().timeline.query().bind(id.number());
             let rows = query.all_from(self.pool()).await;
@@ -81,7 +81,7 @@ impl Operate for PostgresStore {
 
     fn replay<'a>(&'a self, replay: &'a Replay) -> Answer<'a, Replayed> {
         Box::pin(async move {
-            // The statement cannot put one item back twice.
+            // Remove duplicates: the statement cannot replay one item twice.
             let mut seen = HashSet::new();
             let first = |id: &ItemId| seen.insert(*id);
             let asked: Vec<ItemId> = replay.ids.iter().copied().filter(first).collect();
@@ -93,8 +93,8 @@ impl Operate for PostgresStore {
             let back: HashSet<ItemId> = back.map_err(|error| store_error("replay", error))?;
             let left = asked.iter().filter(|id| !back.contains(id));
             let left = left.map(|id| id.number()).collect();
-            let looks = self.look("replay", "", left).await?;
-            Ok(replay_answers(&replay.ids, back, &looks))
+            let positions = self.look("replay", "", left).await?;
+            Ok(replay_answers(&replay.ids, back, &positions))
         })
     }
 
@@ -102,32 +102,32 @@ impl Operate for PostgresStore {
         Box::pin(async move {
             let mut tries = 0;
             loop {
-                if self.try_bury(bury, Turn::Any).await? {
-                    return Ok(Guarded::Kept(()));
+                if self.try_bury(bury, BuryScope::Any).await? {
+                    return Ok(Guarded::Accepted(()));
                 }
-                let looks = self.look("bury", "", vec![bury.id.number()]).await?;
-                let answer = bury_refusal(bury.id, looks.get(&bury.id));
+                let positions = self.look("bury", "", vec![bury.id.number()]).await?;
+                let answer = bury_refusal(bury.id, positions.get(&bury.id));
                 tries += 1;
                 if answer.is_ok() || tries == BURY_TRIES {
                     return answer;
                 }
-                // Whoever has the row locked tells nobody when he lets go.
+                // There is no notification when the row lock is released, so poll.
                 tokio::time::sleep(BURY_PAUSE).await;
             }
         })
     }
 }
 
-/// Whether an item is buried whatever its turn, or only as the head of its domain.
+/// Scope of a bury: any item, or only the head of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum BuryScope {
     Any,
     Head,
 }
 
 impl PostgresStore {
-    /// The ids of up to `limit` items, newest first. The state of an event's deliveries is not
-    /// looked at.
+    /// Returns the ids of up to `limit` items, newest first. With a source event it ignores the
+    /// state.
     async fn page(&self, filter: &Filter, limit: u32) -> Result<Vec<ItemId>, StoreError> {
         let statements = self.statements();
         let statement = match (filter.source, filter.state) {
@@ -170,8 +170,7 @@ impl PostgresStore {
         ids.map_err(|error| store_error("list", error))
     }
 
-    /// The deliveries of an event that are in one state: an event has few, so they are all looked
-    /// at.
+    /// Lists the deliveries of an event in one state: an event has few, so it reads all of them.
     async fn list_of_event(&self, filter: &Filter, limit: u32) -> Result<Page, StoreError> {
         let most = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut filter = filter.clone();
@@ -191,8 +190,8 @@ impl PostgresStore {
         Ok(Page { records, next })
     }
 
-    /// Buries an item; `false` when it is settled, or someone has it in hand this moment.
-    pub(crate) async fn try_bury(&self, bury: &Bury, turn: Turn) -> Result<bool, StoreError> {
+    /// Buries an item; `false`: it is settled, or its row is locked.
+    pub(crate) async fn try_bury(&self, bury: &Bury, turn: BuryScope) -> Result<bool, StoreError> {
         let query = self
             .statements()
             .bury
@@ -202,9 +201,9 @@ impl PostgresStore {
             .bind(error_text(&bury.reason))
             .bind(bury.token.expose())
             .bind(bury.token.holder())
-            .bind(turn == Turn::Head);
+            .bind(turn == BuryScope::Head);
         let row = query.first_from(self.pool()).await;
-        let row = row.map_err(|error| store_error("bury", error).item(bury.id))?;
+        let row = row.map_err(|error| store_error("bury", error).with_item(bury.id))?;
         Ok(row.is_some())
     }
 }
@@ -238,7 +237,9 @@ impl Queues for PostgresStore {
                 .bind(pause == Pause::Begin);
             let row = query.first_from(self.pool()).await;
             let row = row.map_err(|error| store_error("pause queue", error))?;
-            Ok(row.map_or(Guarded::Refused(Refusal::NotFound), |_| Guarded::Kept(())))
+            Ok(row.map_or(Guarded::Refused(Refusal::NotFound), |_| {
+                Guarded::Accepted(())
+            }))
         })
     }
 }
@@ -257,7 +258,7 @@ fn queue(row: &PgRow) -> Result<Queue, sqlx::Error> {
     })
 }
 
-/// A name that is stored was checked when it was added.
+/// Stored names were validated when the queue was added.
 fn queue_name(stored: Option<&str>) -> QueueName {
     stored
         .and_then(|name| QueueName::new(name).ok())
@@ -304,12 +305,12 @@ fn hold(row: &PgRow) -> Result<Option<Hold>, sqlx::Error> {
     }))
 }
 
-fn ended_hold(row: &PgRow) -> Result<EndedHold, sqlx::Error> {
+fn ended_hold(row: &PgRow) -> Result<PastHold, sqlx::Error> {
     let word: &str = get(row, 2)?;
-    Ok(EndedHold {
+    Ok(PastHold {
         holder: get(row, 0)?,
         fence: Fence::new(get(row, 1)?),
-        word: Word::parse(word).ok_or_else(|| unreadable(word))?,
+        outcome: OutcomeKind::parse(word).ok_or_else(|| unreadable(word))?,
         claimed_at: get_timestamp(row, 3)?,
         settled_at: get_timestamp(row, 4)?,
     })
@@ -343,7 +344,7 @@ fn counts(rows: &[PgRow]) -> Result<Counts, sqlx::Error> {
         counts.deliveries.dead = get_total(row, 13)?;
         deliveries = get_total(row, 14)?;
     }
-    // What is in no other place is published, or delivered.
+    // Items that are not pending, claimed or dead are done.
     counts.done = events.saturating_sub(counts.pending() + counts.claimed + counts.dead);
     let waiting = counts.deliveries.endpoints.iter();
     let waiting: u64 = waiting.map(|(_, w)| w.due + w.delayed + w.behind).sum();

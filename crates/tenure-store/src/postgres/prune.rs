@@ -1,5 +1,5 @@
-//! Prune on the queue layout: two statements in one transaction. The first chooses and locks; the
-//! second, in a younger snapshot, looks again and deletes.
+//! Prune on the queue layout: two statements in one transaction. The first selects and locks rows;
+//! the second, with a newer snapshot, checks them again and deletes.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use tenure_core::store::{Answer, Prune, Pruned, Pruner};
 
 use super::PostgresStore;
 use super::error::store_error;
-use super::lend::Lent;
+use super::pool::PooledConn;
 use super::queue::Sql;
 use super::row::{get, get_total, moment};
 use crate::cluster::WORKERS_KEPT;
 use crate::jobs::PRUNED_MAX as JOBS;
 use crate::limits::micros;
 
-/// The second statement must see what was committed before the locks of the first: whatever the
-/// database's default is.
+/// Explicit isolation level, independent of the database's default: the second statement must see
+/// everything that was committed before the first one got its locks.
 pub(crate) const BEGIN: &str = "begin isolation level read committed";
 
-/// How long an idle domain is remembered: so long that a busy key is not made anew all the time.
-const DOMAINS_KEPT: Duration = Duration::from_hours(1);
+/// Retention of an idle key; long enough that a busy key's row is not recreated all the time.
+const KEYS_KEPT: Duration = Duration::from_hours(1);
 
 impl Pruner for PostgresStore {
     fn prune<'a>(&'a self, prune: &'a Prune) -> Answer<'a, Pruned> {
@@ -28,9 +28,9 @@ impl Pruner for PostgresStore {
             if prune.limit == 0 {
                 return Ok(Pruned::default());
             }
-            let lent = Lent::from(self.pool()).await;
+            let lent = PooledConn::from(self.pool()).await;
             let mut lent = lent.map_err(|error| store_error("prune", error))?;
-            // After an error the connection is closed, and its transaction with it.
+            // On error the connection is dropped, which ends its transaction.
             let pruned = self.round(lent.connection(), prune).await;
             let pruned = pruned.map_err(|error| store_error("prune", error))?;
             lent.give_back();
@@ -49,12 +49,12 @@ impl PostgresStore {
             .bind(get::<Option<Vec<String>>>(&chosen, 1)?)
             .bind(get::<Option<Vec<i64>>>(&chosen, 3)?);
         let deleted = delete.fetch_one(&mut *tx).await?;
-        let domains = self.statements().prune_domains.query();
-        let domains = domains
+        let keys = self.statements().prune_keys.query();
+        let keys = keys
             .bind(moment(prune.now))
-            .bind(micros(DOMAINS_KEPT))
+            .bind(micros(KEYS_KEPT))
             .bind(i64::from(prune.limit));
-        domains.execute(&mut *tx).await?;
+        keys.execute(&mut *tx).await?;
         let workers = self.statements().prune_workers.query();
         let workers = workers.bind(moment(prune.now)).bind(micros(WORKERS_KEPT));
         workers.execute(&mut *tx).await?;
@@ -69,7 +69,7 @@ impl PostgresStore {
         let (completed, failed) = (get_total(&jobs, 0)?, get_total(&jobs, 1)?);
         let (done, dead) = (get_total(&deleted, 0)?, get_total(&deleted, 1)?);
         let has_moved = done + dead + get_total(&deleted, 2)? > 0;
-        // A round that could do nothing is not asked to go on: others have it all in hand.
+        // Stop after a round without progress: other transactions hold all remaining rows.
         let is_more = has_moved && (get(&chosen, 2)? || get(&deleted, 3)?);
         Ok(Pruned {
             done,
@@ -81,7 +81,7 @@ impl PostgresStore {
     }
 }
 
-/// The parameters that both statements take.
+/// Binds the parameters that both statements share.
 fn bind<'q>(query: Sql<'q>, prune: &Prune) -> Sql<'q> {
     query
         .bind(moment(prune.now))

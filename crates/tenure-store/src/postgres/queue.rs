@@ -1,4 +1,4 @@
-//! The four verbs on the queue layout: each is one statement.
+//! Claim, renew, settle and reap on the queue layout; each is one statement.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use tenure_core::{
 
 use super::PostgresStore;
 use super::error::{breaks, store_error};
-use super::lend::Borrow as _;
+use super::pool::Borrow as _;
 use super::row::{get, get_moment, get_timestamp, moment};
-use crate::complaint::used_before;
 use crate::limits::micros;
+use crate::messages::used_before;
 
 /// A statement with its parameters.
 pub(crate) type Sql<'q> = Query<'q, Postgres, PgArguments>;
@@ -26,7 +26,7 @@ pub(crate) type Sql<'q> = Query<'q, Postgres, PgArguments>;
 impl LeaseStore for PostgresStore {
     fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Option<Held>> {
         Box::pin(async move {
-            self.place_first(claim.now).await?;
+            self.promote_first(claim.now).await?;
             let start = self.start(claim).await?;
             let held = self.claim_from(claim, &start).await?;
             self.finish_claim(claim, start, held).await
@@ -77,11 +77,11 @@ impl LeaseStore for PostgresStore {
     ) -> Answer<'a, (Settlement, Option<Held>)> {
         Box::pin(async move {
             settle.check()?;
-            let owed = self.owed(settle).await?;
-            if settle.calls.is_empty() && owed.is_nothing() {
-                return self.settle_and_claim_by(settle, claim, owed.rules).await;
+            let pending = self.pending(settle).await?;
+            if settle.calls.is_empty() && pending.is_nothing() {
+                return self.settle_and_claim_by(settle, claim, pending.rules).await;
             }
-            let settlement = self.settle_with(settle, owed).await?;
+            let settlement = self.settle_with(settle, pending).await?;
             Ok((settlement, self.claim(claim).await?))
         })
     }
@@ -124,7 +124,7 @@ impl PostgresStore {
 
 fn renewal(row: &PgRow) -> Result<(String, Guarded<Renewed>), sqlx::Error> {
     let answer = match get::<Option<i64>>(row, 2)? {
-        Some(fence) => Guarded::Kept(Renewed {
+        Some(fence) => Guarded::Accepted(Renewed {
             fence: Fence::new(fence),
             until: get_timestamp(row, 3)?,
             ids: get::<Vec<i64>>(row, 4)?
@@ -150,7 +150,6 @@ fn reaped(row: &PgRow) -> Result<Reaped, sqlx::Error> {
     })
 }
 
-/// A count as the statements take it.
 fn count_param(count: u32) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }

@@ -1,24 +1,24 @@
-//! Replays on record: a step is one transaction, in which the operation is locked.
+//! Recorded replay operations: each step is one transaction that locks the operation.
 
 use std::time::Duration;
 
 use sqlx::postgres::PgRow;
 use sqlx::{Connection as _, PgConnection};
 use tenure_core::store::{
-    Answer, Filter, KeepsReplays, Kind, NewReplay, Rate, ReplayOperation, ReplayState, Replays,
-    StepReplay, Stepped, StoreError,
+    Answer, Filter, Kind, NewReplay, ProvidesReplays, ReplayOperation, ReplayRate, ReplayState,
+    Replays, StepReplay, Stepped, StoreError,
 };
 use tenure_core::{Guarded, ItemId, QueueName, Refusal, State, Timestamp};
 
 use super::PostgresStore;
 use super::error::store_error;
-use super::lend::Lent;
+use super::pool::PooledConn;
 use super::prune::BEGIN;
 use super::row::{get, get_moment, get_timestamp, get_total, moment, unreadable};
 use crate::limits::micros;
 use crate::replay_step::{Progress, WALK, stepped};
 
-impl KeepsReplays for PostgresStore {
+impl ProvidesReplays for PostgresStore {
     fn replay_operations(&self) -> &dyn Replays {
         self
     }
@@ -39,7 +39,7 @@ impl Replays for PostgresStore {
                 .bind(replay.expected.map(number))
                 .bind(behind.number())
                 .bind(last.number())
-                .bind(micros(ReplayOperation::KEPT));
+                .bind(micros(ReplayOperation::RETENTION_MIN));
             let rows = self.fetch("start replay", query).await?;
             let started = rows.first().ok_or(sqlx::Error::RowNotFound);
             let started = started.and_then(operation);
@@ -49,9 +49,9 @@ impl Replays for PostgresStore {
 
     fn step_replay<'a>(&'a self, step: &'a StepReplay) -> Answer<'a, Stepped> {
         Box::pin(async move {
-            let lent = Lent::from(self.pool()).await;
+            let lent = PooledConn::from(self.pool()).await;
             let mut lent = lent.map_err(|error| store_error("step replay", error))?;
-            // After an error the connection is closed, and its transaction with it.
+            // On error the connection is dropped, which ends its transaction.
             let answer = self.take_step(lent.connection(), step).await;
             let answer = answer.map_err(|error| store_error("step replay", error))?;
             lent.give_back();
@@ -82,7 +82,7 @@ impl Replays for PostgresStore {
             if let Some(row) = rows.first() {
                 let cancelled = operation(row);
                 let cancelled = cancelled.map_err(|error| store_error("cancel replay", error))?;
-                return Ok(Guarded::Kept(cancelled));
+                return Ok(Guarded::Accepted(cancelled));
             }
             Ok(Guarded::Refused(match self.replay_operation(id).await? {
                 Some(_) => Refusal::AlreadySettled,
@@ -110,7 +110,7 @@ impl PostgresStore {
         conn: &mut PgConnection,
         step: &StepReplay,
     ) -> Result<Stepped, sqlx::Error> {
-        // What is replayed must be seen as it is now, whatever the database's default is.
+        // Read committed, independent of the database's default: the replay must see current rows.
         let mut tx = conn.begin_with(BEGIN).await?;
         let next = self.statements().next_replay.query();
         let next = next.bind(moment(step.now)).bind(step.only.map(number));
@@ -146,7 +146,7 @@ impl PostgresStore {
         Ok(stepped(after, progress.wait, others))
     }
 
-    /// The next items that the operation puts back, and the id up to which was looked for them.
+    /// Returns the next items to replay, and the id up to which the statement searched.
     async fn to_replay(
         &self,
         conn: &mut PgConnection,
@@ -181,7 +181,7 @@ impl PostgresStore {
     }
 }
 
-/// An operation: the columns of `replays.sql`.
+/// Reads an operation from the columns of `replays.sql`.
 fn operation(row: &PgRow) -> Result<ReplayOperation, sqlx::Error> {
     let filter: &str = get(row, 1)?;
     let state: &str = get(row, 8)?;
@@ -190,7 +190,7 @@ fn operation(row: &PgRow) -> Result<ReplayOperation, sqlx::Error> {
     Ok(ReplayOperation {
         id: get_total(row, 0)?,
         filter: Filter::from_json(filter).ok_or_else(|| unreadable(filter))?,
-        rate: rate.and_then(|rate| Rate::per_minute(rate.unsigned_abs())),
+        rate: rate.and_then(|rate| ReplayRate::per_minute(rate.unsigned_abs())),
         expected: expected.map(|expected| u64::try_from(expected).unwrap_or(0)),
         reached: ItemId::new(get(row, 4)?),
         last: ItemId::new(get(row, 5)?),
@@ -203,7 +203,6 @@ fn operation(row: &PgRow) -> Result<ReplayOperation, sqlx::Error> {
     })
 }
 
-/// A number as the statements take it.
 fn number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

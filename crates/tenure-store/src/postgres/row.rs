@@ -1,4 +1,4 @@
-//! Rows of PostgreSQL as the words of the core, and moments as its `timestamptz`.
+//! Converts PostgreSQL rows to core types, and timestamps to `timestamptz`.
 
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
@@ -9,20 +9,19 @@ use sqlx::postgres::{
 use sqlx::{Decode, Encode, Postgres, Row, Type};
 use tenure_core::Timestamp;
 
-/// Microseconds from the Unix epoch to the one of PostgreSQL, 2000-01-01.
+/// Microseconds from the Unix epoch to the PostgreSQL epoch, 2000-01-01.
 const EPOCH_MICROS: i64 = 946_684_800_000_000;
 
-/// A moment on its way to or from the database. (The driver's own types bring a calendar with
-/// them.)
+/// A timestamp as parameter or column. The driver's own types would need a calendar library.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment(pub(crate) Timestamp);
 
 impl Moment {
-    /// The start of time, `-infinity`: a plain insert may have come with any moment.
+    /// `-infinity`: a plain insert may carry any timestamp.
     pub(crate) const START: Self = Self(Timestamp::from_micros(i64::MIN));
 }
 
-/// An optional moment as a parameter.
+/// An optional timestamp as a parameter.
 pub(crate) fn moment(now: Option<Timestamp>) -> Option<Moment> {
     now.map(Moment)
 }
@@ -61,7 +60,7 @@ impl Decode<'_, Postgres> for Moment {
     }
 }
 
-/// A column by its place, without the driver's look at its type: our statements name their types.
+/// Reads a column by index without the driver's type check: the statements declare their types.
 pub(crate) fn get<'r, T>(row: &'r PgRow, index: usize) -> Result<T, sqlx::Error>
 where
     T: Decode<'r, Postgres> + Type<Postgres>,
@@ -69,27 +68,27 @@ where
     row.try_get_unchecked(index)
 }
 
-/// A moment that may be missing.
+/// Reads a nullable timestamp.
 pub(crate) fn get_moment(row: &PgRow, index: usize) -> Result<Option<Timestamp>, sqlx::Error> {
     Ok(get::<Option<Moment>>(row, index)?.map(|moment| moment.0))
 }
 
-/// A moment that must be there.
+/// Reads a timestamp that is not null.
 pub(crate) fn get_timestamp(row: &PgRow, index: usize) -> Result<Timestamp, sqlx::Error> {
     Ok(get::<Moment>(row, index)?.0)
 }
 
-/// A counter; what is null was never counted.
+/// Reads a counter; null counts as zero.
 pub(crate) fn get_count(row: &PgRow, index: usize) -> Result<u32, sqlx::Error> {
     Ok(get::<Option<i32>>(row, index)?.map_or(0, |count| u32::try_from(count).unwrap_or(0)))
 }
 
-/// A number that counts rows.
+/// Reads a row count.
 pub(crate) fn get_total(row: &PgRow, index: usize) -> Result<u64, sqlx::Error> {
     Ok(u64::try_from(get::<i64>(row, index)?).unwrap_or(0))
 }
 
-/// A stored word that is none of ours.
+/// Error for a stored value that Tenure does not know.
 pub(crate) fn unreadable(word: &str) -> sqlx::Error {
     sqlx::Error::Decode(format!("{word:?} is no word of Tenure").into())
 }

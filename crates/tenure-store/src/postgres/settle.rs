@@ -1,11 +1,11 @@
 //! The settle on the queue layout, step by step: the fast form for a whole lease that is done, the
-//! general form, and the second look at what was refused.
+//! general form, and the second query on refused items.
 
 use std::collections::HashSet;
 
 use sqlx::postgres::PgRow;
 use tenure_core::store::{Claim, Rest, Settle, Settlement, StoreError};
-use tenure_core::{Guarded, Held, ItemId, Lateness, OnDead, Outcome, Refusal, State, Word};
+use tenure_core::{Guarded, Held, ItemId, Lateness, OnDead, Outcome, OutcomeKind, Refusal, State};
 
 use super::PostgresStore;
 use super::claim::{bind_claim, bind_no_claim};
@@ -14,29 +14,29 @@ use super::queue::Sql;
 use super::row::{get, moment};
 use crate::error_text::error_text;
 use crate::limits::micros;
-use crate::second_look::{Look, Looks, settle_answers};
+use crate::refusal_reason::{ItemPosition, ItemPositions, settle_answers};
 
 impl PostgresStore {
-    /// Settles by itself: no claim goes with it.
+    /// Settles without a claim.
     pub(crate) async fn settle_alone(&self, settle: &Settle) -> Result<Settlement, StoreError> {
         loop {
-            let owed = self.owed(settle).await?;
-            if !settle.calls.is_empty() || !owed.is_nothing() {
-                return self.settle_with(settle, owed).await;
+            let pending = self.pending(settle).await?;
+            if !settle.calls.is_empty() || !pending.is_nothing() {
+                return self.settle_with(settle, pending).await;
             }
-            if let Some(ended) = self.end_by(settle, owed.rules).await? {
+            if let Some(ended) = self.end_by(settle, pending.rules).await? {
                 return self.settlement(settle, ended).await;
             }
             self.forget_subscriptions();
         }
     }
 
-    /// Settles by rules by which nothing is owed; `None`: they are others by now.
+    /// Settles without deliveries under these rules; `None`: the rules have changed.
     async fn end_by(
         &self,
         settle: &Settle,
         rules: Option<i64>,
-    ) -> Result<Option<Ended>, StoreError> {
+    ) -> Result<Option<SettleEffect>, StoreError> {
         if let Some(ids) = whole_and_done(settle) {
             let query = self.statements().settle_done_and_claim.query();
             let query = query
@@ -45,7 +45,7 @@ impl PostgresStore {
                 .bind(ids)
                 .bind(rules);
             let rows = self.fetch("settle", bind_no_claim(query)).await?;
-            let ended = Ended::whole(&rows).map_err(|error| store_error("settle", error))?;
+            let ended = SettleEffect::whole(&rows).map_err(|error| store_error("settle", error))?;
             if let Some(ended) = ended {
                 return Ok(Some(ended).filter(|ended| !ended.is_stale));
             }
@@ -53,29 +53,29 @@ impl PostgresStore {
         self.end_each_by(settle, rules).await
     }
 
-    /// The same in the general form.
+    /// Like [`Self::end_by`], but always in the general form.
     async fn end_each_by(
         &self,
         settle: &Settle,
         rules: Option<i64>,
-    ) -> Result<Option<Ended>, StoreError> {
+    ) -> Result<Option<SettleEffect>, StoreError> {
         if settle.items.is_empty() && settle.rest == Rest::Keep {
-            return Ok(Some(Ended::default()));
+            return Ok(Some(SettleEffect::default()));
         }
         let query = bind_settle(self.statements().settle.query(), settle, rules);
         let rows = self.fetch("settle", query).await?;
-        let ended = Ended::each(&rows).map_err(|error| store_error("settle", error))?;
+        let ended = SettleEffect::each(&rows).map_err(|error| store_error("settle", error))?;
         Ok(Some(ended).filter(|ended| !ended.is_stale))
     }
 
-    /// Settles by rules by which nothing is owed, and claims.
+    /// Settles without deliveries under these rules, and claims.
     pub(crate) async fn settle_and_claim_by(
         &self,
         settle: &Settle,
         claim: &Claim,
         rules: Option<i64>,
     ) -> Result<(Settlement, Option<Held>), StoreError> {
-        self.place_first(claim.now).await?;
+        self.promote_first(claim.now).await?;
         let start = self.start(claim).await?;
         let statements = self.statements();
         let whole = whole_and_done(settle);
@@ -92,13 +92,13 @@ impl PostgresStore {
         };
         let query = bind_claim(query, claim, &start);
         let rows = self.fetch("settle", query).await?;
-        let (rung, first) = if is_whole { WHOLE } else { EACH };
-        self.heed(&rows, rung)?;
+        let (arrivals, first) = if is_whole { WHOLE } else { EACH };
+        self.observe_arrivals(&rows, arrivals)?;
         let held = self.held(claim, &start, &rows, first).await?;
         let ended = if is_whole {
-            Ended::whole(&rows)
+            SettleEffect::whole(&rows)
         } else {
-            Ended::each(&rows).map(Some)
+            SettleEffect::each(&rows).map(Some)
         };
         let ended = match ended.map_err(|error| store_error("settle", error))? {
             Some(ended) => Some(ended).filter(|ended| !ended.is_stale),
@@ -113,11 +113,11 @@ impl PostgresStore {
         Ok((settlement, self.finish_claim(claim, start, held).await?))
     }
 
-    /// The answer for what was ended, with a second look at what was refused.
+    /// Builds the answer of a settle; queries the positions of refused items.
     pub(crate) async fn settlement(
         &self,
         settle: &Settle,
-        ended: Ended,
+        ended: SettleEffect,
     ) -> Result<Settlement, StoreError> {
         if ended.has_promoted {
             self.cursors().drop_all();
@@ -125,8 +125,8 @@ impl PostgresStore {
         let named = settle.items.iter().map(|(id, _)| *id);
         let kept: HashSet<ItemId> = named.filter(|id| !ended.refused.contains(id)).collect();
         let refused = ended.refused.iter().map(|id| id.number()).collect();
-        let looks = self.look("settle", settle.token.expose(), refused).await?;
-        let mut items = settle_answers(settle, &kept, &looks);
+        let positions = self.look("settle", settle.token.expose(), refused).await?;
+        let mut items = settle_answers(settle, &kept, &positions);
         for (id, answer) in &mut items {
             if ended.early.contains(id) {
                 *answer = Guarded::Refused(Refusal::OutOfTurn);
@@ -140,44 +140,45 @@ impl PostgresStore {
         })
     }
 
-    /// Where these items are now, and what a token has said of them; an empty one is nobody's.
+    /// Returns the current position of these items and their last outcome under `token`; an empty
+    /// token matches no holder.
     pub(crate) async fn look(
         &self,
         verb: &'static str,
         token: &str,
         ids: Vec<i64>,
-    ) -> Result<Looks, StoreError> {
+    ) -> Result<ItemPositions, StoreError> {
         if ids.is_empty() {
-            return Ok(Looks::new());
+            return Ok(ItemPositions::new());
         }
         let query = self.statements().look.query().bind(token).bind(ids);
         let rows = self.fetch(verb, query).await?;
         let seen = rows.iter().filter_map(|row| read_look(row).transpose());
-        seen.collect::<Result<Looks, _>>()
+        seen.collect::<Result<ItemPositions, _>>()
             .map_err(|error| store_error(verb, error))
     }
 }
 
-/// Where the fused statements say whether a domain is rung for, and where their claim begins.
+/// Column indexes in the fused statements: the arrivals flag, and the first column of the claim.
 const WHOLE: (usize, usize) = (2, 5);
 const EACH: (usize, usize) = (6, 7);
 
-/// What the statement of a settle did.
+/// The result of a settle statement.
 #[derive(Debug, Default)]
-pub(crate) struct Ended {
+pub(crate) struct SettleEffect {
     is_late: bool,
     rest: i64,
-    /// Named, but not held.
+    /// Items that the settle names but the token does not hold.
     refused: HashSet<ItemId>,
-    /// An earlier one of their domain is not settled.
+    /// Items whose key has an earlier unsettled item.
     early: HashSet<ItemId>,
     has_promoted: bool,
-    /// The rules were others: nothing was done.
+    /// The rules have changed: the statement did nothing.
     is_stale: bool,
 }
 
-impl Ended {
-    /// The answer of the fast form; `None` when the lease was not exactly what was named.
+impl SettleEffect {
+    /// Reads the result of the fast form; `None`: the named items were not exactly the lease.
     pub(crate) fn whole(rows: &[PgRow]) -> Result<Option<Self>, sqlx::Error> {
         let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
         let ended = Self {
@@ -190,7 +191,7 @@ impl Ended {
         Ok(Some(ended).filter(|ended| is_settled || ended.is_stale))
     }
 
-    /// The answer of the general form.
+    /// Reads the result of the general form.
     pub(crate) fn each(rows: &[PgRow]) -> Result<Self, sqlx::Error> {
         let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
         let ids = |index| {
@@ -207,14 +208,14 @@ impl Ended {
         })
     }
 
-    /// Whether this item was named and not ended by it.
+    /// True if the settle named this item and did not end it.
     pub(crate) fn is_refused(&self, id: ItemId) -> bool {
         self.refused.contains(&id) || self.early.contains(&id)
     }
 }
 
-/// What a second look saw of an item; `None`: there is no such item.
-fn read_look(row: &PgRow) -> Result<Option<(ItemId, Look)>, sqlx::Error> {
+/// Reads the position of an item; `None`: it does not exist.
+fn read_look(row: &PgRow) -> Result<Option<(ItemId, ItemPosition)>, sqlx::Error> {
     let state = if !get::<bool>(row, 1)? {
         return Ok(None);
     } else if get(row, 2)? {
@@ -226,15 +227,15 @@ fn read_look(row: &PgRow) -> Result<Option<(ItemId, Look)>, sqlx::Error> {
     } else {
         State::Done
     };
-    let look = Look {
+    let look = ItemPosition {
         state,
         is_mine: get(row, 3)?,
-        word: get::<Option<&str>>(row, 6)?.and_then(Word::parse),
+        last_outcome: get::<Option<&str>>(row, 6)?.and_then(OutcomeKind::parse),
     };
     Ok(Some((ItemId::new(get(row, 0)?), look)))
 }
 
-/// The ids, ascending, if all that is named is done: then the fast form may serve.
+/// Returns the ids, ascending, if all items are done: then the fast form is possible.
 pub(crate) fn whole_and_done(settle: &Settle) -> Option<Vec<i64>> {
     let is_done = |(_, outcome): &(ItemId, Outcome)| *outcome == Outcome::Done;
     if settle.items.is_empty()
@@ -248,21 +249,21 @@ pub(crate) fn whole_and_done(settle: &Settle) -> Option<Vec<i64>> {
     Some(ids)
 }
 
-/// The general form's parameters: what is said, by which rules.
+/// Binds the parameters of the general form.
 pub(crate) fn bind_settle<'q>(query: Sql<'q>, settle: &'q Settle, rules: Option<i64>) -> Sql<'q> {
-    Words::of(settle).bind(query, settle, rules)
+    OutcomeColumns::of(settle).bind(query, settle, rules)
 }
 
-/// A settle's items, sorted by word into the lists that the statement takes.
+/// The items of a settle, grouped by outcome into parameter lists.
 #[derive(Debug, Default)]
-struct Words {
+struct OutcomeColumns {
     done: Vec<i64>,
     retry: (Vec<i64>, Vec<i64>, Vec<String>),
     dead: (Vec<i64>, Vec<String>, Vec<String>),
     release: (Vec<i64>, Vec<i64>),
 }
 
-impl Words {
+impl OutcomeColumns {
     fn of(settle: &Settle) -> Self {
         let mut words = Self::default();
         for (id, outcome) in &settle.items {
@@ -290,8 +291,8 @@ impl Words {
     fn bind<'q>(self, query: Sql<'q>, settle: &'q Settle, rules: Option<i64>) -> Sql<'q> {
         let rest = match settle.rest {
             Rest::Keep => None,
-            Rest::Done => Some(Word::Done.as_str()),
-            Rest::Release => Some(Word::Release.as_str()),
+            Rest::Done => Some(OutcomeKind::Done.as_str()),
+            Rest::Release => Some(OutcomeKind::Release.as_str()),
         };
         query
             .bind(moment(settle.now))

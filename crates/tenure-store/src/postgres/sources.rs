@@ -1,5 +1,5 @@
-//! What items carry: events, read from their own rows, and deliveries, whose events are fetched
-//! once for all of them.
+//! Contents of items: an event comes from its own row; the events of deliveries are fetched once
+//! for all of them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -16,8 +16,7 @@ use super::row::get;
 use crate::headers::read_headers;
 use crate::lane::{Lane, priority, queue_of};
 
-/// What is needed to read what items carry: the names of the queues, and the events that deliveries
-/// among them owe.
+/// Data for reading item contents: the queue names, and the source events of deliveries.
 #[derive(Debug)]
 pub(crate) struct Events {
     directory: Directory,
@@ -25,7 +24,7 @@ pub(crate) struct Events {
 }
 
 impl PostgresStore {
-    /// Fetches what is needed to read these rows of a claim, whose columns begin at `first`.
+    /// Fetches the data for reading these rows of a claim, whose columns begin at `first`.
     pub(crate) async fn events_of(
         &self,
         verb: &'static str,
@@ -42,7 +41,7 @@ impl PostgresStore {
             .await
     }
 
-    /// Fetches what is needed to read items with these lanes and sources.
+    /// Fetches the data for reading items with these lanes and source events.
     pub(crate) async fn events_for(
         &self,
         verb: &'static str,
@@ -74,8 +73,8 @@ impl PostgresStore {
 }
 
 impl Events {
-    /// What the item in this row carries: event id, topic, ordering key, lane, payload, headers and
-    /// encoding, from `first` on.
+    /// Reads the content of an item: event id, topic, ordering key, lane, payload, headers and
+    /// encoding, from column `first` on.
     pub(crate) fn content(
         &self,
         row: &PgRow,
@@ -85,7 +84,7 @@ impl Events {
         let Some(source) = source else {
             return Ok(Content::Event(self.event(row, first)?));
         };
-        // Prune keeps an event as long as it is owed.
+        // Prune keeps an event while it has deliveries.
         let event = self.sources.get(&source).ok_or(sqlx::Error::RowNotFound)?;
         Ok(Content::Delivery(Delivery {
             endpoint: queue_of(get(row, first + 3)?).unsigned_abs(),

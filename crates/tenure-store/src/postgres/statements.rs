@@ -1,5 +1,5 @@
-//! Every statement of this store: a file each, read at compile time. The schema's name is all that
-//! is ever filled in, once, when the store is opened.
+//! All statements of this store, one file each, embedded at compile time. Opening the store fills
+//! in the schema name, and nothing else.
 
 use std::sync::Arc;
 
@@ -8,24 +8,32 @@ use sqlx::query::Query;
 use sqlx::{AssertSqlSafe, PgConnection, Postgres};
 use tenure_core::Identifier;
 
-/// A statement that may be sent.
+use crate::render::Edit;
+
+/// The text of a statement; safe to send.
 #[derive(Clone, Debug)]
 pub(crate) struct Statement(Arc<str>);
 
 impl Statement {
-    /// The text of one of our files, or of one that `render` has filled with checked names.
+    /// Wraps the text of a bundled file, or of one that `render` has filled with checked names.
     pub(crate) fn new(text: &str, schema: Option<&Identifier>) -> Self {
         Self(qualified(text, schema).into())
     }
 
-    /// The text, for explaining it.
+    /// The text, for `explain` in tests.
     #[cfg(feature = "testing")]
     pub(crate) fn text(&self) -> &str {
         &self.0
     }
 
-    /// A query to bind parameters to. The only place that tells the driver a text is safe: it holds
-    /// our own files and checked, quoted names.
+    /// The text without its file header, for another driver.
+    pub(crate) fn bare(&self) -> String {
+        let lines = self.0.lines().filter(|line| !line.starts_with("--"));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Returns a query to bind parameters to. The only place that marks a text as safe for the
+    /// driver: it contains only bundled files and checked, quoted names.
     pub(crate) fn query<'q>(&self) -> Query<'q, Postgres, PgArguments> {
         sqlx::query(AssertSqlSafe(Arc::clone(&self.0)))
     }
@@ -39,7 +47,7 @@ impl Statement {
     }
 }
 
-/// Writes the schema in front of every name of ours. A text without a schema stays as it is.
+/// Qualifies every name of Tenure's with the schema; without a schema the text stays unchanged.
 fn qualified(text: &str, schema: Option<&Identifier>) -> String {
     const OURS: &str = "tenure_";
     let Some(schema) = schema else {
@@ -62,8 +70,8 @@ fn qualified(text: &str, schema: Option<&Identifier>) -> String {
     out
 }
 
-/// The statements of a folder of `sql/postgres/`, by the names of their files. What stands before a
-/// name keeps files of two folders apart.
+/// The statements of a folder of `sql/postgres/`, named after their files. The prefix keeps the
+/// names of different folders apart.
 macro_rules! statements {
     ($(#[$doc:meta])* $set:ident, $folder:literal, $before:literal: $($name:ident),* $(,)?) => {
         $(#[$doc])*
@@ -73,34 +81,21 @@ macro_rules! statements {
         }
 
         impl $set {
-            /// These statements with faults planted in their files.
-            #[cfg(feature = "testing")]
-            pub(crate) fn planted(faults: &[crate::Planted]) -> Self {
-                let plant = |file, text| {
-                    Statement::new(&crate::planted::plant(faults, file, text), None)
-                };
-                Self {
-                    $($name: plant(
-                        concat!($before, stringify!($name)),
-                        include_str!(concat!(
-                            "../../sql/postgres/", $folder, "/", stringify!($name), ".sql"
-                        )),
-                    ),)*
-                }
-            }
-
-            pub(crate) fn new(schema: Option<&Identifier>) -> Self {
+            pub(crate) fn new(schema: Option<&Identifier>, edit: Edit<'_>) -> Self {
                 Self {
                     $($name: Statement::new(
-                        include_str!(concat!(
-                            "../../sql/postgres/", $folder, "/", stringify!($name), ".sql"
-                        )),
+                        &edit(
+                            concat!($before, stringify!($name)),
+                            include_str!(concat!(
+                                "../../sql/postgres/", $folder, "/", stringify!($name), ".sql"
+                            )),
+                        ),
                         schema,
                     ),)*
                 }
             }
 
-            /// All of them with their names, for the tests that prepare and explain each.
+            /// All statements with their names, for tests that prepare and explain each.
             #[cfg(feature = "testing")]
             pub(crate) fn all(&self) -> Vec<(&'static str, &Statement)> {
                 vec![$((concat!($before, stringify!($name)), &self.$name),)*]
@@ -166,9 +161,11 @@ statements!(
     QueueStatements, "queue", "":
     enqueue,
     enqueue_unique,
+    enqueue_call,
+    written_here,
     enqueue_strict,
-    place_new,
-    place,
+    add_keys,
+    promote,
     claim,
     renew,
     settle,
@@ -196,10 +193,10 @@ statements!(
     page_dead,
     count,
     queues,
-    domains,
-    lock_domain,
-    pause_domain,
-    resume_domain,
+    keys,
+    lock_key,
+    pause_key,
+    resume_key,
     skip_blocked,
     add_queue,
     pause_queue,
@@ -207,7 +204,7 @@ statements!(
     change_settings,
     report,
     leave,
-    prune_domains,
+    prune_keys,
     prune_workers,
     workers,
     examine,
@@ -229,11 +226,11 @@ mod tests {
         assert_eq!(qualified(text, None), text);
     }
 
-    /// The fused statements repeat the texts of settle and claim, since a statement is a file; they
-    /// must not drift apart.
+    /// The fused statements repeat the texts of settle and claim, since a statement is one file;
+    /// the copies must stay identical.
     #[test]
     fn the_fused_statements_are_made_of_settle_and_claim() {
-        let all = QueueStatements::new(None);
+        let all = QueueStatements::new(None, &crate::render::as_written);
         let body = |statement: &Statement| {
             let lines = statement.0.lines().filter(|line| !line.starts_with("--"));
             let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
@@ -249,7 +246,7 @@ mod tests {
             text[..cut].trim_start_matches("with ").trim().to_owned()
         };
         let settle = steps(&all.settle, "select is_late, rest, refused");
-        let claim = steps(&all.claim, "select a.is_rung");
+        let claim = steps(&all.claim, "select a.has_arrivals");
         let fused = body(&all.settle_and_claim);
         assert!(
             fused.contains(&settle),

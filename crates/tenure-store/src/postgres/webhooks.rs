@@ -1,12 +1,12 @@
-//! Endpoints, and what is owed to them.
+//! Endpoints and their deliveries.
 
 use sqlx::postgres::PgRow;
 use tenure_core::store::{
-    Answer, ChangeEndpoint, Due, EndpointLane, KeepsWebhooks, StoreError, Webhooks,
+    Answer, ChangeEndpoint, Due, EndpointLane, ProvidesWebhooks, StoreError, Webhooks,
 };
 use tenure_core::webhook::{
-    AttemptOutcome, Call, CallDetail, CallRecord, Disabled, Endpoint, EndpointId, EndpointSettings,
-    EndpointState, Health, NewEndpoint,
+    AttemptOutcome, Call, CallDetail, CallRecord, Disabled, Endpoint, EndpointHealth, EndpointId,
+    EndpointSettings, EndpointState, NewEndpoint,
 };
 use tenure_core::{Fence, Guarded, ItemId, Refusal, Timestamp};
 
@@ -20,7 +20,7 @@ use crate::error_text::error_text;
 use crate::lane::{Lane, queue_of, step_of};
 use crate::limits::micros;
 
-impl KeepsWebhooks for PostgresStore {
+impl ProvidesWebhooks for PostgresStore {
     fn webhooks(&self) -> &dyn Webhooks {
         self
     }
@@ -82,7 +82,7 @@ impl Webhooks for PostgresStore {
                 .bind(words);
             let rows = self.fetch("change endpoint", query).await?;
             if let Some(row) = rows.first() {
-                return Ok(Guarded::Kept(endpoint(row)?));
+                return Ok(Guarded::Accepted(endpoint(row)?));
             }
             Ok(Guarded::Refused(match self.endpoint(&change.id).await? {
                 Some(_) => Refusal::Changed,
@@ -91,7 +91,7 @@ impl Webhooks for PostgresStore {
         })
     }
 
-    fn keep_health<'a>(&'a self, id: &'a EndpointId, health: &'a Health) -> Answer<'a, ()> {
+    fn keep_health<'a>(&'a self, id: &'a EndpointId, health: &'a EndpointHealth) -> Answer<'a, ()> {
         Box::pin(async move {
             let query = self.webhook().keep_health.query();
             let query = query.bind(id.as_str()).bind(health.to_json());
@@ -101,12 +101,12 @@ impl Webhooks for PostgresStore {
 
     fn due_deliveries(&self, now: Option<Timestamp>) -> Answer<'_, Due> {
         Box::pin(async move {
-            self.place_first(now).await?;
+            self.promote_first(now).await?;
             let rows = self.due_rows(now).await?;
-            // A delivery with a key waits for somebody to make it head; whoever asks here claims
-            // only what he is told of.
-            self.heed(&rows, 2)?;
-            let rows = if self.place_if_rung(now).await? {
+            // A delivery with a key must be promoted to head first; the caller claims only the
+            // deliveries that this answer lists.
+            self.observe_arrivals(&rows, 2)?;
+            let rows = if self.promote_arrived(now).await? {
                 self.due_rows(now).await?
             } else {
                 rows
@@ -198,13 +198,13 @@ fn read_endpoint(
         settings,
         sealed: get(row, 3)?,
         state,
-        health: Health::from_json(get(row, 8)?),
+        health: EndpointHealth::from_json(get(row, 8)?),
         version: version(row, 9)?,
         created_at: get_timestamp(row, 10)?,
     })
 }
 
-/// A state as it is stored: its word, why, and the words of a person.
+/// Columns of a stored state: its word, the reason, and the operator's text.
 fn state_words(state: &EndpointState) -> (&'static str, Option<&'static str>, Option<String>) {
     match state {
         EndpointState::Enabled => ("enabled", None, None),
@@ -212,9 +212,9 @@ fn state_words(state: &EndpointState) -> (&'static str, Option<&'static str>, Op
         EndpointState::Disabled { why, .. } => {
             let words = match why {
                 Disabled::ByHand(words) => Some(error_text(words)),
-                Disabled::Gone | Disabled::Asked | Disabled::Failing => None,
+                Disabled::Gone | Disabled::Requested | Disabled::Failing => None,
             };
-            ("disabled", Some(why.word()), words)
+            ("disabled", Some(why.as_str()), words)
         }
     }
 }
@@ -236,7 +236,7 @@ pub(crate) fn bind_calls<'q>(query: Sql<'q>, calls: &[Call], now: Option<Timesta
         .bind(lists.details)
 }
 
-/// Calls as the lists that the statement takes.
+/// Calls as parameter lists of the statement.
 #[derive(Debug, Default)]
 struct Lists {
     deliveries: Vec<i64>,
@@ -251,7 +251,7 @@ struct Lists {
 
 impl Lists {
     fn push(&mut self, call: &Call) {
-        // Its moment is for the database to tell.
+        // Placeholder: the database sets the timestamp.
         let kept = kept_call(call, call.outcome, Timestamp::from_micros(0));
         self.deliveries.push(call.delivery.number());
         self.fences.push(call.fence.number());

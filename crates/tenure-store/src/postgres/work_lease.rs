@@ -1,15 +1,15 @@
-//! The work leases: what a decision needs is read in one statement, the core decides, and what it
-//! decided is written in another one that does nothing if the domain has changed in between. No
-//! lock is held from one to the other.
+//! Work leases: one statement reads the inputs of a decision, the core decides, and another
+//! statement writes the result, or does nothing if the domain has changed in between. No lock is
+//! held between the two.
 
 use std::time::Duration;
 
 use rand::RngExt as _;
 use sqlx::postgres::PgRow;
-use tenure_core::domain::{Change, Decided, NearRanges, Terminal, TerminalRange};
 use tenure_core::store::{
-    Answer, Contract, DomainAsk, KeepsWorkLeases, StoreError, StoreErrorKind, WorkLeases,
+    Answer, Contract, DomainAsk, ProvidesWorkLeases, StoreError, StoreErrorKind, WorkLeases,
 };
+use tenure_core::work_lease::{Change, Decided, NearRanges, Terminal, TerminalRange};
 use tenure_core::{
     AcquireResult, DomainName, FailResult, ReplayResult, Reservation, SpaceName, SucceedResult,
     Timestamp, Token,
@@ -17,19 +17,19 @@ use tenure_core::{
 
 use super::PostgresStore;
 use super::error::store_error;
-use super::lend::Borrow as _;
+use super::pool::Borrow as _;
 use super::queue::Sql;
 use super::row::{Moment, get, get_moment, get_timestamp, get_total, moment, unreadable};
-use crate::seen::{PRUNE_LIMIT, PRUNE_ROUNDS, Seen, terminal_of};
-use crate::sight::{Sight, replay};
+use crate::work_lease::inputs::{DecisionInputs, replay};
+use crate::work_lease::loaded::{LoadedDomain, PRUNE_LIMIT, PRUNE_ROUNDS, terminal_of};
 
-/// A verb looks this often at a domain that others keep changing before it gives up. Of those who
-/// looked at the same time one always gets on.
+/// Maximum attempts on a domain that other callers keep changing. Of several concurrent attempts
+/// one always succeeds.
 const TRIES: u32 = 100;
-/// The longest pause between two looks.
+/// Maximum pause between two attempts.
 const PAUSE_MAX: Duration = Duration::from_millis(40);
 
-impl KeepsWorkLeases for PostgresStore {
+impl ProvidesWorkLeases for PostgresStore {
     fn work_leases(&self) -> &dyn WorkLeases {
         self
     }
@@ -42,7 +42,7 @@ impl WorkLeases for PostgresStore {
         offset: i64,
         fresh: &'a Token,
     ) -> Answer<'a, Contract<AcquireResult>> {
-        let decision = |sight: &Sight<'_>| sight.try_acquire(fresh);
+        let decision = |inputs: &DecisionInputs<'_>| inputs.try_acquire(fresh);
         Box::pin(self.decide("try_acquire", ask, Some(offset), decision))
     }
 
@@ -52,7 +52,7 @@ impl WorkLeases for PostgresStore {
         offset: i64,
         fresh: &'a Token,
     ) -> Answer<'a, Contract<AcquireResult>> {
-        let decision = |sight: &Sight<'_>| sight.submit(fresh);
+        let decision = |inputs: &DecisionInputs<'_>| inputs.submit(fresh);
         Box::pin(self.decide("submit", ask, Some(offset), decision))
     }
 
@@ -61,7 +61,7 @@ impl WorkLeases for PostgresStore {
         ask: &'a DomainAsk,
         token: &'a Token,
     ) -> Answer<'a, Contract<SucceedResult>> {
-        Box::pin(self.decide("succeed", ask, None, |sight| sight.succeed(token)))
+        Box::pin(self.decide("succeed", ask, None, |inputs| inputs.succeed(token)))
     }
 
     fn fail<'a>(
@@ -69,7 +69,7 @@ impl WorkLeases for PostgresStore {
         ask: &'a DomainAsk,
         token: &'a Token,
     ) -> Answer<'a, Contract<FailResult>> {
-        Box::pin(self.decide("fail", ask, None, |sight| sight.fail(token)))
+        Box::pin(self.decide("fail", ask, None, |inputs| inputs.fail(token)))
     }
 
     fn renew<'a>(
@@ -77,7 +77,7 @@ impl WorkLeases for PostgresStore {
         ask: &'a DomainAsk,
         token: &'a Token,
     ) -> Answer<'a, Contract<Option<Timestamp>>> {
-        Box::pin(self.decide("renew", ask, None, |sight| sight.renew(token)))
+        Box::pin(self.decide("renew", ask, None, |inputs| inputs.renew(token)))
     }
 
     fn replay<'a>(&'a self, ask: &'a DomainAsk, offset: i64) -> Answer<'a, Contract<ReplayResult>> {
@@ -134,30 +134,30 @@ impl WorkLeases for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Looks, decides and writes, again and again until nobody came between.
+    /// Reads, decides and writes; retries until no other change intervened.
     async fn decide<T>(
         &self,
         verb: &'static str,
         ask: &DomainAsk,
         offset: Option<i64>,
-        decision: impl Fn(&Sight<'_>) -> Decided<T>,
+        decision: impl Fn(&DecisionInputs<'_>) -> Decided<T>,
     ) -> Result<Contract<T>, StoreError> {
         for tried in 0..TRIES {
             pause(tried).await;
-            let seen = self.see(verb, ask, offset).await?;
-            let (answer, change) = match decision(&seen.sight(ask, offset)) {
+            let loaded = self.see(verb, ask, offset).await?;
+            let (answer, change) = match decision(&loaded.inputs(ask, offset)) {
                 Ok(decided) => decided,
                 Err(mistake) => return Ok(Err(mistake)),
             };
             if change.is_nothing() {
                 return Ok(Ok(answer));
             }
-            let Some(space) = seen.space else {
+            let Some(space) = loaded.space else {
                 self.open_space(verb, &ask.space).await?;
                 continue;
             };
             if self
-                .write_change(verb, ask, (space, &seen), &change)
+                .write_change(verb, ask, (space, &loaded), &change)
                 .await?
             {
                 return Ok(Ok(answer));
@@ -165,7 +165,7 @@ impl PostgresStore {
         }
         let message = format!("others changed the domain {TRIES} times while it was looked at");
         Err(StoreError::new(verb, StoreErrorKind::Conflict, message)
-            .hint("try again; do many callers work on one domain at once?"))
+            .with_hint("try again; do many callers work on one domain at once?"))
     }
 
     async fn see(
@@ -173,7 +173,7 @@ impl PostgresStore {
         verb: &'static str,
         ask: &DomainAsk,
         offset: Option<i64>,
-    ) -> Result<Seen<i32>, StoreError> {
+    ) -> Result<LoadedDomain<i32>, StoreError> {
         let query = self.work_lease.view.query();
         let query = query
             .bind(moment(ask.now))
@@ -181,19 +181,19 @@ impl PostgresStore {
             .bind(ask.domain.as_str())
             .bind(offset);
         let rows = query.all_from(self.pool()).await;
-        rows.and_then(|rows| seen(&rows))
+        rows.and_then(|rows| loaded(&rows))
             .map_err(|error| store_error(verb, error))
     }
 
-    /// Writes a change; whether nothing had come between.
+    /// Writes a change; `false`: another change intervened.
     async fn write_change(
         &self,
         verb: &'static str,
         ask: &DomainAsk,
-        (space, seen): (i32, &Seen<i32>),
+        (space, loaded): (i32, &LoadedDomain<i32>),
         change: &Change,
     ) -> Result<bool, StoreError> {
-        let rows = seen.rows(change);
+        let rows = loaded.rows(change);
         let held = rows.reservation;
         let gone: Vec<i64> = rows.ranges.gone.iter().map(|range| range.last).collect();
         let come = rows.ranges.come.iter();
@@ -203,10 +203,10 @@ impl PostgresStore {
         let query = self.work_lease.change.query();
         let query = query
             .bind(space)
-            .bind(seen.watermark)
+            .bind(loaded.watermark)
             .bind(ask.domain.as_str())
-            .bind(seen.stands.map(|(number, _)| number))
-            .bind(seen.stands.map(|(_, version)| version))
+            .bind(loaded.stands.map(|(number, _)| number))
+            .bind(loaded.stands.map(|(_, version)| version))
             .bind(held.map(|held| held.offset))
             .bind(held.map(|held| held.token.expose()))
             .bind(held.map(|held| Moment(held.acquired_at)))
@@ -221,7 +221,7 @@ impl PostgresStore {
         match query.first_from(self.pool()).await {
             Ok(written) => Ok(written.is_some()),
             Err(error) => match store_error(verb, error) {
-                // The database itself let another one pass first.
+                // PostgreSQL resolved a conflict in favour of another transaction.
                 error if error.kind() == StoreErrorKind::Conflict => Ok(false),
                 error => Err(error),
             },
@@ -234,7 +234,8 @@ impl PostgresStore {
         done.map(drop).map_err(|error| store_error(verb, error))
     }
 
-    /// Moves the watermark and what is forgiven, and deletes what they say too.
+    /// Advances the watermark and the forget bound of failed offsets, then deletes the ranges below
+    /// them.
     async fn advance(
         &self,
         verb: &'static str,
@@ -258,7 +259,7 @@ impl PostgresStore {
         Ok(watermark)
     }
 
-    /// Deletes the ranges of a kind below a bound, in rounds, each a short transaction.
+    /// Deletes the ranges of one kind below a bound, in short transactions.
     async fn prune_ranges(
         &self,
         verb: &'static str,
@@ -279,7 +280,7 @@ impl PostgresStore {
                 Ok((get_total(&row, 0)?, get_total(&row, 1)?))
             });
             let (found, gone) = counts.map_err(|error| store_error(verb, error))?;
-            // What others hold just now is for the next time.
+            // Ranges locked by other transactions are left for the next call.
             if found < u64::from(PRUNE_LIMIT) || gone == 0 {
                 break;
             }
@@ -298,8 +299,8 @@ impl PostgresStore {
     }
 }
 
-/// Waits a moment after a look in vain, a longer one after many: those who got in each other's way
-/// come back one after the other.
+/// Random backoff after a failed attempt, longer after many, so that conflicting callers spread
+/// out.
 async fn pause(tried: u32) {
     if tried > 1 {
         let longest = PAUSE_MAX.min(Duration::from_millis(1 << tried.min(16)));
@@ -314,8 +315,8 @@ fn domain(row: &PgRow) -> Result<(DomainName, i64), sqlx::Error> {
     Ok((name, get(row, 1)?))
 }
 
-/// The rows of `view.sql`: all tell the same of the domain, each a range of its own.
-fn seen(rows: &[PgRow]) -> Result<Seen<i32>, sqlx::Error> {
+/// Reads the rows of `view.sql`: each repeats the columns of the domain and adds one range.
+fn loaded(rows: &[PgRow]) -> Result<LoadedDomain<i32>, sqlx::Error> {
     let row = rows.first().ok_or(sqlx::Error::RowNotFound)?;
     let number: Option<i64> = get(row, 3)?;
     let mut near = Vec::new();
@@ -328,7 +329,7 @@ fn seen(rows: &[PgRow]) -> Result<Seen<i32>, sqlx::Error> {
             });
         }
     }
-    Ok(Seen {
+    Ok(LoadedDomain {
         now: get_timestamp(row, 0)?,
         space: get(row, 1)?,
         watermark: get::<Option<i64>>(row, 2)?.unwrap_or(i64::MIN),
@@ -352,7 +353,7 @@ fn reservation(row: &PgRow) -> Result<Option<Reservation>, sqlx::Error> {
     let token: &str = get(row, 6)?;
     Ok(Some(Reservation {
         offset,
-        // What was stored is not repeated: it may be a token after all.
+        // Do not repeat the stored text in the error: it may be a token.
         token: Token::parse(token).ok_or_else(|| unreadable("the token of a reservation"))?,
         acquired_at: get_timestamp(row, 7)?,
         retry_count: u32::try_from(get::<i64>(row, 8)?).unwrap_or(u32::MAX),

@@ -1,23 +1,23 @@
-//! Adoption in SQLite: each step is a transaction of its own, and can be done again.
+//! Adoption in SQLite: each step is its own transaction and can be repeated.
 
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
-use tenure_core::store::{Answer, Rows, StoreError, StoreErrorKind, Tables, Tell, WhileHeld};
+use tenure_core::store::{Answer, OnStep, Rows, StoreError, StoreErrorKind, Tables, WhileHeld};
 use tenure_core::{
-    Adds, AdoptedTable, FoundTable, Indexes, LeaseTable, Plan, PlannedIndex, Stage, Timestamp,
-    Whereabouts,
+    Adds, AdoptedTable, Indexes, LeaseTable, Plan, PlannedIndex, Stage, TableFacts, TableLocation,
+    Timestamp,
 };
 
 use super::error::failed;
-use super::found::{MARK, found, seen_of};
 use super::rows::SqliteRows;
+use super::table_facts::{MARK, ownership_of, table_facts};
 use super::{SqliteStore, moment_of};
+use crate::adopt::ownership::{TableOwnership, as_seen, check_here, unless};
 use crate::adopt::{Kinds, VERB, adopted_of, indexed, names, noted, quoted};
-use crate::marks::{Seen, as_seen, check_here, unless};
 use crate::render::{MARKER, Names};
 
-/// Rows that are numbered in one transaction.
+/// Maximum rows numbered in one transaction.
 const ROWS: i64 = 1_000;
 
 macro_rules! text {
@@ -44,15 +44,15 @@ const ADOPTED: Text = text!("adopted");
 const HELD: Text = text!("held");
 const NOTED: Text = text!("noted");
 
-/// A step: what it is for people, and its statements, run in one transaction.
+/// A step: a description for people, and its statements, which run in one transaction.
 struct Step {
     told: String,
     text: String,
-    /// It is done again until it changes nothing.
+    /// Repeat the step until it changes nothing.
     is_repeated: bool,
 }
 
-/// The steps of a plan. The moment stands for the rows that are there where none is known.
+/// Builds the steps of a plan. Existing rows without a creation time get `now`.
 fn steps(plan: &Plan, now: Timestamp) -> Result<Vec<Step>, StoreError> {
     let names = || names(&plan.table, None);
     let step = |told: &str, text: String| Step {
@@ -73,7 +73,7 @@ fn steps(plan: &Plan, now: Timestamp) -> Result<Vec<Step>, StoreError> {
         Ok(step(&format!("the index {}", index.name), text))
     };
     let left = || plan.indexes.iter().filter(|i| i.stage != Stage::There);
-    // The numbers of rows are looked up in their index, so it comes first.
+    // The statements that number rows look them up in this index, so create it first.
     for index in left().filter(|index| index.what == Indexes::Key) {
         steps.push(make(index)?);
     }
@@ -103,7 +103,7 @@ fn kinds(now: Timestamp) -> Kinds {
     Kinds {
         key: "integer",
         moment: "integer",
-        // A column that is added must have the same for all rows; a trigger fills later ones.
+        // SQLite requires a constant default for an added column; a trigger fills later rows.
         written_at: format!("integer not null default {}", now.as_micros()),
         counter: "integer not null default 0",
         fence: "integer not null default 0",
@@ -111,12 +111,12 @@ fn kinds(now: Timestamp) -> Kinds {
     }
 }
 
-/// What the trigger fills in.
+/// Assignments of the trigger.
 fn assignments(plan: &Plan) -> Vec<&'static str> {
     let adds = plan.adds.iter().filter_map(|added| match added.what {
         Adds::Key => Some("{key} = (select ifnull(max({key}), 0) + 1 from {table})"),
         Adds::WrittenAt => {
-            // As every SQLite computes it: the user's own may be older than ours.
+            // Works in every SQLite version: the application's may be older than Tenure's.
             Some(
                 "{created_at} = \
                  cast((julianday('now') - 2440587.5) * 86400000 + 0.5 as integer) * 1000",
@@ -129,7 +129,7 @@ fn assignments(plan: &Plan) -> Vec<&'static str> {
     adds.collect()
 }
 
-/// The statements that give a table back, in one transaction.
+/// Builds the statements that undo an adoption in one transaction.
 fn undo_text(adopted: &AdoptedTable) -> Result<String, StoreError> {
     check_here(adopted)?;
     let names = || names(&adopted.table, None);
@@ -137,7 +137,7 @@ fn undo_text(adopted: &AdoptedTable) -> Result<String, StoreError> {
     for index in quoted(&adopted.indexes) {
         text.push_str(&render(&names()?.with("index", index), DROP_INDEX)?);
     }
-    // The trigger came with columns that are filled by it.
+    // The trigger exists only if columns were added.
     if !adopted.columns.is_empty() {
         let number = render(&names()?.with("assignments", String::new()), NUMBER)?;
         text.push_str(&statement(&number, "drop"));
@@ -149,7 +149,7 @@ fn undo_text(adopted: &AdoptedTable) -> Result<String, StoreError> {
     Ok(text)
 }
 
-/// The text without the lines that begin its statements, but where there are several.
+/// Renders a file. Drops the marker line unless the file has several statements.
 fn render(names: &Names, (file, text): Text) -> Result<String, StoreError> {
     let text = names.render(file, text)?;
     if text.matches(MARKER).count() > 1 {
@@ -159,53 +159,52 @@ fn render(names: &Names, (file, text): Text) -> Result<String, StoreError> {
     Ok(lines.flat_map(|line| [line, "\n"]).collect())
 }
 
-/// One statement of a text that has several.
+/// Picks one statement out of a text with several.
 fn statement(text: &str, name: &str) -> String {
     let mut parts = text.split(MARKER);
     let found = parts.find_map(|part| part.strip_prefix(name)?.strip_prefix('\n'));
     found.unwrap_or_default().to_owned()
 }
 
-/// The tables that were adopted or are half way there.
+/// Reads the tables whose adoption is complete or has begun.
 fn adopted(conn: &Connection) -> Result<Vec<AdoptedTable>, StoreError> {
-    type Columns = ((String, String, String), bool, i64, Seen);
+    type Columns = ((String, String, String), bool, i64, TableOwnership);
     let read = || -> rusqlite::Result<Vec<Columns>> {
         let mut statement = conn.prepare_cached(ADOPTED.1)?;
         let row = |row: &Row<'_>| {
             let texts = (row.get(0)?, row.get(1)?, row.get(2)?);
-            Ok((texts, row.get(3)?, row.get(4)?, seen_of(row, 5)?))
+            Ok((texts, row.get(3)?, row.get(4)?, ownership_of(row, 5)?))
         };
         statement.query_map([], row)?.collect()
     };
     let rows = read().map_err(failed(VERB))?;
-    let tables = rows.into_iter().map(|(texts, is_done, at, seen)| {
+    let tables = rows.into_iter().map(|(texts, is_done, at, ownership)| {
         let (name, description, added) = texts;
         let at = Timestamp::from_micros(at);
         let noted = adopted_of(&name, (&description, &added), is_done, at)?;
-        Ok(as_seen(noted, seen))
+        Ok(as_seen(noted, ownership))
     });
     tables.collect()
 }
 
-/// What is noted of this table.
 fn recorded(conn: &Connection, table: &LeaseTable) -> Result<Option<AdoptedTable>, StoreError> {
     let mut all = adopted(conn)?.into_iter();
     Ok(all.find(|adopted| adopted.table.name == table.name))
 }
 
-/// What is noted of a table between two steps of its adoption: while that is so, the next one may
-/// be taken. There is no lock that outlasts a transaction and ends with its process, so each step
-/// looks again, in its own transaction. Two that take the same steps of one plan do no harm: each
-/// of them can be done again.
+/// The recorded state of a table between two steps of its adoption; the next step may run while it
+/// is unchanged. SQLite has no lock that outlasts a transaction and ends with its process, so each
+/// step checks again in its own transaction. Two processes may run the same steps of one plan:
+/// every step can be repeated.
 #[derive(Clone, Copy)]
-enum Noted {
-    /// Nothing by this plan: it was made, and no step of it is taken.
+enum AdoptionRecord {
+    /// No step of this plan has run yet.
     NotYet,
-    /// It is adopted since then.
+    /// The adoption began at this time.
     Since(i64),
 }
 
-impl Noted {
+impl AdoptionRecord {
     fn of(conn: &Connection, plan: &Plan) -> Result<Self, StoreError> {
         let name = named_params! {":table": plan.table.name.as_str()};
         let noted = conn.query_row(NOTED.1, name, |row| row.get(0)).optional();
@@ -219,7 +218,9 @@ impl Noted {
         let is_so = match self {
             Self::NotYet => {
                 let noted = recorded(conn, &plan.table)?;
-                let again = plan.table.plan(&found(conn, &plan.table)?, noted.as_ref());
+                let again = plan
+                    .table
+                    .plan(&table_facts(conn, &plan.table)?, noted.as_ref());
                 again.is_ok_and(|again| {
                     (&again.table, &again.adds, &again.indexes)
                         == (&plan.table, &plan.adds, &plan.indexes)
@@ -231,21 +232,21 @@ impl Noted {
     }
 }
 
-/// Somebody else was there between two looks.
+/// The error for a change by another process between two checks.
 fn in_between(table: &LeaseTable) -> StoreError {
     let message = format!(
         "another adoption of {} is running, or the table was changed since it was looked at",
         table.name
     );
     StoreError::new(VERB, StoreErrorKind::Conflict, message)
-        .hint("wait until it is done, and run the same command again")
+        .with_hint("wait until it is done, and run the same command again")
 }
 
 impl Tables for SqliteStore {
-    fn look<'a>(&'a self, table: &'a LeaseTable) -> Answer<'a, FoundTable> {
+    fn inspect<'a>(&'a self, table: &'a LeaseTable) -> Answer<'a, TableFacts> {
         Box::pin(async move {
             let table = table.clone();
-            let read = move |conn: &Connection| found(conn, &table);
+            let read = move |conn: &Connection| table_facts(conn, &table);
             self.writer().read(VERB, read).await
         })
     }
@@ -272,10 +273,10 @@ impl Tables for SqliteStore {
         Ok(text)
     }
 
-    fn adopt<'a>(&'a self, plan: &'a Plan, tell: Tell<'a>) -> Answer<'a, ()> {
+    fn adopt<'a>(&'a self, plan: &'a Plan, tell: OnStep<'a>) -> Answer<'a, ()> {
         Box::pin(async move {
             let shared = Arc::new(plan.clone());
-            let mut noted = Noted::NotYet;
+            let mut noted = AdoptionRecord::NotYet;
             for step in steps(plan, moment_of(self.clock.as_ref(), None))? {
                 tell(&step.told);
                 let text: Arc<str> = step.text.into();
@@ -288,7 +289,10 @@ impl Tables for SqliteStore {
                         } else {
                             conn.execute_batch(&text).map(|()| 0)
                         };
-                        Ok((rows.map_err(failed(VERB))?, Noted::of(conn, &plan)?))
+                        Ok((
+                            rows.map_err(failed(VERB))?,
+                            AdoptionRecord::of(conn, &plan)?,
+                        ))
                     };
                     let (rows, since) = self.writer().write(VERB, run).await?;
                     noted = since;
@@ -311,8 +315,8 @@ impl Tables for SqliteStore {
     fn undo<'a>(&'a self, adopted: &'a AdoptedTable, held: WhileHeld) -> Answer<'a, u64> {
         Box::pin(async move {
             let text = undo_text(adopted)?;
-            // Half way there, the columns that tell may be missing; then nothing can be held.
-            let is_here = adopted.whereabouts == Whereabouts::Here;
+            // An unfinished adoption may lack the lease columns; then no row can be held.
+            let is_here = adopted.location == TableLocation::Here;
             let is_whole = is_here && adopted.is_finished && adopted.has_any();
             let ask = (held == WhileHeld::Refuse && is_whole)
                 .then(|| render(&names(&adopted.table, None)?, HELD))
@@ -329,7 +333,7 @@ impl Tables for SqliteStore {
             };
             let looked = adopted.clone();
             let run = move |conn: &Connection| {
-                // What was added since it was looked at would be left behind.
+                // Undo would leave behind anything that was added since the inspection.
                 if recorded(conn, &looked.table)?.as_ref() != Some(&looked) {
                     return Err(in_between(&looked.table));
                 }

@@ -1,17 +1,17 @@
-//! What a bury does in its transaction.
+//! Bury, inside its transaction.
 
 use rusqlite::{Connection, named_params};
 use tenure_core::store::{Bury, StoreError};
-use tenure_core::{Guarded, State, Timestamp, Word, reason, refusal_of};
+use tenure_core::{Guarded, OutcomeKind, State, Timestamp, reason, refusal_of};
 
 use super::error::failed;
 use super::holds::{Ends, Leased, json};
-use super::look::states;
+use super::item_states::states;
 use super::queue::draw_fence;
 use super::statements as sql;
 use super::turns::Turns;
 
-/// Settles an item dead. Its domain goes on with the next, if it was the head.
+/// Settles an item as dead. If it was the head, its key continues with the next item.
 pub(super) fn bury(
     connection: &Connection,
     ask: &Bury,
@@ -36,17 +36,17 @@ pub(super) fn bury(
         if let Some(left) = left {
             lease.keep(connection, &left)?;
         }
-        lease.note(connection, Word::Buried, vec![id], now)?;
+        lease.note(connection, OutcomeKind::Buried, vec![id], now)?;
         let mut ends = Ends::default();
         ends.bury(id, &ask.reason, reason::BURIED);
         ends.write(connection, now)?;
         turns.write(connection, now)
     };
     end().map_err(failed("bury"))?;
-    Ok(Guarded::Kept(()))
+    Ok(Guarded::Accepted(()))
 }
 
-/// Takes a pending item out of its place. What is in ready and has a key is the head of its domain.
+/// Removes a pending item from its place. An item in ready that has a key is the head of that key.
 fn take(connection: &Connection, id: i64) -> rusqlite::Result<Turns> {
     let ask = named_params! {":id": id};
     if !leave_ready(connection, id)? {
@@ -59,14 +59,14 @@ fn take(connection: &Connection, id: i64) -> rusqlite::Result<Turns> {
     Ok(Turns::open_all(key))
 }
 
-/// Takes an item out of ready; whether it was there.
+/// Removes an item from ready; returns false if it was not there.
 pub(super) fn leave_ready(connection: &Connection, id: i64) -> rusqlite::Result<bool> {
     let mut statement = connection.prepare_cached(sql::BURY_TAKEN)?;
     Ok(statement.execute(named_params! {":id": id})? > 0)
 }
 
-/// Gives a pending item to the operator, for no longer than this transaction: there is no way from
-/// pending to dead but through claimed.
+/// Builds a lease on a pending item for the operator, for this transaction only: an item can go
+/// from pending to dead only through claimed.
 fn claim_to_bury(
     connection: &Connection,
     ask: &Bury,
@@ -79,11 +79,11 @@ fn claim_to_bury(
         claimed_at: now,
         until: now,
         ids: json(&[ask.id.number()]),
-        domains: None,
+        ids_by_key: None,
     })
 }
 
-/// The lease that holds an item, and what else it holds.
+/// Returns the lease that holds an item, and the other ids that it holds.
 fn lease_without(connection: &Connection, id: i64) -> rusqlite::Result<(Leased, Vec<i64>)> {
     let lease = connection
         .prepare_cached(sql::BURY_LEASE)?
@@ -95,7 +95,7 @@ fn lease_without(connection: &Connection, id: i64) -> rusqlite::Result<(Leased, 
     Ok((lease, left))
 }
 
-/// What becomes of the domain of a held item: the rest of its run goes on; without any, the next.
+/// Removes the head of the key if its run has no other item; otherwise the run continues.
 fn without(lease: &Leased, id: i64) -> rusqlite::Result<Turns> {
     let mut runs = lease.runs()?.into_iter();
     Ok(match runs.find(|(_, run)| run.contains(&id)) {

@@ -1,4 +1,4 @@
-//! Calls: what is known of those that were made for deliveries.
+//! Calls that were made for deliveries.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use super::{row, statements as sql};
 use crate::calls::kept_call;
 
 /// Delivery, fence, attempt, began at, outcome, status, error, detail.
-type Line = (
+type CallRow = (
     i64,
     i64,
     u32,
@@ -23,7 +23,8 @@ type Line = (
     String,
 );
 
-/// Writes down the calls that go with a settle. One whose delivery was refused is superseded.
+/// Writes the calls that belong to a settle. If the settle of a delivery was refused, its call gets
+/// the outcome `Superseded`.
 pub(super) fn settled(
     connection: &Connection,
     ask: &Settle,
@@ -41,14 +42,14 @@ pub(super) fn settled(
     write(connection, &ask.calls, outcome_of, now)
 }
 
-/// Writes down calls, with these outcomes.
+/// Writes calls with the given outcomes.
 pub(super) fn write(
     connection: &Connection,
     calls: &[Call],
     outcome_of: impl Fn(&Call) -> AttemptOutcome,
     now: Timestamp,
 ) -> rusqlite::Result<()> {
-    let line = |call: &Call| -> Line {
+    let line = |call: &Call| -> CallRow {
         let kept = kept_call(call, outcome_of(call), now);
         (
             kept.delivery.number(),
@@ -61,14 +62,14 @@ pub(super) fn write(
             kept.detail.to_json(),
         )
     };
-    let lines: Vec<Line> = calls.iter().map(line).collect();
+    let lines: Vec<CallRow> = calls.iter().map(line).collect();
     connection
         .prepare_cached(sql::RECORD_CALLS)?
         .execute(named_params! {":calls": json(&lines)})?;
     Ok(())
 }
 
-/// The calls of a delivery, in the order of their fences.
+/// Returns the calls of a delivery, ordered by fence.
 pub(super) fn of(connection: &Connection, delivery: ItemId) -> rusqlite::Result<Vec<CallRecord>> {
     connection
         .prepare_cached(sql::CALLS)?

@@ -1,33 +1,33 @@
-//! The check constraints of a table, cut from the text that makes it: SQLite lists them nowhere.
+//! Parses the check constraints of a table out of its `create table` text: SQLite does not list
+//! them.
 //!
-//! `check` is a word that no name has without quotes, so the text is cut into its words and nothing
-//! more is understood of it.
+//! An unquoted `check` is always the keyword, so splitting the text into words is enough; nothing
+//! else is parsed.
 
-/// A check constraint.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Check {
-    /// Its name; without one, what it asks.
+    /// The name of the constraint, or its expression if it has none.
     pub(super) name: String,
-    /// What it asks.
+    /// The expression.
     pub(super) asks: String,
-    /// The words and quoted names in it.
+    /// The words and quoted names in the expression.
     words: Vec<String>,
 }
 
 impl Check {
-    /// Whether this column may be among those that it knows.
+    /// Returns true if the expression may refer to this column.
     pub(super) fn mentions(&self, column: &str) -> bool {
         let mut words = self.words.iter();
         words.any(|word| word.eq_ignore_ascii_case(column))
     }
 }
 
-/// The check constraints in the text that makes a table.
+/// Finds the check constraints in the `create table` text.
 pub(super) fn checks(made: &str) -> Vec<Check> {
     let parts = parts(made);
     let is = |at: Option<usize>, word: &str| {
         let part = at.and_then(|at| parts.get(at));
-        part.is_some_and(|part| part.kind == Kind::Word && part.text.eq_ignore_ascii_case(word))
+        part.is_some_and(|part| part.kind == Kind::Bare && part.text.eq_ignore_ascii_case(word))
     };
     let mut found = Vec::new();
     for at in (0..parts.len()).filter(|at| is(Some(*at), "check")) {
@@ -40,7 +40,7 @@ pub(super) fn checks(made: &str) -> Vec<Check> {
         let within = parts
             .iter()
             .filter(|part| part.from >= first && part.to <= last);
-        let words = within.filter(|part| matches!(part.kind, Kind::Word | Kind::Name));
+        let words = within.filter(|part| matches!(part.kind, Kind::Bare | Kind::Name));
         found.push(Check {
             name: name.map_or_else(|| on_one_line(asks), |part| part.text.clone()),
             asks: asks.to_owned(),
@@ -50,14 +50,14 @@ pub(super) fn checks(made: &str) -> Vec<Check> {
     found
 }
 
-/// Whether the text names a collation: what two words being equal means is then not known here.
+/// Returns true if the text names a collation: equality of two words is then not known here.
 pub(super) fn names_collation(made: &str) -> bool {
     let parts = parts(made);
-    let mut words = parts.iter().filter(|part| part.kind == Kind::Word);
+    let mut words = parts.iter().filter(|part| part.kind == Kind::Bare);
     words.any(|part| part.text.eq_ignore_ascii_case("collate"))
 }
 
-/// Where what stands between the bracket at this place and its counterpart begins and ends.
+/// Returns the start and end of the text between the bracket at this position and its counterpart.
 fn inner(parts: &[Part], at: usize) -> Option<(usize, usize)> {
     let first = parts.get(at).filter(|part| part.kind == Kind::Open)?;
     let mut depth = 0_usize;
@@ -65,7 +65,7 @@ fn inner(parts: &[Part], at: usize) -> Option<(usize, usize)> {
         match part.kind {
             Kind::Open => depth += 1,
             Kind::Close => depth -= 1,
-            Kind::Word | Kind::Name | Kind::Other => {}
+            Kind::Bare | Kind::Name | Kind::Other => {}
         }
         if depth == 0 {
             return Some((first.to, part.from));
@@ -81,16 +81,16 @@ fn on_one_line(text: &str) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// A name or a keyword without quotes.
-    Word,
-    /// A name within quotes, or what may be one.
+    Bare,
+    /// A quoted token that is or may be a name.
     Name,
     Open,
     Close,
-    /// Texts, numbers and signs.
+    /// Strings, numbers and operators.
     Other,
 }
 
-/// A part of a statement that means something, and where it stands.
+/// A token of a statement and its position.
 struct Part {
     kind: Kind,
     text: String,
@@ -98,7 +98,7 @@ struct Part {
     to: usize,
 }
 
-/// The parts of a statement, without comments and the space between them.
+/// Splits a statement into tokens, without comments and white space.
 fn parts(text: &str) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut from = 0;
@@ -120,7 +120,7 @@ fn parts(text: &str) -> Vec<Part> {
             ')' => (Some(Kind::Close), 1),
             _ if first.is_whitespace() => (None, first.len_utf8()),
             _ if first.is_ascii_digit() => (Some(Kind::Other), word(rest)),
-            _ if is_of_word(first) => (Some(Kind::Word), word(rest)),
+            _ if is_of_word(first) => (Some(Kind::Bare), word(rest)),
             _ => (Some(Kind::Other), first.len_utf8()),
         };
         let to = from + length;
@@ -128,7 +128,7 @@ fn parts(text: &str) -> Vec<Part> {
             let written = text.get(from..to).unwrap_or_default();
             let text = match kind {
                 Kind::Name => bare(written),
-                Kind::Word | Kind::Open | Kind::Close | Kind::Other => written.to_owned(),
+                Kind::Bare | Kind::Open | Kind::Close | Kind::Other => written.to_owned(),
             };
             parts.push(Part {
                 kind,
@@ -142,7 +142,7 @@ fn parts(text: &str) -> Vec<Part> {
     parts
 }
 
-/// How long a text within such quotes is; two of them within it stand for one.
+/// Returns the length of a quoted text; a doubled quote inside stands for one.
 fn quoted(rest: &str, quote: char) -> usize {
     let mut ends = rest.char_indices().skip(1).peekable();
     while let Some((at, c)) = ends.next() {
@@ -153,7 +153,7 @@ fn quoted(rest: &str, quote: char) -> usize {
     rest.len()
 }
 
-/// How long a word or a number is.
+/// Returns the length of a word or number.
 fn word(rest: &str) -> usize {
     rest.find(|c| !is_of_word(c)).unwrap_or(rest.len())
 }
@@ -162,12 +162,12 @@ fn is_of_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '$' || !c.is_ascii()
 }
 
-/// A name without its quotes.
+/// Removes the quotes of a name.
 fn bare(written: &str) -> String {
     let mut inner = written.chars();
     let first = inner.next().unwrap_or_default();
     inner.next_back();
-    // Within brackets nothing stands for something else.
+    // Brackets have no escape.
     if first == '[' {
         return inner.as_str().to_owned();
     }
@@ -179,7 +179,7 @@ fn bare(written: &str) -> String {
 mod tests {
     use super::*;
 
-    fn asked(made: &str) -> Vec<(String, String)> {
+    fn parts_of(made: &str) -> Vec<(String, String)> {
         let all = checks(made).into_iter();
         all.map(|check| (check.name, check.asks)).collect()
     }
@@ -200,11 +200,11 @@ mod tests {
             ("pair", pair),
         ];
         let expected = expected.map(|(name, asks)| (name.to_owned(), asks.to_owned()));
-        assert_eq!(asked(made), expected);
+        assert_eq!(parts_of(made), expected);
         assert!(!names_collation(made));
         assert!(names_collation("create table t (a text Collate nocase)"));
-        // What is broken off is no check, and ends.
-        assert_eq!(asked("create table t (a text check (a <> 'b'"), []);
+        // A truncated constraint is not a check, and the parser stops.
+        assert_eq!(parts_of("create table t (a text check (a <> 'b'"), []);
     }
 
     #[test]

@@ -1,18 +1,18 @@
-//! What a claim does in its transaction.
+//! Claim, inside its transaction.
 //!
-//! What is due is read from ready, lane by lane. All that has no key is taken; the heads of domains
-//! share what that leaves of the limit, in their order, each with a run of those behind it. A lane
-//! of an endpoint has a limit of its own, too.
+//! The claim reads due items from ready, lane by lane. It takes every item without a key; the heads
+//! of keys share the rest of the limit in their order, each with a run of the items behind it. The
+//! lane of an endpoint has its own limit, too.
 
 use std::collections::{BTreeSet, HashMap};
 
 use rusqlite::{Connection, named_params};
-use tenure_core::store::{Claim, Company, Reap, StoreError};
+use tenure_core::store::{Claim, Isolation, Reap, StoreError};
 use tenure_core::{Held, Lease, Timestamp};
 
 use super::error::failed;
-use super::holds::{Runs, domains, json};
-use super::queue::{Asked, check_fresh, draw_fence, lanes_of};
+use super::holds::{Runs, ids_by_key, json};
+use super::queue::{LaneRequest, check_fresh, draw_fence, lanes_of};
 use super::reap::reap;
 use super::row::Waiting;
 use super::{sources, statements as sql};
@@ -29,7 +29,7 @@ pub(super) fn claim(
     if limit == 0 {
         return Ok(None);
     }
-    let taking = Taking {
+    let taking = ClaimInProgress {
         connection,
         ask,
         limit,
@@ -39,7 +39,8 @@ pub(super) fn claim(
     if let (true, Some(policy)) = (items.len() < limit && !is_cut, &ask.recovery) {
         let lapsed = Reap::new(INLINE_REAP_LIMIT, policy.clone()).inline();
         ask.tell_recovered(reap(connection, &lapsed, now)?);
-        // What was just put back joins an empty claim only: one that has items is in order already.
+        // Add reaped items only to an empty claim: added to other items, they would break the
+        // order.
         if items.is_empty() {
             (items, is_cut) = taking.take(&lanes).map_err(failed("claim"))?;
         }
@@ -62,22 +63,22 @@ pub(super) fn claim(
     Ok(Some(held))
 }
 
-/// Moves items from where they wait.
-struct Taking<'a> {
+/// A claim that moves items out of ready and the backlog.
+struct ClaimInProgress<'a> {
     connection: &'a Connection,
     ask: &'a Claim,
     limit: usize,
     now: Timestamp,
 }
 
-/// What is due of a lane, the oldest first.
+/// Due items of a lane, oldest first.
 struct Due<'a> {
-    asked: &'a Asked,
+    request: &'a LaneRequest,
     items: Vec<Waiting>,
 }
 
 impl Due<'_> {
-    /// How many have no key: all of them are taken.
+    /// Number of items without a key; the claim takes all of them.
     fn unkeyed(&self) -> usize {
         self.items
             .iter()
@@ -86,30 +87,30 @@ impl Due<'_> {
     }
 }
 
-/// What was read of ready so far.
+/// Progress of reading ready.
 #[derive(Default)]
-struct Tally {
+struct ReadProgress {
     heads: usize,
     unkeyed: usize,
-    /// Whether more is there and was not read.
+    /// True if due items remain unread.
     is_cut: bool,
 }
 
 /// An item behind a head, with its lane and turn.
 type Follower = (Waiting, Lane, i64);
 
-impl Taking<'_> {
-    /// Moves up to the limit of items that are due out of ready, lane by lane, and their runs out
-    /// of the backlog; and whether it stopped before it had looked at all that the limit allows.
-    fn take(&self, lanes: &[Asked]) -> rusqlite::Result<(Vec<Waiting>, bool)> {
+impl ClaimInProgress<'_> {
+    /// Moves due items out of ready, lane by lane, and their runs out of the backlog, up to the
+    /// limit. The flag is true if it stopped before it had seen everything that the limit allows.
+    fn take(&self, lanes: &[LaneRequest]) -> rusqlite::Result<(Vec<Waiting>, bool)> {
         let mut all: Vec<Due<'_>> = Vec::new();
         let mut left = self.limit;
-        let mut tally = Tally::default();
-        for asked in lanes {
-            if left == 0 || tally.is_cut {
+        let mut progress = ReadProgress::default();
+        for request in lanes {
+            if left == 0 || progress.is_cut {
                 break;
             }
-            let due = self.due(asked, left, &mut tally)?;
+            let due = self.due(request, left, &mut progress)?;
             left -= due.items.len();
             if !due.items.is_empty() {
                 all.push(due);
@@ -120,58 +121,58 @@ impl Taking<'_> {
         for due in all {
             self.take_from(due, &mut room, &mut taken)?;
         }
-        Ok((taken, tally.is_cut))
+        Ok((taken, progress.is_cut))
     }
 
     fn due<'b>(
         &self,
-        asked: &'b Asked,
+        request: &'b LaneRequest,
         left: usize,
-        tally: &mut Tally,
+        progress: &mut ReadProgress,
     ) -> rusqlite::Result<Due<'b>> {
         let mut items = Vec::new();
         let mut statement = self.connection.prepare_cached(sql::CLAIM_DUE)?;
         let mut due = statement.query(named_params! {
-            ":lane": asked.lane,
+            ":lane": request.lane,
             ":now": self.now.as_micros(),
-            ":limit": i64::try_from(left.min(asked.most)).unwrap_or(i64::MAX),
+            ":limit": i64::try_from(left.min(request.most)).unwrap_or(i64::MAX),
         })?;
         while let Some(found) = due.next()? {
-            if self.has_enough(tally) {
-                tally.is_cut = true;
+            if self.has_enough(progress) {
+                progress.is_cut = true;
                 break;
             }
-            let item = Waiting::read(found, asked.queue.as_ref())?;
+            let item = Waiting::read(found, request.queue.as_ref())?;
             match item.key() {
-                None => tally.unkeyed += 1,
-                Some(_) => tally.heads += 1,
+                None => progress.unkeyed += 1,
+                Some(_) => progress.heads += 1,
             }
             items.push(item);
         }
-        Ok(Due { asked, items })
+        Ok(Due { request, items })
     }
 
-    /// Whether the heads that were read can fill the claim with their runs; reading more, payload
-    /// and all, would be for nothing. (That of deliveries is not read here.) A claim at a given
-    /// moment (a test's) looks at everything.
-    fn has_enough(&self, tally: &Tally) -> bool {
+    /// Returns true if the heads read so far can fill the claim with their runs; reading further
+    /// rows and their payloads would be wasted. Deliveries are exempt: their payload is not read
+    /// here. So is a claim at a given moment (in a test), which looks at everything.
+    fn has_enough(&self, progress: &ReadProgress) -> bool {
         let length = usize::try_from(self.ask.run_length()).unwrap_or(usize::MAX);
         self.ask.now.is_none()
             && self.ask.lanes.is_empty()
             && length > 1
-            && tally.heads.saturating_mul(length) + tally.unkeyed >= self.limit
+            && progress.heads.saturating_mul(length) + progress.unkeyed >= self.limit
     }
 
-    /// Takes what is due of a lane: of the heads as many as there is room for, with their runs.
+    /// Takes the due items of a lane: all without a key, and the heads that fit, with their runs.
     fn take_from(
         &self,
         due: Due<'_>,
         all_room: &mut usize,
         taken: &mut Vec<Waiting>,
     ) -> rusqlite::Result<()> {
-        let (lane, seen) = (due.asked.lane, due.items.len());
+        let (lane, seen) = (due.request.lane, due.items.len());
         let mut keys = Vec::with_capacity(seen);
-        let had = (*all_room).min(due.asked.most - due.unkeyed());
+        let had = (*all_room).min(due.request.most - due.unkeyed());
         let mut room = had;
         let mut runs = self.runs(&due, room)?;
         let mut followed: Vec<(String, i64)> = Vec::new();
@@ -201,7 +202,7 @@ impl Taking<'_> {
         Ok(())
     }
 
-    /// Takes rows of a lane out of ready; all that was due, or some of it.
+    /// Deletes rows of a lane from ready: all due rows, or only these.
     fn remove(&self, lane: Lane, keys: &[(i64, i64)], is_all: bool) -> rusqlite::Result<()> {
         match keys.last() {
             Some((last_at, last_id)) if is_all => {
@@ -223,11 +224,11 @@ impl Taking<'_> {
         Ok(())
     }
 
-    /// The runs behind the heads of a lane, for as many of them as there may be room for.
+    /// Returns the runs behind the heads of a lane, for the heads that may fit.
     fn runs(&self, due: &Due<'_>, room: usize) -> rusqlite::Result<HashMap<String, Vec<Waiting>>> {
         let length = usize::try_from(self.ask.run_length()).unwrap_or(usize::MAX);
         let mut runs = HashMap::new();
-        if length < 2 || self.ask.company == Company::Alone {
+        if length < 2 || self.ask.isolation == Isolation::Isolated {
             return Ok(runs);
         }
         let heads: Vec<&Waiting> = due
@@ -236,7 +237,7 @@ impl Taking<'_> {
             .filter(|item| item.key().is_some())
             .collect();
         let (mut rest, mut room) = (heads.as_slice(), room);
-        // Where runs come out short, there is room for more heads than was thought.
+        // Short runs leave room for more heads than estimated.
         while room > 0 && !rest.is_empty() {
             let (some, others) = rest.split_at(room.div_ceil(length).min(rest.len()));
             let leaders = some.iter().filter(|head| may_lead(head));
@@ -250,7 +251,7 @@ impl Taking<'_> {
         Ok(runs)
     }
 
-    /// Up to `most` items that may be claimed behind each of these heads, in their order.
+    /// Returns up to `most` claimable items behind each of these heads, in order.
     fn followers(
         &self,
         due: &Due<'_>,
@@ -267,14 +268,14 @@ impl Taking<'_> {
             ":most": i64::try_from(most).unwrap_or(i64::MAX),
         })?;
         while let Some(found) = rows.next()? {
-            let item = Waiting::read(found, due.asked.queue.as_ref())?;
+            let item = Waiting::read(found, due.request.queue.as_ref())?;
             if let Some(key) = item.key().map(str::to_owned) {
                 let follower = (item, found.get(14)?, found.get(15)?);
                 behind.entry(key).or_default().push(follower);
             }
         }
         let may_follow = |(item, lane, turn): &Follower| {
-            *lane == due.asked.lane && *turn == item.id.number() && item.available_at <= self.now
+            *lane == due.request.lane && *turn == item.id.number() && item.available_at <= self.now
         };
         let run_of = |mut all: Vec<Follower>| {
             all.sort_by_key(|(_, _, turn)| *turn);
@@ -288,7 +289,7 @@ impl Taking<'_> {
     }
 }
 
-/// Whether others are claimed behind it: not when it was tried before, or replayed.
+/// Returns true if a run may follow this head: not after an attempt or a replay.
 fn may_lead(head: &Waiting) -> bool {
     head.counters.attempts == 0 && head.counters.generation == 0
 }
@@ -312,7 +313,7 @@ fn write_lease(connection: &Connection, lease: &Lease, items: &[Waiting]) -> rus
             ":now": lease.claimed_at.as_micros(),
             ":until": lease.until.as_micros(),
             ":ids": json(&ids),
-            ":domains": domains(&runs),
+            ":ids_by_key": ids_by_key(&runs),
         })?;
     Ok(())
 }

@@ -11,7 +11,7 @@ use tenure_core::{Timestamp, WorkerId};
 use super::error::failed;
 use super::holds::json;
 use super::{SqliteStore, moment_of, row, statements as sql};
-use crate::cluster::{asked, from_millis, kept_report, millis, stored_version, unsigned};
+use crate::cluster::{from_millis, kept_report, millis, requested, stored_version, unsigned};
 
 impl Cluster for SqliteStore {
     fn settings(&self) -> Answer<'_, ClusterSettings> {
@@ -22,7 +22,7 @@ impl Cluster for SqliteStore {
 
     fn change_settings<'a>(&'a self, change: &'a ChangeSettings) -> Answer<'a, Option<u64>> {
         Box::pin(async move {
-            let asked = asked("change settings", change)?;
+            let asked = requested("change settings", change)?;
             let asked = json(&asked.into_iter().collect::<Vec<_>>());
             let version = stored_version(change.version);
             self.write("change settings", None, move |connection, _| {
@@ -54,7 +54,7 @@ impl Cluster for SqliteStore {
         let clock = Arc::clone(&self.clock);
         Box::pin(self.writer.read("workers", move |connection| {
             let records = workers(connection, limit).map_err(failed("workers"))?;
-            // Asked last: nobody was seen after it.
+            // Read the clock last, so that no worker was seen after this moment.
             Ok((moment_of(clock.as_ref(), None), records))
         }))
     }
@@ -110,7 +110,7 @@ fn write_report(
         ":running": report.running,
         ":held": report.held,
         ":settings_version": stored_version(report.settings_version),
-        ":next_within_ms": millis(report.next_within),
+        ":next_report_within_ms": millis(report.next_within),
     });
     written.map(drop)
 }
@@ -137,7 +137,7 @@ fn worker(found: &Row<'_>) -> rusqlite::Result<WorkerRecord> {
             next_within: from_millis(found.get(9)?),
         },
         started_at: row::moment(found, 10)?,
-        seen_at: row::moment(found, 11)?,
+        reported_at: row::moment(found, 11)?,
         left_at: row::past(found, 12)?,
     })
 }

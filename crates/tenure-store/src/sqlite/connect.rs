@@ -1,4 +1,4 @@
-//! Connections: how the file is opened, for the one writer and for readers.
+//! Opens connections to the file, for the one writer and for readers.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use tenure_core::store::{StoreError, StoreErrorKind};
 use super::error::failed;
 use crate::config::{StoreConfig, Synchronous};
 
-/// Prepared statements that a connection keeps: all of the queue layout's and a few tables'.
+/// Prepared statements cached per connection: all of the queue layout and those of a few tables.
 const STATEMENTS_KEPT: usize = 128;
-/// How often the change to a write-ahead log is tried while others open the same new file.
+/// Maximum attempts to switch to a write-ahead log while others open the same new file.
 const JOURNAL_TRIES: u32 = 100;
-/// Pages that the log may hold before they are copied to the file, 16 MiB of them. An item's page
-/// is written when it is claimed and when it is settled: with SQLite's own 1,000 the two are often
-/// copied apart, which costs a drain of a table a tenth of its speed.
+/// Pages in the log before a checkpoint (16 MiB). A claim and a settle both write an item's page:
+/// with SQLite's default of 1,000 the two are often copied separately, which makes draining a table
+/// a tenth slower.
 const LOG_PAGES: u32 = 4000;
-/// A longer wait for another writer is cut to this: the library takes none beyond 24 days.
+/// Maximum busy timeout: SQLite accepts none beyond 24 days.
 const BUSY_MAX: Duration = Duration::from_hours(24);
 const VERB: &str = "open";
 
-/// The connection that writes; creates the file if there is none.
+/// Opens the writing connection; creates the file if it does not exist.
 pub(super) fn writer(path: &Path, config: &StoreConfig) -> Result<Connection, StoreError> {
     check_place(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
@@ -35,7 +35,7 @@ pub(super) fn writer(path: &Path, config: &StoreConfig) -> Result<Connection, St
         Synchronous::Normal => "pragma synchronous = normal",
     };
     connection
-        // What a statement may have to undo stays in memory instead of a temporary file.
+        // Keep the undo data of statements in memory instead of a temporary file.
         .execute_batch("pragma temp_store = memory")
         .and_then(|()| connection.execute_batch(synchronous))
         .and_then(|()| connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES))
@@ -43,7 +43,7 @@ pub(super) fn writer(path: &Path, config: &StoreConfig) -> Result<Connection, St
     Ok(connection)
 }
 
-/// A connection that cannot write. The file is there: the writer was opened first.
+/// Opens a read-only connection. The file exists: the writer was opened first.
 pub(super) fn reader(path: &Path, config: &StoreConfig) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     open(path, flags, config)
@@ -58,20 +58,21 @@ fn open(path: &Path, flags: OpenFlags, config: &StoreConfig) -> Result<Connectio
     Ok(connection)
 }
 
-/// SQLite opens a file that this user may not write as one to read, and says nothing.
+/// SQLite silently opens a file without write permission as read-only; refuse that.
 fn refuse_read_only(connection: &Connection) -> Result<(), StoreError> {
     if !connection.is_readonly("main").map_err(failed(VERB))? {
         return Ok(());
     }
     let message = "the database file is read-only";
     Err(StoreError::new(VERB, StoreErrorKind::Unavailable, message)
-        .hint("may this user write the file and its folder?"))
+        .with_hint("may this user write the file and its folder?"))
 }
 
-/// With a write-ahead log readers do not wait for the writer, and a commit is one sync.
+/// Enables the write-ahead log, with which readers do not wait for the writer and a commit is one
+/// sync.
 ///
-/// SQLite does not wait for its turn to change to one, as it does for a transaction. So after each
-/// refusal an exclusive transaction is waited for, and it is tried again.
+/// The busy timeout does not apply to this switch. So after each refusal, wait for an exclusive
+/// transaction and try again.
 fn set_journal(connection: &Connection) -> Result<(), StoreError> {
     let change = || connection.query_row("pragma journal_mode = wal", [], |row| row.get(0));
     let mut answer: rusqlite::Result<String> = change();
@@ -91,13 +92,13 @@ fn set_journal(connection: &Connection) -> Result<(), StoreError> {
     }
     let message = "the file cannot have a write-ahead log";
     Err(StoreError::new(VERB, StoreErrorKind::Invalid, message)
-        .hint("keep it on a local disk; for a store without a file use memory"))
+        .with_hint("keep it on a local disk; for a store without a file use memory"))
 }
 
-/// Says clearly what SQLite would only call unable to open.
+/// Explains errors that SQLite would only report as unable to open.
 fn check_place(path: &Path) -> Result<(), StoreError> {
     let invalid = |message: String, hint: &str| {
-        Err(StoreError::new(VERB, StoreErrorKind::Invalid, message).hint(hint))
+        Err(StoreError::new(VERB, StoreErrorKind::Invalid, message).with_hint(hint))
     };
     let folder = path
         .parent()

@@ -1,4 +1,4 @@
-//! What SQLite's errors mean to us: the only file that matches them.
+//! Maps SQLite errors to store errors. No other file matches on them.
 
 use rusqlite::ffi::{self, ErrorCode};
 use tenure_core::LeaseTable;
@@ -8,25 +8,30 @@ use crate::rows::changed_hint;
 
 use StoreErrorKind::{Conflict, Corrupt, Invalid, Unavailable};
 
-/// Turns an error of the driver into ours; for `map_err`.
+/// Maps a driver error to a store error; for `map_err`.
 pub(crate) fn failed(verb: &'static str) -> impl Fn(rusqlite::Error) -> StoreError {
     move |error| store_error(verb, error)
 }
 
-/// What `verb` came upon, sorted by what can be done about it.
+/// Classifies a driver error by the possible remedy.
 pub(crate) fn store_error(verb: &'static str, error: rusqlite::Error) -> StoreError {
     let (kind, message, hint) = meaning(&error);
     let told = StoreError::new(verb, kind, message);
-    // A statement that cannot run quotes itself whole; the message says what is wrong with it.
+    // The driver error quotes the whole statement; the message alone says what is wrong with it.
     let is_quoted = matches!(error, rusqlite::Error::SqlInputError { .. });
-    let told = if is_quoted { told } else { told.cause(error) };
+    let told = if is_quoted {
+        told
+    } else {
+        told.with_cause(error)
+    };
     match hint {
-        Some(hint) => told.hint(hint),
+        Some(hint) => told.with_hint(hint),
         None => told,
     }
 }
 
-/// The same for a verb on the rows of `table`: what an adopted one lacks, no migration adds.
+/// Like [`store_error`], for an operation on the rows of `table`. No migration adds the missing
+/// column of an adopted table, so the hint differs.
 pub(crate) fn row_error(
     verb: &'static str,
     table: &LeaseTable,
@@ -40,17 +45,17 @@ pub(crate) fn row_error(
     let is_gone = message.contains("no such table") && !message.contains("tenure_");
     let is_changed = is_gone || message.contains("no such column");
     match changed_hint(table) {
-        Some(hint) if is_changed => StoreError::new(verb, Invalid, message).hint(hint),
+        Some(hint) if is_changed => StoreError::new(verb, Invalid, message).with_hint(hint),
         _ => store_error(verb, error),
     }
 }
 
-type Meaning = (StoreErrorKind, String, Option<&'static str>);
+type ErrorParts = (StoreErrorKind, String, Option<&'static str>);
 
-fn meaning(error: &rusqlite::Error) -> Meaning {
+fn meaning(error: &rusqlite::Error) -> ErrorParts {
     match sqlite_code(error) {
         Some((code, message)) => meaning_of_code(code, message),
-        // Everything else is a value that is not of the kind that our own schema demands.
+        // Any other error is a value of a type that Tenure's schema does not allow.
         None => (Corrupt, "what is stored cannot be read".to_owned(), None),
     }
 }
@@ -59,7 +64,7 @@ fn meaning(error: &rusqlite::Error) -> Meaning {
     clippy::wildcard_enum_match_arm,
     reason = "the rest, known or to come, means that a statement of ours cannot run here"
 )]
-fn meaning_of_code(code: ffi::Error, message: &str) -> Meaning {
+fn meaning_of_code(code: ffi::Error, message: &str) -> ErrorParts {
     let (kind, phrase, hint) = match code.code {
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => (
             Unavailable,
@@ -110,7 +115,7 @@ fn meaning_of_code(code: ffi::Error, message: &str) -> Meaning {
     (kind, phrase.to_owned(), hint)
 }
 
-fn meaning_of_constraint(code: ffi::Error, message: &str) -> Meaning {
+fn meaning_of_constraint(code: ffi::Error, message: &str) -> ErrorParts {
     let is_double = matches!(
         code.extended_code,
         ffi::SQLITE_CONSTRAINT_UNIQUE
@@ -121,7 +126,7 @@ fn meaning_of_constraint(code: ffi::Error, message: &str) -> Meaning {
     (kind, message.to_owned(), None)
 }
 
-/// The code and the message, if it was SQLite that complained. The message names columns, never
+/// Returns the code and message of an error from SQLite itself. The message names columns, never
 /// values.
 fn sqlite_code(error: &rusqlite::Error) -> Option<(ffi::Error, &str)> {
     if let rusqlite::Error::SqliteFailure(code, message) = error {
@@ -133,7 +138,7 @@ fn sqlite_code(error: &rusqlite::Error) -> Option<(ffi::Error, &str)> {
     None
 }
 
-/// Why a whole batch of writes failed; told to each of them.
+/// The failure of a whole batch; every write in it gets an error.
 pub(crate) struct BatchFailure {
     kind: StoreErrorKind,
     message: String,
@@ -151,7 +156,7 @@ impl BatchFailure {
         }
     }
 
-    /// The commit failed. Always worth another try: nothing of the batch took effect.
+    /// The commit failed. A retry is always possible: nothing of the batch took effect.
     pub(crate) fn of_commit(error: &rusqlite::Error) -> Self {
         Self {
             kind: Unavailable,
@@ -159,7 +164,7 @@ impl BatchFailure {
         }
     }
 
-    /// The database rolled the transaction back in the middle.
+    /// SQLite rolled back the transaction before the commit.
     pub(crate) fn given_up() -> Self {
         Self {
             kind: Unavailable,
@@ -168,11 +173,11 @@ impl BatchFailure {
         }
     }
 
-    /// The error for one write of the batch.
+    /// Builds the error for one write of the batch.
     pub(crate) fn told(&self, verb: &'static str) -> StoreError {
         let told = StoreError::new(verb, self.kind, self.message.clone());
         match self.hint {
-            Some(hint) => told.hint(hint),
+            Some(hint) => told.with_hint(hint),
             None => told,
         }
     }

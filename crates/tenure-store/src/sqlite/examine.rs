@@ -1,4 +1,4 @@
-//! Examine: what the file says of itself, and what to think of it.
+//! Examine: the state of the file, and findings about it.
 
 use rusqlite::{Connection, ErrorCode};
 use tenure_core::store::{Answer, Examine, Finding, StoreError};
@@ -6,7 +6,7 @@ use tenure_core::store::{Answer, Examine, Finding, StoreError};
 use super::error::failed;
 use super::{SqliteStore, migrate, row, statements as sql};
 
-/// A look at every page of a larger file takes long.
+/// Maximum file size for an integrity check: checking every page of a larger file takes long.
 const CHECKED_BYTES_MAX: u64 = 100_000_000;
 const VERB: &str = "examine";
 
@@ -15,8 +15,8 @@ impl Examine for SqliteStore {
         Box::pin(async move {
             let look = |connection: &Connection| file(connection).map_err(failed(VERB));
             let mut findings = self.writer.read(VERB, look).await?;
-            // A write that writes nothing: it waits for its turn as any other does, and is asked
-            // on the connection that writes.
+            // A write without changes: it waits for its turn like any other and runs on the writing
+            // connection.
             let turn = self.write(VERB, None, |connection, _| {
                 let level = connection.query_row(sql::EXAMINE_SYNCHRONOUS, [], |row| row.get(0));
                 level.map_err(failed(VERB))
@@ -27,7 +27,7 @@ impl Examine for SqliteStore {
     }
 }
 
-/// What a reader sees.
+/// Findings that a reader can make.
 fn file(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let mut look = connection.prepare_cached(sql::EXAMINE_FILE)?;
@@ -55,11 +55,11 @@ fn file(connection: &Connection) -> rusqlite::Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// The first thing that is wrong with the file, or `ok`. A reader looks at pages and not at check
-/// constraints, which it does not know; but it keeps no writer waiting.
+/// Returns the first fault of the file, or `ok`. A reader checks pages and not check constraints,
+/// which it does not know; but it does not block the writer.
 fn first_fault(connection: &Connection) -> rusqlite::Result<String> {
     let answer = connection.query_row(sql::EXAMINE_INTEGRITY, [], |row| row.get(0));
-    // The damage may be such that it ends the look at it.
+    // Damage may abort the check itself.
     match answer {
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
             Ok(error.to_string())
@@ -86,7 +86,7 @@ fn room(bytes: u64, pages: u64, free: u64) -> Finding {
     Finding::warning("file", found, hint)
 }
 
-/// `None`: it was not looked at.
+/// `None`: the file was not checked.
 fn integrity(first_fault: Option<&str>) -> Finding {
     match first_fault {
         None => Finding::good(
@@ -97,7 +97,7 @@ fn integrity(first_fault: Option<&str>) -> Finding {
             ),
         ),
         Some("ok") => Finding::good("integrity", "every page is sound"),
-        // What SQLite says names pages, tables and indexes, never a value.
+        // SQLite's message names pages, tables and indexes, never a value.
         Some(fault) => Finding::bad(
             "integrity",
             fault,
@@ -106,13 +106,13 @@ fn integrity(first_fault: Option<&str>) -> Finding {
     }
 }
 
-/// What came of a turn to write: the level of `synchronous`.
+/// Findings about the write: `turn` is the level of `synchronous`, or the error.
 fn writing(turn: Result<i64, StoreError>) -> Vec<Finding> {
     match turn {
         Ok(level) => vec![synchronous(level), Finding::good("writable", "yes")],
         Err(error) => {
             let found = format!("no: {error}");
-            let hint = error.advice().unwrap_or("see what the error says");
+            let hint = error.hint().unwrap_or("see what the error says");
             vec![if error.is_transient() {
                 Finding::warning("writable", found, hint)
             } else {
@@ -135,7 +135,7 @@ fn synchronous(level: i64) -> Finding {
     }
 }
 
-/// A size for people.
+/// Formats a size for people.
 fn size(bytes: u64) -> String {
     match bytes {
         0..=9_999 => format!("{bytes} bytes"),
@@ -162,17 +162,17 @@ mod tests {
         );
         let large = integrity(None);
         assert_eq!(large.verdict, Verdict::Good);
-        assert_eq!(large.found, "not looked at: the file is over 100 MB");
+        assert_eq!(large.text, "not looked at: the file is over 100 MB");
         assert_eq!(room(400_000_000, 100_000, 50_000).verdict, Verdict::Good);
         let roomy = room(400_000_000, 100_000, 50_001);
         assert_eq!(roomy.verdict, Verdict::Warning);
-        assert_eq!(roomy.found, "400 MB, 50001 of 100000 pages free");
+        assert_eq!(roomy.text, "400 MB, 50001 of 100000 pages free");
         assert_eq!(room(400_000, 100, 90).verdict, Verdict::Good);
     }
 
     #[test]
     fn a_turn_that_cannot_be_had_is_not_an_error_but_found() {
-        let error = |kind| StoreError::new(VERB, kind, "the file is busy").hint("wait");
+        let error = |kind| StoreError::new(VERB, kind, "the file is busy").with_hint("wait");
         let busy = writing(Err(error(StoreErrorKind::Unavailable)));
         assert_eq!(busy.len(), 1);
         assert_eq!(busy[0].verdict, Verdict::Warning);

@@ -1,5 +1,5 @@
-//! Fan-out: an event that was made done is owed to every enabled endpoint that takes its topic. A
-//! part of the settle's transaction, so that one is not without the other.
+//! Fan-out: every enabled endpoint that takes the topic of a done event gets a delivery. The
+//! settle's transaction also writes the deliveries, so that no event is done without them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,19 +12,19 @@ use super::holds::json;
 use super::intake::{given, last_id, place};
 use super::{row, statements as sql};
 
-/// An endpoint that may be owed something.
+/// An enabled endpoint and its settings.
 struct Subscription {
     number: u32,
     name: String,
     rules: EndpointSettings,
 }
 
-/// Events that a settle has made done, with their topics; in the order of their ids, which is that
-/// of their keys.
+/// Events that a settle made done, with their topics, ordered by id, which is also the order within
+/// their keys.
 pub(super) struct FanOut<'a>(Vec<(i64, &'a str)>);
 
 impl<'a> FanOut<'a> {
-    /// Those that the settle wants to be fanned out, among those that it made done.
+    /// Selects the events that the settle names for fan-out, among those that it made done.
     pub(super) fn of(ask: &'a Settle, done: Option<&Vec<i64>>) -> Self {
         let Some(done) = done.filter(|_| !ask.fan_out.is_empty()) else {
             return Self(Vec::new());
@@ -50,7 +50,7 @@ impl<'a> FanOut<'a> {
         if subscriptions.is_empty() {
             return Ok(());
         }
-        let owed = self.owed(&subscriptions);
+        let owed = self.pending_deliveries(&subscriptions);
         if owed.is_empty() {
             return Ok(());
         }
@@ -70,8 +70,11 @@ impl<'a> FanOut<'a> {
         place(connection, (before, last), true, now)
     }
 
-    /// Event, number and name of the endpoint; event by event.
-    fn owed<'b>(&self, subscriptions: &'b [Subscription]) -> Vec<(i64, u32, &'b str)> {
+    /// Event, endpoint number and endpoint name, grouped by event.
+    fn pending_deliveries<'b>(
+        &self,
+        subscriptions: &'b [Subscription],
+    ) -> Vec<(i64, u32, &'b str)> {
         let mut takers: HashMap<&str, Vec<&Subscription>> = HashMap::new();
         let mut owed = Vec::new();
         for (id, topic) in &self.0 {
@@ -89,7 +92,7 @@ impl<'a> FanOut<'a> {
     }
 }
 
-/// The endpoints that are enabled, as this transaction sees them.
+/// Reads the enabled endpoints in this transaction.
 fn subscriptions(connection: &Connection) -> rusqlite::Result<Vec<Subscription>> {
     connection
         .prepare_cached(sql::SUBSCRIPTIONS)?

@@ -1,22 +1,23 @@
-//! Holds as they are stored, and how they end: the part that settle, reap and bury share.
+//! Stored leases and their end: the part that settle, reap and bury share.
 
 use std::collections::BTreeMap;
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, Row, named_params};
-use tenure_core::{ItemId, LapsePolicy, Outcome, Timestamp, Word, reason};
+use tenure_core::{ItemId, LapsePolicy, Outcome, OutcomeKind, Timestamp, reason};
 
 use super::statements as sql;
 use crate::error_text::error_text;
 use crate::lane::Lane;
 
-/// The ids of a journal row lie within one block of this many; `0001_queue.sql` says why.
+/// Size of a block in bits: the ids of a journal row lie within one block, see `tenure_settled` in
+/// `migrations/sqlite/0001/1_queue.sql`.
 const BLOCK_BITS: u32 = 10;
 
-/// What is held of domains: by key, ascending.
+/// Held ids by ordering key, ascending.
 pub(super) type Runs = BTreeMap<String, Vec<i64>>;
 
-/// A lease as it is stored: the columns fence, holder, `claimed_at`, `locked_until`, ids, domains.
+/// A stored lease: the columns fence, holder, `claimed_at`, `locked_until`, ids, `ids_by_key`.
 pub(super) struct Leased {
     pub(super) token: String,
     pub(super) fence: i64,
@@ -26,11 +27,11 @@ pub(super) struct Leased {
     /// A JSON array, ascending.
     pub(super) ids: String,
     /// A JSON object: [`Runs`].
-    pub(super) domains: Option<String>,
+    pub(super) ids_by_key: Option<String>,
 }
 
 impl Leased {
-    /// Reads one whose columns begin at `first`.
+    /// Reads a lease whose columns begin at `first`.
     pub(super) fn read(token: String, row: &Row<'_>, first: usize) -> rusqlite::Result<Self> {
         Ok(Self {
             token,
@@ -39,24 +40,24 @@ impl Leased {
             claimed_at: super::row::moment(row, first + 2)?,
             until: super::row::moment(row, first + 3)?,
             ids: row.get(first + 4)?,
-            domains: row.get(first + 5)?,
+            ids_by_key: row.get(first + 5)?,
         })
     }
 
-    /// What is held, ascending.
+    /// Held ids, ascending.
     pub(super) fn held(&self) -> rusqlite::Result<Vec<i64>> {
         parse(&self.ids, 4)
     }
 
-    /// What of it has a key.
+    /// Held ids that have a key.
     pub(super) fn runs(&self) -> rusqlite::Result<Runs> {
-        let Some(domains) = &self.domains else {
+        let Some(text) = &self.ids_by_key else {
             return Ok(Runs::new());
         };
-        serde_json::from_str(domains).map_err(|cause| unreadable(5, cause))
+        serde_json::from_str(text).map_err(|cause| unreadable(5, cause))
     }
 
-    /// Leaves only these ids, ascending, under the lease; with none it goes.
+    /// Keeps only these ids (ascending) under the lease; deletes the lease if there are none.
     pub(super) fn keep(&self, connection: &Connection, left: &[i64]) -> rusqlite::Result<()> {
         if left.is_empty() {
             connection
@@ -73,17 +74,17 @@ impl Leased {
                 .execute(named_params! {
                     ":token": self.token,
                     ":ids": json(left),
-                    ":domains": domains(&runs),
+                    ":ids_by_key": ids_by_key(&runs),
                 })?;
         }
         Ok(())
     }
 
-    /// Notes in the journal that holds of this lease ended with a word.
+    /// Records in the journal that the lease of these items ended with this outcome.
     pub(super) fn note(
         &self,
         connection: &Connection,
-        word: Word,
+        word: OutcomeKind,
         mut ids: Vec<i64>,
         now: Timestamp,
     ) -> rusqlite::Result<()> {
@@ -106,7 +107,7 @@ impl Leased {
     }
 }
 
-/// What becomes of items whose holds end. Done needs nothing: it is to be in no place.
+/// Changes to items whose lease ends. A done item needs none: it is stored in no place.
 #[derive(Default)]
 pub(super) struct Ends {
     setbacks: Vec<Setback>,
@@ -115,7 +116,8 @@ pub(super) struct Ends {
     dead: Vec<(i64, String)>,
 }
 
-/// Id; attempts, failures, crashes to be added; last error, available at, lane: null is as it was.
+/// Id; increments of attempts, failures and crashes; last error, available at, lane (null:
+/// unchanged).
 type Setback = (
     i64,
     u32,
@@ -126,17 +128,17 @@ type Setback = (
     Option<Lane>,
 );
 
-/// Where an item goes that is given back.
+/// Destination of an item that becomes pending again.
 #[derive(Clone, Copy)]
-pub(super) enum Back {
+pub(super) enum ReturnTo {
     Ready,
-    /// Into the backlog of its domain.
+    /// The backlog of its key.
     Behind,
 }
 
 impl Ends {
-    /// A holder said this of an item.
-    pub(super) fn say(&mut self, id: i64, outcome: &Outcome, back: Back, now: Timestamp) {
+    /// Applies the outcome that the holder reported for an item.
+    pub(super) fn say(&mut self, id: i64, outcome: &Outcome, back: ReturnTo, now: Timestamp) {
         match outcome {
             Outcome::Done => {}
             Outcome::Retry { after, error } => {
@@ -156,36 +158,36 @@ impl Ends {
         }
     }
 
-    /// Its lease lapsed: it waits again from this moment on, in this lane if not in its own.
-    pub(super) fn lapse(&mut self, id: i64, from: Timestamp, lane: Option<Lane>, back: Back) {
+    /// The lease of the item lapsed: the item waits again from this moment, in `lane` if given.
+    pub(super) fn lapse(&mut self, id: i64, from: Timestamp, lane: Option<Lane>, back: ReturnTo) {
         let error = Some(LapsePolicy::ERROR.to_owned());
         let setback = (id, 1, 0, 1, error, Some(from.as_micros()), lane);
         self.give_back(setback, back);
     }
 
-    /// Its lease lapsed once too often.
+    /// The lease of the item lapsed more often than allowed: the item is dead.
     pub(super) fn crash(&mut self, id: i64) {
         let error = Some(LapsePolicy::DEAD_ERROR.to_owned());
         self.setbacks.push((id, 1, 0, 1, error, None, None));
         self.dead.push((id, reason::CRASH_LOOP.to_owned()));
     }
 
-    /// An operator settled it dead.
+    /// An operator settled the item as dead.
     pub(super) fn bury(&mut self, id: i64, error: &str, reason: &str) {
         let setback = (id, 1, 0, 0, Some(error_text(error)), None, None);
         self.setbacks.push(setback);
         self.dead.push((id, reason.to_owned()));
     }
 
-    fn give_back(&mut self, setback: Setback, back: Back) {
+    fn give_back(&mut self, setback: Setback, back: ReturnTo) {
         match back {
-            Back::Ready => self.back.push(setback.0),
-            Back::Behind => self.behind.push(setback.0),
+            ReturnTo::Ready => self.back.push(setback.0),
+            ReturnTo::Behind => self.behind.push(setback.0),
         }
         self.setbacks.push(setback);
     }
 
-    /// Writes all of it.
+    /// Writes all changes.
     pub(super) fn write(self, connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
         if !self.setbacks.is_empty() {
             connection
@@ -210,7 +212,7 @@ impl Ends {
     }
 }
 
-/// Puts items into ready, each at the key that its setback and its event say.
+/// Puts items into ready, at the position given by their setback and event.
 pub(super) fn make_ready(connection: &Connection, ids: &[i64]) -> rusqlite::Result<()> {
     connection
         .prepare_cached(sql::SETTLE_READY)?
@@ -218,7 +220,7 @@ pub(super) fn make_ready(connection: &Connection, ids: &[i64]) -> rusqlite::Resu
     Ok(())
 }
 
-/// Puts items into the backlogs of their domains, each at its turn.
+/// Puts items into the backlogs of their keys, each at its turn.
 pub(super) fn put_behind(connection: &Connection, ids: &[i64]) -> rusqlite::Result<()> {
     connection
         .prepare_cached(sql::SETTLE_BEHIND)?
@@ -226,21 +228,21 @@ pub(super) fn put_behind(connection: &Connection, ids: &[i64]) -> rusqlite::Resu
     Ok(())
 }
 
-/// What is held of domains, as it is stored.
-pub(super) fn domains(runs: &Runs) -> Option<String> {
+/// Held ids by ordering key, as JSON; `None` if no item has a key.
+pub(super) fn ids_by_key(runs: &Runs) -> Option<String> {
     (!runs.is_empty()).then(|| json(runs))
 }
 
-/// Ids by the word that was said of them.
-pub(super) type Said = BTreeMap<Word, Vec<i64>>;
+/// Ids by reported outcome.
+pub(super) type IdsByOutcome = BTreeMap<OutcomeKind, Vec<i64>>;
 
-/// Ids in a column that holds a JSON array.
+/// Reads ids from a column that holds a JSON array.
 pub(super) fn ids(row: &Row<'_>, column: usize) -> rusqlite::Result<Vec<ItemId>> {
     let text = row.get_ref(column)?.as_str()?;
     Ok(parse(text, column)?.into_iter().map(ItemId::new).collect())
 }
 
-/// Ids in the text of a column.
+/// Parses the text of a column into ids.
 pub(super) fn parse(text: &str, column: usize) -> rusqlite::Result<Vec<i64>> {
     serde_json::from_str(text).map_err(|cause| unreadable(column, cause))
 }
@@ -249,7 +251,7 @@ fn unreadable(column: usize, cause: serde_json::Error) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(cause))
 }
 
-/// A list as JSON, as the statements take it.
+/// Encodes a list as JSON, for a statement parameter.
 pub(super) fn json<T>(list: &T) -> String
 where
     T: serde::Serialize + ?Sized,

@@ -1,19 +1,20 @@
-//! Enqueue: all of the events or none, in the caller's transaction or one of its own.
+//! Enqueue: all of the events or none, in the caller's transaction or its own.
 
 use std::collections::HashMap;
 
 use rusqlite::{Connection, ToSql, named_params};
 use tenure_core::store::{Answer, Enqueued, Intake, Kind, StoreError};
-use tenure_core::{Encoding, Event, ItemId, Timestamp};
+use tenure_core::{Encoding, Event, ItemId, Priority, QueueName, StoredEvent, Timestamp};
 use uuid::Uuid;
 
 use super::error::failed;
 use super::holds::json;
 use super::{SqliteStore, moment_of, row, statements as sql};
-use crate::complaint::unknown_queue;
-use crate::headers::stored_headers;
+use crate::enqueue_statement::{self, EnqueueStatement};
+use crate::headers::{read_headers, stored_headers};
 use crate::lane::{Lane, lane};
 use crate::memory::SystemClock;
+use crate::messages::unknown_queue;
 
 const VERB: &str = "enqueue";
 
@@ -27,15 +28,42 @@ impl Intake for SqliteStore {
 }
 
 impl SqliteStore {
-    /// Writes events on the caller's own connection: they exist if and only if the caller's
-    /// transaction commits. Without a transaction it makes one of its own.
-    ///
-    /// The file must have been opened as a store before. A transaction that has only read so far
-    /// may be refused as busy when it comes to write: begin it with `begin immediate`.
+    /// Returns the enqueue of one event as a statement, for the caller's own driver.
     ///
     /// # Errors
-    /// A queue is unknown, or the file has no tables of Tenure. The caller's transaction stands,
-    /// and none of the events is in it.
+    /// The event has a dedupe key.
+    pub fn enqueue_statement(event: &Event) -> Result<EnqueueStatement, StoreError> {
+        enqueue_statement::sqlite(sql::ENQUEUE_CALL, event)
+    }
+
+    /// Returns the texts of two statements: the enqueue, and the query for the id of the last
+    /// event, which is the new one in the same transaction.
+    pub fn enqueue_texts() -> (&'static str, &'static str) {
+        (sql::ENQUEUE_CALL, sql::ENQUEUE_CALL_ID)
+    }
+
+    /// Returns the events that a connection sees, oldest first, including those of its open
+    /// transaction.
+    ///
+    /// # Errors
+    /// The file has no tables of Tenure, or cannot be read.
+    pub fn written_on(connection: &Connection) -> Result<Vec<Event>, StoreError> {
+        let read = || -> rusqlite::Result<Vec<Event>> {
+            let mut statement = connection.prepare_cached(sql::WRITTEN_HERE)?;
+            statement.query_map([], written)?.collect()
+        };
+        read().map_err(failed("enqueued"))
+    }
+
+    /// Writes events on the caller's own connection: they exist if and only if the caller's
+    /// transaction commits. Without an open transaction, the store runs its own.
+    ///
+    /// The file must have been opened as a store before. SQLite may refuse a transaction as busy if
+    /// it reads before its first write: begin it with `begin immediate`.
+    ///
+    /// # Errors
+    /// A queue is unknown, or the file has no tables of Tenure. The caller's transaction stays open
+    /// and contains none of the events.
     pub fn enqueue_on(
         connection: &Connection,
         events: &[Event],
@@ -54,11 +82,30 @@ impl SqliteStore {
         let written = enqueue(connection, events, moment_of(&SystemClock, None))
             .and_then(|answers| run(commit).map(|()| answers));
         if written.is_err() {
-            // What went wrong is told; that it cannot even be undone says no more.
+            // Report the first error; a failed rollback adds nothing to it.
             drop(run(undo));
         }
         written
     }
+}
+
+fn written(row: &rusqlite::Row<'_>) -> rusqlite::Result<Event> {
+    let queue: Option<String> = row.get(3)?;
+    let level: u8 = row.get(4)?;
+    let headers: Option<String> = row.get(6)?;
+    let encoding: Option<String> = row.get(7)?;
+    Ok(Event::from(StoredEvent {
+        event_id: Uuid::from_bytes(row.get(0)?),
+        topic: row.get(1)?,
+        ordering_key: row.get(2)?,
+        queue: queue
+            .and_then(|name| QueueName::new(&name).ok())
+            .unwrap_or_default(),
+        priority: Priority::new(level).unwrap_or_default(),
+        payload: row.get(5)?,
+        headers: read_headers(headers.as_deref()),
+        encoding: encoding.as_deref().and_then(Encoding::parse),
+    }))
 }
 
 fn enqueue(
@@ -67,7 +114,7 @@ fn enqueue(
     now: Timestamp,
 ) -> Result<Vec<Enqueued>, StoreError> {
     let queues = queues(connection).map_err(failed(VERB))?;
-    // All are checked before the first is written.
+    // Check all events before writing the first.
     let lanes = events
         .iter()
         .map(|event| lane_of(event, &queues))
@@ -82,42 +129,42 @@ fn queues(connection: &Connection) -> rusqlite::Result<HashMap<String, i32>> {
         .collect()
 }
 
-/// The lane of an event, if the event can be taken.
+/// Returns the lane of an event, or an error if its queue is unknown.
 fn lane_of(event: &Event, queues: &HashMap<String, i32>) -> Result<Lane, StoreError> {
-    let queue = event.queue_name();
+    let queue = event.queue();
     match queues.get(queue.as_str()) {
-        Some(number) => Ok(lane(*number, event.urgency())),
+        Some(number) => Ok(lane(*number, event.priority())),
         None => Err(unknown_queue(VERB, queue)),
     }
 }
 
-/// Writes events and their places in the queue, but those whose dedupe key is there already.
+/// Writes events and their places in the queue, except those whose dedupe key exists.
 fn write(
     connection: &Connection,
     events: &[Event],
     lanes: &[Lane],
     now: Timestamp,
 ) -> rusqlite::Result<Vec<Enqueued>> {
-    let keys: Vec<&str> = events.iter().filter_map(Event::dedupe_key).collect();
+    let keys: Vec<&str> = events.iter().filter_map(Event::dedupe).collect();
     let mut winners = there(connection, &keys)?;
     let before = last_id(connection, Kind::Events)?;
     let mut last = before;
     let mut won: Vec<(&str, i64)> = Vec::new();
     let mut answers = Vec::with_capacity(events.len());
     for (event, lane) in events.iter().zip(lanes) {
-        if let Some(id) = event.dedupe_key().and_then(|key| winners.get(key)) {
+        if let Some(id) = event.dedupe().and_then(|key| winners.get(key)) {
             answers.push(Enqueued::Existed { id: *id });
             continue;
         }
         last += 1;
         let answer = write_event(connection, (last, event), *lane, now)?;
-        if let Some(key) = event.dedupe_key() {
+        if let Some(key) = event.dedupe() {
             winners.insert(key.to_owned(), answer.id());
             won.push((key, answer.id().number()));
         }
         answers.push(answer);
     }
-    let has_keys = events.iter().any(|event| event.ordering_key().is_some());
+    let has_keys = events.iter().any(|event| event.key().is_some());
     if last > before {
         given(connection, Kind::Events, last)?;
     }
@@ -130,7 +177,7 @@ fn write(
     Ok(answers)
 }
 
-/// Which of these dedupe keys are there, and whose they are.
+/// Returns the existing dedupe keys among these, with their items.
 fn there(connection: &Connection, keys: &[&str]) -> rusqlite::Result<HashMap<String, ItemId>> {
     if keys.is_empty() {
         return Ok(HashMap::new());
@@ -156,10 +203,10 @@ fn write_event(
             ":id": id,
             ":lane": lane,
             ":now": now.as_micros(),
-            ":available_at": now.after(event.held_back()).as_micros(),
+            ":available_at": now.after(event.delay()).as_micros(),
             ":event_id": event_id.as_bytes(),
             ":topic": event.topic(),
-            ":ordering_key": event.ordering_key(),
+            ":ordering_key": event.key(),
             ":encoding": event.encoding().map(Encoding::as_str),
             ":headers": stored_headers(event),
             ":payload": event.payload(),
@@ -168,7 +215,7 @@ fn write_event(
     Ok(Enqueued::Fresh { id, event_id })
 }
 
-/// What an item is, by its id.
+/// Returns the kind of an item, which its id shows.
 pub(super) fn kind_of(id: i64) -> Kind {
     if ItemId::new(id).is_delivery() {
         Kind::Deliveries
@@ -177,7 +224,7 @@ pub(super) fn kind_of(id: i64) -> Kind {
     }
 }
 
-/// The word for it in `tenure_ids`.
+/// The name of the kind in `tenure_ids`.
 pub(super) fn kind_word(kind: Kind) -> &'static str {
     match kind {
         Kind::Events => "event",
@@ -185,14 +232,14 @@ pub(super) fn kind_word(kind: Kind) -> &'static str {
     }
 }
 
-/// The last id that was given to an item of this kind.
+/// Returns the last id assigned to an item of this kind.
 pub(super) fn last_id(connection: &Connection, kind: Kind) -> rusqlite::Result<i64> {
     connection
         .prepare_cached(sql::ENQUEUE_LAST)?
         .query_row(named_params! {":kind": kind_word(kind)}, |row| row.get(0))
 }
 
-/// Notes that ids up to this one were given.
+/// Records that ids up to this one are assigned.
 pub(super) fn given(connection: &Connection, kind: Kind, last: i64) -> rusqlite::Result<()> {
     connection
         .prepare_cached(sql::ENQUEUE_GIVEN)?
@@ -200,8 +247,8 @@ pub(super) fn given(connection: &Connection, kind: Kind, last: i64) -> rusqlite:
     Ok(())
 }
 
-/// Gives fresh items their places: those behind `before`, up to `last`. Their ids follow each
-/// other: nobody else writes meanwhile.
+/// Places the new items after `before`, up to `last`. Their ids are consecutive: there is only one
+/// writer.
 pub(super) fn place(
     connection: &Connection,
     (before, last): (i64, i64),

@@ -1,9 +1,9 @@
 //! The store in an SQLite file: one process or several on one machine.
 //!
-//! All writes go through the one thread of [`writer::Writer`]; reads have connections of their own.
-//! A verb is one transaction: it reads, decides and writes while nobody else can. The clock of this
-//! machine judges leases, read when a verb's turn has come. Fences of both layouts are drawn from
-//! `tenure_fence`.
+//! All writes go through the one thread of [`writer::Writer`]; reads have their own connections. An
+//! operation is one transaction: it reads, decides and writes, and no other connection can write
+//! meanwhile. The clock of this machine judges leases; an operation reads it when its turn comes.
+//! Both layouts draw fences from `tenure_fence`.
 
 mod adopt;
 mod bury;
@@ -12,17 +12,17 @@ mod checks;
 mod claim;
 mod cluster;
 mod connect;
-mod domains;
-pub(crate) mod door;
 pub(crate) mod error;
 mod examine;
 mod fan_out;
-mod found;
 mod holds;
 mod intake;
+mod item_states;
 mod jobs;
-mod look;
+mod keys;
 mod migrate;
+pub(crate) mod open;
+mod table_facts;
 pub(crate) use migrate::is_current;
 mod operate;
 mod prune;
@@ -85,20 +85,20 @@ pub use rows::SqliteRows;
 pub struct SqliteStore {
     writer: Writer,
     clock: Arc<dyn Clock>,
-    jobs: jobs::JobBook,
+    jobs: jobs::JobStore,
 }
 
 impl SqliteStore {
-    /// Opens the file as a store; makes it, or brings its tables up to date, if need be.
+    /// Opens the file as a store; creates it or migrates its tables if necessary.
     ///
     /// # Errors
-    /// The file cannot be opened or made, is no database, or was written by a newer program.
+    /// The file cannot be opened or created, is not a database, or was written by a newer program.
     pub async fn open(path: &Path, config: &StoreConfig) -> Result<Self, StoreError> {
         let writer = Writer::open(path, config).await?;
         migrate::migrate(&writer).await?;
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         Ok(Self {
-            jobs: jobs::JobBook::open(&writer, &clock).await?,
+            jobs: jobs::JobStore::open(&writer, &clock).await?,
             writer,
             clock,
         })
@@ -113,18 +113,18 @@ impl SqliteStore {
         self
     }
 
-    /// The thread through which everything is written.
+    /// The thread that executes all writes.
     pub(crate) fn writer(&self) -> &Writer {
         &self.writer
     }
 
-    /// The given moment, or that of the store's clock.
+    /// Returns the given moment, or the current time of the store's clock.
     pub(crate) fn moment(&self, given: Option<Timestamp>) -> Timestamp {
         moment_of(self.clock.as_ref(), given)
     }
 
-    /// Writes; `op` learns the moment when its turn has come, so that verbs judge in the order in
-    /// which they take effect.
+    /// Writes. `op` gets the time at which its turn comes, so that operations judge leases in the
+    /// order in which they take effect.
     async fn write<T: Send + 'static>(
         &self,
         verb: &'static str,
@@ -140,7 +140,7 @@ impl SqliteStore {
     }
 }
 
-/// The given moment, or that of the clock.
+/// Returns the given moment, or the current time of the clock.
 fn moment_of(clock: &dyn Clock, given: Option<Timestamp>) -> Timestamp {
     given.unwrap_or_else(|| clock.now())
 }

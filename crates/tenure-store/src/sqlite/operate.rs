@@ -7,7 +7,7 @@ use tenure_core::store::{
     Answer, Bury, Counts, DeliveryCounts, Filter, Kind, Operate, Page, Pause, Queue, QueueCounts,
     Queues, Replay, Replayed,
 };
-use tenure_core::{EndedHold, Guarded, ItemId, QueueName, Record, Refusal, State, Term, Timestamp};
+use tenure_core::{Guarded, ItemId, PastHold, QueueName, Record, Refusal, State, Term, Timestamp};
 
 use super::bury::bury;
 use super::error::failed;
@@ -17,8 +17,8 @@ use super::queue::queues_named;
 use super::replay::replay;
 use super::row::Recorded;
 use super::{SqliteStore, row, sources, statements as sql};
-use crate::complaint::unknown_queue;
 use crate::lane::lanes;
+use crate::messages::unknown_queue;
 use crate::page::{cut, in_order, page_limit};
 
 impl Operate for SqliteStore {
@@ -29,7 +29,7 @@ impl Operate for SqliteStore {
         }))
     }
 
-    fn timeline(&self, id: ItemId) -> Answer<'_, Vec<EndedHold>> {
+    fn timeline(&self, id: ItemId) -> Answer<'_, Vec<PastHold>> {
         Box::pin(self.writer.read("timeline", move |connection| {
             timeline(connection, id).map_err(failed("timeline"))
         }))
@@ -96,7 +96,9 @@ impl Queues for SqliteStore {
                 .prepare_cached(sql::PAUSE_QUEUE)
                 .and_then(|mut statement| statement.query_row(ask, |row| row.get(0)).optional())
                 .map_err(failed("pause queue"))?;
-            Ok(found.map_or(Guarded::Refused(Refusal::NotFound), |_| Guarded::Kept(())))
+            Ok(found.map_or(Guarded::Refused(Refusal::NotFound), |_| {
+                Guarded::Accepted(())
+            }))
         }))
     }
 }
@@ -110,7 +112,7 @@ pub(super) fn find(connection: &Connection, ids: &[ItemId]) -> rusqlite::Result<
     Ok(in_order(ids, sources::records(connection, found)?))
 }
 
-fn timeline(connection: &Connection, id: ItemId) -> rusqlite::Result<Vec<EndedHold>> {
+fn timeline(connection: &Connection, id: ItemId) -> rusqlite::Result<Vec<PastHold>> {
     connection
         .prepare_cached(sql::TIMELINE)?
         .query_map(named_params! {":id": id.number()}, row::ended_hold)?
@@ -128,7 +130,7 @@ fn page(connection: &Connection, filter: &Filter, limit: u32) -> rusqlite::Resul
         Some(State::Dead) => sql::PAGE_DEAD,
     };
     let statement = connection.prepare_cached(statement)?;
-    // One more than asked for: it tells whether there is a next page.
+    // Read one more than requested, to know if there is a next page.
     let (ids, next) = cut(page_ids(statement, filter, limit + 1)?, limit);
     Ok(Page {
         records: find(connection, &ids)?,
@@ -136,7 +138,7 @@ fn page(connection: &Connection, filter: &Filter, limit: u32) -> rusqlite::Resul
     })
 }
 
-/// The event whose deliveries are asked for.
+/// Returns the event whose deliveries the filter selects.
 fn source_of(filter: &Filter) -> Option<i64> {
     let source = filter.source.filter(|_| filter.kind == Kind::Deliveries);
     source.map(ItemId::number)
@@ -148,7 +150,7 @@ fn page_ids(
     limit: u32,
 ) -> rusqlite::Result<Vec<ItemId>> {
     let before = filter.before.map_or(i64::MAX, ItemId::number);
-    // What an item is shows in its id.
+    // The id of an item shows its kind.
     let (after, before) = match filter.kind {
         Kind::Events => (i64::MIN, before.min(ItemId::FIRST_DELIVERY + 1)),
         Kind::Deliveries => (ItemId::FIRST_DELIVERY, before),
@@ -237,7 +239,7 @@ fn count_deliveries(
     Ok(counts)
 }
 
-/// How many items of a kind do not wait, and how many there are.
+/// Number of items of a kind that do not wait, and the total.
 struct Settled {
     claimed: u64,
     lapsed: u64,

@@ -1,4 +1,4 @@
-//! Prune on the queue layout: one transaction a round, walked by age.
+//! Prune on the queue layout: one transaction per round, oldest first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,7 +43,7 @@ impl Pruner for SqliteStore {
     }
 }
 
-/// Deletes jobs that ended long ago, and the chunks of the matrices that were theirs alone.
+/// Deletes jobs that ended long ago, and the chunks of matrices that no other job uses.
 fn prune_jobs(connection: &Connection, ask: &Prune, now: Timestamp) -> rusqlite::Result<Pruned> {
     let limit = ask.limit.min(PRUNED_MAX);
     let old = |text: &str, name: &str, before: Timestamp| {
@@ -73,13 +73,13 @@ fn prune_jobs(connection: &Connection, ask: &Prune, now: Timestamp) -> rusqlite:
 }
 
 /// A journal row of done items.
-struct Line {
+struct JournalRow {
     number: i64,
     settled_at: Timestamp,
     ids: Vec<i64>,
 }
 
-/// One round, and the moments before which an item must have been settled.
+/// One round; the bounds are the moments before which an item must have been settled.
 struct Round<'a> {
     connection: &'a Connection,
     done: Timestamp,
@@ -97,7 +97,7 @@ impl Round<'_> {
             .into_iter()
             .chain(dead)
             .partition(|id| kind_of(*id) == Kind::Deliveries);
-        // Deliveries first: an event goes with its last one, if it is not to be kept for itself.
+        // Deliveries first: an event that is past its own retention goes with its last delivery.
         let owed = self.settled(&owed, true)?;
         let sources = self.sources(&owed)?;
         self.delete(Kind::Deliveries, &owed)?;
@@ -120,10 +120,10 @@ impl Round<'_> {
         })
     }
 
-    /// The oldest journal rows of done items that name about as many as the limit; whether there
-    /// may be more.
-    fn lines(&self) -> rusqlite::Result<(Vec<Line>, bool)> {
-        let mut statement = self.prepare(sql::PRUNE_LINES)?;
+    /// Returns the oldest journal rows of done items, until they name about `limit` items; the flag
+    /// is true if there may be more.
+    fn lines(&self) -> rusqlite::Result<(Vec<JournalRow>, bool)> {
+        let mut statement = self.prepare(sql::PRUNE_ENTRIES)?;
         let mut rows = statement.query(named_params! {
             ":done": self.done.as_micros(),
             ":limit": number(self.limit),
@@ -133,7 +133,7 @@ impl Round<'_> {
             let Some(found) = rows.next()? else {
                 return Ok((lines, false));
             };
-            let line = Line {
+            let line = JournalRow {
                 number: found.get(0)?,
                 settled_at: row::moment(found, 1)?,
                 ids: parse(found.get_ref(2)?.as_str()?, 2)?,
@@ -151,7 +151,7 @@ impl Round<'_> {
             .collect()
     }
 
-    /// The events of deliveries that will be deleted.
+    /// Returns the events of the deliveries to delete.
     fn sources(&self, owed: &BTreeMap<i64, bool>) -> rusqlite::Result<Vec<i64>> {
         if owed.is_empty() {
             return Ok(Vec::new());
@@ -162,8 +162,8 @@ impl Round<'_> {
             .collect()
     }
 
-    /// Those of these items that may be deleted, and whether they are dead; whether they are named
-    /// by the lines that this round goes through.
+    /// Returns the items among these that may be deleted, with true for a dead one. `is_named`: the
+    /// journal rows of this round name them.
     fn settled(&self, ids: &[i64], is_named: bool) -> rusqlite::Result<BTreeMap<i64, bool>> {
         if ids.is_empty() {
             return Ok(BTreeMap::new());
@@ -179,15 +179,15 @@ impl Round<'_> {
             .collect()
     }
 
-    /// Deletes items and all that is theirs alone.
+    /// Deletes items and all rows that belong only to them.
     fn delete(&self, kind: Kind, settled: &BTreeMap<i64, bool>) -> rusqlite::Result<()> {
         if settled.is_empty() {
             return Ok(());
         }
         let ids = json(&settled.keys().collect::<Vec<_>>());
-        // What only one of the kinds has.
+        // The table that only this kind has.
         let theirs = match kind {
-            Kind::Events => sql::PRUNE_KEYS,
+            Kind::Events => sql::PRUNE_DEDUPE_KEYS,
             Kind::Deliveries => sql::PRUNE_ATTEMPTS,
         };
         for text in [
@@ -202,19 +202,20 @@ impl Round<'_> {
         self.change(sql::PRUNE_COUNTED, items).map(drop)
     }
 
-    /// Ends journal rows that were gone through: one that names an item that is kept stays for its
-    /// timeline, up to the longer retention, and is not looked at again.
-    fn close(&self, lines: Vec<Line>) -> rusqlite::Result<()> {
+    /// Closes the journal rows of this round: a row that names a retained item stays for its
+    /// timeline, up to the longer retention, and later rounds skip it.
+    fn close(&self, lines: Vec<JournalRow>) -> rusqlite::Result<()> {
         let named: BTreeSet<i64> = lines.iter().flat_map(|line| &line.ids).copied().collect();
-        let kept = self.kept(&named)?;
+        let kept = self.retained(&named)?;
         for mut line in lines {
             line.ids.retain(|id| kept.contains(id));
             match (line.ids.first(), line.ids.last()) {
-                (Some(lo), Some(hi)) if line.settled_at >= self.old() => {
-                    let spent = named_params! {
-                        ":line": line.number, ":ids": json(&line.ids), ":lo": lo, ":hi": hi,
+                (Some(first), Some(last)) if line.settled_at >= self.old() => {
+                    let pruned = named_params! {
+                        ":entry": line.number, ":ids": json(&line.ids),
+                        ":first_id": first, ":last_id": last,
                     };
-                    self.change(sql::PRUNE_SPENT, spent)?;
+                    self.change(sql::PRUNE_PRUNED, pruned)?;
                 }
                 _ => self.end(line.number)?,
             }
@@ -223,17 +224,17 @@ impl Round<'_> {
     }
 
     fn end(&self, line: i64) -> rusqlite::Result<()> {
-        let ended = named_params! {":line": line};
+        let ended = named_params! {":entry": line};
         self.change(sql::PRUNE_ENDED, ended).map(drop)
     }
 
-    fn kept(&self, named: &BTreeSet<i64>) -> rusqlite::Result<BTreeSet<i64>> {
+    fn retained(&self, named: &BTreeSet<i64>) -> rusqlite::Result<BTreeSet<i64>> {
         self.prepare(sql::PRUNE_KEPT)?
             .query_map(named_params! {":ids": json(named)}, |row| row.get(0))?
             .collect()
     }
 
-    /// Deletes journal rows that are past the longer retention; how many.
+    /// Deletes journal rows past the longer retention; returns their number.
     fn delete_others(&self) -> rusqlite::Result<usize> {
         let ask = named_params! {":old": self.old().as_micros(), ":limit": number(self.limit)};
         let lines = self
@@ -246,7 +247,7 @@ impl Round<'_> {
         Ok(lines.len())
     }
 
-    /// Where the longer retention begins.
+    /// Start of the longer retention.
     fn old(&self) -> Timestamp {
         self.done.min(self.dead)
     }
@@ -260,7 +261,7 @@ impl Round<'_> {
     }
 }
 
-/// A count as the statements take it.
+/// Converts a count to a statement parameter.
 fn number(items: usize) -> i64 {
     i64::try_from(items).unwrap_or(i64::MAX)
 }

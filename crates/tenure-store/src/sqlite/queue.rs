@@ -1,11 +1,11 @@
-//! The four verbs on the queue layout, each one transaction; what renew does in its own, and what a
-//! claim asks first.
+//! Claim, renew, settle and reap on the queue layout, each one transaction; the body of renew, and
+//! the preparations of a claim.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use rusqlite::{Connection, named_params};
 use tenure_core::store::{
-    Answer, Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Settle, Settlement,
+    Answer, Claim, Isolation, LeaseStore, Reap, Reaped, Renew, Renewed, Settle, Settlement,
     StoreError,
 };
 use tenure_core::{Fence, Guarded, Held, QueueName, Refusal, Timestamp, Token};
@@ -16,8 +16,8 @@ use super::holds::{self, json};
 use super::reap::reap;
 use super::settle::settle;
 use super::{SqliteStore, row, statements as sql};
-use crate::complaint::{unknown_queue, used_before};
 use crate::lane::{Lane, alone_lane, lane_of, lanes};
+use crate::messages::{unknown_queue, used_before};
 
 impl LeaseStore for SqliteStore {
     fn claim<'a>(&'a self, ask: &'a Claim) -> Answer<'a, Option<Held>> {
@@ -71,7 +71,7 @@ impl LeaseStore for SqliteStore {
     }
 }
 
-/// Draws the number of a claim.
+/// Draws the fence of a claim.
 pub(super) fn draw_fence(connection: &Connection, verb: &'static str) -> Result<Fence, StoreError> {
     connection
         .prepare_cached(sql::CLAIM_FENCE)
@@ -80,7 +80,7 @@ pub(super) fn draw_fence(connection: &Connection, verb: &'static str) -> Result<
         .map_err(failed(verb))
 }
 
-/// A token is issued once: one that has a lease is that of a claim whose answer was lost.
+/// Refuses a token that has a lease: a token is issued once, so the answer of its claim was lost.
 pub(super) fn check_fresh(connection: &Connection, token: &Token) -> Result<(), StoreError> {
     let is_used: bool = connection
         .prepare_cached(sql::CLAIM_USED)
@@ -94,64 +94,67 @@ pub(super) fn check_fresh(connection: &Connection, token: &Token) -> Result<(), 
     Err(used_before("claim"))
 }
 
-/// A lane that a claim looks into.
-pub(super) struct Asked {
+/// A lane that a claim reads.
+pub(super) struct LaneRequest {
     pub(super) lane: Lane,
-    /// How many items it takes from there at most.
+    /// Maximum items to take from the lane.
     pub(super) most: usize,
-    /// Its queue; `None`: it is an endpoint's.
+    /// The queue of the lane; `None` for the lane of an endpoint.
     pub(super) queue: Option<QueueName>,
 }
 
-/// The lanes that a claim looks into, in order, each once.
-pub(super) fn lanes_of(connection: &Connection, ask: &Claim) -> Result<Vec<Asked>, StoreError> {
+/// Returns the lanes that a claim reads, in order, each once.
+pub(super) fn lanes_of(
+    connection: &Connection,
+    ask: &Claim,
+) -> Result<Vec<LaneRequest>, StoreError> {
     if !ask.lanes.is_empty() {
         return endpoint_lanes(connection, ask).map_err(failed("claim"));
     }
     let queues = queues_named(connection, &ask.queues).map_err(failed("claim"))?;
-    let mut all: Vec<Asked> = Vec::new();
+    let mut all: Vec<LaneRequest> = Vec::new();
     for name in &ask.queues {
         let (number, is_paused) = *queues
             .get(name.as_str())
             .ok_or_else(|| unknown_queue("claim", name))?;
-        // A queue that was named twice is looked into once.
+        // Skip a queue that is named twice.
         if is_paused || all.iter().any(|seen| seen.queue.as_ref() == Some(name)) {
             continue;
         }
-        let asked = |lane| Asked {
+        let request = |lane| LaneRequest {
             lane,
             most: usize::MAX,
             queue: Some(name.clone()),
         };
-        match ask.company {
-            Company::Together => all.extend(lanes(number).map(asked)),
-            Company::Alone => all.push(asked(alone_lane(number))),
+        match ask.isolation {
+            Isolation::Shared => all.extend(lanes(number).map(request)),
+            Isolation::Isolated => all.push(request(alone_lane(number))),
         }
     }
     Ok(all)
 }
 
-/// The lanes of endpoints among those that were named: the number of a queue is not an endpoint's.
-fn endpoint_lanes(connection: &Connection, ask: &Claim) -> rusqlite::Result<Vec<Asked>> {
+/// Returns the named lanes that belong to endpoints, without lanes of queues.
+fn endpoint_lanes(connection: &Connection, ask: &Claim) -> rusqlite::Result<Vec<LaneRequest>> {
     let numbers: BTreeSet<u32> = ask.lanes.iter().map(|(lane, _)| lane.endpoint).collect();
     let known: HashSet<u32> = connection
         .prepare_cached(sql::CLAIM_ENDPOINTS)?
         .query_map(named_params! {":numbers": json(&numbers)}, |row| row.get(0))?
         .collect::<rusqlite::Result<_>>()?;
     let mut seen = HashSet::new();
-    let asked = ask
+    let request = ask
         .lanes
         .iter()
         .filter(|(lane, _)| known.contains(&lane.endpoint) && seen.insert(*lane))
-        .map(|(lane, most)| Asked {
+        .map(|(lane, most)| LaneRequest {
             lane: lane_of(*lane),
             most: usize::try_from(*most).unwrap_or(usize::MAX),
             queue: None,
         });
-    Ok(asked.collect())
+    Ok(request.collect())
 }
 
-/// The number of each queue, and whether it is paused.
+/// Returns the number of each queue, and true if it is paused.
 pub(super) fn queues_named(
     connection: &Connection,
     names: &[QueueName],
@@ -181,7 +184,7 @@ fn renew(
     Ok(ask.tokens.iter().map(answer).collect())
 }
 
-/// The answer for each token that has a lease.
+/// Returns the answer for each token that has a lease.
 fn renewals(
     connection: &Connection,
     ask: &Renew,
@@ -208,7 +211,7 @@ fn renewals(
             until: row::moment(found, 2)?,
             ids: holds::ids(found, 3)?,
         };
-        answers.insert(found.get(0)?, Guarded::Kept(renewed));
+        answers.insert(found.get(0)?, Guarded::Accepted(renewed));
     }
     Ok(answers)
 }

@@ -1,4 +1,4 @@
-//! Readers: the connections that cannot write, beside the thread that does.
+//! Readers: read-only connections beside the writer thread.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,10 +12,10 @@ use super::error::failed;
 use super::writer::caught;
 use crate::config::StoreConfig;
 
-/// Connections for reading: reads are an operator's, and few.
+/// Maximum reading connections: only operators read, and rarely.
 const READERS_MAX: usize = 4;
 
-/// The connections for reading, opened when they are first needed.
+/// The reading connections, opened on first use.
 pub(super) struct Readers {
     pub(super) path: PathBuf,
     config: StoreConfig,

@@ -1,20 +1,20 @@
-//! What a reap does in its transaction.
+//! Reap, inside its transaction.
 
 use std::collections::{HashMap, HashSet};
 
 use rusqlite::{Connection, named_params};
 use tenure_core::store::{Reap, Reaped, StoreError};
 use tenure_core::{
-    Boundary, Fence, ItemId, LapsePolicy, Outcome, State, Timestamp, Word, lapse_run,
+    Boundary, Fence, ItemId, LapsePolicy, Outcome, OutcomeKind, State, Timestamp, lapse_run,
 };
 
 use super::error::failed;
-use super::holds::{Back, Ends, Leased, json};
+use super::holds::{Ends, Leased, ReturnTo, json};
 use super::statements as sql;
 use super::turns::Turns;
 use crate::lane::{Lane, alone_lane, queue_of};
 
-/// Ends lapsed leases, the oldest first.
+/// Ends lapsed leases, oldest first.
 pub(super) fn reap(
     connection: &Connection,
     ask: &Reap,
@@ -56,16 +56,16 @@ fn end(
     let (mut ends, mut turns) = (Ends::default(), Turns::default());
     let mut reaped: Vec<(Timestamp, Reaped)> = Vec::new();
     for (lease, ids) in lapsed.iter().zip(held) {
-        let company = Company::of(lease, &counters, policy, &mut turns)?;
+        let keyed = KeyedItems::of(lease, &counters, policy, &mut turns)?;
         for id in &ids {
             let Some(past) = counters.get(id).copied() else {
                 continue;
             };
-            let from = if company.followers.contains(id) {
-                ends.say(*id, &Outcome::RELEASE, Back::Behind, now);
+            let from = if keyed.followers.contains(id) {
+                ends.say(*id, &Outcome::RELEASE, ReturnTo::Behind, now);
                 Some(past.available_at)
             } else {
-                let back = company.back_of(*id);
+                let back = keyed.back_of(*id);
                 fate(&mut ends, policy, (*id, past, back), now)
             };
             let item = Reaped {
@@ -78,7 +78,7 @@ fn end(
             };
             reaped.push((lease.until, item));
         }
-        lease.note(connection, Word::Lapsed, ids, now)?;
+        lease.note(connection, OutcomeKind::Lapsed, ids, now)?;
     }
     ends.write(connection, now)?;
     turns.write(connection, now)?;
@@ -88,21 +88,21 @@ fn end(
 
 /// The items of a lapsed lease that have a key.
 #[derive(Default)]
-struct Company {
-    /// The first of each run: they were being worked on.
+struct KeyedItems {
+    /// The first item of each run: a worker was processing it.
     heads: HashSet<i64>,
-    /// The others: they go back as they were.
+    /// The other items: they become pending again unchanged.
     followers: HashSet<i64>,
 }
 
-impl Company {
+impl KeyedItems {
     fn of(
         lease: &Leased,
-        counters: &HashMap<i64, Past>,
+        counters: &HashMap<i64, LapsedItem>,
         policy: &LapsePolicy,
         turns: &mut Turns,
     ) -> rusqlite::Result<Self> {
-        let mut company = Self::default();
+        let mut keyed = Self::default();
         for (key, run) in lease.runs()? {
             let Some(first) = run.first() else {
                 continue;
@@ -110,39 +110,40 @@ impl Company {
             let crashes = counters.get(first).map_or(0, |past| past.crashes);
             let is_dead = policy.fate(crashes + 1).is_none();
             let (fates, _) = lapse_run(run.len(), is_dead, policy.on_dead());
-            company.heads.insert(*first);
-            company.followers.extend(run.iter().skip(1));
+            keyed.heads.insert(*first);
+            keyed.followers.extend(run.iter().skip(1));
             turns.note(key, run.into_iter().zip(fates));
         }
-        Ok(company)
+        Ok(keyed)
     }
 
-    /// Where an item goes that waits again. A head goes through the backlog, where it is the first:
-    /// so it is held back by a pause as all the others are.
-    fn back_of(&self, id: i64) -> Back {
+    /// Returns the destination of an item that becomes pending again. A head goes to the front of
+    /// the backlog, so that a pause of its key holds it back.
+    fn back_of(&self, id: i64) -> ReturnTo {
         if self.heads.contains(&id) {
-            Back::Behind
+            ReturnTo::Behind
         } else {
-            Back::Ready
+            ReturnTo::Ready
         }
     }
 }
 
-/// What is known of an item whose lease lapsed.
+/// The relevant columns of an item whose lease lapsed.
 #[derive(Clone, Copy)]
-struct Past {
-    /// As enqueued.
+struct LapsedItem {
+    /// The lane at enqueue.
     lane: Lane,
-    /// The lapses so far.
+    /// Lapses so far.
     crashes: u32,
     available_at: Timestamp,
 }
 
-/// Decides what becomes of an item at this lapse; answers from when it waits again, if it does.
+/// Decides the fate of an item at this lapse; returns when it may be claimed again, or `None` if it
+/// is dead.
 fn fate(
     ends: &mut Ends,
     policy: &LapsePolicy,
-    (id, past, back): (i64, Past, Back),
+    (id, past, back): (i64, LapsedItem, ReturnTo),
     now: Timestamp,
 ) -> Option<Timestamp> {
     let crashes = past.crashes + 1;
@@ -156,11 +157,11 @@ fn fate(
     Some(from)
 }
 
-fn counters(connection: &Connection, ids: &[i64]) -> rusqlite::Result<HashMap<i64, Past>> {
+fn counters(connection: &Connection, ids: &[i64]) -> rusqlite::Result<HashMap<i64, LapsedItem>> {
     connection
         .prepare_cached(sql::REAP_COUNTERS)?
         .query_map(named_params! {":ids": json(ids)}, |row| {
-            let past = Past {
+            let past = LapsedItem {
                 lane: row.get(1)?,
                 crashes: row.get(2)?,
                 available_at: super::row::moment(row, 3)?,

@@ -1,4 +1,4 @@
-//! What a replay does in its transaction.
+//! Replay, inside its transaction.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -8,12 +8,12 @@ use tenure_core::{Guarded, ItemId, Refusal, Timestamp};
 
 use super::holds::{json, make_ready, put_behind};
 use super::intake::{kind_of, kind_word};
-use super::look::states;
+use super::item_states::states;
 use super::statements as sql;
 use super::turns::Turns;
 
-/// Puts settled items back. One that has a key goes to the tail of its domain, except the one that
-/// is dead and blocks it.
+/// Makes settled items pending again. An item with a key goes to the tail of its key, unless it is
+/// the dead head that blocks the key.
 pub(super) fn replay(
     connection: &Connection,
     ask: &Replay,
@@ -28,10 +28,10 @@ pub(super) fn replay(
         .map(|id| {
             let answer = match states.get(id) {
                 None => Guarded::Refused(Refusal::NotFound),
-                // Named twice: after the first it is no longer settled.
+                // An id named twice is refused the second time: the item is no longer settled.
                 Some(state) if state.is_terminal() && seen.insert(*id) => {
                     opened.push(*id);
-                    Guarded::Kept(())
+                    Guarded::Accepted(())
                 }
                 Some(_) => Guarded::Refused(Refusal::NotSettled),
             };
@@ -44,17 +44,17 @@ pub(super) fn replay(
     Ok(answers)
 }
 
-/// What is known of the domain of an item that is put back.
-struct Standing {
+/// The state of the key of a replayed item.
+struct KeySnapshot {
     key: String,
     has_head: bool,
-    /// Its head is this item, dead.
+    /// The item is the dead head of the key.
     is_blocking: bool,
 }
 
 fn open(connection: &Connection, opened: &[i64], now: Timestamp) -> rusqlite::Result<()> {
     let named = json(opened);
-    let standings = standings(connection, &named)?;
+    let keys = keys(connection, &named)?;
     connection
         .prepare_cached(sql::REPLAY_OPENED)?
         .execute(named_params! {":ids": named, ":now": now.as_micros()})?;
@@ -62,12 +62,12 @@ fn open(connection: &Connection, opened: &[i64], now: Timestamp) -> rusqlite::Re
         .prepare_cached(sql::REPLAY_RAISED)?
         .execute(named_params! {":ids": named})?;
     let (keyed, unkeyed): (Vec<i64>, Vec<i64>) =
-        opened.iter().partition(|id| standings.contains_key(id));
+        opened.iter().partition(|id| keys.contains_key(id));
     make_ready(connection, &unkeyed)?;
     if keyed.is_empty() {
         return Ok(());
     }
-    let is_blocking = |id: &i64| standings.get(id).is_some_and(|of| of.is_blocking);
+    let is_blocking = |id: &i64| keys.get(id).is_some_and(|of| of.is_blocking);
     let last: Vec<i64> = keyed
         .iter()
         .copied()
@@ -75,7 +75,7 @@ fn open(connection: &Connection, opened: &[i64], now: Timestamp) -> rusqlite::Re
         .collect();
     draw_turns(connection, &last)?;
     put_behind(connection, &keyed)?;
-    let headless: BTreeSet<String> = standings
+    let headless: BTreeSet<String> = keys
         .into_values()
         .filter(|of| !of.has_head || of.is_blocking)
         .map(|of| of.key)
@@ -83,22 +83,22 @@ fn open(connection: &Connection, opened: &[i64], now: Timestamp) -> rusqlite::Re
     Turns::open_all(headless).write(connection, now)
 }
 
-fn standings(connection: &Connection, ids: &str) -> rusqlite::Result<HashMap<i64, Standing>> {
+fn keys(connection: &Connection, ids: &str) -> rusqlite::Result<HashMap<i64, KeySnapshot>> {
     connection
-        .prepare_cached(sql::REPLAY_DOMAINS)?
+        .prepare_cached(sql::REPLAY_KEYS)?
         .query_map(named_params! {":ids": ids}, |row| {
-            let standing = Standing {
+            let key = KeySnapshot {
                 key: row.get(1)?,
                 has_head: row.get(2)?,
                 is_blocking: row.get(3)?,
             };
-            Ok((row.get(0)?, standing))
+            Ok((row.get(0)?, key))
         })?
         .collect()
 }
 
-/// Gives items the last turns of all so far, in this order. A delivery's are numbers of deliveries:
-/// all of those come after all of the others.
+/// Assigns new turns to the items, in this order, behind all others. The turns of deliveries are
+/// ids of deliveries, which are all above those of events.
 fn draw_turns(connection: &Connection, ids: &[i64]) -> rusqlite::Result<()> {
     for kind in [Kind::Events, Kind::Deliveries] {
         let of_kind = ids.iter().copied().filter(|id| kind_of(*id) == kind);

@@ -1,11 +1,11 @@
-//! Replays on record: a step is one transaction.
+//! Recorded replay operations: each step is one transaction.
 
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 use tenure_core::store::{
-    Answer, Filter, KeepsReplays, Kind, NewReplay, Rate, Replay, ReplayOperation, ReplayState,
-    Replays, StepReplay, Stepped, StoreError,
+    Answer, Filter, Kind, NewReplay, ProvidesReplays, Replay, ReplayOperation, ReplayRate,
+    ReplayState, Replays, StepReplay, Stepped, StoreError,
 };
 use tenure_core::{Guarded, ItemId, QueueName, Refusal, State, Timestamp};
 
@@ -13,10 +13,10 @@ use super::error::failed;
 use super::queue::queues_named;
 use super::replay::replay;
 use super::{SqliteStore, row, statements as sql};
-use crate::complaint::unknown_queue;
+use crate::messages::unknown_queue;
 use crate::replay_step::{Progress, WALK, stepped};
 
-impl KeepsReplays for SqliteStore {
+impl ProvidesReplays for SqliteStore {
     fn replay_operations(&self) -> &dyn Replays {
         self
     }
@@ -34,7 +34,7 @@ impl Replays for SqliteStore {
     fn step_replay<'a>(&'a self, step: &'a StepReplay) -> Answer<'a, Stepped> {
         let ask = *step;
         Box::pin(async move {
-            // Whoever only looks must not keep writers waiting.
+            // A check that finds nothing to do must not block writers, so it uses a reader.
             let now = self.moment(ask.now);
             let peek = self.writer.read("step replay", move |connection| {
                 let due = due(connection, &ask, now).map_err(failed("step replay"))?;
@@ -95,7 +95,7 @@ fn start(
     ask: &NewReplay,
     now: Timestamp,
 ) -> rusqlite::Result<ReplayOperation> {
-    let kept_since = now.before(ReplayOperation::KEPT).as_micros();
+    let kept_since = now.before(ReplayOperation::RETENTION_MIN).as_micros();
     connection
         .prepare_cached(sql::START_REPLAY_GONE)?
         .execute(named_params! {":kept_since": kept_since})?;
@@ -103,7 +103,7 @@ fn start(
     connection.prepare_cached(sql::START_REPLAY)?.query_row(
         named_params! {
             ":filter": ask.filter().to_json(),
-            ":rate": ask.rate.map(Rate::number),
+            ":rate": ask.rate.map(ReplayRate::number),
             ":expected": ask.expected.map(number),
             ":behind": behind.number(),
             ":last": last.number(),
@@ -135,7 +135,7 @@ fn cancel(
         .query_row(ask, read)
         .optional()?;
     if let Some(operation) = cancelled {
-        return Ok(Guarded::Kept(operation));
+        return Ok(Guarded::Accepted(operation));
     }
     let is_there = !list(connection, 1, Some(id))?.is_empty();
     Ok(Guarded::Refused(if is_there {
@@ -157,7 +157,7 @@ fn due(
         .optional()
 }
 
-/// When the next of the others is due.
+/// Returns the wait until the next other operation is due.
 fn others(
     connection: &Connection,
     ask: &StepReplay,
@@ -191,7 +191,7 @@ fn take_step(
     let answers = replay(connection, &Replay::new(found.clone()), now)?;
     let replayed = answers
         .iter()
-        .filter(|(_, answer)| answer.is_kept())
+        .filter(|(_, answer)| answer.is_accepted())
         .count();
     let progress = Progress::new(&operation, (&found, size), bound, replayed);
     let moved = connection.prepare_cached(sql::MOVE_REPLAY)?.query_row(
@@ -208,7 +208,7 @@ fn take_step(
     Ok(stepped(moved, progress.wait, others))
 }
 
-/// The next items that the operation puts back, and the id up to which was looked for them.
+/// Returns the next items to replay, and the id up to which it searched.
 fn page(
     connection: &Connection,
     operation: &ReplayOperation,
@@ -248,7 +248,7 @@ fn page(
     Ok((ids, ItemId::new(bound)))
 }
 
-/// An operation: the columns of `replays.sql`.
+/// Reads an operation: the columns of `replays.sql`.
 fn read(found: &Row<'_>) -> rusqlite::Result<ReplayOperation> {
     let expected: Option<i64> = found.get(3)?;
     let ended_at: Option<i64> = found.get(11)?;
@@ -256,7 +256,7 @@ fn read(found: &Row<'_>) -> rusqlite::Result<ReplayOperation> {
     Ok(ReplayOperation {
         id: row::count(found, 0)?,
         filter: row::word(found, 1, Filter::from_json)?,
-        rate: rate.and_then(Rate::per_minute),
+        rate: rate.and_then(ReplayRate::per_minute),
         expected: expected.map(|expected| u64::try_from(expected).unwrap_or(0)),
         reached: row::id(found, 4)?,
         last: row::id(found, 5)?,
@@ -269,7 +269,7 @@ fn read(found: &Row<'_>) -> rusqlite::Result<ReplayOperation> {
     })
 }
 
-/// A number as the statements take it.
+/// Converts a number to a statement parameter.
 fn number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! From rows of the database to the words of the core.
+//! Converts database rows to core types.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,43 +8,42 @@ use rusqlite::types::{FromSqlError, Type};
 use tenure_core::store::Queue;
 use tenure_core::webhook::EndpointSettings;
 use tenure_core::{
-    Content, Counters, DomainName, Encoding, EndedHold, Event, Fence, Hold, ItemId, QueueName,
-    Record, State, StoredEvent, Term, Timestamp, Token, Word, WorkerId,
+    Content, Counters, DomainName, Encoding, Event, Fence, Hold, ItemId, OutcomeKind, PastHold,
+    QueueName, Record, State, StoredEvent, Term, Timestamp, Token, WorkerId,
 };
 use uuid::Uuid;
 
 use crate::headers::read_headers;
 use crate::lane::{Lane, priority, queue_of};
 
-/// What an item carries, as its row has it.
-pub(super) enum Carried {
-    /// An event, whole.
+/// The content of an item, as its row has it.
+pub(super) enum RowContent {
+    /// A complete event.
     Event(Event),
     /// A delivery; its event is in another row.
     Owed {
         /// The number of the endpoint.
         endpoint: u32,
-        /// The event.
         source: ItemId,
-        /// The domain whose order it keeps.
+        /// The ordering key.
         key: Option<String>,
     },
 }
 
-/// An item that may be claimed: the columns of `claim.sql`, statement due.
+/// A claimable item: the columns of `claim.sql`, statement due.
 pub(super) struct Waiting {
     pub(super) id: ItemId,
-    pub(super) carried: Carried,
+    pub(super) content: RowContent,
     pub(super) available_at: Timestamp,
     pub(super) counters: Counters,
 }
 
 impl Waiting {
-    /// Reads one; the queue is that of the lane, if it is one of a queue.
+    /// Reads an item; `queue` is the queue of its lane, if the lane belongs to one.
     pub(super) fn read(row: &Row<'_>, queue: Option<&QueueName>) -> rusqlite::Result<Self> {
         Ok(Self {
             id: id(row, 0)?,
-            carried: carried(row, || {
+            content: content(row, || {
                 queue
                     .cloned()
                     .ok_or_else(|| unreadable(2, FromSqlError::InvalidType))
@@ -54,28 +53,27 @@ impl Waiting {
         })
     }
 
-    /// The domain whose order it keeps, if any.
     pub(super) fn key(&self) -> Option<&str> {
-        match &self.carried {
-            Carried::Event(event) => event.ordering_key(),
-            Carried::Owed { key, .. } => key.as_deref(),
+        match &self.content {
+            RowContent::Event(event) => event.key(),
+            RowContent::Owed { key, .. } => key.as_deref(),
         }
     }
 }
 
-/// A record, but for what it carries.
+/// A record whose content is not complete yet.
 pub(super) struct Recorded {
-    pub(super) carried: Carried,
+    pub(super) content: RowContent,
     pub(super) record: Record,
 }
 
 impl Recorded {
-    /// The columns of `find.sql`, of which the first are those of an item.
+    /// Reads the columns of `find.sql`; the first are those of an item.
     pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         let record = Record {
             id: id(row, 0)?,
             state: word(row, 16, State::parse)?,
-            // Until it is given its own.
+            // Placeholder, replaced by `Sources`.
             content: Content::Row(String::new()),
             counters: counters(row)?,
             created_at: moment(row, 15)?,
@@ -86,34 +84,34 @@ impl Recorded {
             dead_at: past(row, 23)?,
             dead_reason: row.get(24)?,
         };
-        let carried = carried(row, || queue_name(row, 14))?;
-        Ok(Self { carried, record })
+        let content = content(row, || queue_name(row, 14))?;
+        Ok(Self { content, record })
     }
 }
 
-/// An event of a delivery: the columns of `sources.sql`.
+/// Reads the event of a delivery: the columns of `sources.sql`.
 pub(super) fn source(row: &Row<'_>) -> rusqlite::Result<(ItemId, Arc<Event>)> {
     let queue = queue_name(row, 9)?;
     Ok((id(row, 0)?, Arc::new(event(row, queue)?)))
 }
 
-fn carried(
+fn content(
     row: &Row<'_>,
     queue: impl FnOnce() -> rusqlite::Result<QueueName>,
-) -> rusqlite::Result<Carried> {
+) -> rusqlite::Result<RowContent> {
     let source: Option<i64> = row.get(13)?;
     let Some(source) = source else {
-        return Ok(Carried::Event(event(row, queue()?)?));
+        return Ok(RowContent::Event(event(row, queue()?)?));
     };
     let lane: Lane = row.get(2)?;
-    Ok(Carried::Owed {
+    Ok(RowContent::Owed {
         endpoint: queue_of(lane).unsigned_abs(),
         source: ItemId::new(source),
         key: row.get(5)?,
     })
 }
 
-/// The rules of an endpoint.
+/// Reads the settings of an endpoint.
 pub(super) fn endpoint_settings(
     row: &Row<'_>,
     column: usize,
@@ -122,13 +120,14 @@ pub(super) fn endpoint_settings(
     EndpointSettings::from_json(stored).map_err(|cause| unreadable(column, cause))
 }
 
-/// A line of the journal: the columns of `timeline.sql`.
-pub(super) fn ended_hold(row: &Row<'_>) -> rusqlite::Result<EndedHold> {
+/// Reads a line of the journal: the columns of `timeline.sql`.
+pub(super) fn ended_hold(row: &Row<'_>) -> rusqlite::Result<PastHold> {
     let word: String = row.get(2)?;
-    Ok(EndedHold {
+    Ok(PastHold {
         holder: row.get(0)?,
         fence: Fence::new(row.get(1)?),
-        word: Word::parse(&word).ok_or_else(|| unreadable(2, FromSqlError::InvalidType))?,
+        outcome: OutcomeKind::parse(&word)
+            .ok_or_else(|| unreadable(2, FromSqlError::InvalidType))?,
         claimed_at: moment(row, 3)?,
         settled_at: moment(row, 4)?,
     })
@@ -142,7 +141,7 @@ pub(super) fn moment(row: &Row<'_>, column: usize) -> rusqlite::Result<Timestamp
     row.get(column).map(Timestamp::from_micros)
 }
 
-/// A number of items; it is never below zero.
+/// Reads a number of items; it is never negative.
 pub(super) fn count(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
     let number: i64 = row.get(column)?;
     Ok(u64::try_from(number).unwrap_or(0))
@@ -199,7 +198,7 @@ pub(super) fn unreadable(
     rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(cause))
 }
 
-/// A queue: the columns of `queues.sql`.
+/// Reads a queue: the columns of `queues.sql`.
 pub(super) fn queue(row: &Row<'_>) -> rusqlite::Result<Queue> {
     let millis: Option<u32> = row.get(1)?;
     Ok(Queue {
@@ -227,7 +226,7 @@ pub(super) fn domain(row: &Row<'_>, column: usize) -> rusqlite::Result<DomainNam
     DomainName::new(name).map_err(|cause| unreadable(column, cause))
 }
 
-/// A stored word, read by `parse`.
+/// Parses a stored name with `parse`.
 pub(super) fn word<T>(
     row: &Row<'_>,
     column: usize,

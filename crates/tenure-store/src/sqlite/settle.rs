@@ -1,22 +1,22 @@
-//! What a settle does in its transaction.
+//! Settle, inside its transaction.
 
 use std::collections::{HashMap, HashSet};
 
 use rusqlite::{Connection, OptionalExtension, named_params};
 use tenure_core::store::{Rest, Settle, Settlement, StoreError};
 use tenure_core::{
-    Fate, Guarded, ItemId, Lateness, OnDead, Outcome, Refusal, Timestamp, Word, settle_run,
+    Fate, Guarded, ItemId, Lateness, OnDead, Outcome, OutcomeKind, Refusal, Timestamp, settle_run,
 };
 
 use super::calls;
 use super::error::failed;
 use super::fan_out::FanOut;
-use super::holds::{Back, Ends, Leased, Runs, Said, json};
-use super::look::look;
+use super::holds::{Ends, IdsByOutcome, Leased, ReturnTo, Runs, json};
+use super::item_states::look;
 use super::statements as sql;
 use super::turns::Turns;
 
-/// The caller has checked that no item is named twice.
+/// Settles items. The caller has checked that no item is named twice.
 pub(super) fn settle(
     connection: &Connection,
     ask: &Settle,
@@ -35,7 +35,7 @@ fn try_settle(
         settle_lease(connection, ask, lease, now)?
     } else {
         let none_held = vec![false; ask.items.len()];
-        answer(connection, ask, &none_held, Guarded::Kept(()))?
+        answer(connection, ask, &none_held, Guarded::Accepted(()))?
     };
     if !ask.calls.is_empty() {
         calls::settled(connection, ask, &settlement, now)?;
@@ -57,11 +57,11 @@ fn settle_lease(
     }
     let mut settling = Settling::new(lease, ask.on_dead, now)?;
     let rest = settling.hear(ask, &share);
-    let fan_out = FanOut::of(ask, settling.said.get(&Word::Done));
+    let fan_out = FanOut::of(ask, settling.said.get(&OutcomeKind::Done));
     settling.write(connection)?;
     fan_out.write(connection, now)?;
     let early = settling.early;
-    let mut settlement = answer(connection, ask, &share.is_held, Guarded::Kept(()))?;
+    let mut settlement = answer(connection, ask, &share.is_held, Guarded::Accepted(()))?;
     for (id, answer) in &mut settlement.items {
         if early.contains(&id.number()) {
             *answer = Guarded::Refused(Refusal::OutOfTurn);
@@ -83,7 +83,7 @@ fn lease_of(connection: &Connection, token: &str) -> rusqlite::Result<Option<Lea
         .optional()
 }
 
-/// Which of the named items are held under the lease, and what else is.
+/// The named items that the lease holds, and its other items.
 struct Share {
     is_held: Vec<bool>,
     unnamed: Vec<i64>,
@@ -93,7 +93,8 @@ impl Share {
     fn of(ask: &Settle, lease: &Leased) -> rusqlite::Result<Self> {
         let mut named: Vec<i64> = ask.items.iter().map(|(id, _)| id.number()).collect();
         named.sort_unstable();
-        // The common case: the whole lease is named. Then the texts are equal, and nothing is read.
+        // Common case: the settle names the whole lease. Then the texts are equal, and nothing is
+        // parsed.
         if json(&named) == lease.ids {
             return Ok(Self {
                 is_held: vec![true; named.len()],
@@ -111,20 +112,21 @@ impl Share {
     }
 }
 
-/// What a settle makes of a lease.
+/// A settle that is being applied to a lease.
 struct Settling<'a> {
     lease: &'a Leased,
     on_dead: OnDead,
     now: Timestamp,
     runs: Runs,
-    /// What the settle says of items that have a key, until all is heard; whether it names them.
+    /// Outcomes of keyed items, collected before runs are decided; true if the settle names the
+    /// item.
     words: HashMap<i64, (Outcome, bool)>,
-    said: Said,
+    said: IdsByOutcome,
     ends: Ends,
     turns: Turns,
-    /// What stays held.
+    /// Items that stay held.
     left: Vec<i64>,
-    /// What was named although an item before it in its domain is not settled.
+    /// Items named although an earlier item of their key is not settled.
     early: HashSet<i64>,
     has_ended: bool,
 }
@@ -137,7 +139,7 @@ impl<'a> Settling<'a> {
             now,
             runs: lease.runs()?,
             words: HashMap::new(),
-            said: Said::new(),
+            said: IdsByOutcome::new(),
             ends: Ends::default(),
             turns: Turns::default(),
             left: Vec::new(),
@@ -146,7 +148,7 @@ impl<'a> Settling<'a> {
         })
     }
 
-    /// Decides what becomes of every item; answers how many that were not named were ended.
+    /// Decides the fate of every item; returns the number of unnamed items that it ended.
     fn hear(&mut self, ask: &Settle, share: &Share) -> u32 {
         let for_rest = match ask.rest {
             Rest::Keep => None,
@@ -161,7 +163,7 @@ impl<'a> Settling<'a> {
                 true if keyed.contains(&id) => {
                     self.words.insert(id, (outcome.clone(), true));
                 }
-                true => self.say(id, outcome, Back::Ready),
+                true => self.say(id, outcome, ReturnTo::Ready),
             }
         }
         let mut rest = 0;
@@ -171,7 +173,7 @@ impl<'a> Settling<'a> {
                     self.words.insert(*id, (outcome.clone(), false));
                 }
                 Some(outcome) => {
-                    self.say(*id, outcome, Back::Ready);
+                    self.say(*id, outcome, ReturnTo::Ready);
                     rest += 1;
                 }
                 None if keyed.contains(id) => {}
@@ -185,12 +187,11 @@ impl<'a> Settling<'a> {
         rest
     }
 
-    /// Decides what becomes of the items of a domain; answers how many that were not named were
-    /// ended.
+    /// Decides the fate of the items of a key; returns the number of unnamed items that it ended.
     fn settle_run(&mut self, key: String, run: &[i64]) -> u32 {
-        let words: Vec<Option<Word>> = run
+        let words: Vec<Option<OutcomeKind>> = run
             .iter()
-            .map(|id| self.words.get(id).map(|(outcome, _)| outcome.word()))
+            .map(|id| self.words.get(id).map(|(outcome, _)| outcome.kind()))
             .collect();
         let (fates, _) = settle_run(&words, self.on_dead);
         let mut rest = 0;
@@ -203,10 +204,10 @@ impl<'a> Settling<'a> {
             match (fate, word) {
                 (Fate::Held | Fate::OutOfTurn, _) => self.left.push(*id),
                 (Fate::OutOfTurnBehind, _) | (_, None) => {
-                    self.say(*id, &Outcome::RELEASE, Back::Behind);
+                    self.say(*id, &Outcome::RELEASE, ReturnTo::Behind);
                 }
                 (_, Some((outcome, _))) => {
-                    self.say(*id, &outcome, Back::Behind);
+                    self.say(*id, &outcome, ReturnTo::Behind);
                     rest += u32::from(!is_named);
                 }
             }
@@ -215,13 +216,13 @@ impl<'a> Settling<'a> {
         rest
     }
 
-    fn say(&mut self, id: i64, outcome: &Outcome, back: Back) {
+    fn say(&mut self, id: i64, outcome: &Outcome, back: ReturnTo) {
         self.has_ended = true;
-        self.said.entry(outcome.word()).or_default().push(id);
+        self.said.entry(outcome.kind()).or_default().push(id);
         self.ends.say(id, outcome, back, self.now);
     }
 
-    /// Writes all of it, if there is anything.
+    /// Writes all changes, if any.
     fn write(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         if !self.has_ended {
             return Ok(());
@@ -235,20 +236,20 @@ impl<'a> Settling<'a> {
     }
 }
 
-/// Answers for each named item: `for_held` if it was held under the token; else as the token was
-/// answered before, if it said the same then; else by where the item is.
+/// Answers each named item: with `for_held` if the token held it; otherwise with the earlier
+/// answer, if the token reported the same outcome before; otherwise by the state of the item.
 fn answer(
     connection: &Connection,
     ask: &Settle,
     is_held: &[bool],
     for_held: Guarded,
 ) -> rusqlite::Result<Settlement> {
-    let others: Vec<(ItemId, Word)> = ask
+    let others: Vec<(ItemId, OutcomeKind)> = ask
         .items
         .iter()
         .zip(is_held)
         .filter(|(_, is_held)| !**is_held)
-        .map(|((id, outcome), _)| (*id, outcome.word()))
+        .map(|((id, outcome), _)| (*id, outcome.kind()))
         .collect();
     let mut for_others = look(connection, ask.token.expose(), &others)?.into_iter();
     let items = ask

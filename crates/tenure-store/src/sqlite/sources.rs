@@ -1,4 +1,4 @@
-//! Sources: the events that deliveries owe, each read once, however many endpoints it is owed to.
+//! Sources: the events of deliveries, each read once for all of its endpoints.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -8,21 +8,21 @@ use tenure_core::webhook::Delivery;
 use tenure_core::{Content, Event, Item, ItemId, Record};
 
 use super::holds::json;
-use super::row::{self, Carried, Recorded, Waiting};
+use super::row::{self, Recorded, RowContent, Waiting};
 use super::statements as sql;
 
-/// The events that some deliveries owe.
+/// The events of some deliveries.
 pub(super) struct Sources(HashMap<ItemId, Arc<Event>>);
 
 impl Sources {
-    /// Reads those of the deliveries among these.
+    /// Reads the events of the deliveries among these items.
     pub(super) fn of<'a>(
         connection: &Connection,
-        all: impl Iterator<Item = &'a Carried>,
+        all: impl Iterator<Item = &'a RowContent>,
     ) -> rusqlite::Result<Self> {
-        let source = |carried: &Carried| match carried {
-            Carried::Event(_) => None,
-            Carried::Owed { source, .. } => Some(source.number()),
+        let source = |content: &RowContent| match content {
+            RowContent::Event(_) => None,
+            RowContent::Owed { source, .. } => Some(source.number()),
         };
         let ids: BTreeSet<i64> = all.filter_map(source).collect();
         if ids.is_empty() {
@@ -35,11 +35,11 @@ impl Sources {
         Ok(Self(events))
     }
 
-    /// What an item carries, whole. A delivery is never kept longer than its event.
-    pub(super) fn content(&self, carried: Carried) -> rusqlite::Result<Content> {
-        Ok(match carried {
-            Carried::Event(event) => Content::Event(event),
-            Carried::Owed {
+    /// Returns the complete content of an item. A delivery is never kept longer than its event.
+    pub(super) fn content(&self, content: RowContent) -> rusqlite::Result<Content> {
+        Ok(match content {
+            RowContent::Event(event) => Content::Event(event),
+            RowContent::Owed {
                 endpoint, source, ..
             } => Content::Delivery(Delivery {
                 endpoint,
@@ -54,13 +54,13 @@ impl Sources {
     }
 }
 
-/// Claimed items with all that they carry.
+/// Completes claimed items with their content.
 pub(super) fn items(connection: &Connection, taken: Vec<Waiting>) -> rusqlite::Result<Vec<Item>> {
-    let sources = Sources::of(connection, taken.iter().map(|item| &item.carried))?;
+    let sources = Sources::of(connection, taken.iter().map(|item| &item.content))?;
     let item = |waiting: Waiting| {
         Ok(Item {
             id: waiting.id,
-            content: sources.content(waiting.carried)?,
+            content: sources.content(waiting.content)?,
             available_at: waiting.available_at,
             counters: waiting.counters,
         })
@@ -68,15 +68,15 @@ pub(super) fn items(connection: &Connection, taken: Vec<Waiting>) -> rusqlite::R
     taken.into_iter().map(item).collect()
 }
 
-/// Records with all that they carry.
+/// Completes records with their content.
 pub(super) fn records(
     connection: &Connection,
     found: Vec<Recorded>,
 ) -> rusqlite::Result<Vec<Record>> {
-    let sources = Sources::of(connection, found.iter().map(|record| &record.carried))?;
+    let sources = Sources::of(connection, found.iter().map(|record| &record.content))?;
     let mut records = Vec::with_capacity(found.len());
-    for Recorded { carried, record } in found {
-        let content = sources.content(carried)?;
+    for Recorded { content, record } in found {
+        let content = sources.content(content)?;
         records.push(Record { content, ..record });
     }
     Ok(records)

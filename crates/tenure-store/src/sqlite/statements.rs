@@ -1,12 +1,12 @@
-//! The statements of the queue layout, of the work lease and of webhooks, each cut out of the file
-//! of its verb.
+//! The statements of the queue layout, the work lease and webhooks, each cut out of the file of its
+//! operation.
 //!
 //! A file opens with the header that every `.sql` file has. A line `-- statement: <name>` begins a
-//! statement, which goes on to the next such line; the statements of a file are those of one
-//! transaction. They are cut out by the compiler, so that a missing one is found by it, too.
+//! statement, which ends at the next such line; the statements of a file are those of one
+//! transaction. They are cut out at compile time, so the compiler also reports a missing one.
 
-/// Names the statements of a folder: constant, file, statement; and a list of all: file, statement,
-/// text.
+/// Defines the statements of a folder (constant, file, statement), and a list of all (file,
+/// statement, text).
 macro_rules! statements {
     ($folder:literal, $all:ident: $($name:ident = $file:literal, $statement:literal;)*) => {
         $(pub(super) const $name: &str = cut(
@@ -65,8 +65,8 @@ statements! {
     PRUNE_JOBS_FORGOTTEN = "prune", "forgotten";
 }
 
-/// The statements of a folder as a value, so that faults can be planted in them: field, file,
-/// statement; and the same list of all.
+/// Defines the statements of a folder as a value, so that tests can change them (field, file,
+/// statement), and the same list of all.
 macro_rules! guarded {
     ($(#[$doc:meta])* $set:ident, $folder:literal, $all:ident:
      $($name:ident = $file:literal, $statement:literal;)*) => {
@@ -77,7 +77,7 @@ macro_rules! guarded {
         }
 
         impl $set {
-            /// As the files say.
+            /// The unchanged statements.
             pub(super) const WRITTEN: Self = Self {
                 $($name: cut(
                     include_str!(concat!("../../sql/sqlite/", $folder, "/", $file, ".sql")),
@@ -85,18 +85,15 @@ macro_rules! guarded {
                 ),)*
             };
 
-            /// The same with faults planted in the files. What a test plants stays for its process.
+            /// The statements of changed files. Leaks their text, which only tests do.
             #[cfg(feature = "testing")]
-            pub(super) fn planted(faults: &[crate::Planted]) -> &'static Self {
-                let plant = |file, text| -> &'static str {
-                    crate::planted::plant(faults, file, text).into_owned().leak()
-                };
+            pub(super) fn edited(edit: crate::render::Edit<'_>) -> &'static Self {
                 Box::leak(Box::new(Self {
                     $($name: cut(
-                        plant(
+                        edit(
                             concat!($folder, "_", $file),
                             include_str!(concat!("../../sql/sqlite/", $folder, "/", $file, ".sql")),
-                        ),
+                        ).into_owned().leak(),
                         $statement,
                     ),)*
                 }))
@@ -110,7 +107,7 @@ macro_rules! guarded {
 }
 
 guarded! {
-    /// The statements that judge the holds on jobs and on chunks.
+    /// The statements that check the leases of jobs and chunks.
     HoldStatements, "jobs", HOLDS:
     note = "note", "note";
     note_look = "note", "look";
@@ -161,11 +158,14 @@ statements! {
     ENQUEUE_HEADS = "enqueue", "heads";
     ENQUEUE_READY = "enqueue", "ready";
     ENQUEUE_BEHIND = "enqueue", "behind";
+    WRITTEN_HERE = "written_here", "events";
+    ENQUEUE_CALL = "enqueue_call", "event";
+    ENQUEUE_CALL_ID = "enqueue_call", "id";
     ENQUEUE_UNIQUE_THERE = "enqueue_unique", "there";
     ENQUEUE_UNIQUE_WON = "enqueue_unique", "won";
     REPLAY_OPENED = "replay", "opened";
     REPLAY_RAISED = "replay", "raised";
-    REPLAY_DOMAINS = "replay", "domains";
+    REPLAY_KEYS = "replay", "keys";
     REPLAY_DRAWN = "replay", "drawn";
     REPLAY_TURNS = "replay", "turns";
     START_REPLAY_GONE = "start_replay", "gone";
@@ -183,19 +183,19 @@ statements! {
     BURY_LEFT = "bury", "left";
     BURY_KEY = "bury", "key";
     BURY_LEASE = "bury", "lease";
-    PRUNE_LINES = "prune", "lines";
+    PRUNE_ENTRIES = "prune", "entries";
     PRUNE_DEAD = "prune", "dead";
     PRUNE_SETTLED = "prune", "settled";
     PRUNE_SOURCES = "prune", "sources";
     PRUNE_EVENTS = "prune", "events";
     PRUNE_SETBACKS = "prune", "setbacks";
     PRUNE_BURIED = "prune", "buried";
-    PRUNE_KEYS = "prune", "keys";
+    PRUNE_DEDUPE_KEYS = "prune", "dedupe_keys";
     PRUNE_COUNTED = "prune", "counted";
     PRUNE_ATTEMPTS = "prune", "attempts";
     PRUNE_KEPT = "prune", "kept";
     PRUNE_ENDED = "prune", "ended";
-    PRUNE_SPENT = "prune", "spent";
+    PRUNE_PRUNED = "prune", "pruned";
     PRUNE_OTHERS = "prune", "others";
     FIND = "find", "find";
     TIMELINE = "timeline", "timeline";
@@ -214,12 +214,12 @@ statements! {
     QUEUES = "queues", "queues";
     ADD_QUEUE = "add_queue", "add_queue";
     PAUSE_QUEUE = "pause_queue", "pause_queue";
-    DOMAINS = "domains", "domains";
-    DOMAINS_ONE = "domains", "one";
-    PAUSE_DOMAIN = "pause_domain", "paused";
-    PAUSE_DOMAIN_HELD_BACK = "pause_domain", "held_back";
-    RESUME_DOMAIN_PAUSED = "resume_domain", "paused";
-    RESUME_DOMAIN = "resume_domain", "resumed";
+    KEYS = "keys", "keys";
+    KEYS_ONE = "keys", "one";
+    PAUSE_KEY = "pause_key", "paused";
+    PAUSE_KEY_HELD_BACK = "pause_key", "held_back";
+    RESUME_KEY_PAUSED = "resume_key", "paused";
+    RESUME_KEY = "resume_key", "resumed";
     SKIP_BLOCKED = "skip_blocked", "skip_blocked";
     SETTINGS = "settings", "settings";
     CHANGE_MOVED = "change_settings", "moved";
@@ -255,7 +255,7 @@ statements! {
 
 const MARK: &str = "-- statement: ";
 
-/// The statement `name` of a file.
+/// Cuts the statement `name` out of a file.
 #[expect(clippy::panic, reason = "it runs in the compiler, which then says so")]
 const fn cut(file: &'static str, name: &str) -> &'static str {
     let (whole, mark) = (file.as_bytes(), MARK.as_bytes());
@@ -279,7 +279,7 @@ const fn cut(file: &'static str, name: &str) -> &'static str {
     panic!("the file has no statement of this name")
 }
 
-/// Whether `part` stands at `at`.
+/// Returns true if `part` occurs at `at`.
 #[expect(
     clippy::indexing_slicing,
     reason = "both indexes are compared with the lengths"

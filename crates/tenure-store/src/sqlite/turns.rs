@@ -1,4 +1,4 @@
-//! Turns: what becomes of domains when holds on their items have ended.
+//! Turns: the next heads of keys after holds on their items have ended.
 
 use rusqlite::{Connection, named_params};
 use tenure_core::{Fate, Timestamp};
@@ -6,26 +6,26 @@ use tenure_core::{Fate, Timestamp};
 use super::holds::{json, make_ready};
 use super::statements as sql;
 
-/// What is to be done about domains; to be written when all items have their places.
+/// Pending changes to keys; written once all items have their places.
 #[derive(Default)]
 pub(super) struct Turns {
-    /// Those without a head: the first of the backlog is the next. One that is its head again is
-    /// found there, too.
+    /// Keys without a head: the first item of the backlog is the next one. An item that becomes the
+    /// head again is in the backlog, too.
     open: Vec<String>,
-    /// Those whose head is dead and blocks them.
+    /// Keys blocked by a dead head.
     blocked: Vec<(String, i64)>,
 }
 
-/// What comes next in a domain without a head.
+/// The next item of a key without a head.
 struct Next {
     key: String,
-    /// Turn and id of the first of its backlog.
+    /// Turn and id of the first item of its backlog.
     first: Option<(i64, i64)>,
     is_paused: bool,
 }
 
 impl Turns {
-    /// A domain without a head.
+    /// A single key without a head.
     pub(super) fn open(key: String) -> Self {
         Self {
             open: vec![key],
@@ -33,7 +33,7 @@ impl Turns {
         }
     }
 
-    /// Domains without a head.
+    /// Keys without a head.
     pub(super) fn open_all(keys: impl IntoIterator<Item = String>) -> Self {
         Self {
             open: keys.into_iter().collect(),
@@ -41,18 +41,18 @@ impl Turns {
         }
     }
 
-    /// The items of a run of this domain had these fates.
+    /// Records the fates of the items of a run of this key.
     pub(super) fn note(&mut self, key: String, fates: impl IntoIterator<Item = (i64, Fate)>) {
         let first = fates.into_iter().find(|(_, fate)| *fate != Fate::Ended);
         match first {
             None | Some((_, Fate::Head)) => self.open.push(key),
             Some((id, Fate::Blocking)) => self.blocked.push((key, id)),
-            // It is still held.
+            // The key still has a held item.
             Some(_) => {}
         }
     }
 
-    /// Gives each domain its head; one that has nothing left is forgotten.
+    /// Gives each key its head; deletes a key without items.
     pub(super) fn write(self, connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
         let mut heads: Vec<(String, Option<i64>, bool)> = self
             .blocked

@@ -1,11 +1,11 @@
-//! Endpoints, and what is owed to them.
+//! Endpoints and their deliveries.
 
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 use tenure_core::store::{
-    Answer, ChangeEndpoint, Due, EndpointLane, KeepsWebhooks, StoreError, Webhooks,
+    Answer, ChangeEndpoint, Due, EndpointLane, ProvidesWebhooks, StoreError, Webhooks,
 };
 use tenure_core::webhook::{
-    Call, CallRecord, Disabled, Endpoint, EndpointId, EndpointState, Health, NewEndpoint,
+    Call, CallRecord, Disabled, Endpoint, EndpointHealth, EndpointId, EndpointState, NewEndpoint,
 };
 use tenure_core::{Guarded, ItemId, Refusal, Timestamp};
 
@@ -13,7 +13,7 @@ use super::error::failed;
 use super::{SqliteStore, calls, row, statements as sql};
 use crate::lane::{Lane, queue_of, step_of};
 
-impl KeepsWebhooks for SqliteStore {
+impl ProvidesWebhooks for SqliteStore {
     fn webhooks(&self) -> &dyn Webhooks {
         self
     }
@@ -56,7 +56,7 @@ impl Webhooks for SqliteStore {
         }))
     }
 
-    fn keep_health<'a>(&'a self, id: &'a EndpointId, health: &'a Health) -> Answer<'a, ()> {
+    fn keep_health<'a>(&'a self, id: &'a EndpointId, health: &'a EndpointHealth) -> Answer<'a, ()> {
         let (id, health) = (id.clone(), health.to_json());
         Box::pin(self.write("keep health", None, move |connection, _| {
             keep_health(connection, &id, &health).map_err(failed("keep health"))
@@ -147,7 +147,7 @@ fn change_one(
     };
     let words = why.and_then(|why| match why {
         Disabled::ByHand(words) => Some(words.as_str()),
-        Disabled::Gone | Disabled::Asked | Disabled::Failing => None,
+        Disabled::Gone | Disabled::Requested | Disabled::Failing => None,
     });
     let changed = connection
         .prepare_cached(sql::CHANGE_ENDPOINT)?
@@ -158,7 +158,7 @@ fn change_one(
                 ":settings": ask.settings.to_json(),
                 ":sealed": ask.sealed,
                 ":state": state,
-                ":why": why.map(Disabled::word),
+                ":why": why.map(Disabled::as_str),
                 ":words": words,
                 ":now": now.as_micros(),
             },
@@ -176,7 +176,7 @@ fn change_one(
     connection
         .prepare_cached(sql::ADD_ENDPOINT_MOVED)?
         .execute([])?;
-    Ok(Guarded::Kept(changed))
+    Ok(Guarded::Accepted(changed))
 }
 
 fn keep_health(connection: &Connection, id: &EndpointId, health: &str) -> rusqlite::Result<()> {
@@ -210,7 +210,7 @@ fn due(connection: &Connection, now: Timestamp) -> rusqlite::Result<Due> {
     })
 }
 
-/// An endpoint: the columns of `endpoint.sql`.
+/// Reads an endpoint: the columns of `endpoint.sql`.
 fn read(found: &Row<'_>) -> rusqlite::Result<Endpoint> {
     let id = EndpointId::new(found.get_ref(0)?.as_str()?);
     Ok(Endpoint {
@@ -219,7 +219,7 @@ fn read(found: &Row<'_>) -> rusqlite::Result<Endpoint> {
         settings: row::endpoint_settings(found, 2)?,
         sealed: found.get(3)?,
         state: state(found)?,
-        health: Health::from_json(found.get_ref(8)?.as_str()?),
+        health: EndpointHealth::from_json(found.get_ref(8)?.as_str()?),
         version: row::count(found, 9)?,
         created_at: row::moment(found, 10)?,
     })

@@ -1,12 +1,12 @@
-//! The work leases: a verb looks, lets the core decide and writes in one transaction, while nobody
-//! else can write.
+//! Work leases: an operation reads, lets the core decide and writes in one transaction, while no
+//! other connection can write.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
-use tenure_core::domain::{Change, Decided, NearRanges, Terminal, TerminalRange};
-use tenure_core::store::{Answer, Contract, DomainAsk, KeepsWorkLeases, StoreError, WorkLeases};
+use tenure_core::store::{Answer, Contract, DomainAsk, ProvidesWorkLeases, StoreError, WorkLeases};
+use tenure_core::work_lease::{Change, Decided, NearRanges, Terminal, TerminalRange};
 use tenure_core::{
     AcquireResult, DomainName, FailResult, ReplayResult, Reservation, SpaceName, SucceedResult,
     Timestamp, Token,
@@ -14,10 +14,10 @@ use tenure_core::{
 
 use super::error::failed;
 use super::{SqliteStore, moment_of, row, statements as sql};
-use crate::seen::{PRUNE_LIMIT, PRUNE_ROUNDS, Seen, terminal_of};
-use crate::sight::{Sight, replay};
+use crate::work_lease::inputs::{DecisionInputs, replay};
+use crate::work_lease::loaded::{LoadedDomain, PRUNE_LIMIT, PRUNE_ROUNDS, terminal_of};
 
-impl KeepsWorkLeases for SqliteStore {
+impl ProvidesWorkLeases for SqliteStore {
     fn work_leases(&self) -> &dyn WorkLeases {
         self
     }
@@ -31,7 +31,7 @@ impl WorkLeases for SqliteStore {
         fresh: &'a Token,
     ) -> Answer<'a, Contract<AcquireResult>> {
         let fresh = fresh.clone();
-        let decision = move |sight: &Sight<'_>| sight.try_acquire(&fresh);
+        let decision = move |inputs: &DecisionInputs<'_>| inputs.try_acquire(&fresh);
         self.decide("try_acquire", ask, Some(offset), decision)
     }
 
@@ -42,7 +42,7 @@ impl WorkLeases for SqliteStore {
         fresh: &'a Token,
     ) -> Answer<'a, Contract<AcquireResult>> {
         let fresh = fresh.clone();
-        let decision = move |sight: &Sight<'_>| sight.submit(&fresh);
+        let decision = move |inputs: &DecisionInputs<'_>| inputs.submit(&fresh);
         self.decide("submit", ask, Some(offset), decision)
     }
 
@@ -52,7 +52,7 @@ impl WorkLeases for SqliteStore {
         token: &'a Token,
     ) -> Answer<'a, Contract<SucceedResult>> {
         let token = token.clone();
-        self.decide("succeed", ask, None, move |sight| sight.succeed(&token))
+        self.decide("succeed", ask, None, move |inputs| inputs.succeed(&token))
     }
 
     fn fail<'a>(
@@ -61,7 +61,7 @@ impl WorkLeases for SqliteStore {
         token: &'a Token,
     ) -> Answer<'a, Contract<FailResult>> {
         let token = token.clone();
-        self.decide("fail", ask, None, move |sight| sight.fail(&token))
+        self.decide("fail", ask, None, move |inputs| inputs.fail(&token))
     }
 
     fn renew<'a>(
@@ -70,7 +70,7 @@ impl WorkLeases for SqliteStore {
         token: &'a Token,
     ) -> Answer<'a, Contract<Option<Timestamp>>> {
         let token = token.clone();
-        self.decide("renew", ask, None, move |sight| sight.renew(&token))
+        self.decide("renew", ask, None, move |inputs| inputs.renew(&token))
     }
 
     fn replay<'a>(&'a self, ask: &'a DomainAsk, offset: i64) -> Answer<'a, Contract<ReplayResult>> {
@@ -81,8 +81,8 @@ impl WorkLeases for SqliteStore {
         let (ask, clock) = (ask.clone(), Arc::clone(&self.clock));
         Box::pin(self.writer.read("reservation", move |connection| {
             let now = moment_of(clock.as_ref(), ask.now);
-            let seen = see(connection, &ask, None, now).map_err(failed("reservation"))?;
-            Ok(seen.reservation)
+            let loaded = see(connection, &ask, None, now).map_err(failed("reservation"))?;
+            Ok(loaded.reservation)
         }))
     }
 
@@ -137,24 +137,24 @@ impl SqliteStore {
         verb: &'static str,
         ask: &DomainAsk,
         offset: Option<i64>,
-        decision: impl FnOnce(&Sight<'_>) -> Decided<T> + Send + 'static,
+        decision: impl FnOnce(&DecisionInputs<'_>) -> Decided<T> + Send + 'static,
     ) -> Answer<'_, Contract<T>> {
         let ask = ask.clone();
         Box::pin(self.write(verb, ask.now, move |connection, now| {
-            let seen = see(connection, &ask, offset, now).map_err(failed(verb))?;
-            let (answer, change) = match decision(&seen.sight(&ask, offset)) {
+            let loaded = see(connection, &ask, offset, now).map_err(failed(verb))?;
+            let (answer, change) = match decision(&loaded.inputs(&ask, offset)) {
                 Ok(decided) => decided,
                 Err(mistake) => return Ok(Err(mistake)),
             };
             if !change.is_nothing() {
-                write_change(connection, &ask, &seen, &change).map_err(failed(verb))?;
+                write_change(connection, &ask, &loaded, &change).map_err(failed(verb))?;
             }
             Ok(Ok(answer))
         }))
     }
 
-    /// Moves the watermark and what is forgiven, and deletes what they say too: in rounds, each a
-    /// short transaction.
+    /// Moves the watermark and the forgiven bound, and deletes the ranges that they cover, in
+    /// rounds of short transactions.
     async fn advance(
         &self,
         verb: &'static str,
@@ -184,20 +184,20 @@ impl SqliteStore {
     }
 }
 
-/// Everything that a decision needs.
+/// Reads everything that a decision needs.
 fn see(
     connection: &Connection,
     ask: &DomainAsk,
     offset: Option<i64>,
     now: Timestamp,
-) -> rusqlite::Result<Seen<i64>> {
+) -> rusqlite::Result<LoadedDomain<i64>> {
     let space = connection
         .prepare_cached(sql::VIEW_SPACE)?
         .query_row(named_params! {":space": ask.space.as_str()}, |found| {
             Ok((found.get(0)?, found.get(1)?, found.get(2)?))
         })
         .optional()?;
-    let mut seen = Seen {
+    let mut loaded = LoadedDomain {
         now,
         space: space.map(|(number, _, _)| number),
         watermark: space.map_or(i64::MIN, |(_, watermark, _)| watermark),
@@ -209,7 +209,7 @@ fn see(
         is_queued: false,
         near: NearRanges::default(),
     };
-    let by_name = named_params! {":space": seen.space, ":domain": ask.domain.as_str()};
+    let by_name = named_params! {":space": loaded.space, ":domain": ask.domain.as_str()};
     let found = connection
         .prepare_cached(sql::VIEW_DOMAIN)?
         .query_row(by_name, |found| {
@@ -220,24 +220,24 @@ fn see(
     if let Some((stands, reservation, waiting)) = found {
         let offset = offset.or(reservation.as_ref().map(|held| held.offset));
         let number = stands.0;
-        seen.stands = Some(stands);
-        seen.reservation = reservation;
-        seen.waiting = waiting;
-        seen.head = connection
+        loaded.stands = Some(stands);
+        loaded.reservation = reservation;
+        loaded.waiting = waiting;
+        loaded.head = connection
             .prepare_cached(sql::VIEW_HEAD)?
             .query_row(named_params! {":number": number}, |found| found.get(0))
             .optional()?;
         let of_offset = named_params! {":number": number, ":offset": offset};
-        seen.is_queued = connection
+        loaded.is_queued = connection
             .prepare_cached(sql::VIEW_QUEUED)?
             .query_row(of_offset, |found| found.get(0))?;
         let near = connection
             .prepare_cached(sql::VIEW_NEAR)?
             .query_map(of_offset, range)?
             .collect::<rusqlite::Result<_>>()?;
-        seen.near = NearRanges(near);
+        loaded.near = NearRanges(near);
     }
-    Ok(seen)
+    Ok(loaded)
 }
 
 fn reservation(found: &Row<'_>) -> rusqlite::Result<Option<Reservation>> {
@@ -264,11 +264,11 @@ fn range(found: &Row<'_>) -> rusqlite::Result<TerminalRange> {
 fn write_change(
     connection: &Connection,
     ask: &DomainAsk,
-    seen: &Seen<i64>,
+    loaded: &LoadedDomain<i64>,
     change: &Change,
 ) -> rusqlite::Result<()> {
-    let rows = seen.rows(change);
-    let space = match seen.space {
+    let rows = loaded.rows(change);
+    let space = match loaded.space {
         Some(space) => space,
         None => open_space(connection, &ask.space)?,
     };
@@ -281,7 +281,7 @@ fn write_change(
     let retry_count = held.map_or(0, |held| held.retry_count);
     let until = held.and_then(|held| held.until).map(Timestamp::as_micros);
     let (pushed, popped) = (rows.pushed.is_some(), rows.popped.is_some());
-    let number: i64 = if let Some((number, _)) = seen.stands {
+    let number: i64 = if let Some((number, _)) = loaded.stands {
         let mut moved = connection.prepare_cached(sql::CHANGE_DOMAIN_MOVED)?;
         moved.execute(named_params! {
             ":number": number, ":current_offset": current, ":token": token,
@@ -309,19 +309,19 @@ fn write_change(
     }
     for range in &rows.ranges.gone {
         let mut gone = connection.prepare_cached(sql::CHANGE_DOMAIN_GONE)?;
-        gone.execute(named_params! {":number": number, ":hi": range.last})?;
+        gone.execute(named_params! {":number": number, ":last": range.last})?;
     }
     for range in &rows.ranges.come {
         let mut come = connection.prepare_cached(sql::CHANGE_DOMAIN_COME)?;
         come.execute(named_params! {
-            ":number": number, ":space": space, ":lo": range.first, ":hi": range.last,
+            ":number": number, ":space": space, ":first": range.first, ":last": range.last,
             ":kind": range.terminal.as_str(),
         })?;
     }
     Ok(())
 }
 
-/// Makes a space; its number.
+/// Creates a space; returns its number.
 fn open_space(connection: &Connection, space: &SpaceName) -> rusqlite::Result<i64> {
     let ask = named_params! {":space": space.as_str()};
     connection.prepare_cached(sql::OPEN_SPACE)?.execute(ask)?;
@@ -340,7 +340,7 @@ fn watermark(connection: &Connection, space: &SpaceName) -> rusqlite::Result<i64
     Ok(found.unwrap_or(i64::MIN))
 }
 
-/// Moves the watermark and what is forgiven: both, as they now stand.
+/// Moves the watermark and the forgiven bound; returns both as stored.
 fn advance(
     connection: &Connection,
     space: &SpaceName,
@@ -365,7 +365,7 @@ fn domains(
         .collect()
 }
 
-/// One round of pruning: how many ranges were deleted.
+/// One round of pruning; returns the number of deleted ranges.
 fn prune(
     connection: &Connection,
     space: &SpaceName,
@@ -384,7 +384,7 @@ fn prune(
         .collect::<rusqlite::Result<_>>()?;
     let mut gone = connection.prepare_cached(sql::PRUNE_RANGES_GONE)?;
     for (number, last) in &due {
-        gone.execute(named_params! {":number": number, ":hi": last})?;
+        gone.execute(named_params! {":number": number, ":last": last})?;
     }
     let mut evicted = connection.prepare_cached(sql::PRUNE_RANGES_EVICTED)?;
     for number in due

@@ -1,10 +1,10 @@
 //! Writer: the one thread that writes to the file, and the readers beside it.
 //!
-//! SQLite has one writer at a time and a commit costs a sync of the disk. So all writes go through
-//! a bounded channel to one thread. It takes what waits, up to a number of operations and of
-//! changed rows, and commits it in one transaction, each operation in a savepoint of its own; it
-//! answers when the commit has returned, never before. An operation that was sent runs even if its
-//! caller no longer waits. The thread ends when the last handle is gone and the channel is empty.
+//! SQLite has one writer at a time, and a commit costs a sync of the disk. So all writes go through
+//! a bounded channel to one thread. It takes the waiting operations, up to a number of operations
+//! and of changed rows, and commits them in one transaction, each in its own savepoint; it answers
+//! after the commit has returned, never before. An operation that was sent runs even if its caller
+//! no longer waits. The thread ends when the last handle is dropped and the channel is empty.
 
 use std::fmt;
 use std::iter::Peekable;
@@ -23,15 +23,15 @@ use super::error::BatchFailure;
 use super::readers::Readers;
 use crate::config::StoreConfig;
 
-/// Writes that may wait before callers wait, too.
+/// Capacity of the channel; beyond it, callers wait.
 const WAITING_MAX: usize = 1024;
-/// Writes that share a commit.
+/// Maximum writes per commit.
 const BATCH_MAX: usize = 256;
-/// Rows that pay for a commit: when so many were changed, who waits gets a commit of their own.
-/// Else their callers are all answered at once, and all at work while the thread has nothing to do.
+/// Changed rows after which the thread commits; waiting writes get the next transaction. Otherwise
+/// all callers would be answered at once and work at the same time, while the thread is idle.
 const ROWS_ENOUGH: u64 = 500;
 
-/// A handle on the thread that writes; clones share it.
+/// A handle to the writer thread; clones share it.
 #[derive(Clone)]
 pub struct Writer {
     waiting: mpsc::Sender<Box<dyn Operation>>,
@@ -40,10 +40,10 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Opens the file, creating it if need be, and starts the thread.
+    /// Opens the file, creating it if necessary, and starts the thread.
     ///
     /// # Errors
-    /// The file cannot be opened or made, or is no database.
+    /// The file cannot be opened or created, or is not a database.
     pub async fn open(path: &Path, config: &StoreConfig) -> Result<Self, StoreError> {
         let (waiting, inbox) = mpsc::channel(WAITING_MAX);
         let (opened, answer) = oneshot::channel();
@@ -65,10 +65,10 @@ impl Writer {
                     .run();
                 }
             })
-            .map_err(|cause| stopped("open").cause(cause))?;
+            .map_err(|cause| stopped("open").with_cause(cause))?;
         answer
             .await
-            .map_err(|cause| stopped("open").cause(cause))??;
+            .map_err(|cause| stopped("open").with_cause(cause))??;
         Ok(Self {
             waiting,
             readers: Arc::new(Readers::new(path, config)),
@@ -76,13 +76,13 @@ impl Writer {
         })
     }
 
-    /// Runs `op` in a transaction that it may share with other writes, and answers when that is
-    /// committed. What `op` did is undone if it answers with an error, and nothing else is.
+    /// Runs `op` in a transaction that it may share with other writes, and returns after the
+    /// commit. If `op` returns an error, only its own changes are undone.
     ///
     /// `op` must not begin, commit or roll back.
     ///
     /// # Errors
-    /// That of `op`; `Unavailable` when the commit failed.
+    /// The error of `op`; `Unavailable` if the commit failed.
     pub async fn write<T: Send + 'static>(
         &self,
         verb: &'static str,
@@ -91,11 +91,11 @@ impl Writer {
         self.send(verb, op, |_| true).await
     }
 
-    /// The same for an `op` that may answer nothing, which is no error: what it did is undone then,
-    /// too.
+    /// Like [`Writer::write`], for an `op` that may return `None`: its changes are undone then,
+    /// too, without an error.
     ///
     /// # Errors
-    /// As [`Writer::write`].
+    /// Same as [`Writer::write`].
     pub async fn write_or_undo<T: Send + 'static>(
         &self,
         verb: &'static str,
@@ -121,13 +121,15 @@ impl Writer {
         if self.waiting.send(operation).await.is_err() {
             return Err(stopped(verb));
         }
-        answer.await.map_err(|cause| stopped(verb).cause(cause))?
+        answer
+            .await
+            .map_err(|cause| stopped(verb).with_cause(cause))?
     }
 
-    /// Runs `op` on a connection that cannot write, in one snapshot.
+    /// Runs `op` on a read-only connection, in one snapshot.
     ///
     /// # Errors
-    /// That of `op`.
+    /// The error of `op`.
     pub async fn read<T: Send + 'static>(
         &self,
         verb: &'static str,
@@ -137,17 +139,17 @@ impl Writer {
         let turn = Arc::clone(&readers.turns)
             .acquire_owned()
             .await
-            .map_err(|cause| stopped(verb).cause(cause))?;
+            .map_err(|cause| stopped(verb).with_cause(cause))?;
         tokio::task::spawn_blocking(move || {
             let result = readers.run(verb, op);
             drop(turn);
             result
         })
         .await
-        .map_err(|cause| stopped(verb).cause(cause))?
+        .map_err(|cause| stopped(verb).with_cause(cause))?
     }
 
-    /// How many transactions were committed so far: fewer than writes when many write at once.
+    /// Number of committed transactions: fewer than writes under load.
     pub fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
     }
@@ -161,18 +163,18 @@ impl fmt::Debug for Writer {
     }
 }
 
-/// A write on its way: run within a batch, answered after the commit.
+/// A pending write: it runs within a batch and is answered after the commit.
 trait Operation: Send {
-    /// Runs it; whether what it did is to be kept.
+    /// Runs the write; returns false if its changes must be undone.
     fn run(&mut self, connection: &Connection) -> bool;
-    /// Tells the caller its own result, or why the batch failed.
+    /// Sends the caller its own result, or the failure of the batch.
     fn answer(self: Box<Self>, failure: Option<&BatchFailure>);
 }
 
 struct Write<T, F> {
     verb: &'static str,
     op: Option<F>,
-    /// Whether what it did is kept when it answers so.
+    /// Returns false if the changes must be undone for this result.
     is_kept: fn(&T) -> bool,
     result: Option<Result<T, StoreError>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
@@ -194,20 +196,20 @@ where
 
     fn answer(self: Box<Self>, failure: Option<&BatchFailure>) {
         let result = match (self.result, failure) {
-            // What an operation complained of itself says more than that its batch failed.
+            // The error of the operation says more than the failure of its batch.
             (Some(Err(error)), _) => Err(error),
-            // What was to be undone is undone either way.
+            // The changes are undone in either case.
             (Some(Ok(told)), _) if !(self.is_kept)(&told) => Ok(told),
             (_, Some(failure)) => Err(failure.told(self.verb)),
             (Some(result), None) => result,
             (None, None) => Err(stopped(self.verb)),
         };
-        // A caller that no longer waits is no error: the write stands.
+        // A caller that no longer waits is not an error: the write stands.
         drop(self.reply.send(result));
     }
 }
 
-/// The thread's own things.
+/// State of the writer thread.
 struct Thread {
     connection: Connection,
     inbox: mpsc::Receiver<Box<dyn Operation>>,
@@ -221,9 +223,9 @@ impl Thread {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         while self.inbox.blocking_recv_many(&mut batch, BATCH_MAX) > 0 {
             let mut left: Batch = std::mem::take(&mut batch).into_iter().peekable();
-            // More than one round if a transaction became big, or if the database gave one up in
-            // the middle (a full disk can do that): then what ran has failed, and the rest gets
-            // another.
+            // More than one round if a transaction became large, or if SQLite rolled one back (a
+            // full disk can cause that): then the operations that ran have failed, and the rest get
+            // a new transaction.
             while left.peek().is_some() {
                 self.commit_together(&mut left);
             }
@@ -255,13 +257,13 @@ impl Thread {
         Ok(())
     }
 
-    /// Runs what is left, or less if the transaction is big or gone after one of them.
+    /// Runs the remaining operations; stops once the transaction is large or was rolled back.
     fn run_all(&self, left: &mut Batch) -> Vec<Box<dyn Operation>> {
         let before = self.connection.total_changes();
         let mut ran = Vec::new();
         while let Some(mut op) = left.next() {
             if ran.is_empty() && left.peek().is_none() {
-                // A write that is alone needs no savepoint: the transaction is one.
+                // A single write needs no savepoint: it can roll back the transaction.
                 if !op.run(&self.connection) {
                     self.rollback();
                 }
@@ -291,13 +293,13 @@ impl Thread {
         }
     }
 
-    /// Gives the transaction up. That the database had done so itself is no news.
+    /// Rolls back; ignores the error if SQLite has already done so.
     fn rollback(&self) {
         drop(self.connection.execute_batch("rollback"));
     }
 }
 
-/// Runs `op`; a panic in it becomes an error, so that one bad operation does not end the thread
+/// Runs `op` and turns a panic into an error, so that one bad operation does not end the thread
 /// that serves all others.
 pub(super) fn caught<T>(
     verb: &'static str,
@@ -327,7 +329,7 @@ mod tests {
     use super::*;
     use crate::sqlite::error::failed;
 
-    /// A writer on a new file with a table of lines; the folder goes when it is dropped.
+    /// A writer on a new file with a table of lines; dropping the folder deletes it.
     async fn bench() -> (Writer, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let writer = Writer::open(&folder.path().join("t.db"), &StoreConfig::default())
@@ -351,7 +353,7 @@ mod tests {
         Ok(())
     }
 
-    /// Writes a line, and answers nothing.
+    /// Inserts a line and returns `None`.
     fn insert_in_vain(connection: &Connection, n: u32) -> Result<Option<()>, StoreError> {
         insert(connection, n).map(|()| None)
     }
@@ -374,8 +376,7 @@ mod tests {
             .unwrap()
     }
 
-    /// Keeps the thread busy until the returned sender is dropped; so that what is written
-    /// meanwhile waits together.
+    /// Blocks the thread until the returned sender is dropped, so that later writes wait together.
     async fn hold_up(writer: &Writer) -> blocking::Sender<()> {
         let (release, held) = blocking::channel::<()>();
         let (started, has_started) = oneshot::channel();
@@ -393,7 +394,7 @@ mod tests {
         release
     }
 
-    /// Sends the write and does not wait for its answer.
+    /// Sends a write without waiting for its answer.
     async fn send<T: Send + 'static>(
         writer: &Writer,
         op: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
@@ -401,7 +402,7 @@ mod tests {
         send_if(writer, op, |_| true).await
     }
 
-    /// The same for a write that is undone if what it answers is not to be kept.
+    /// Like `send`, for a write that is undone depending on its result.
     async fn send_if<T: Send + 'static>(
         writer: &Writer,
         op: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
@@ -433,7 +434,7 @@ mod tests {
             answer.await.unwrap().unwrap();
         }
         assert_eq!(lines(&writer).await.len(), 200);
-        // One for the write that held the thread up, one for the two hundred.
+        // One commit for the blocking write, one for the two hundred.
         assert_eq!(writer.commits() - before, 2);
     }
 
@@ -455,7 +456,7 @@ mod tests {
             answer.await.unwrap().unwrap();
         }
         assert_eq!(lines(&writer).await.len(), 1001);
-        // One for the write that held the thread up.
+        // Includes one commit for the blocking write.
         assert_eq!(writer.commits() - before, 4);
     }
 
@@ -517,7 +518,7 @@ mod tests {
         assert_eq!(undone.await.unwrap().unwrap(), None);
         assert_eq!(kept.await.unwrap().unwrap(), Some(()));
         assert_eq!(lines(&writer).await, [2, 3, 5]);
-        // One for the write that held the thread up, one for the three.
+        // One commit for the blocking write, one for the three.
         assert_eq!(writer.commits() - before, 2);
     }
 
@@ -531,7 +532,7 @@ mod tests {
         assert_eq!(lines(&writer).await, [7, 8]);
     }
 
-    /// A commit fails here through a reference that is checked at the end of the transaction.
+    /// A deferred foreign key makes the commit fail.
     #[tokio::test]
     async fn a_commit_that_fails_fails_all_of_its_writes() {
         let (writer, _folder) = bench().await;
@@ -565,7 +566,7 @@ mod tests {
         assert_eq!(lines(&writer).await, [2]);
     }
 
-    /// A disk that is full is a file that may not grow: SQLite gives up the whole transaction.
+    /// A file that may not grow stands for a full disk: SQLite rolls back the whole transaction.
     #[tokio::test]
     async fn a_full_disk_fails_the_batch_and_the_thread_lives_on() {
         let (writer, _folder) = bench().await;
@@ -589,7 +590,7 @@ mod tests {
         let error = large.await.unwrap().unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Unavailable);
         assert!(error.to_string().contains("full"), "{error}");
-        // The transaction is gone, and with it what ran before; what came after has another one.
+        // The rollback also undid the earlier writes; later ones get a new transaction.
         let error = first.await.unwrap().unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Unavailable);
         last.await.unwrap().unwrap();
@@ -612,7 +613,7 @@ mod tests {
         let (writer, folder) = bench().await;
         let release = hold_up(&writer).await;
         drop(send(&writer, |connection| insert(connection, 1)).await);
-        // The thread has one of the counter's handles.
+        // The thread holds a handle of the counter.
         let counter = Arc::downgrade(&writer.commits);
         drop(writer);
         drop(release);

@@ -1,7 +1,15 @@
-//! What tests of this and other crates need: a PostgreSQL server to throw away.
+//! Temporary PostgreSQL servers and databases, and SQLite files, for the tests of all crates.
 
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "postgres")]
+mod postgres_pool;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+pub use tenure_core::testing::Extent;
 
 #[cfg(feature = "postgres")]
-pub use postgres::{Database, Server, postgres};
+pub use postgres::{Database, Server, migrated, postgres};
+#[cfg(feature = "sqlite")]
+pub use sqlite::migrated_file;

@@ -1,11 +1,12 @@
-//! A PostgreSQL server to throw away, run by `supervise.sh`, and fresh databases on it.
+//! Temporary PostgreSQL servers, run by `supervise.sh`, and new databases on them.
 //!
-//! A test process starts one server at its first need and shares it; the server ends with the
-//! process, even when that is killed. `TENURE_TEST_POSTGRES` names a server to use instead.
+//! A test process starts one server on first use and shares it among its tests. The server ends
+//! with the process, even if that is killed. `TENURE_TEST_POSTGRES` names a server to use instead.
 
 use std::{
     fmt,
     io::{BufRead, BufReader, Write},
+    mem,
     net::TcpListener,
     os::unix::process::CommandExt,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
@@ -17,47 +18,79 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, postgres::PgConn
 use tokio::{sync::OnceCell, task};
 use uuid::Uuid;
 
+use super::postgres_pool as pool;
+use crate::config::StoreConfig;
+use crate::postgres::PostgresStore;
+
 const SUPERVISE: &str = include_str!("supervise.sh");
 
-/// A fresh, empty database on the server that this process's tests share, or on the one in
+/// Creates an empty database on the shared server of this process, or on the one in
 /// `TENURE_TEST_POSTGRES`.
 ///
 /// # Panics
 ///
-/// When there is no server and none can be started: a test is never skipped in silence.
+/// There is no server and none can be started: tests are never skipped silently.
 pub async fn postgres() -> Database {
-    static SHARED: OnceCell<Server> = OnceCell::const_new();
-
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a test's choice of server is no configuration of the program"
-    )]
-    let given = std::env::var("TENURE_TEST_POSTGRES").ok();
-    let (server, lifetime) = match given {
-        Some(url) => (url, Lifetime::Lasting),
-        None => (
-            SHARED
-                .get_or_init(Server::start_fast)
-                .await
-                .url()
-                .to_owned(),
-            Lifetime::WithProcess,
-        ),
-    };
-    Database::create(&server, lifetime).await
+    match given() {
+        Some(url) => Database::create(&url, Lifetime::Lasting).await,
+        None => Database::create(shared().await.url(), Lifetime::WithProcess).await,
+    }
 }
 
-/// Whether a server outlives this process.
+/// Returns an empty database with the tables of the newest version, on the server of [`postgres`].
+/// On the shared server it comes from a pool, which takes about 10 ms; on the one in
+/// `TENURE_TEST_POSTGRES` it is created and migrated.
+///
+/// # Panics
+///
+/// As [`postgres`].
+pub async fn migrated() -> Database {
+    if let Some(url) = given() {
+        let database = Database::create(&url, Lifetime::Lasting).await;
+        PostgresStore::migrate(&database.url, &StoreConfig::default())
+            .await
+            .expect("the test server takes the migrations");
+        return database;
+    }
+    let server = address(shared().await.url());
+    let name = pool::take(&server)
+        .await
+        .expect("the shared server makes and empties databases");
+    Database::named(server, name, Lifetime::Pooled)
+}
+
+/// The server to use instead of a temporary one.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a test's choice of server is no configuration of the program"
+)]
+fn given() -> Option<String> {
+    std::env::var("TENURE_TEST_POSTGRES").ok()
+}
+
+/// The shared server of this process.
+async fn shared() -> &'static Server {
+    static SHARED: OnceCell<Server> = OnceCell::const_new();
+    SHARED.get_or_init(Server::start_fast).await
+}
+
+/// Lifetime of a database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lifetime {
+    /// Until its value is dropped, or until the server ends with the process.
     WithProcess,
+    /// Until its value is dropped; the server continues.
     Lasting,
+    /// Until the server ends; when its value is dropped, the pool gives the database to another
+    /// test.
+    Pooled,
 }
 
-/// A database of a test's own; removed with the value, connections to it are ended.
+/// A database for one test. Dropping the value removes it and ends its connections, or returns it
+/// to the pool, which ends them before the next use.
 #[derive(Debug)]
 pub struct Database {
-    /// Its address, for `PostgresStore::open`.
+    /// URL for `PostgresStore::open`.
     pub url: String,
     name: String,
     server: PgConnectOptions,
@@ -66,13 +99,15 @@ pub struct Database {
 
 impl Database {
     async fn create(server: &str, lifetime: Lifetime) -> Self {
-        let server: PgConnectOptions = server
-            .parse()
-            .expect("the server's address is a postgres:// URL");
-        let name = format!("tenure_test_{}", Uuid::now_v7().simple());
+        let server = address(server);
+        let name = fresh_name();
         order(&server, format!("create database {name}"))
             .await
             .expect("the test server takes connections and makes databases");
+        Self::named(server, name, lifetime)
+    }
+
+    fn named(server: PgConnectOptions, name: String, lifetime: Lifetime) -> Self {
         Self {
             url: server.clone().database(&name).to_url_lossy().into(),
             name,
@@ -83,16 +118,19 @@ impl Database {
 }
 
 impl Drop for Database {
-    /// Removes it on a thread of its own, since a drop cannot wait for a future. Only a lasting
-    /// server is waited for: from one that ends with this process nothing remains anyway.
+    /// Removes it on a separate thread, since a drop cannot await. Waits only for a lasting server:
+    /// one that ends with this process leaves nothing behind.
     fn drop(&mut self) {
+        if self.lifetime == Lifetime::Pooled {
+            return pool::give_back(mem::take(&mut self.name));
+        }
         let server = self.server.clone();
         let text = format!("drop database if exists {} with (force)", self.name);
         let removal = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build();
-            // A server that is gone has no database to remove.
+            // If the server is gone, so is the database.
             runtime.is_ok_and(|runtime| runtime.block_on(order(&server, text)).is_ok())
         });
         if self.lifetime == Lifetime::Lasting {
@@ -101,17 +139,28 @@ impl Drop for Database {
     }
 }
 
-/// One statement on a connection of its own. `create database` takes no parameters, so the text is
-/// put together here, from a name that is made here, too.
-async fn order(server: &PgConnectOptions, text: String) -> Result<(), sqlx::Error> {
+fn address(server: &str) -> PgConnectOptions {
+    server
+        .parse()
+        .expect("the server's address is a postgres:// URL")
+}
+
+/// Unique name of a database.
+pub(super) fn fresh_name() -> String {
+    format!("tenure_test_{}", Uuid::now_v7().simple())
+}
+
+/// Runs one statement on a new connection. `create database` takes no parameters, so the caller
+/// puts a generated name into the text.
+pub(super) async fn order(server: &PgConnectOptions, text: String) -> Result<(), sqlx::Error> {
     let mut connection = server.connect().await?;
     connection.execute(AssertSqlSafe(text)).await?;
     connection.close().await
 }
 
-/// A PostgreSQL server of a test's own, on a free port of the loopback address.
+/// A PostgreSQL server for one test, on a free port of the loopback address.
 ///
-/// It ends with the value, or with the process, whichever is first.
+/// It ends with the value or with the process, whichever comes first.
 pub struct Server {
     url: String,
     port: u16,
@@ -131,50 +180,50 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// When PostgreSQL is not installed or does not start; the message says what to do.
+    /// PostgreSQL is not installed or does not start; the message explains the remedy.
     pub async fn start() -> Self {
         Self::start_with("on").await
     }
 
-    /// Starts a server that does not wait for the disk, for tests that leave it alone.
+    /// Starts a server without `fsync`, for tests that do not kill it.
     ///
     /// # Panics
     ///
-    /// When PostgreSQL is not installed or does not start; the message says what to do.
+    /// PostgreSQL is not installed or does not start; the message explains the remedy.
     pub async fn start_fast() -> Self {
         Self::start_with("off").await
     }
 
-    /// The address of its database `postgres`, where the caller is superuser.
+    /// URL of its database `postgres`, as superuser.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// A fresh database on this server.
+    /// Creates a database on this server.
     ///
     /// # Panics
     ///
-    /// When the server is down.
+    /// The server is down.
     pub async fn database(&self) -> Database {
         Database::create(&self.url, Lifetime::WithProcess).await
     }
 
-    /// Kills the server as a crash would (SIGKILL to the postmaster); back when it is gone. Its
-    /// other processes notice by themselves: for a moment they may still answer a connection that
-    /// was open, even commit, so a test that needs silence waits for that connection's error.
+    /// Kills the server like a crash (SIGKILL to the postmaster); returns when the postmaster is
+    /// gone. Its other processes end on their own: for a moment they may still answer an open
+    /// connection, even commit, so a test that needs silence must wait for that connection's error.
     ///
     /// # Panics
     ///
-    /// When the server is not running.
+    /// The server is not running.
     pub async fn kill(&self) {
         self.ask("kill".to_owned()).await;
     }
 
-    /// Starts a killed server again, on the same port; back when it takes connections.
+    /// Starts a killed server again on the same port; returns when it accepts connections.
     ///
     /// # Panics
     ///
-    /// When it does not come up within some ten seconds.
+    /// It does not start within about ten seconds.
     pub async fn restart(&self) {
         self.ask(format!("start {}", self.port)).await;
     }
@@ -182,7 +231,7 @@ impl Server {
     async fn start_with(fsync: &'static str) -> Self {
         let started = task::spawn_blocking(move || {
             let mut supervisor = Supervisor::spawn(fsync)?;
-            // A second port, should somebody else have taken the first in the meantime.
+            // Try a second port if another process has taken the first one meanwhile.
             let mut start = || {
                 let port = free_port();
                 supervisor.ask(&format!("start {port}")).map(|_| port)
@@ -224,7 +273,7 @@ fn refuse(why: &str) -> ! {
     panic!("the throw-away PostgreSQL server {why}")
 }
 
-/// A port that was free a moment ago.
+/// Returns a port that was free a moment ago.
 fn free_port() -> u16 {
     TcpListener::bind(("127.0.0.1", 0))
         .and_then(|listener| listener.local_addr())
@@ -232,7 +281,7 @@ fn free_port() -> u16 {
         .port()
 }
 
-/// The shell that runs `supervise.sh`; when `commands` closes, it stops the server and ends.
+/// The shell that runs `supervise.sh`; when `commands` closes, it stops the server and exits.
 struct Supervisor {
     shell: Child,
     commands: Option<ChildStdin>,
@@ -243,7 +292,8 @@ impl Supervisor {
     fn spawn(fsync: &str) -> Result<Self, String> {
         let mut shell = Command::new("sh")
             .args(["-c", SUPERVISE, "tenure-postgres", SUPERVISE, fsync])
-            // A Ctrl-C at the terminal must reach the test alone, or nobody is left to clean up.
+            // Ctrl-C at the terminal must reach only the test; otherwise the supervisor could not
+            // clean up.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -318,6 +368,54 @@ mod tests {
         assert!(!seen);
     }
 
+    /// Goal: a test sees nothing of the previous test. Method: leave behind everything that a test
+    /// could, then take the same database again, if possible; its name must differ in any case.
+    #[tokio::test]
+    async fn a_database_from_the_pool_is_as_after_its_migration() {
+        const LEFT: &str = "insert into tenure_outbox (topic, payload)
+                select 'a', '{}' from generate_series(1, 1000);
+            update tenure_queues set is_paused = true;
+            insert into tenure_queues (name) values ('mine');
+            create table mine (id int primary key);
+            create schema other;
+            create view other.mine as select * from mine;
+            create function mine() returns int language sql as 'select 1';
+            analyze";
+        const STATE: &str = "select schema_to_xml('public', true, false, '')::text
+                || (select string_agg(format('%s %s', sequencename, last_value), ' '
+                        order by sequencename)
+                    from pg_sequences)
+                || (select count(*) from pg_class where relkind <> 't')
+                || (select count(*) from pg_proc)
+                || (select count(*) from pg_stats where schemaname = 'public')";
+        const STRANGE: &str = "alter table tenure_events add column mine int";
+
+        let first = migrated().await;
+        let mut connection = connect(&first.url).await;
+        let state: String = sqlx::query_scalar(STATE)
+            .fetch_one(&mut connection)
+            .await
+            .unwrap();
+        connection.execute(sqlx::raw_sql(LEFT)).await.unwrap();
+        let mut earlier = vec![first.name.clone()];
+        drop(first);
+
+        for _ in 0..4 {
+            let next = migrated().await;
+            assert!(!earlier.contains(&next.name));
+            let mut connection = connect(&next.url).await;
+            let again: String = sqlx::query_scalar(STATE)
+                .fetch_one(&mut connection)
+                .await
+                .unwrap();
+            assert_eq!(again, state);
+            connection.execute(STRANGE).await.unwrap();
+            earlier.push(next.name.clone());
+        }
+        // The reuse of the database ended its connection.
+        assert!(connection.execute("select 1").await.is_err());
+    }
+
     #[tokio::test]
     async fn a_dropped_database_is_removed() {
         let server = Server::start_fast().await;
@@ -360,7 +458,7 @@ mod tests {
         assert_eq!(kept, [1]);
     }
 
-    /// Runs itself a second time as the process that starts the server and is killed.
+    /// Runs itself again as the process that starts the server and is killed.
     #[tokio::test]
     async fn a_server_does_not_outlive_a_killed_process() {
         const ROLE: &str = "TENURE_TEST_ROLE";
@@ -391,7 +489,7 @@ mod tests {
         process.kill().unwrap();
         process.wait().unwrap();
 
-        // Ends only when the server does.
+        // Ends only with the server.
         while connection.execute("select pg_sleep(0.01)").await.is_ok() {}
         while PgConnection::connect(&url).await.is_ok() {}
     }

@@ -1,19 +1,20 @@
-//! An arena: two stores on one PostgreSQL, of which the first stops at the end of each transaction
-//! until the test lets it go. So two verbs meet at the worst moment, every time.
+//! An arena: two stores on one PostgreSQL. The first store stops at the end of each transaction
+//! until the test resumes it, so that two operations always meet at the worst moment.
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
-use tenure_store::Planted;
 use tenure_store::config::StoreConfig;
 use tenure_store::postgres::PostgresStore;
 use tenure_store::testing::{self, Database};
 use tokio::task::JoinHandle;
 
-/// Whoever connects with `tenure.held` stops at the end of its transaction while the test has the
-/// advisory lock: its changes are made, its row locks are held, and it is not committed.
+use crate::faults::{Plant as _, Planted};
+
+/// While the test holds the advisory lock, a connection with `tenure.held` stops at the end of its
+/// transaction: its changes are made and its row locks are held, but it has not committed.
 const HOLD: &str = "
 create function hold() returns trigger language plpgsql as $$ begin
     if current_setting('tenure.held', true) = 'on' then
@@ -23,7 +24,7 @@ create function hold() returns trigger language plpgsql as $$ begin
 end $$;
 do $$ declare name text; begin
     foreach name in array
-        array['leases', 'ready', 'setbacks', 'backlog', 'domains', 'arrivals']
+        array['leases', 'ready', 'setbacks', 'backlog', 'keys', 'arrivals']
     loop
         execute format(
             'create constraint trigger hold after insert or update or delete on tenure_%s
@@ -33,33 +34,33 @@ end $$;
 create constraint trigger hold after delete on tenure_events
 deferrable initially deferred for each row execute function hold();";
 
-/// How many statements wait for somebody.
+/// Counts the statements that wait for a lock.
 const WAITING: &str = "select count(*) from pg_stat_activity
     where datname = current_database() and wait_event_type = 'Lock'";
 
-/// No meeting takes longer, whatever the machine.
+/// Timeout of a race.
 const LONGEST: Duration = Duration::from_mins(2);
 
-/// How the second verb of a meeting waits for the first.
+/// The way in which the second operation of a race waits for the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
-    /// At a lock, or not at all.
+    /// The second operation waits at a lock, or not at all.
     AtLocks,
-    /// At none: it asks again and again.
+    /// The second operation polls, without a lock.
     Asking,
 }
 
-/// What becomes of the transaction of the first.
+/// The end of the first operation's transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum First {
     Commits,
     IsCancelled,
-    /// Its connection is cut.
+    /// The server terminates its connection.
     Dies,
 }
 
 pub(crate) struct Arena {
-    /// Stops at the end of its transactions.
+    /// The store that stops at the end of its transactions.
     pub(crate) held: Arc<PostgresStore>,
     pub(crate) free: Arc<PostgresStore>,
     pub(crate) conn: PgConnection,
@@ -71,9 +72,9 @@ impl Arena {
         Self::planted(&[]).await
     }
 
-    /// With faults in the statements of both stores.
+    /// An arena with faults in the statements of both stores.
     pub(crate) async fn planted(faults: &[Planted]) -> Self {
-        let database = testing::postgres().await;
+        let database = testing::migrated().await;
         let config = StoreConfig {
             connections: 2,
             ..StoreConfig::default()
@@ -106,8 +107,8 @@ impl Arena {
             .unwrap()
     }
 
-    /// Waits until the task is done or that many statements wait for a lock; no longer than for so
-    /// many looks.
+    /// Waits until the task is done, this many statements wait for a lock, or the maximum number of
+    /// polls is reached.
     async fn until_waiting<T>(&mut self, task: &JoinHandle<T>, waiting: i64, looks: usize) {
         for _ in 0..looks {
             if self.ask(WAITING).await >= waiting || task.is_finished() {
@@ -116,7 +117,7 @@ impl Arena {
         }
     }
 
-    /// Runs `second` while the transaction of `first` is held open, then lets that end.
+    /// Runs `second` while the transaction of `first` is held open, then ends that transaction.
     pub(crate) async fn race<T: Send + 'static>(
         &mut self,
         first: impl Future<Output = T> + Send + 'static,

@@ -1,14 +1,15 @@
-//! Two changes of the settings at once on PostgreSQL, on two connections: the first one's
-//! transaction is held open while the second asks.
+//! Two concurrent changes of the settings on PostgreSQL: the first transaction is held open while
+//! the second starts.
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 use tenure_core::store::{ChangeSettings, Cluster, ClusterSettings};
-use tenure_store::Planted;
 use tenure_store::config::StoreConfig;
 use tenure_store::postgres::PostgresStore;
 use tenure_store::testing;
 
-/// Waits until a statement waits for another one's transaction.
+use crate::faults::{Plant as _, Planted};
+
+/// Waits until some statement waits for another transaction.
 async fn someone_waits(pool: &PgPool) {
     let question = "select exists (
         select from pg_stat_activity
@@ -23,9 +24,10 @@ async fn someone_waits(pool: &PgPool) {
     }
 }
 
-/// What the second change is answered, and what is set then, when the first one ends like this.
+/// Ends the first transaction in this way; returns the answer to the second change, and the
+/// resulting settings.
 async fn second_after(end: &'static str, faults: &[Planted]) -> (Option<u64>, ClusterSettings) {
-    let database = testing::postgres().await;
+    let database = testing::migrated().await;
     let config = StoreConfig::default();
     PostgresStore::migrate(&database.url, &config)
         .await
@@ -79,13 +81,13 @@ async fn a_change_that_is_rolled_back_leaves_the_way_free_for_the_next() {
     assert_eq!(found, settings(1, &[("term", "second")]));
 }
 
-/// The same way shows a statement that looks at the version before it waits for its turn.
+/// The same method detects a faulty statement that reads the version before it waits for the lock.
 #[tokio::test]
 async fn a_look_at_the_version_before_the_turn_would_be_noticed() {
     let too_soon = Planted {
         file: "change_settings",
-        from: "where one = 1 and version = $1",
-        to: "where one = 1 and (select version from tenure_settings_version) = $1",
+        from: "where singleton = 1 and version = $1",
+        to: "where singleton = 1 and (select version from tenure_settings_version) = $1",
     };
     let (answer, found) = second_after("commit", &[too_soon]).await;
     assert_eq!(answer, Some(2), "two changes took effect");

@@ -1,4 +1,4 @@
-//! A store's companion: the same database through connections of its own.
+//! The companion of a store uses the same database through separate connections.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use tenure_store::config::StoreConfig;
 use tenure_store::postgres::PostgresStore;
 use tenure_store::{Opened, open, testing};
 
-/// Goal: the heartbeat's connections belong to the heartbeat's own runtime, and to nobody else.
-/// Method: make the companion here, use it on a thread with a runtime, look at both pools.
+/// Goal: the heartbeat's connections belong only to the heartbeat's own runtime. Method: the test
+/// creates the companion here, uses it on a thread with a runtime, and checks both pools.
 #[tokio::test]
 async fn a_companion_connects_where_it_is_used_and_borrows_nothing() {
-    let database = testing::postgres().await;
+    let database = testing::migrated().await;
     let config = StoreConfig {
         connections: 1,
         ..StoreConfig::default()
@@ -20,7 +20,7 @@ async fn a_companion_connects_where_it_is_used_and_borrows_nothing() {
         .await
         .unwrap();
     let store = PostgresStore::open(&database.url, &config).await.unwrap();
-    // All that the store itself has is in use.
+    // All connections of the store itself are in use.
     let taken = store.pool().acquire().await.unwrap();
 
     let companion = store.companion(2);

@@ -1,4 +1,4 @@
-//! What examine finds: on a real PostgreSQL, in an SQLite file, in memory.
+//! Findings of `examine` on a real PostgreSQL, in an SQLite file and in memory.
 
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::path::Path;
@@ -39,7 +39,7 @@ const SQLITE: [&str; 7] = [
     "writable",
 ];
 
-/// What was found, in order; each that is not good says what to do.
+/// Returns the findings in order; asserts that each finding that is not good has a hint.
 async fn examine(store: &dyn Examine) -> Vec<Finding> {
     let findings = store.examine().await.unwrap();
     for finding in &findings {
@@ -64,7 +64,7 @@ fn verdict(findings: &[Finding], subject: &str) -> Verdict {
     of(findings, subject).verdict
 }
 
-/// The subjects that are not good.
+/// Subjects with a finding that is not good.
 fn faults(findings: &[Finding]) -> Vec<(&str, Verdict)> {
     let bad = findings.iter().filter(|finding| finding.verdict != Good);
     bad.map(|finding| (finding.subject, finding.verdict))
@@ -76,7 +76,7 @@ async fn open(url: &str, config: &StoreConfig) -> PostgresStore {
 }
 
 async fn migrated() -> (Database, PgConnection) {
-    let database = testing::postgres().await;
+    let database = testing::migrated().await;
     let config = StoreConfig::default();
     PostgresStore::migrate(&database.url, &config)
         .await
@@ -90,7 +90,7 @@ async fn run(admin: &mut PgConnection, text: &str) {
     script.execute(admin).await.unwrap();
 }
 
-/// On servers of its own: what is asserted is how they were started.
+/// The test starts separate servers, because their options differ.
 #[tokio::test]
 async fn a_server_that_does_not_wait_for_the_disk_is_bad_and_one_that_does_is_not() {
     let config = StoreConfig::default();
@@ -109,8 +109,9 @@ async fn a_server_that_does_not_wait_for_the_disk_is_bad_and_one_that_does_is_no
         let findings = examine(&store).await;
         assert_eq!(subjects(&findings), POSTGRES);
         assert_eq!(faults(&findings), expected, "{findings:#?}");
-        // 200 connections, of which 3 are the superuser's; ten each by default.
-        let connections = &of(&findings, "connections").found;
+        // The server allows 200 connections, of which 3 are reserved for the superuser; each
+        // process uses ten by default.
+        let connections = &of(&findings, "connections").text;
         assert!(
             connections.starts_with("197 connections, "),
             "{connections}"
@@ -120,7 +121,7 @@ async fn a_server_that_does_not_wait_for_the_disk_is_bad_and_one_that_does_is_no
     }
 }
 
-/// Nobody else is on this server.
+/// Only the test uses this server.
 async fn connections_are_counted(database: &Database) {
     let config = StoreConfig {
         connections: 40,
@@ -132,8 +133,8 @@ async fn connections_are_counted(database: &Database) {
         others.push(PgConnection::connect(&database.url).await.unwrap());
     }
     let findings = examine(&store).await;
-    let found = &of(&findings, "connections").found;
-    // Beside those 60 the two stores have a few: of 197 there is room for three times 40.
+    let found = &of(&findings, "connections").text;
+    // Besides those 60 the two stores have a few connections, so that 3 times 40 of 197 are free.
     let end = "in use: room for 3 more processes of 40";
     assert!(found.ends_with(end), "{found}");
 }
@@ -149,7 +150,7 @@ async fn settings_of_the_role_and_the_database_are_seen_as_our_connections_have_
     let planner = of(&findings, "planner");
     assert_eq!(planner.verdict, Warning);
     assert!(
-        planner.found.contains("plan_cache_mode is auto"),
+        planner.text.contains("plan_cache_mode is auto"),
         "{planner:?}"
     );
     run(
@@ -185,7 +186,7 @@ async fn tables_that_were_changed_meanwhile_are_noticed() {
     assert_eq!(verdict(&examine(&store).await, "schema"), Bad);
 }
 
-/// Neither what others ask nor where we are connected to is anybody's business.
+/// The output must contain neither the statements of other clients nor the address of the database.
 #[tokio::test]
 async fn an_open_transaction_is_found_without_what_it_asked() {
     let (database, mut admin) = migrated().await;
@@ -195,7 +196,7 @@ async fn an_open_transaction_is_found_without_what_it_asked() {
     let findings = examine(&store).await;
     let old = of(&findings, "old snapshot");
     assert_eq!(old.verdict, Good);
-    assert!(old.found.starts_with("the oldest is "), "{old:?}");
+    assert!(old.text.starts_with("the oldest is "), "{old:?}");
     let said = format!("{findings:?}");
     let (address, _) = database.url.split_once('?').unwrap();
     let name = address.rsplit('/').next().unwrap();
@@ -204,8 +205,8 @@ async fn an_open_transaction_is_found_without_what_it_asked() {
     }
 }
 
-/// A role that may use the tables and see no one else's sessions, as Tenure's own should be. (It is
-/// one that every server has, so that none must be made.)
+/// Uses a role that may use the tables but cannot see other sessions, as recommended for Tenure.
+/// (Every server has this role, so the test creates none.)
 #[tokio::test]
 async fn a_role_with_few_rights_can_ask_and_is_told_what_it_cannot_see() {
     let (database, mut admin) = migrated().await;
@@ -221,8 +222,8 @@ async fn a_role_with_few_rights_can_ask_and_is_told_what_it_cannot_see() {
     let findings = examine(&store).await;
     assert_eq!(subjects(&findings), POSTGRES);
     let old = of(&findings, "old snapshot");
-    assert!(old.found.contains("that this role may see"), "{old:?}");
-    let connections = &of(&findings, "connections").found;
+    assert!(old.text.contains("that this role may see"), "{old:?}");
+    let connections = &of(&findings, "connections").text;
     assert!(!connections.contains(", 0 in use"), "{connections}");
 }
 
@@ -264,7 +265,7 @@ async fn a_fresh_file_is_good_and_its_faults_are_found() {
     assert!(!said.contains(path.to_str().unwrap()), "{said}");
 }
 
-/// Overwrites the page that the table `tenure_dead` begins with.
+/// Overwrites the first page of the table `tenure_dead`.
 fn damage(path: &Path) {
     let stranger = File::open(path).unwrap();
     let log_into_file = "pragma wal_checkpoint(truncate)";
@@ -296,5 +297,5 @@ async fn a_damaged_page_is_found() {
 async fn memory_says_that_it_ends_with_the_process() {
     let findings = examine(&MemoryStore::new(Arc::new(SystemClock))).await;
     assert_eq!(findings.len(), 1);
-    assert!(findings[0].found.contains("ends with the process"));
+    assert!(findings[0].text.contains("ends with the process"));
 }

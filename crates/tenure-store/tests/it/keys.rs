@@ -1,18 +1,17 @@
-//! Producers of events with a key on PostgreSQL: who waits for whom, and in which order what they
-//! wrote is claimed.
+//! Producers of events with a key on PostgreSQL: which producers wait, and the order of the claims.
 
 use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 use tenure_core::store::{Claim, Intake, LeaseStore, Settle};
 use tenure_core::testing::token;
-use tenure_core::{Event, ItemId};
+use tenure_core::{ItemId, NewEvent};
 use tenure_store::config::StoreConfig;
 use tenure_store::postgres::PostgresStore;
 use tenure_store::testing::{self, Database};
 
 async fn store() -> (Database, PostgresStore) {
-    let database = testing::postgres().await;
+    let database = testing::migrated().await;
     let config = StoreConfig::default();
     PostgresStore::migrate(&database.url, &config)
         .await
@@ -30,17 +29,17 @@ async fn number(conn: &mut PgConnection, text: &str) -> i64 {
     row.unwrap().get(0)
 }
 
-/// Enqueues by the function and answers with the id.
+/// Enqueues an event with the SQL function; returns its id.
 async fn enqueue(conn: &mut PgConnection, key: &str, is_strict: bool) -> ItemId {
     let options = format!("{{\"strict\": {is_strict}}}");
     let call = format!("select tenure_enqueue('a', '1', '{key}', '{options}')");
     ItemId::new(number(conn, &call).await)
 }
 
-/// Works all that there is, one claim after the other, and says in which order it came.
+/// Works on all events, one claim after the other; returns their order.
 async fn worked(store: &PostgresStore) -> Vec<ItemId> {
     let mut order = Vec::new();
-    // A claim that finds nothing has given what was rung for its place.
+    // A claim without a result has promoted heads for all arrivals.
     let mut empty = 0;
     for nth in 1.. {
         let held = store.claim(&Claim::new(token("w", nth), 10)).await.unwrap();
@@ -59,7 +58,7 @@ async fn worked(store: &PostgresStore) -> Vec<ItemId> {
     order
 }
 
-/// Waits until somebody waits for a lock.
+/// Waits until a statement waits for a lock.
 async fn until_one_waits(conn: &mut PgConnection) {
     let waiting = "select count(*) from pg_stat_activity \
                    where datname = current_database() and wait_event_type = 'Lock'";
@@ -78,13 +77,13 @@ async fn the_function_and_the_view_take_a_key() {
                   returning id";
     let second = ItemId::new(number(&mut conn, insert).await);
     let third = enqueue(&mut conn, "k", true).await;
-    let event = Event::new("a", &1).unwrap().key("k").unwrap().strict();
+    let event = NewEvent::new("a", &1).key("k").strict().build().unwrap();
     let fourth = store.enqueue(&[event]).await.unwrap()[0].id();
     assert_eq!(worked(&store).await, [first, second, third, fourth]);
 }
 
-/// Goal: the order of strict enqueues of one key is theirs, whoever commits when. Method: the
-/// second one has to wait for the first one's transaction, and others do not.
+/// Goal: strict enqueues of one key keep their order, regardless of the order of their commits.
+/// Method: the second producer must wait for the transaction of the first; others do not wait.
 #[tokio::test]
 async fn strict_producers_of_one_key_wait_for_each_other_and_for_nobody_else() {
     let (database, store) = store().await;
@@ -100,12 +99,12 @@ async fn strict_producers_of_one_key_wait_for_each_other_and_for_nobody_else() {
     let late = tokio::spawn(async move { enqueue(&mut second, "k", true).await });
     until_one_waits(&mut other).await;
     assert!(!late.is_finished());
-    // Neither does a claim wait.
+    // A claim does not wait for the strict producer either.
     let mut held = store.claim(&Claim::new(token("c", 1), 10)).await.unwrap();
     if held.is_none() {
         held = store.claim(&Claim::new(token("c", 2), 10)).await.unwrap();
     }
-    let held = held.expect("what was committed has its place by now");
+    let held = held.expect("what was committed is promoted by now");
     assert_eq!(held.ids(), [loose, elsewhere]);
     let settle = Settle::new(held.lease.token.clone()).done(held.ids());
     assert_eq!(store.settle(&settle).await.unwrap().refused().count(), 0);
@@ -116,7 +115,8 @@ async fn strict_producers_of_one_key_wait_for_each_other_and_for_nobody_else() {
     assert_eq!(worked(&store).await, [early, late]);
 }
 
-/// Goal: a transaction that stays open stops nobody. Method: it has the lowest id of its key.
+/// Goal: an open transaction delays no other producer. Method: the open transaction has the lowest
+/// id of the key.
 #[tokio::test]
 async fn a_late_commit_is_not_waited_for() {
     let (database, store) = store().await;
@@ -131,7 +131,7 @@ async fn a_late_commit_is_not_waited_for() {
     assert_eq!(worked(&store).await, [early]);
 }
 
-/// The rights that the page for operators gives to this role, as SQL for another one.
+/// Reads the rights of a role from the page for operators, as SQL for another role.
 fn documented_rights(role: &str, other: &str) -> String {
     let page = include_str!("../../../../docs/OPERATIONS.md");
     let end = format!(" to {role};");
@@ -145,8 +145,8 @@ fn documented_rights(role: &str, other: &str) -> String {
     granted.collect()
 }
 
-/// Goal: the rights in the documents are enough to enqueue, and to look. Method: roles that have no
-/// others do it, with and without a key.
+/// Goal: the documented rights are enough to enqueue and to read. Method: roles with only these
+/// rights do both, with and without a key.
 #[tokio::test]
 async fn the_documented_rights_are_enough() {
     let (database, _store) = store().await;
@@ -170,10 +170,12 @@ async fn the_documented_rights_are_enough() {
             &[
                 "select count(*) from tenure_outbox",
                 "select count(*) from tenure_deliveries",
-                "insert into tenure_endpoints (id, settings, sealed, state, since, created_at) \
+                "insert into tenure_endpoints \
+                 (id, settings, sealed_secrets, state, state_since, created_at) \
                  values ('a', '{}', '', 'enabled', now(), now())",
-                "update tenure_endpoints_version set rules = rules + 1",
-                "insert into tenure_replays (filter, reached, last_id, created_at, next_at) \
+                "update tenure_endpoints_version set rules_version = rules_version + 1",
+                "insert into tenure_replays \
+                 (filter, reached_id, last_id, created_at, next_step_at) \
                  values ('{}', 0, 0, now(), now())",
                 "update tenure_replays set state = 'done', ended_at = now()",
                 "delete from tenure_replays",

@@ -1,7 +1,7 @@
-//! The tests of the stores. `conformance` says what every store promises and runs on all of them;
-//! `planted` proves that it would notice a broken one; `twins`, `stress`, `races`, `keyed` and
-//! `odd` try what nobody thought of. `work_lease` is the contract of the work lease in process,
-//! `durable` holds the stores to it.
+//! The tests of the stores. `conformance` is the contract of every store and runs on all of them;
+//! `planted` proves that the suite detects a broken store; `twins`, `stress`, `races`, `keyed` and
+//! `odd` search for unexpected behaviour. `work_lease` is the contract of the work lease in
+//! process; `durable` checks the stores against it.
 
 #![expect(
     clippy::unwrap_used,
@@ -17,11 +17,12 @@ mod companion;
 mod conformance;
 mod durable;
 mod examine;
+mod faults;
 mod jobs;
 mod keyed;
 mod keys;
 mod odd;
-mod owed;
+mod pending_deliveries;
 mod place;
 mod plans;
 mod planted;

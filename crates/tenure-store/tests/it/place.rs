@@ -1,4 +1,4 @@
-//! A place: a store on a database of its own, and a way into its tables past the store.
+//! A place: a store on its own database, with direct access to its tables.
 
 use std::path::PathBuf;
 
@@ -7,14 +7,14 @@ use sqlx::postgres::PgPoolOptions;
 use tenure_store::config::{StoreConfig, Synchronous};
 use tenure_store::postgres::PostgresStore;
 use tenure_store::sqlite::SqliteStore;
-use tenure_store::testing::{Database, postgres};
+use tenure_store::testing::{Database, migrated};
 
-/// A store, and a way to look into its tables by hand.
+/// A store with direct access to its tables.
 pub(crate) enum Place {
     Postgres {
         store: Box<PostgresStore>,
         pool: PgPool,
-        // Dropped last: a field is dropped after those before it.
+        // Fields are dropped in order, so the database is dropped last.
         database: Box<Database>,
     },
     Sqlite {
@@ -30,7 +30,7 @@ impl Place {
     }
 
     pub(crate) async fn postgres() -> Self {
-        let database = postgres().await;
+        let database = migrated().await;
         let config = StoreConfig::default();
         PostgresStore::migrate(&database.url, &config)
             .await
@@ -46,7 +46,7 @@ impl Place {
     pub(crate) async fn sqlite() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("place.db");
-        // Nothing here outlives its process, so nothing waits for the disk.
+        // The data need not survive the process, so writes do not wait for the disk.
         let config = StoreConfig {
             synchronous: Synchronous::Normal,
             ..StoreConfig::default()

@@ -1,5 +1,5 @@
-//! PostgreSQL's producers: events written in somebody else's transaction, from Rust, by the
-//! function and by a plain insert; and what each of them is told when it asks for the impossible.
+//! Producers on PostgreSQL: events written in another program's transaction, from Rust, by the SQL
+//! function and by a plain insert; and the errors for invalid input.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use tenure_core::store::{
     Bury, Claim, Enqueued, Filter, Intake, LeaseStore, Operate, Queues, Settle, StoreErrorKind,
 };
 use tenure_core::testing::token;
-use tenure_core::{Event, Identifier, ItemId, Outcome, QueueName, Record, State};
+use tenure_core::{Event, Identifier, ItemId, NewEvent, Outcome, QueueName, Record, State};
 use tenure_store::config::StoreConfig;
 use tenure_store::postgres::PostgresStore;
 use tenure_store::testing::{self, Database, Server};
@@ -25,7 +25,7 @@ async fn opened(database: &Database, config: StoreConfig) -> PostgresStore {
 }
 
 async fn store() -> (Database, PostgresStore) {
-    let database = testing::postgres().await;
+    let database = testing::migrated().await;
     let store = opened(&database, StoreConfig::default()).await;
     (database, store)
 }
@@ -124,7 +124,7 @@ async fn a_plain_insert_is_an_event_like_any_other() {
     assert_eq!(records[0].state, State::Pending);
     let second = records[1].content.event().unwrap();
     assert_eq!(
-        (second.queue_name().as_str(), second.urgency().level()),
+        (second.queue().as_str(), second.priority().level()),
         ("mail", 5)
     );
     assert_eq!(second.headers().get("trace").map(String::as_str), Some("t"));
@@ -146,7 +146,7 @@ async fn the_function_enqueues_and_a_dedupe_key_names_the_winner() {
     let id = ask(&mut conn, call).await.unwrap();
     assert_eq!(ask(&mut conn, call).await.unwrap(), id);
     let again = store
-        .enqueue(&[event("a.b").dedupe("k").unwrap()])
+        .enqueue(&[NewEvent::from(event("a.b")).dedupe("k").build().unwrap()])
         .await
         .unwrap();
     assert_eq!(
@@ -171,7 +171,7 @@ async fn the_function_enqueues_and_a_dedupe_key_names_the_winner() {
     assert_eq!(waits, Duration::from_hours(1));
 }
 
-/// What a producer in SQL may get wrong, and what it is told.
+/// Mistakes of a producer in SQL, each with its error message.
 const TOLD: [(&str, &str); 20] = [
     ("tenure_enqueue('', '1')", "topic is empty"),
     ("tenure_enqueue(repeat('x', 256), '1')", "256 bytes long"),
@@ -240,7 +240,7 @@ const TOLD: [(&str, &str); 20] = [
     ),
 ];
 
-/// What is refused is told in words, and nothing of it is written.
+/// The error for a refused event is readable, and nothing is written.
 #[tokio::test]
 async fn a_producer_in_sql_is_told_what_was_expected() {
     let (database, store) = store().await;
@@ -261,12 +261,12 @@ async fn a_producer_in_sql_is_told_what_was_expected() {
     assert!(topics(&store).await.is_empty());
 }
 
-/// Two producers that overlap take the same keys in crossed order: each key has one winner, both
-/// are told the same, nobody waits for ever.
+/// Two overlapping producers use the same dedupe keys in opposite order. Each key has one winner,
+/// both producers get the same answer, and there is no deadlock.
 #[tokio::test]
 async fn producers_that_overlap_agree_on_the_winner() {
     let (_database, store) = store().await;
-    let keyed = |key: &str| event("t").dedupe(key).unwrap();
+    let keyed = |key: &str| NewEvent::from(event("t")).dedupe(key).build().unwrap();
     for round in 0..20 {
         let (one, other) = (format!("a{round}"), format!("b{round}"));
         let (ahead, back) = ([keyed(&one), keyed(&other)], [keyed(&other), keyed(&one)]);
@@ -278,7 +278,7 @@ async fn producers_that_overlap_agree_on_the_winner() {
     }
 }
 
-/// A record as the view would write it.
+/// A record in the form of the view.
 fn in_the_views_words(record: &Record) -> String {
     let status = match record.state {
         State::Pending => "PENDING",
@@ -305,7 +305,7 @@ fn in_the_views_words(record: &Record) -> String {
     words.join(" ")
 }
 
-/// The view is for people and `find` is for us: they must say the same of every item.
+/// The view is for people and `find` is for programs; both must agree on every item.
 #[tokio::test]
 async fn the_view_and_find_say_the_same() {
     let (database, store) = store().await;
@@ -346,7 +346,7 @@ async fn the_view_and_find_say_the_same() {
         reason: "why".into(),
         now: None,
     };
-    assert!(store.bury(&bury).await.unwrap().is_kept());
+    assert!(store.bury(&bury).await.unwrap().is_accepted());
     let records = store.find(&ids).await.unwrap();
     for record in &records {
         let text = "select concat_ws(' ', status, attempts, failures, crashes, \
@@ -399,7 +399,7 @@ async fn the_tables_can_stand_in_a_schema_of_their_own() {
 /// Proves: S1-052
 #[tokio::test]
 async fn connections_are_shared_and_never_more_than_allowed() {
-    let database = testing::postgres().await;
+    let database = testing::migrated().await;
     let config = StoreConfig {
         connections: 3,
         ..StoreConfig::default()
@@ -424,9 +424,8 @@ async fn connections_are_shared_and_never_more_than_allowed() {
     assert!((1..=3).contains(&most), "{most} connections");
 }
 
-/// A database's disk that is full in earnest: the file of the table's long values is swapped for a
-/// device that has no room. What was accepted stays, what is not accepted is told, and when there
-/// is room again work goes on.
+/// A really full disk: the file of the table's long values is replaced by a full device. Accepted
+/// events stay, refused ones are reported, and work continues when there is space again.
 #[tokio::test]
 async fn a_full_disk_refuses_what_does_not_fit_and_loses_nothing() {
     let server = Server::start_fast().await;
@@ -447,7 +446,7 @@ async fn a_full_disk_refuses_what_does_not_fit_and_loses_nothing() {
     fs::remove_file(&file).unwrap();
     symlink("/dev/full", &file).unwrap();
 
-    // Numbers in no order, so that they cannot be packed into a short value.
+    // The payload is random, so that the database cannot compress it to a short value.
     let digits: Vec<u64> = (0..100_000).map(|n| n * n * 7919 % 65_537).collect();
     let long = Event::new("long", &digits).unwrap();
     let fresh = PostgresStore::open(&database.url, &StoreConfig::default())
@@ -458,7 +457,7 @@ async fn a_full_disk_refuses_what_does_not_fit_and_loses_nothing() {
         .await
         .unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unavailable);
-    assert!(error.advice().unwrap().contains("disk"), "{error}");
+    assert!(error.hint().unwrap().contains("disk"), "{error}");
     fresh.enqueue(&[event("small.after")]).await.unwrap();
 
     fs::remove_file(&file).unwrap();
@@ -478,8 +477,7 @@ async fn a_full_disk_refuses_what_does_not_fit_and_loses_nothing() {
     assert_eq!(held.items.len(), 3);
 }
 
-/// An error of the database may quote the row: what reaches the caller holds no token and no
-/// payload.
+/// A database error may quote the row; the error for the caller contains neither token nor payload.
 #[tokio::test]
 async fn errors_hold_no_secret() {
     let (_database, store) = store().await;

@@ -1,5 +1,5 @@
-//! Prune on PostgreSQL beside others: what it does with what it was told too early, and what
-//! becomes of all when pruners, replays, workers and producers run at once.
+//! Concurrent prunes on PostgreSQL: choices that are outdated at the delete, and pruners, replays,
+//! workers and producers at the same time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use tenure_core::store::{
     Claim, Enqueued, Intake, LeaseStore, Operate, Prune, Pruner, Replay, Rest, Settle,
 };
-use tenure_core::{Event, ItemId};
+use tenure_core::{Event, ItemId, NewEvent};
 use tenure_store::config::StoreConfig;
 use tenure_store::postgres::PostgresStore;
 use tenure_store::testing::{self, Database};
@@ -41,7 +41,7 @@ fn event() -> Event {
     Event::from_json("t", "1").unwrap()
 }
 
-/// Prunes whatever is settled, to the end.
+/// A prune of all settled items.
 fn at_once() -> Prune {
     Prune::new(Duration::ZERO, Duration::ZERO)
 }
@@ -56,17 +56,24 @@ async fn work(store: &PostgresStore, limit: u32) -> u32 {
     store.settle(&settle).await.unwrap().rest
 }
 
-/// The choice may be outdated when the delete comes: a replay may have been committed between its
-/// snapshot and its locks. So the delete is told every id here, and must judge for itself.
+/// The choice of items may be outdated when the delete runs, because a replay may commit between
+/// the snapshot of the choice and its locks. Here the delete gets every id, and must check each of
+/// them.
 #[tokio::test]
 async fn the_delete_does_not_believe_the_choice() {
-    let database = testing::postgres().await;
+    let database = testing::migrated().await;
     let store = open(&database, 4).await;
     let ids = enqueue(&store, &vec![event(); 6]).await;
     assert_eq!(work(&store, 4).await, 4);
     let replayed = store.replay(&Replay::new(vec![ids[0], ids[1]])).await;
-    assert!(replayed.unwrap().iter().all(|(_, answer)| answer.is_kept()));
-    // Held: the first that was replayed. Waiting: the other one, and the two that never left.
+    assert!(
+        replayed
+            .unwrap()
+            .iter()
+            .all(|(_, answer)| answer.is_accepted())
+    );
+    // The first replayed item is held. The other replayed item, and the two that were never
+    // settled, are pending.
     let mut held = Vec::new();
     while !held.contains(&ids[0]) {
         let claim = Claim::new(fresh("holder"), 1);
@@ -91,10 +98,10 @@ async fn the_delete_does_not_believe_the_choice() {
     assert_eq!(left, [ids[0], ids[1], ids[4], ids[5]]);
 }
 
-/// The second statement of a round must not see with the eyes of the first.
+/// The second statement of a prune must not use the snapshot of the first.
 #[tokio::test]
 async fn a_round_reads_what_is_committed_whatever_the_default_is() {
-    let database = testing::postgres().await;
+    let database = testing::migrated().await;
     drop(open(&database, 1).await);
     let sign = if database.url.contains('?') { '&' } else { '?' };
     let option = "options[default_transaction_isolation]=repeatable%20read";
@@ -117,12 +124,12 @@ async fn a_round_reads_what_is_committed_whatever_the_default_is() {
     assert_eq!(number(&mut conn, levels).await, 1);
 }
 
-/// A producer that asks for the same dedupe key, and has not committed, is not waited for.
+/// The prune does not wait for a producer that has not committed yet and uses the same dedupe key.
 #[tokio::test]
 async fn a_key_that_a_producer_has_in_hand_keeps_its_event_for_a_round() {
-    let database = testing::postgres().await;
+    let database = testing::migrated().await;
     let store = open(&database, 4).await;
-    let keyed = |key: &str| event().dedupe(key).unwrap();
+    let keyed = |key: &str| NewEvent::from(event()).dedupe(key).build().unwrap();
     let ids = enqueue(&store, &[keyed("a"), keyed("b")]).await;
     assert_eq!(work(&store, 2).await, 2);
     let mut tx = store.pool().begin().await.unwrap();
@@ -136,44 +143,48 @@ async fn a_key_that_a_producer_has_in_hand_keeps_its_event_for_a_round() {
     assert!(answers.into_iter().all(Enqueued::is_fresh));
 }
 
-/// How many of each are counted while the crowd runs.
+/// Counters of the workers, pruners and producers while they run.
 #[derive(Default)]
-struct Tally {
+struct PruneCounts {
     enqueued: AtomicU64,
     pruned: AtomicU64,
     replayed: AtomicU64,
     is_over: AtomicBool,
 }
 
-impl Tally {
+impl PruneCounts {
     fn goes_on(&self) -> bool {
         !self.is_over.load(Ordering::Relaxed)
     }
 }
 
-async fn produce(store: Arc<PostgresStore>, tally: Arc<Tally>, rounds: u64) {
+async fn produce(store: Arc<PostgresStore>, tally: Arc<PruneCounts>, rounds: u64) {
     for round in 0..rounds {
-        let keyed = event().dedupe(&format!("key-{}", round % 7)).unwrap();
+        let keyed = NewEvent::from(event())
+            .dedupe(&format!("key-{}", round % 7))
+            .build()
+            .unwrap();
         let events = [event(), keyed, event(), event()];
         let answers = store.enqueue(&events).await.unwrap();
         let fresh = answers.iter().filter(|answer| answer.is_fresh()).count();
         let fresh = u64::try_from(fresh).unwrap();
         tally.enqueued.fetch_add(fresh, Ordering::Relaxed);
-        // As an operator might: some of the newest, settled or not, pruned or not.
+        // Replays some of the newest items, as an operator does, whether or not they are settled or
+        // pruned.
         let newest = answers[0].id().number();
         let ids = (newest - 20..newest).map(ItemId::new).collect();
         let replayed = store.replay(&Replay::new(ids)).await.unwrap();
-        let kept = replayed.iter().filter(|(_, answer)| answer.is_kept());
+        let kept = replayed.iter().filter(|(_, answer)| answer.is_accepted());
         let kept = u64::try_from(kept.count()).unwrap();
         tally.replayed.fetch_add(kept, Ordering::Relaxed);
     }
 }
 
-async fn consume(store: Arc<PostgresStore>, tally: Arc<Tally>) {
+async fn consume(store: Arc<PostgresStore>, tally: Arc<PruneCounts>) {
     while work(&store, 5).await > 0 || tally.goes_on() {}
 }
 
-async fn prune(store: Arc<PostgresStore>, tally: Arc<Tally>) {
+async fn prune(store: Arc<PostgresStore>, tally: Arc<PruneCounts>) {
     while tally.goes_on() {
         let ask = Prune {
             limit: 7,
@@ -187,9 +198,9 @@ async fn prune(store: Arc<PostgresStore>, tally: Arc<Tally>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pruners_beside_replays_lose_nothing_and_count_once() {
-    let database = testing::postgres().await;
+    let database = testing::migrated().await;
     let store = Arc::new(open(&database, 8).await);
-    let tally = Arc::new(Tally::default());
+    let tally = Arc::new(PruneCounts::default());
     let mut producers = tokio::task::JoinSet::new();
     let mut others = tokio::task::JoinSet::new();
     for _ in 0..2 {
@@ -198,7 +209,7 @@ async fn pruners_beside_replays_lose_nothing_and_count_once() {
         others.spawn(prune(Arc::clone(&store), Arc::clone(&tally)));
     }
     let mut conn = PgConnection::connect(&database.url).await.unwrap();
-    // One statement is one snapshot: whoever waits or is held has its event in it.
+    // One statement is one snapshot, in which every pending or held item must have its event.
     let orphans = "select count(*) from (
             select id from tenure_ready union all
             select i.id from tenure_leases l, unnest(l.ids) as i(id)) as place
@@ -224,7 +235,7 @@ async fn pruners_beside_replays_lose_nothing_and_count_once() {
         + (select count(*) from tenure_dedupe d
             where not exists (select from tenure_events e where e.id = d.id))";
     assert_eq!(number(&mut conn, strays).await, 0);
-    // The end: nothing is left, in the journal neither.
+    // At the end nothing is left, not even in the journal.
     while store.prune(&at_once()).await.unwrap().more {}
     let left =
         "select (select count(*) from tenure_events) + (select count(*) from tenure_settled)";

@@ -1,5 +1,4 @@
-//! Replays on record on PostgreSQL: a step is whole or nothing, whatever fails in it, and what
-//! somebody has in hand is passed by.
+//! Bulk replays on PostgreSQL: a step is atomic, wherever it fails, and skips locked rows.
 
 use sqlx::{Connection, PgConnection};
 use tenure_core::store::{
@@ -13,9 +12,9 @@ use tenure_store::testing::{self, Database};
 
 use crate::world::fresh;
 
-/// A store with events that are done, a replay of them on record, and a connection beside it.
+/// A store with done events, a bulk replay of them, and a separate connection.
 async fn scene() -> (Database, PostgresStore, Vec<ItemId>, ReplayOperation) {
-    let database = testing::postgres().await;
+    let database = testing::migrated().await;
     let config = StoreConfig::default();
     PostgresStore::migrate(&database.url, &config)
         .await
@@ -42,8 +41,8 @@ async fn waiting(store: &PostgresStore, ids: &[ItemId]) -> usize {
     waiting.count()
 }
 
-/// Goal: items are put back if and only if it is written down. Method: the last statement of a step
-/// fails once.
+/// Goal: items are replayed if and only if the step is recorded. Method: the last statement of a
+/// step fails once.
 #[tokio::test]
 async fn a_step_that_fails_at_its_end_has_put_nothing_back() {
     let (database, store, ids, started) = scene().await;

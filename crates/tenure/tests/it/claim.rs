@@ -1,4 +1,4 @@
-//! Claims by hand: fresh tokens, items that must be worked alone, answers that were lost.
+//! Manual claims: fresh tokens, items that must be worked alone, and lost answers.
 
 #![expect(
     clippy::unwrap_used,
@@ -9,9 +9,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tenure::{Claim, Clock, Event, LapsePolicy, Reap, SystemClock, Tenure, Term, Timestamp};
+use tenure::lease::{Claim, LapsePolicy, Reap};
+use tenure::store::{Clock, SystemClock, Timestamp};
+use tenure::{Event, Tenure, Term};
 
-/// A store with one item that must be worked alone, and is due.
+/// A store with one due item that must be worked alone.
 async fn store_with_a_loner() -> Tenure {
     let tenure = Tenure::open("memory:").await.unwrap();
     let event = Event::new("poison", &1).unwrap();
@@ -20,14 +22,14 @@ async fn store_with_a_loner() -> Tenure {
     for _ in 0..2 {
         now = lapse(&tenure, now).await;
     }
-    // It comes due a few milliseconds from now.
+    // The item is due in a few milliseconds.
     while tenure.count().await.unwrap().queues[0].1.due == 0 {
         tokio::task::yield_now().await;
     }
     tenure
 }
 
-/// Claims at `now` and lets the lease lapse; the moment from which on the item is due again.
+/// Claims at `now` and lets the lease lapse; returns the time at which the item is due again.
 async fn lapse(tenure: &Tenure, now: Timestamp) -> Timestamp {
     let tick = Duration::from_millis(1);
     let ask = Claim::new(tenure.token(), 1).term(Term::new(tick).unwrap());
@@ -44,10 +46,10 @@ async fn enqueue(tenure: &Tenure, number: usize) {
     let events: Vec<_> = (0..number)
         .map(|n| Event::new("ordinary", &n).unwrap())
         .collect();
-    tenure.enqueue_all(&events).await.unwrap();
+    tenure.enqueue_now(&events).await.unwrap();
 }
 
-fn topic(held: &tenure::Held) -> &str {
+fn topic(held: &tenure::lease::Held) -> &str {
     held.items[0].content.event().unwrap().topic()
 }
 

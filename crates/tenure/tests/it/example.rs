@@ -1,4 +1,4 @@
-//! The examples run as printed.
+//! The examples run as they are printed.
 
 #[expect(
     dead_code,
@@ -28,8 +28,8 @@ mod resumable_import;
 #[path = "../../examples/webhooks.rs"]
 mod webhooks;
 
-/// Goal: an import that was killed goes on, and no row is missing or twice. Method: it is cut once
-/// some of its rows are there, and run again.
+/// Goal: a killed import continues without missing or repeated rows. Method: the test kills the
+/// import after some of its rows exist, and runs it again.
 ///
 /// Proves: S5-001, S5-003
 #[tokio::test(flavor = "multi_thread")]
@@ -65,12 +65,12 @@ async fn the_import_example_goes_on_where_it_was_cut() {
     assert!(printed.to_lowercase().ends_with(end), "{printed}");
 }
 
-/// How many rows were imported.
+/// Counts the imported rows.
 fn rows(path: &std::path::Path) -> u32 {
     let Ok(shop) = rusqlite::Connection::open(path) else {
         return 0;
     };
-    // The table is not there at first.
+    // The table does not exist before the first run.
     let count = "select count(*) from orders";
     shop.query_row(count, [], |row| row.get(0)).unwrap_or(0)
 }

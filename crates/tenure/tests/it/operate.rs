@@ -1,8 +1,9 @@
-//! The operator's verbs on ordering keys.
+//! Operators' calls on ordering keys.
 
-use tenure::{Pause, StoreErrorKind, Tenure};
+use tenure::operate::Pause;
+use tenure::{StoreErrorKind, Tenure};
 
-/// What no event can have as its key is told before the store is asked, and nothing is remembered.
+/// An invalid key is refused before the store is called, and nothing is stored.
 #[tokio::test]
 async fn a_key_that_cannot_be_one_is_refused() {
     let tenure = Tenure::open("memory:").await.unwrap();
@@ -13,16 +14,19 @@ async fn a_key_that_cannot_be_one_is_refused() {
         ("a\u{7}b", "bytes without control characters"),
     ] {
         let errors = [
-            tenure.domain(key).await.unwrap_err(),
-            tenure.pause_domain(key, Pause::Begin).await.unwrap_err(),
+            tenure.key(key).await.unwrap_err(),
+            tenure.pause_key(key, Pause::Begin).await.unwrap_err(),
             tenure.skip(key, None, "a test").await.unwrap_err(),
         ];
         for error in errors {
             assert_eq!(error.kind(), StoreErrorKind::Invalid);
             assert!(error.to_string().contains(message), "{error}");
-            assert!(error.advice().is_some());
+            assert!(error.hint().is_some());
         }
     }
-    let known = tenure.domains(tenure::DomainFilter::Open, 9).await.unwrap();
+    let known = tenure
+        .keys(tenure::operate::KeyFilter::Open, 9)
+        .await
+        .unwrap();
     assert_eq!(known, []);
 }

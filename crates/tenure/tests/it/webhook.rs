@@ -1,4 +1,4 @@
-//! Webhooks through the front door: what is owed, what is sent, how it is looked at.
+//! Webhooks through the public API: pending deliveries, calls, and the operators' view.
 
 #![expect(
     clippy::unwrap_used,
@@ -7,14 +7,17 @@
 
 use std::sync::Arc;
 
+use tenure::lease::Refusal;
+use tenure::operate::Filter;
+use tenure::publish::TopicPattern;
 use tenure::webhook::{
     AttemptOutcome, Caller, Calling, Disabled, EndpointId, EndpointSettings, EndpointState,
     NewEndpoint, Reply, Request,
 };
-use tenure::{Event, Filter, ItemId, Refusal, Settings, State, Tenure, TopicPattern};
+use tenure::{Event, ItemId, Settings, State, Tenure};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// Says that everything was taken, and tells what.
+/// Accepts every call and passes it on to the test.
 #[derive(Debug)]
 struct Taker(UnboundedSender<String>);
 
@@ -113,7 +116,7 @@ async fn an_endpoint_is_changed_from_what_it_is_like_now() {
         .edit_endpoint(&id, |it| it.settings.concurrency = 3)
         .await
         .unwrap();
-    assert!(changed.is_kept());
+    assert!(changed.is_accepted());
     let seen = tenure.endpoint(&id).await.unwrap().unwrap();
     assert_eq!((seen.settings.concurrency, seen.version), (3, 2));
     let nobody = EndpointId::new("nobody").unwrap();
@@ -140,7 +143,7 @@ async fn why_names_the_endpoint() {
         tenure.why(delivery, &settings).await.unwrap().unwrap()
     };
     assert_eq!(why().await.code, "no_worker");
-    let since = tenure::Timestamp::from_micros(0);
+    let since = tenure::store::Timestamp::from_micros(0);
     let off = EndpointState::Disabled {
         why: Disabled::Gone,
         since,
@@ -148,7 +151,7 @@ async fn why_names_the_endpoint() {
     let changed = tenure
         .edit_endpoint(&id, |it| it.state.clone_from(&off))
         .await;
-    assert!(changed.unwrap().is_kept());
+    assert!(changed.unwrap().is_accepted());
     let why = why().await;
     assert_eq!(why.code, "endpoint_disabled");
     assert!(why.sentence.contains("billing") && why.sentence.contains("410"));

@@ -1,10 +1,12 @@
-//! The stored work lease through the front door: names that cannot be, errors that say what to do,
-//! two programs on one file.
+//! The stored work lease through the public API: invalid names, helpful errors, two programs on one
+//! file.
 
-use tenure::{AcquireResult, StoredWorkLeaseError, SucceedResult, Tenure, Token, WorkLeaseError};
+use tenure::Tenure;
+use tenure::lease::Token;
+use tenure::work_lease::{AcquireResult, StoredWorkLeaseError, SucceedResult, WorkLeaseError};
 
-/// A name of no domain is refused before the store is asked; what it was is said, but not all of
-/// a long one.
+/// An invalid domain name is refused before the store is called. The error quotes the name,
+/// shortened if it is long.
 #[tokio::test]
 async fn names_that_cannot_be_are_refused_with_what_is_expected() {
     let tenure = Tenure::open("memory:").await.unwrap();

@@ -1,4 +1,4 @@
-//! A worker through the front door: what it refuses to start with, how it is looked at and stopped.
+//! A worker through the public API: invalid options, health and stopping.
 
 #![expect(
     clippy::unwrap_used,
@@ -77,11 +77,11 @@ async fn a_worker_runs_until_its_end_comes() {
     running.await.unwrap().unwrap();
 }
 
-/// Goal: with the heartbeat's own connections a process has no more than it was allowed. Method:
-/// ask for fewer than a worker needs, and for just enough.
+/// Goal: a process has no more connections than allowed, including those of the heartbeat. Method:
+/// the test allows fewer than a worker needs, and then just enough.
 #[tokio::test]
 async fn a_worker_on_postgresql_needs_three_connections() {
-    let database = testing::postgres().await;
+    let database = testing::migrated().await;
     for (connections, is_enough) in [(2, false), (3, true)] {
         let config = StoreConfig {
             connections,
@@ -114,7 +114,7 @@ async fn a_worker_that_left_does_not_speak_for_the_next_one() {
     let (one, two) = (first.health().worker, second.health().worker);
     assert_ne!(one, two);
     assert!(two.as_str().starts_with("back-office-"), "{two}");
-    // Both have said of themselves that they are there.
+    // Waits until this many workers have registered.
     let seen = async |number: usize| loop {
         let (_, workers) = tenure.workers(9).await.unwrap();
         if workers.len() == number {

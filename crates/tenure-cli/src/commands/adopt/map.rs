@@ -1,12 +1,12 @@
-//! A map file: which column of a table holds what. All that is wrong with it is told at once, each
-//! with its line.
+//! Map files, which name the columns of a table. All faults of a file are reported at once with
+//! their lines.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
-use tenure::{Identifier, LeaseTable, Said};
+use tenure::table::{Identifier, LeaseTable, TableMap};
 use toml::de::{DeTable, DeValue};
 
 use crate::config::{Complaint, Place, nearest};
@@ -16,22 +16,21 @@ use crate::problem::{Problem, Stop};
 /// The parts of a map that hold fields.
 const PARTS: [&str; 2] = ["columns", "status"];
 
-/// Reads the map of this table.
 pub(super) fn read(table: &Identifier, file: &Path) -> Result<LeaseTable, Stop> {
     let name = file.display().to_string();
     let text = fs::read_to_string(file).map_err(|cause| {
-        Problem::new(Exit::Usage, format!("the map {name} cannot be read"))
+        Problem::new(Exit::Usage, format!("cannot read the map {name}"))
             .cause(cause)
-            .hint("check the name of the file, and whether it may be read")
+            .hint("check the name and the permissions of the file")
     })?;
     Ok(parse(table, &name, &text)?)
 }
 
 fn parse(table: &Identifier, name: &str, text: &str) -> Result<LeaseTable, Vec<Complaint>> {
-    let mut walk = Walk {
+    let mut walk = MapWalk {
         name,
         text,
-        said: Said::new(),
+        values: TableMap::new(),
         places: BTreeMap::new(),
         complaints: Vec::new(),
     };
@@ -39,14 +38,14 @@ fn parse(table: &Identifier, name: &str, text: &str) -> Result<LeaseTable, Vec<C
         Ok(whole) => walk.table("", whole.get_ref()),
         Err(error) => {
             let span = error.span().unwrap_or_default();
-            let told = error.message().replace('\n', ", ");
-            walk.complain(&span, format!("the file is no TOML: {told}"), None);
+            let message = error.message().replace('\n', ", ");
+            walk.complain(&span, format!("invalid TOML: {message}"), None);
         }
     }
-    let described = LeaseTable::described(table.clone(), &walk.said);
+    let described = LeaseTable::described(table.clone(), &walk.values);
     for fault in described.as_ref().err().into_iter().flatten() {
         let span = walk.places.get(&fault.field).cloned().unwrap_or_default();
-        let hint = fault.hint.clone().or_else(|| meant(&fault.field));
+        let hint = fault.hint.clone().or_else(|| suggestion(&fault.field));
         walk.complain(&span, fault.problem.clone(), hint);
     }
     match described {
@@ -58,16 +57,16 @@ fn parse(table: &Identifier, name: &str, text: &str) -> Result<LeaseTable, Vec<C
     }
 }
 
-/// On the way through a file.
-struct Walk<'a> {
+/// A walk through one file that collects values and complaints.
+struct MapWalk<'a> {
     name: &'a str,
     text: &'a str,
-    said: Said,
+    values: TableMap,
     places: BTreeMap<String, Range<usize>>,
     complaints: Vec<Complaint>,
 }
 
-impl Walk<'_> {
+impl MapWalk<'_> {
     fn complain(&mut self, span: &Range<usize>, text: String, hint: Option<String>) {
         let before = self.text.get(..span.start).unwrap_or(self.text);
         let place = Place::File {
@@ -91,36 +90,36 @@ impl Walk<'_> {
             {
                 self.table(key, inner);
             } else if let Some(texts) = texts(&field, value) {
-                self.say(field, texts, name.span());
+                self.add(field, texts, name.span());
             } else {
-                self.wrong_kind(&field, &name.span());
+                self.wrong_type(&field, &name.span());
             }
         }
     }
 
-    fn say(&mut self, field: String, values: Vec<String>, span: Range<usize>) {
+    fn add(&mut self, field: String, texts: Vec<String>, span: Range<usize>) {
         self.places.insert(field.clone(), span);
-        self.said.insert(field, values);
+        self.values.insert(field, texts);
     }
 
-    fn wrong_kind(&mut self, field: &str, span: &Range<usize>) {
+    fn wrong_type(&mut self, field: &str, span: &Range<usize>) {
         let expected = if field == "order" {
             "a list such as [\"priority desc\", \"created_at\"]"
         } else if PARTS.contains(&field) {
-            "a part of its own: its name in brackets on a line"
+            "a section: its name in brackets on a line of its own"
         } else {
             "text"
         };
-        let hint = meant(field);
+        let hint = suggestion(field);
         self.complain(
             span,
-            format!("{field} is no such value; expected {expected}"),
+            format!("{field} has a value of the wrong type; expected {expected}"),
             hint,
         );
     }
 }
 
-/// What a field says: text, and for the order a list of texts, too.
+/// The values of a field: one text, or for the order a list of texts.
 fn texts(field: &str, value: &DeValue<'_>) -> Option<Vec<String>> {
     let text = |value: &DeValue<'_>| {
         if let DeValue::String(text) = value {
@@ -137,14 +136,14 @@ fn texts(field: &str, value: &DeValue<'_>) -> Option<Vec<String>> {
     text(value).map(|text| vec![text])
 }
 
-/// The field that an unknown one looks like.
-fn meant(field: &str) -> Option<String> {
+/// The hint for an unknown field that resembles a known one.
+fn suggestion(field: &str) -> Option<String> {
     let fields = LeaseTable::map_fields();
     if fields.iter().any(|known| known == field) {
         return None;
     }
-    let meant = nearest(field, fields.iter().map(String::as_str));
-    meant.map(|meant| format!("did you mean {meant}?"))
+    let name = nearest(field, fields.iter().map(String::as_str));
+    name.map(|name| format!("did you mean {name}?"))
 }
 
 #[cfg(test)]
@@ -170,22 +169,22 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_wrong_is_told_with_its_line_and_a_hint() {
+    fn all_faults_are_reported_with_line_and_hint() {
         let complaints = parsed(
             "key = 7\norder = [\"urgency down\"]\n\n\
              [columns]\nuntill = \"x\"\nholder = \"id\"\ntoken = \"a b\"\n\n\
              [status]\ndead = \"a'b\"\n",
         )
         .unwrap_err();
-        let told = complaints.into_iter().map(|complaint| {
+        let lines = complaints.into_iter().map(|complaint| {
             let problem = Problem::from(complaint);
             format!("{} | {}", problem.message, problem.hint.unwrap_or_default())
         });
-        insta::assert_snapshot!(told.collect::<Vec<_>>().join("\n"));
+        insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"));
     }
 
     #[test]
-    fn a_file_that_is_no_toml_is_told() {
+    fn invalid_toml_is_reported() {
         let complaints = parsed("key = \n").unwrap_err();
         assert_eq!(complaints.len(), 1);
     }

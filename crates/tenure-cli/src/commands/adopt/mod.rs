@@ -1,20 +1,20 @@
-//! `tenure adopt`: makes a table of the user's own a lease table, or gives it back.
+//! `tenure adopt`: makes a user's table a lease table, or undoes that.
 
 mod map;
-mod shown;
+mod view;
 
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use tenure::{
-    AdoptedTable, Identifier, LeaseTable, Obstacle, Plan, Tenure, Whereabouts, WhileHeld,
-};
+use tenure::Tenure;
+use tenure::lease::WhileHeld;
+use tenure::table::{AdoptedTable, Identifier, LeaseTable, Obstacle, Plan, TableLocation};
 
-use self::shown::{Given, Planned, list, plan_table};
+use self::view::{PlanView, UndoneView, list, plan_table};
 use super::Context;
 use crate::confirm::{Question, confirm};
-use crate::database::Absent;
+use crate::database::IfMissing;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 
@@ -32,7 +32,7 @@ pub(crate) struct Adopt {
     #[arg(required = true)]
     table: Option<String>,
 
-    /// Its columns have the names of this preset
+    /// Use the column names of this preset
     #[arg(
         long,
         conflicts_with_all = ["map", "undo"],
@@ -40,7 +40,7 @@ pub(crate) struct Adopt {
     )]
     preset: Option<String>,
 
-    /// Its columns have the names that this file says
+    /// Use the column names in this file
     #[arg(long, value_name = "FILE", conflicts_with = "undo")]
     map: Option<PathBuf>,
 
@@ -48,11 +48,11 @@ pub(crate) struct Adopt {
     #[arg(long)]
     print: bool,
 
-    /// Give it back: take away what was added, and nothing else
+    /// Undo the adoption: drop the added columns and indexes, and nothing else
     #[arg(long)]
     undo: bool,
 
-    /// Give it back even while workers of Tenure hold rows of it
+    /// Undo the adoption even while workers hold rows of the table
     #[arg(long, requires = "undo")]
     force: bool,
 
@@ -63,7 +63,7 @@ pub(crate) struct Adopt {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AdoptCommand {
-    /// List the tables that were adopted; exits with 3 when there are none
+    /// List the adopted tables; exits with 3 when there are none
     #[command(after_help = "\
 Examples:
   tenure adopt list
@@ -73,29 +73,28 @@ Examples:
 
 pub(super) async fn run(cx: &Context, args: &Adopt) -> Result<Exit, Stop> {
     let Some(name) = &args.table else {
-        let tenure = cx.database.open(Absent::Report).await?;
+        let tenure = cx.database.open(IfMissing::Report).await?;
         return list(cx, &tenure.adopted_tables().await?);
     };
     let name = Identifier::new(name).map_err(|problem| {
         Problem::new(Exit::Usage, problem.to_string()).hint(
-            "a table of another schema is reached by the address, with \
-             ?options=-c%20search_path%3DSCHEMA,public behind it; names in mixed case are not \
-             supported: rename the table",
+            "for a table in another schema, append ?options=-c%20search_path%3DSCHEMA,public to \
+             the address; names in mixed case are not supported: rename the table",
         )
     })?;
-    // The file first: what is wrong with it is told without a database.
+    // The file comes first: its faults are reported without a database.
     let described = match (&args.preset, &args.map) {
         (Some(preset), _) => LeaseTable::preset(preset).map(|table| table.named(name.clone())),
         (None, Some(file)) => Some(map::read(&name, file)?),
         (None, None) => None,
     };
-    if args.print && !tenure::is_migrated(cx.database.expose())? {
-        let message = "the database has no tables of Tenure's yet, or older ones";
+    if args.print && !tenure::store::is_migrated(cx.database.expose())? {
+        let message = "the database lacks Tenure's tables, or they are out of date";
         return Err(Problem::new(Exit::Usage, message)
-            .hint("`tenure migrate` makes them, `tenure migrate --print` shows them")
+            .hint("`tenure migrate` creates them, `tenure migrate --print` prints the SQL")
             .into());
     }
-    let tenure = cx.database.open(Absent::Report).await?;
+    let tenure = cx.database.open(IfMissing::Report).await?;
     let recorded = tenure.adopted_tables().await?;
     let recorded = recorded.into_iter().find(|known| known.table.name == name);
     if args.undo {
@@ -112,8 +111,8 @@ pub(super) async fn run(cx: &Context, args: &Adopt) -> Result<Exit, Stop> {
 async fn adopt(cx: &Context, args: &Adopt, tenure: &Tenure, plan: &Plan) -> Result<Exit, Stop> {
     let name = &plan.table.name;
     if plan.is_done {
-        cx.output.either(&Planned::new(plan, true), || {
-            format!("{name} is adopted, and nothing is left to do")
+        cx.output.either(&PlanView::new(plan, true), || {
+            format!("{name} is adopted already: nothing to do")
         })?;
         return Ok(Exit::Done);
     }
@@ -130,21 +129,21 @@ async fn adopt(cx: &Context, args: &Adopt, tenure: &Tenure, plan: &Plan) -> Resu
     let missing = plan.missing().count();
     if !args.yes {
         confirm(&Question {
-            text: format!("add {missing} columns and what goes with them to {name}?"),
+            text: format!("add {missing} columns and their indexes to {name}?"),
             unasked: format!("{missing} columns would be added to {name}"),
-            hint: "look at it with --print, then say --yes",
+            hint: "--print prints the SQL, --yes runs it",
             refused: "nothing was changed",
         })?;
     }
     tenure
         .adopt(plan, &|step| cx.output.note(format_args!("{step}")))
         .await?;
-    cx.output.either(&Planned::new(plan, true), || {
-        format!("adopted {name}: {missing} columns were added")
+    cx.output.either(&PlanView::new(plan, true), || {
+        format!("adopted {name}: added {missing} columns")
     })?;
     cx.output.hint(format_args!(
-        "`tenure work --table {name} --exec CMD` works on it; `tenure adopt {name} --undo` gives \
-         it back"
+        "`tenure work --table {name} --exec CMD` works on it; `tenure adopt {name} --undo` undoes \
+         this"
     ));
     Ok(Exit::Done)
 }
@@ -162,17 +161,17 @@ async fn undo(
     }
     for column in &recorded.left {
         cx.output.note(format_args!(
-            "{column} bears no mark of Tenure's: it is left as it is"
+            "{column} has no mark of Tenure and is not dropped"
         ));
     }
     let columns = recorded.columns.len();
     if !args.yes {
         confirm(&Question {
             text: format!(
-                "drop the {columns} columns that were added to {name}, and what is in them?"
+                "drop the {columns} columns that were added to {name}, with their contents?"
             ),
             unasked: format!("{columns} columns would be dropped from {name}"),
-            hint: "look at it with --undo --print, then say --yes",
+            hint: "--undo --print prints the SQL, --yes runs it",
             refused: "nothing was changed",
         })?;
     }
@@ -184,33 +183,35 @@ async fn undo(
     match tenure.undo_adoption(recorded, held).await? {
         0 => {}
         held => {
-            let message = format!("{held} rows of {name} are claimed by workers of Tenure");
+            let message = format!("workers hold {held} rows of {name}");
             return Err(Problem::new(Exit::Refused, message)
                 .hint(format!(
-                    "stop the workers of this table: they give back what they hold; what a dead \
-                     one left, `tenure reap --table {name}` ends; --force does not wait"
+                    "stop the workers of this table, which release their rows; `tenure reap \
+                     --table {name}` ends the leases of dead workers; --force does not wait"
                 ))
                 .into());
         }
     }
     cx.output
-        .either(&Given::new(recorded), || match recorded.whereabouts {
-            Whereabouts::Gone => format!("forgot {name}: there is no such table any more"),
-            Whereabouts::Here | Whereabouts::Elsewhere => format!("gave back {name}"),
+        .either(&UndoneView::new(recorded), || match recorded.location {
+            TableLocation::Gone => format!("removed the record of {name}: the table is gone"),
+            TableLocation::Here | TableLocation::Elsewhere => {
+                format!("undid the adoption of {name}")
+            }
         })?;
-    if recorded.whereabouts == Whereabouts::Gone {
+    if recorded.location == TableLocation::Gone {
         cx.output.hint(
-            "a table that was renamed keeps the columns and indexes that were added to it; drop \
-             them by hand",
+            "a table that was renamed keeps the added columns and indexes; drop them yourself",
         );
     }
     Ok(Exit::Done)
 }
 
-/// The report of what keeps a table from being leased.
+/// Reports the obstacles to leasing a table.
 fn refused(obstacles: Vec<Obstacle>) -> Stop {
     let problems = obstacles.into_iter();
-    let problems = problems.map(|found| Problem::new(Exit::Usage, found.what).hint(found.hint));
+    let problems =
+        problems.map(|obstacle| Problem::new(Exit::Usage, obstacle.what).hint(obstacle.hint));
     Stop::Problems(problems.collect())
 }
 
@@ -218,7 +219,7 @@ fn undescribed(name: &Identifier) -> Problem {
     let presets: Vec<&str> = LeaseTable::preset_names().collect();
     Problem::new(
         Exit::Usage,
-        format!("nothing says what the columns of {name} are called"),
+        format!("the column names of {name} are not given"),
     )
     .hint(format!(
         "give --preset ({}), or --map FILE: docs/ADOPT.md shows one",
@@ -228,5 +229,5 @@ fn undescribed(name: &Identifier) -> Problem {
 
 fn not_adopted(name: &Identifier) -> Problem {
     Problem::new(Exit::Nothing, format!("the table {name} was not adopted"))
-        .hint("`tenure adopt list` lists those that were")
+        .hint("`tenure adopt list` lists the adopted tables")
 }

@@ -1,23 +1,23 @@
-//! The attempts of a delivery as the program shows them: in JSON, as a table, and the last answer.
+//! Views of a delivery's attempts: JSON, a table, and the last answer.
 
 use comfy_table::{Cell, Color};
 use serde::Serialize;
 use std::time::Duration;
-use tenure::Timestamp;
+use tenure::store::Timestamp;
 use tenure::webhook::{Attempt, AttemptOutcome, CallDetail, CallRecord};
 
 use crate::commands::Context;
+use crate::event_view::text;
 use crate::output::plain;
 use crate::problem::Stop;
-use crate::record::text;
 use crate::time::{brief, relative};
 
-/// So many characters of an answer are shown to a person.
-const SHOWN_MAX: usize = 400;
+/// Maximum number of characters of a response that are shown.
+const BODY_CHARS_MAX: usize = 400;
 
-/// An attempt, in JSON.
+/// An attempt in JSON.
 #[derive(Serialize)]
-pub(super) struct ShownAttempt<'a> {
+pub(super) struct AttemptView<'a> {
     attempt: Option<u32>,
     fence: i64,
     outcome: &'static str,
@@ -27,12 +27,12 @@ pub(super) struct ShownAttempt<'a> {
     ended_at: Option<String>,
     status: Option<u16>,
     error: Option<&'a str>,
-    /// What kind of trouble, headers, first bytes, times.
+    /// Kind of error, headers, first bytes, times.
     #[serde(flatten)]
     detail: Option<&'a CallDetail>,
 }
 
-impl<'a> ShownAttempt<'a> {
+impl<'a> AttemptView<'a> {
     pub(super) fn new(attempt: &'a Attempt) -> Self {
         let call = attempt.call.as_ref();
         Self {
@@ -50,7 +50,7 @@ impl<'a> ShownAttempt<'a> {
     }
 }
 
-/// The attempts as a table, and below it the last answer there was.
+/// Prints the attempts as a table, and below it the last answer with a body.
 pub(super) fn print(cx: &Context, attempts: &[Attempt]) -> Result<(), Stop> {
     if attempts.is_empty() {
         return Ok(());
@@ -65,14 +65,12 @@ pub(super) fn print(cx: &Context, attempts: &[Attempt]) -> Result<(), Stop> {
         .iter()
         .rev()
         .filter_map(|attempt| attempt.call.as_ref());
-    let said = answered
+    let with_body = answered
         .map(|call| &call.detail)
         .find(|detail| !detail.body.is_empty());
-    if let Some(detail) = said {
-        cx.output.line(format_args!(
-            "\nthe last answer began:\n{}",
-            beginning(detail)
-        ))?;
+    if let Some(detail) = with_body {
+        cx.output
+            .line(format_args!("\nthe last answer:\n{}", beginning(detail)))?;
     }
     Ok(())
 }
@@ -101,7 +99,6 @@ fn error(call: Option<&CallRecord>) -> String {
         .map_or_else(String::new, plain)
 }
 
-/// How an attempt ended, in its colour.
 fn outcome(outcome: AttemptOutcome) -> Cell {
     Cell::new(outcome.as_str()).fg(match outcome {
         AttemptOutcome::Open => Color::Cyan,
@@ -113,7 +110,7 @@ fn outcome(outcome: AttemptOutcome) -> Cell {
     })
 }
 
-/// How long the parts of a call took.
+/// The durations of the parts of a call.
 pub(in crate::commands) fn times(detail: &CallDetail) -> String {
     let parts = [
         ("dns", detail.dns_us),
@@ -130,7 +127,7 @@ pub(in crate::commands) fn times(detail: &CallDetail) -> String {
     texts.join(", ")
 }
 
-/// A length that may be well under a millisecond.
+/// A duration that may be well under a millisecond.
 pub(in crate::commands) fn micros(micros: u64) -> String {
     match micros {
         0..=999 => format!("{micros}us"),
@@ -138,15 +135,15 @@ pub(in crate::commands) fn micros(micros: u64) -> String {
     }
 }
 
-/// The first characters of an answer, without what would steer a terminal.
+/// The first characters of a response, without control characters.
 pub(in crate::commands) fn beginning(detail: &CallDetail) -> String {
     let lines = detail.body.lines().map(plain);
     let all = lines.collect::<Vec<_>>().join("\n");
-    let mut shown: String = all.chars().take(SHOWN_MAX).collect();
-    if detail.is_cut || shown.len() < all.len() {
-        shown.push('…');
+    let mut text: String = all.chars().take(BODY_CHARS_MAX).collect();
+    if detail.is_cut || text.len() < all.len() {
+        text.push('…');
     }
-    shown
+    text
 }
 
 #[cfg(test)]
@@ -154,17 +151,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_does_not_steer_a_terminal() {
+    fn an_answer_is_printed_without_control_characters() {
         let detail = CallDetail {
             body: "no\u{1b}[2Jpe\r\nsecond".to_owned(),
             ..CallDetail::default()
         };
         assert_eq!(beginning(&detail), "no\u{fffd}[2Jpe\nsecond");
         let long = CallDetail {
-            body: "x".repeat(SHOWN_MAX + 1),
+            body: "x".repeat(BODY_CHARS_MAX + 1),
             ..CallDetail::default()
         };
-        assert_eq!(beginning(&long).chars().count(), SHOWN_MAX + 1);
+        assert_eq!(beginning(&long).chars().count(), BODY_CHARS_MAX + 1);
         assert!(beginning(&long).ends_with('…'));
     }
 }

@@ -1,20 +1,22 @@
-//! `tenure deliveries`: lists what is owed to endpoints; shows, replays and buries single ones.
+//! `tenure deliveries`: lists, shows, replays and buries deliveries to endpoints.
 
 mod attempts;
-mod shown;
+mod view;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
+use tenure::operate::{Filter, ReplayRate};
+use tenure::store::Timestamp;
 use tenure::webhook::EndpointId;
-use tenure::{Filter, ItemId, Rate, Tenure, Timestamp};
+use tenure::{ItemId, Tenure};
 
 pub(super) use self::attempts::{beginning, micros, times};
-pub(super) use self::shown::{Names, show};
-use self::shown::{ShownDelivery, table};
-use super::replay::{self, Choosing, SettledWord};
+use self::view::{DeliveryView, table};
+pub(super) use self::view::{EndpointNames, show};
+use super::replay::{self, ReplayOptions, SettledArg};
 use super::{Context, answers, once_each};
-use crate::args::{StateWord, delivery_id, event_id};
-use crate::database::Absent;
+use crate::args::{StateArg, delivery_id, event_id};
+use crate::database::IfMissing;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 use crate::time;
@@ -33,11 +35,11 @@ Examples:
   tenure deliveries list
   tenure deliveries list --endpoint billing --state dead --since 1d
   tenure deliveries list --event 17 --json | jq .state")]
-    List(List),
-    /// Show all that is known of a delivery: its facts, and every attempt with its answer
+    List(ListDeliveries),
+    /// Show a delivery: its facts, and every attempt with its answer
     #[command(after_help = "\
-Of an answer its status, its times and its first bytes are shown; what would steer a terminal is \
-not. An attempt that is `unknown` began and its worker died: the receiver may have seen it.
+Of an answer it prints the status, the times and the first bytes, without control characters. An \
+attempt is `unknown` when its worker died during the call: the receiver may have got it.
 
 Examples:
   tenure deliveries show d17
@@ -47,20 +49,20 @@ Examples:
         #[arg(value_parser = delivery_id)]
         id: ItemId,
     },
-    /// Put deliveries that are done or dead back, to be made again
+    /// Send deliveries that are done or dead again
     #[command(after_help = "\
-Name deliveries by id, or choose them by --endpoint, --topic, --event, --since, --until or \
---state; what is chosen is counted and asked about first, and is then a replay on record: see \
-`tenure replay --help`. The receiver sees the same webhook-id again, with a newer fence.
+Name deliveries by id, or select them by --endpoint, --topic, --event, --since, --until or \
+--state; a selection is counted and confirmed first, and becomes a bulk replay: see `tenure \
+replay --help`. The receiver gets the same webhook-id again, with a newer fence.
 
 Examples:
   tenure deliveries replay d17 d18
   tenure deliveries replay --endpoint billing --since 2h --dry-run
   tenure deliveries replay --endpoint billing --until 1h --rate 50/s --yes")]
-    Replay(Replay),
-    /// Settle deliveries dead, now, whoever holds them
+    Replay(ReplayDeliveries),
+    /// Mark deliveries dead now, even if a worker holds them
     #[command(after_help = "\
-A call that is on its way is not called back; its answer is kept as superseded.
+A call in progress is not aborted; its answer is recorded as superseded.
 
 Examples:
   tenure deliveries bury d17 --reason 'the order was a test'")]
@@ -69,16 +71,16 @@ Examples:
         #[arg(value_name = "ID", required = true, value_parser = delivery_id)]
         ids: Vec<ItemId>,
 
-        /// Why, for people
+        /// The reason, for people
         #[arg(long, value_parser = NonEmptyStringValueParser::new())]
         reason: String,
     },
 }
 
-/// Which deliveries.
+/// Options that select deliveries.
 #[derive(Debug, Default, Args)]
-pub(crate) struct Owed {
-    /// Only those owed to this endpoint
+pub(crate) struct DeliveryFilter {
+    /// Only those to this endpoint
     #[arg(long, value_name = "ID", value_parser = EndpointId::new)]
     endpoint: Option<EndpointId>,
 
@@ -100,13 +102,13 @@ pub(crate) struct Owed {
 }
 
 #[derive(Debug, Default, Args)]
-pub(crate) struct List {
+pub(crate) struct ListDeliveries {
     /// Only those in this state
     #[arg(long)]
-    state: Option<StateWord>,
+    state: Option<StateArg>,
 
     #[command(flatten)]
-    owed: Owed,
+    filter: DeliveryFilter,
 
     /// At most this many, 1 to 1000
     #[arg(long, default_value = "50", value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -118,27 +120,27 @@ pub(crate) struct List {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Replay {
+pub(crate) struct ReplayDeliveries {
     /// The deliveries' ids
     #[arg(value_name = "ID", value_parser = delivery_id)]
     ids: Vec<ItemId>,
 
-    /// Those in this state [default: dead, when chosen by another option]
+    /// Those in this state [default: dead, with any other option]
     #[arg(long, conflicts_with = "ids")]
-    state: Option<SettledWord>,
+    state: Option<SettledArg>,
 
     #[command(flatten)]
-    owed: Owed,
+    filter: DeliveryFilter,
 
     /// At most this many per second or minute: 50/s, 600/m
-    #[arg(long, value_name = "N/s", value_parser = Rate::parse)]
-    rate: Option<Rate>,
+    #[arg(long, value_name = "N/s", value_parser = ReplayRate::parse)]
+    rate: Option<ReplayRate>,
 
-    /// Leave what is chosen to the workers, and return at once
+    /// Leave the replay to the workers, and return at once
     #[arg(long, conflicts_with = "ids")]
     detach: bool,
 
-    /// Say how many would be replayed and change nothing
+    /// Count them and change nothing
     #[arg(long)]
     dry_run: bool,
 
@@ -147,7 +149,7 @@ pub(crate) struct Replay {
     yes: bool,
 }
 
-impl Owed {
+impl DeliveryFilter {
     fn is_given(&self) -> bool {
         self.endpoint.is_some()
             || self.topic.is_some()
@@ -156,7 +158,6 @@ impl Owed {
             || self.until.is_some()
     }
 
-    /// As a filter.
     async fn filter(&self, tenure: &Tenure) -> Result<Filter, Stop> {
         let endpoint = match &self.endpoint {
             None => None,
@@ -169,7 +170,7 @@ impl Owed {
             topic: self.topic.clone(),
             since: self.since,
             until: self.until,
-            kind: tenure::Kind::Deliveries,
+            kind: tenure::operate::Kind::Deliveries,
             endpoint,
             source: self.event,
             ..Filter::default()
@@ -183,46 +184,46 @@ pub(super) async fn run(cx: &Context, command: Option<DeliveryCommand>) -> Resul
             let limit = 50;
             list(
                 cx,
-                &List {
+                &ListDeliveries {
                     limit,
-                    ..List::default()
+                    ..ListDeliveries::default()
                 },
             )
             .await
         }
         Some(DeliveryCommand::List(args)) => list(cx, &args).await,
         Some(DeliveryCommand::Show { id }) => {
-            let tenure = cx.database.open(Absent::Report).await?;
+            let tenure = cx.database.open(IfMissing::Report).await?;
             show(cx, &tenure, id).await
         }
         Some(DeliveryCommand::Replay(args)) => replay_some(cx, &args).await,
         Some(DeliveryCommand::Bury { ids, reason }) => {
-            let tenure = cx.database.open(Absent::Report).await?;
-            let mut said = Vec::with_capacity(ids.len());
+            let tenure = cx.database.open(IfMissing::Report).await?;
+            let mut answered = Vec::with_capacity(ids.len());
             for id in once_each(&ids) {
-                said.push((id, tenure.bury(id, &reason).await?));
+                answered.push((id, tenure.bury(id, &reason).await?));
             }
-            answers(cx, "buried", &said)
+            answers(cx, "buried", &answered)
         }
     }
 }
 
-async fn list(cx: &Context, args: &List) -> Result<Exit, Stop> {
-    let tenure = cx.database.open(Absent::Report).await?;
+async fn list(cx: &Context, args: &ListDeliveries) -> Result<Exit, Stop> {
+    let tenure = cx.database.open(IfMissing::Report).await?;
     let filter = Filter {
         state: args.state.map(Into::into),
         before: args.before,
-        ..args.owed.filter(&tenure).await?
+        ..args.filter.filter(&tenure).await?
     };
     let page = tenure.deliveries(&filter, args.limit).await?;
     if page.records.is_empty() {
         cx.output.note("no deliveries match");
         return Ok(Exit::Nothing);
     }
-    let names = Names::load(&tenure).await?;
+    let names = EndpointNames::load(&tenure).await?;
     if cx.output.is_json() {
         for record in &page.records {
-            cx.output.json(&ShownDelivery::new(record, &names))?;
+            cx.output.json(&DeliveryView::new(record, &names))?;
         }
         return Ok(Exit::Done);
     }
@@ -230,38 +231,38 @@ async fn list(cx: &Context, args: &List) -> Result<Exit, Stop> {
     cx.output.table(&heading, rows)?;
     if let Some(next) = page.next {
         cx.output
-            .note(format_args!("there are more: --before {next}"));
+            .note(format_args!("there are more: add --before {next}"));
     }
     Ok(Exit::Done)
 }
 
-async fn replay_some(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
-    let choosing = Choosing {
+async fn replay_some(cx: &Context, args: &ReplayDeliveries) -> Result<Exit, Stop> {
+    let options = ReplayOptions {
         rate: args.rate,
         is_detached: args.detach,
         is_dry: args.dry_run,
         is_sure: args.yes,
     };
-    let is_chosen = args.state.is_some() || args.owed.is_given();
-    let ways = "name ids, or choose by --endpoint, --topic, --event, --since, --until or --state";
-    match (args.ids.is_empty(), is_chosen) {
+    let is_selected = args.state.is_some() || args.filter.is_given();
+    let ways = "give ids, or select by --endpoint, --topic, --event, --since, --until or --state";
+    match (args.ids.is_empty(), is_selected) {
         (true, false) => {
-            let message = "nothing says which deliveries to replay";
+            let message = "no deliveries to replay are named";
             Err(Problem::new(Exit::Usage, message).hint(ways).into())
         }
         (false, true) => {
-            let message = "both ids and a choice are given";
+            let message = "ids cannot be combined with other filters";
             Err(Problem::new(Exit::Usage, message).hint(ways).into())
         }
-        (false, false) => replay::by_id(cx, &args.ids, choosing).await,
+        (false, false) => replay::by_id(cx, &args.ids, options).await,
         (true, true) => {
-            let tenure = cx.database.open(Absent::Report).await?;
-            let state = args.state.unwrap_or(SettledWord::Dead);
+            let tenure = cx.database.open(IfMissing::Report).await?;
+            let state = args.state.unwrap_or(SettledArg::Dead);
             let filter = Filter {
                 state: Some(state.into()),
-                ..args.owed.filter(&tenure).await?
+                ..args.filter.filter(&tenure).await?
             };
-            replay::by_filter(cx, &tenure, filter, choosing).await
+            replay::by_filter(cx, &tenure, filter, options).await
         }
     }
 }

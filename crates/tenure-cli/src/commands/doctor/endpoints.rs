@@ -1,72 +1,76 @@
-//! What endpoints and deliveries say about the health of a cluster.
+//! Checks of endpoints and deliveries.
 
 use std::time::Duration;
 
+use tenure::operate::Finding;
+use tenure::store::Timestamp;
 use tenure::webhook::{Disabled, Endpoint, EndpointState};
-use tenure::{Finding, Timestamp};
 
-use super::judge::Scene;
+use super::judge::Snapshot;
 use crate::commands::endpoints::waiting;
 use crate::config::WebhookConfig;
 use crate::output::deliveries;
 use crate::time::brief;
 use crate::webhook;
 
-/// A delivery that has been due for longer waits too long.
+/// A delivery is overdue after this time.
 const DUE_MAX: Duration = Duration::from_mins(1);
-/// An endpoint at which nothing has succeeded for longer is worth a look.
+/// An endpoint without success for longer is reported.
 const FAILING_MAX: Duration = Duration::from_hours(1);
-/// So many endpoints are named; the others are counted.
+/// Maximum number of names in a finding; the others are counted.
 const NAMED_MAX: usize = 3;
 
-/// What endpoints and their lines say; nothing when there are none.
-pub(super) fn judge(all: &[Endpoint], scene: &Scene) -> Vec<Finding> {
+/// The findings; none without endpoints.
+pub(super) fn judge(all: &[Endpoint], snapshot: &Snapshot) -> Vec<Finding> {
     if all.is_empty() {
         return Vec::new();
     }
     let mut findings = Vec::new();
-    findings.extend(disabled(all, scene));
-    findings.extend(failing(all, scene.now));
+    findings.extend(disabled(all, snapshot));
+    findings.extend(failing(all, snapshot.now));
     if findings.is_empty() {
         let enabled = all.iter().filter(|it| it.state == EndpointState::Enabled);
-        let found = format!("{} enabled, none fails", enabled.count());
-        findings.push(Finding::good("endpoints", found));
+        let text = format!("{} enabled, none failing", enabled.count());
+        findings.push(Finding::good("endpoints", text));
     }
-    findings.push(due(all, scene));
-    findings.push(dead(scene));
+    findings.push(due(all, snapshot));
+    findings.push(dead(snapshot));
     findings
 }
 
-/// Those that are disabled: by themselves, or by hand while something waits for them.
-fn disabled(all: &[Endpoint], scene: &Scene) -> Option<Finding> {
+/// Endpoints that were disabled automatically, or by an operator while deliveries wait.
+fn disabled(all: &[Endpoint], snapshot: &Snapshot) -> Option<Finding> {
     let mut names = Vec::new();
     for endpoint in all {
         let EndpointState::Disabled { why, since } = &endpoint.state else {
             continue;
         };
-        let counts = waiting(&scene.counts, endpoint.number);
+        let counts = waiting(&snapshot.counts, endpoint.number);
         let waits = counts.due + counts.delayed + counts.behind;
         let why = match why {
             Disabled::ByHand(_) if waits == 0 => continue,
-            Disabled::ByHand(_) => "by hand",
+            Disabled::ByHand(_) => "by an operator",
             Disabled::Gone => "it answered 410",
-            Disabled::Asked => "it asked for it",
+            Disabled::Requested => "it requested this",
             Disabled::Failing => "it failed for days",
         };
-        let age = brief(scene.now.since(*since));
-        names.push(format!("{} ({why}, {age} ago, {waits} wait)", endpoint.id));
+        let age = brief(snapshot.now.since(*since));
+        names.push(format!(
+            "{} ({why}, {age} ago, {waits} pending)",
+            endpoint.id
+        ));
     }
     (!names.is_empty()).then(|| {
         Finding::warning(
             "endpoints",
             format!("disabled: {}", named(&names)),
-            "`tenure endpoints test ID` tries one, `tenure endpoints enable ID` sends again, \
-             `tenure endpoints remove ID` gives it up",
+            "`tenure endpoints test ID` calls one, `tenure endpoints enable ID` enables it, \
+             `tenure endpoints remove ID` removes it",
         )
     })
 }
 
-/// Those at which nothing has succeeded for long, or that are left alone.
+/// Endpoints that have failed for long, or that are backing off.
 fn failing(all: &[Endpoint], now: Timestamp) -> Option<Finding> {
     let mut names = Vec::new();
     let mut first = None;
@@ -75,9 +79,9 @@ fn failing(all: &[Endpoint], now: Timestamp) -> Option<Finding> {
         let length = health.failing_since.map(|since| now.since(since));
         let how = match length {
             Some(length) if length > FAILING_MAX => {
-                format!("{} times in {}", health.failures, brief(length))
+                format!("{} failures in {}", health.failures, brief(length))
             }
-            _ if health.is_paused(now) => "left alone".to_owned(),
+            _ if health.is_paused(now) => "backing off".to_owned(),
             _ => continue,
         };
         let error = match &health.last_error {
@@ -92,53 +96,53 @@ fn failing(all: &[Endpoint], now: Timestamp) -> Option<Finding> {
             "endpoints",
             format!("failing: {}", named(&names)),
             format!(
-                "`tenure endpoints` lists them; `tenure endpoints test {id}` calls it once, \
-                 `tenure endpoints enable {id}` ends the wait once it is mended; one that fails \
-                 for five days is disabled"
+                "`tenure endpoints` lists them; `tenure endpoints test {id}` calls it once; once \
+                 it is fixed, `tenure endpoints enable {id}` ends the wait; one that fails for \
+                 five days is disabled"
             ),
         )
     })
 }
 
-fn due(all: &[Endpoint], scene: &Scene) -> Finding {
+fn due(all: &[Endpoint], snapshot: &Snapshot) -> Finding {
     let is_open = |endpoint: &&Endpoint| {
-        endpoint.state == EndpointState::Enabled && !endpoint.health.is_paused(scene.now)
+        endpoint.state == EndpointState::Enabled && !endpoint.health.is_paused(snapshot.now)
     };
     let waits = all.iter().filter(is_open).filter_map(|endpoint| {
-        let age = waiting(&scene.counts, endpoint.number).oldest_due?;
+        let age = waiting(&snapshot.counts, endpoint.number).oldest_due?;
         Some((age, &endpoint.id))
     });
     let Some((age, id)) = waits.max() else {
-        return Finding::good("deliveries", "nothing waits that is due");
+        return Finding::good("deliveries", "nothing is due");
     };
-    let found = format!("the first has waited for {}, for {id}", brief(age));
+    let text = format!("the oldest has waited for {}, for {id}", brief(age));
     if age <= DUE_MAX {
-        return Finding::good("deliveries", found);
+        return Finding::good("deliveries", text);
     }
-    let hint = "is a process here that sends (`webhook.send`)? Raise the concurrency of the \
-                endpoint (`tenure endpoints edit ID`) or of the process (`webhook.concurrency`)";
-    Finding::warning("deliveries", found, hint)
+    let hint = "is a process running that sends (`webhook.send`)? If so, raise the concurrency of \
+                the endpoint (`tenure endpoints edit ID`) or of the process (webhook.concurrency)";
+    Finding::warning("deliveries", text, hint)
 }
 
-fn dead(scene: &Scene) -> Finding {
-    match scene.counts.deliveries.dead {
+fn dead(snapshot: &Snapshot) -> Finding {
+    match snapshot.counts.deliveries.dead {
         0 => Finding::good("dead deliveries", "none"),
         number => Finding::warning(
             "dead deliveries",
             deliveries(usize::try_from(number).unwrap_or(usize::MAX)),
-            "`tenure deliveries list --state dead` lists them, `tenure deliveries replay --state \
-             dead` puts them back",
+            "`tenure deliveries list --state dead` lists them; fix the cause, then `tenure \
+             deliveries replay --state dead` sends them again",
         ),
     }
 }
 
-/// Whether this process can open what is sealed.
+/// Checks that this process can decrypt all secrets.
 pub(super) fn keys(all: &[Endpoint], config: &WebhookConfig) -> Option<Finding> {
     let is_sent_to = |endpoint: &&Endpoint| endpoint.state == EndpointState::Enabled;
     let mut sealed = all.iter().filter(is_sent_to).peekable();
     sealed.peek()?;
-    let hint = "webhook.key_file names the file that `tenure endpoints add` made, \
-                TENURE_WEBHOOK_KEY holds what is in it";
+    let hint = "set webhook.key_file to the file that `tenure endpoints add` created, or \
+                TENURE_WEBHOOK_KEY to its contents";
     let keys = match webhook::keys(config) {
         Ok(keys) => keys,
         Err(problem) => return Some(Finding::bad("webhook key", problem.message, hint)),
@@ -146,22 +150,19 @@ pub(super) fn keys(all: &[Endpoint], config: &WebhookConfig) -> Option<Finding> 
     let closed = sealed.filter(|endpoint| webhook::open(endpoint, &keys).is_err());
     let names: Vec<String> = closed.map(|endpoint| endpoint.id.to_string()).collect();
     if !names.is_empty() {
-        let found = format!("does not open what is sealed for {}", named(&names));
-        return Some(Finding::bad("webhook key", found, hint));
+        let text = format!("does not open the secrets of {}", named(&names));
+        return Some(Finding::bad("webhook key", text, hint));
     }
     if webhook::is_open_to_others(config) {
         let file = config.key_file.display();
-        let found = format!("{file} can be read by others than its owner");
+        let text = format!("{file} is readable by other users");
         let hint = format!("`chmod 600 {file}`");
-        return Some(Finding::warning("webhook key", found, hint));
+        return Some(Finding::warning("webhook key", text, hint));
     }
-    Some(Finding::good(
-        "webhook key",
-        "opens everything that is sealed",
-    ))
+    Some(Finding::good("webhook key", "opens all sealed secrets"))
 }
 
-/// The first by name, and how many more there are.
+/// The first names, and the number of the others.
 pub(super) fn named(names: &[String]) -> String {
     let mut all: Vec<String> = names.iter().take(NAMED_MAX).cloned().collect();
     match names.len().saturating_sub(NAMED_MAX) {
@@ -173,8 +174,9 @@ pub(super) fn named(names: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tenure::webhook::{EndpointId, EndpointSettings, Health};
-    use tenure::{Counts, QueueCounts, TopicPattern, Verdict};
+    use tenure::operate::{Counts, QueueCounts, Verdict};
+    use tenure::publish::TopicPattern;
+    use tenure::webhook::{EndpointHealth, EndpointId, EndpointSettings};
 
     use super::*;
 
@@ -189,51 +191,51 @@ mod tests {
             settings: EndpointSettings::new("https://example.com", vec![TopicPattern::any()]),
             sealed: String::new(),
             state: EndpointState::Enabled,
-            health: Health::default(),
+            health: EndpointHealth::default(),
             version: 1,
             created_at: now(),
         }
     }
 
-    fn scene(waits: &[(u32, u64, Duration)], dead: u64) -> Scene {
+    fn snapshot(waits: &[(u32, u64, Duration)], dead: u64) -> Snapshot {
         let mut counts = Counts::default();
         counts.deliveries.dead = dead;
         counts.deliveries.endpoints = waits
             .iter()
             .map(|(number, due, age)| {
-                let line = QueueCounts {
+                let queue = QueueCounts {
                     due: *due,
                     oldest_due: Some(*age),
                     ..QueueCounts::default()
                 };
-                (*number, line)
+                (*number, queue)
             })
             .collect();
-        Scene {
+        Snapshot {
             counts,
             queues: Vec::new(),
-            domains: Vec::new(),
-            domains_max: 1000,
+            keys: Vec::new(),
+            keys_max: 1000,
             workers: Vec::new(),
             settings_version: 0,
             now: now(),
         }
     }
 
-    fn verdicts(all: &[Endpoint], scene: &Scene) -> Vec<(&'static str, Verdict)> {
-        let findings = judge(all, scene);
+    fn verdicts(all: &[Endpoint], snapshot: &Snapshot) -> Vec<(&'static str, Verdict)> {
+        let findings = judge(all, snapshot);
         findings.iter().map(|it| (it.subject, it.verdict)).collect()
     }
 
     #[test]
-    fn without_endpoints_nothing_is_said() {
-        assert!(judge(&[], &scene(&[], 0)).is_empty());
+    fn without_endpoints_there_is_no_finding() {
+        assert!(judge(&[], &snapshot(&[], 0)).is_empty());
         assert!(keys(&[], &WebhookConfig::default()).is_none());
     }
 
     #[test]
-    fn all_is_well() {
-        let verdicts = verdicts(&[endpoint(1)], &scene(&[(1, 1, DUE_MAX)], 0));
+    fn without_faults_everything_is_good() {
+        let verdicts = verdicts(&[endpoint(1)], &snapshot(&[(1, 1, DUE_MAX)], 0));
         assert!(
             verdicts
                 .iter()
@@ -242,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_disabled_failing_late_or_dead_is_a_warning() {
+    fn disabled_failing_late_and_dead_are_warnings() {
         let mut all = [endpoint(1), endpoint(2), endpoint(3)];
         all[0].state = EndpointState::Disabled {
             why: Disabled::Gone,
@@ -250,24 +252,27 @@ mod tests {
         };
         all[1].health.failing_since = Some(now().before(FAILING_MAX * 2));
         let late = DUE_MAX + Duration::from_millis(1);
-        let scene = scene(&[(3, 1, late)], 2);
+        let snapshot = snapshot(&[(3, 1, late)], 2);
         let expected = ["endpoints", "endpoints", "deliveries", "dead deliveries"];
-        let found = verdicts(&all, &scene);
-        assert_eq!(found, expected.map(|subject| (subject, Verdict::Warning)));
+        let verdicts = verdicts(&all, &snapshot);
+        assert_eq!(
+            verdicts,
+            expected.map(|subject| (subject, Verdict::Warning))
+        );
     }
 
     #[test]
-    fn one_that_is_disabled_by_hand_is_worth_a_word_while_something_waits() {
+    fn one_disabled_by_an_operator_is_reported_while_deliveries_wait() {
         let mut one = endpoint(1);
         one.state = EndpointState::Disabled {
             why: Disabled::ByHand("they migrate".to_owned()),
             since: now(),
         };
         let all = [one];
-        let quiet = judge(&all, &scene(&[], 0));
+        let quiet = judge(&all, &snapshot(&[], 0));
         assert_eq!(quiet[0].verdict, Verdict::Good);
-        // What waits for it is late on purpose.
-        let busy = judge(&all, &scene(&[(1, 3, DUE_MAX * 2)], 0));
+        // An operator disabled the endpoint, so its deliveries are late on purpose.
+        let busy = judge(&all, &snapshot(&[(1, 3, DUE_MAX * 2)], 0));
         assert_eq!(busy[0].verdict, Verdict::Warning);
         assert_eq!(busy[1].verdict, Verdict::Good);
     }

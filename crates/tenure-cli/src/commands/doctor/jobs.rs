@@ -1,64 +1,65 @@
-//! What jobs and their chunks say about the health of a cluster.
+//! Checks of jobs and their chunks.
 
 use std::time::Duration;
 
-use tenure::job::{ChunkRecord, JobKind, KindStanding};
-use tenure::{Finding, HeldChunks, Presence, Tenure};
+use tenure::Tenure;
+use tenure::job::{ChunkRecord, HeldChunks, JobKind, KindStatus};
+use tenure::operate::{Finding, Presence};
 
 use super::endpoints::named;
-use super::judge::Scene;
+use super::judge::Snapshot;
 use crate::problem::Stop;
 use crate::time::brief;
 
-/// A job that has been due for longer, while nobody takes its kind, waits too long.
+/// A job of a kind that no worker takes is overdue after this time.
 const DUE_MAX: Duration = Duration::from_mins(1);
 /// A job that lapsed longer ago should have been claimed again.
 const LAPSED_MAX: Duration = Duration::from_mins(5);
 /// A chunk that lapsed longer ago should have been claimed again.
 const CHUNK_LAPSED_MAX: Duration = Duration::from_mins(10);
-/// What failed longer ago is history.
-const LATELY: Duration = Duration::from_hours(24);
-/// So many chunks are looked at, the longest lapsed first.
-const CHUNKS: u32 = 1_000;
+/// Failures are reported for this long.
+const FAILED_WITHIN: Duration = Duration::from_hours(24);
+/// Maximum number of chunks checked, the longest lapsed first.
+const CHUNKS_MAX: u32 = 1_000;
 
-/// What is looked at.
+/// The state of jobs, as read from the store.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    kinds: Vec<KindStanding>,
-    /// Those that lapsed long ago.
+pub(super) struct JobFacts {
+    kinds: Vec<KindStatus>,
+    /// Only those that lapsed long ago.
     chunks: Vec<ChunkRecord>,
 }
 
-/// Asks the store; `None`: it keeps no jobs.
-pub(super) async fn look(tenure: &Tenure) -> Result<Option<Found>, Stop> {
-    if tenure.store().job_book().is_none() {
+/// Reads the state of jobs; `None` for a store without jobs.
+pub(super) async fn read(tenure: &Tenure) -> Result<Option<JobFacts>, Stop> {
+    if tenure.store().job_store().is_none() {
         return Ok(None);
     }
     let jobs = tenure.jobs();
     let lapsed = HeldChunks {
         matrix: None,
         lapsed_for: Some(CHUNK_LAPSED_MAX),
-        limit: CHUNKS,
+        limit: CHUNKS_MAX,
     };
-    Ok(Some(Found {
-        kinds: jobs.kinds(LATELY).await?,
+    Ok(Some(JobFacts {
+        kinds: jobs.kinds(FAILED_WITHIN).await?,
         chunks: jobs.held_chunks(&lapsed).await?,
     }))
 }
 
-/// What they say; nothing when there is nothing open and nothing failed lately.
-pub(super) fn judge(found: &Found, scene: &Scene) -> Vec<Finding> {
-    let kinds = &found.kinds;
+/// The findings; none without open jobs and recent failures.
+pub(super) fn judge(facts: &JobFacts, snapshot: &Snapshot) -> Vec<Finding> {
+    let kinds = &facts.kinds;
     let mut findings = Vec::new();
-    findings.extend(unserved(kinds, scene));
-    findings.extend(lapsed(kinds, scene));
+    findings.extend(unserved(kinds, snapshot));
+    findings.extend(lapsed(kinds, snapshot));
     findings.extend(crashing(kinds));
-    findings.extend(chunks(&found.chunks, scene));
+    findings.extend(chunks(&facts.chunks, snapshot));
     findings.extend(failed(kinds));
     if findings.is_empty() && !kinds.is_empty() {
-        let sum = |number: fn(&KindStanding) -> u64| kinds.iter().map(number).sum::<u64>();
+        let sum = |number: fn(&KindStatus) -> u64| kinds.iter().map(number).sum::<u64>();
         let text = format!(
-            "{} due, {} delayed, {} in hand",
+            "{} due, {} delayed, {} running",
             sum(|kind| kind.due),
             sum(|kind| kind.delayed),
             sum(|kind| kind.running)
@@ -68,21 +69,21 @@ pub(super) fn judge(found: &Found, scene: &Scene) -> Vec<Finding> {
     findings
 }
 
-/// Whether a worker is here that takes jobs of this kind.
-fn is_served(kind: &JobKind, scene: &Scene) -> bool {
-    let here = scene.those(Presence::Here);
-    here.iter().any(|worker| worker.report.takes(kind))
+/// Returns true if an active worker takes jobs of this kind.
+fn is_served(kind: &JobKind, snapshot: &Snapshot) -> bool {
+    let active = snapshot.workers_that_are(Presence::Active);
+    active.iter().any(|worker| worker.report.takes(kind))
 }
 
-/// Kinds with jobs that are overdue, and that no worker takes.
-fn unserved(kinds: &[KindStanding], scene: &Scene) -> Option<Finding> {
+/// Kinds with overdue jobs that no worker takes.
+fn unserved(kinds: &[KindStatus], snapshot: &Snapshot) -> Option<Finding> {
     let mut names = Vec::new();
     let mut first = None;
-    for standing in kinds {
-        let kind = &standing.kind;
-        let late = standing.oldest_due.filter(|age| *age > DUE_MAX);
-        if let (Some(age), false) = (late, is_served(kind, scene)) {
-            let due = standing.due;
+    for status in kinds {
+        let kind = &status.kind;
+        let late = status.oldest_due.filter(|age| *age > DUE_MAX);
+        if let (Some(age), false) = (late, is_served(kind, snapshot)) {
+            let due = status.due;
             names.push(format!("{kind} ({due} due, the first for {})", brief(age)));
             first = first.or(Some(kind));
         }
@@ -90,19 +91,19 @@ fn unserved(kinds: &[KindStanding], scene: &Scene) -> Option<Finding> {
     first.map(|kind| {
         Finding::bad(
             "jobs",
-            format!("no worker here takes {}", named(&names)),
+            format!("no active worker takes {}", named(&names)),
             format!(
-                "`tenure jobs run --kind {kind} --exec CMD` takes them, or a program of yours; \
-                 `tenure workers` shows who takes what"
+                "start `tenure jobs run --kind {kind} --exec CMD` or a program of yours; `tenure \
+                 workers` shows which worker takes what"
             ),
         )
     })
 }
 
-/// Jobs that lapsed long ago, and that nobody has claimed since.
-fn lapsed(kinds: &[KindStanding], scene: &Scene) -> Option<Finding> {
-    let is_long = |kind: &&KindStanding| kind.longest_lapsed.is_some_and(|age| age > LAPSED_MAX);
-    let late: Vec<&KindStanding> = kinds.iter().filter(is_long).collect();
+/// Jobs that lapsed long ago and were not claimed since.
+fn lapsed(kinds: &[KindStatus], snapshot: &Snapshot) -> Option<Finding> {
+    let is_long = |kind: &&KindStatus| kind.longest_lapsed.is_some_and(|age| age > LAPSED_MAX);
+    let late: Vec<&KindStatus> = kinds.iter().filter(is_long).collect();
     let job = late.iter().find_map(|kind| kind.lapsed_job)?;
     let names: Vec<String> = late
         .iter()
@@ -111,16 +112,13 @@ fn lapsed(kinds: &[KindStanding], scene: &Scene) -> Option<Finding> {
             format!("{} ({}, the first {age} ago)", kind.kind, kind.lapsed)
         })
         .collect();
-    let text = format!(
-        "lapsed, and nobody has claimed them since: {}",
-        named(&names)
-    );
+    let text = format!("lapsed and not claimed again: {}", named(&names));
     let hint = format!(
-        "a worker that takes the kind takes them up where they were; `tenure jobs why {job}` says \
-         what it waits for"
+        "a worker that takes the kind continues them; `tenure jobs why {job}` says what one waits \
+         for"
     );
-    let is_left = late.iter().any(|kind| !is_served(&kind.kind, scene));
-    let verdict = if is_left {
+    let is_unserved = late.iter().any(|kind| !is_served(&kind.kind, snapshot));
+    let verdict = if is_unserved {
         Finding::bad
     } else {
         Finding::warning
@@ -128,8 +126,8 @@ fn lapsed(kinds: &[KindStanding], scene: &Scene) -> Option<Finding> {
     Some(verdict("lapsed jobs", text, hint))
 }
 
-/// Jobs whose lease lapses again and again.
-fn crashing(kinds: &[KindStanding]) -> Option<Finding> {
+/// Jobs whose lease lapsed repeatedly.
+fn crashing(kinds: &[KindStatus]) -> Option<Finding> {
     let job = kinds.iter().find_map(|kind| kind.crashing_job)?;
     let names: Vec<String> = kinds
         .iter()
@@ -140,20 +138,20 @@ fn crashing(kinds: &[KindStanding]) -> Option<Finding> {
         "crashing jobs",
         format!("lapsed twice or more: {}", named(&names)),
         format!(
-            "something in them may kill their workers: `tenure jobs show {job}` shows one, \
-             `tenure jobs cancel {job}` ends it"
+            "they may kill their workers: `tenure jobs show {job}` shows one, `tenure jobs cancel \
+             {job}` ends it"
         ),
     ))
 }
 
-/// Chunks that lapsed long ago, and that nobody has claimed since.
-fn chunks(chunks: &[ChunkRecord], scene: &Scene) -> Option<Finding> {
+/// Chunks that lapsed long ago and were not claimed since.
+fn chunks(chunks: &[ChunkRecord], snapshot: &Snapshot) -> Option<Finding> {
     let first = chunks.first()?;
     let names: Vec<String> = chunks
         .iter()
         .map(|chunk| {
-            let until = chunk.hold.as_ref().map_or(scene.now, |hold| hold.until);
-            let age = brief(scene.now.since(until));
+            let until = chunk.hold.as_ref().map_or(snapshot.now, |hold| hold.until);
+            let age = brief(snapshot.now.since(until));
             format!("{} of {} ({age} ago)", chunk.key.chunk, chunk.key.matrix)
         })
         .collect();
@@ -162,14 +160,14 @@ fn chunks(chunks: &[ChunkRecord], scene: &Scene) -> Option<Finding> {
         "chunks",
         format!("lapsed and not claimed again: {}", named(&names)),
         format!(
-            "the next claim of such a chunk takes it from its cursor; `tenure jobs list --matrix \
-             {matrix}` shows the jobs that should come by"
+            "the next claim of such a chunk continues from its cursor; `tenure jobs list --matrix \
+             {matrix}` lists the jobs that should claim it"
         ),
     ))
 }
 
-/// What failed lately.
-fn failed(kinds: &[KindStanding]) -> Option<Finding> {
+/// Recent failures.
+fn failed(kinds: &[KindStatus]) -> Option<Finding> {
     let job = kinds.iter().filter_map(|kind| kind.failed_job).max()?;
     let names: Vec<String> = kinds
         .iter()
@@ -180,30 +178,32 @@ fn failed(kinds: &[KindStanding]) -> Option<Finding> {
         "failed jobs",
         format!("in the last day: {}", named(&names)),
         format!(
-            "`tenure jobs list --state failed` lists them, `tenure jobs why {job}` says why the \
-             last one failed, `tenure jobs retry {job}` does it again"
+            "`tenure jobs list --state failed` lists them, `tenure jobs why {job}` explains the \
+             last one, `tenure jobs retry {job}` runs it again"
         ),
     ))
 }
 
 #[cfg(test)]
 mod tests {
-    use tenure::job::{ChunkKey, ChunkName, MatrixName};
-    use tenure::{Fence, Hold, SyncState, Verdict};
+    use tenure::Fence;
+    use tenure::job::{ChunkKey, ChunkName, JobId, MatrixName, SyncState};
+    use tenure::lease::Hold;
+    use tenure::operate::Verdict;
 
-    use super::super::judge::scenes::{now, scene, worker};
+    use super::super::judge::snapshots::{now, snapshot, worker};
     use super::*;
 
-    fn kind(name: &str) -> KindStanding {
-        KindStanding::none(JobKind::new(name).unwrap())
+    fn kind(name: &str) -> KindStatus {
+        KindStatus::none(JobKind::new(name).unwrap())
     }
 
-    fn judged(kinds: Vec<KindStanding>, scene: &Scene) -> Vec<(&'static str, Verdict)> {
-        let found = Found {
+    fn judged(kinds: Vec<KindStatus>, snapshot: &Snapshot) -> Vec<(&'static str, Verdict)> {
+        let facts = JobFacts {
             kinds,
             chunks: Vec::new(),
         };
-        let findings = judge(&found, scene);
+        let findings = judge(&facts, snapshot);
         for finding in &findings {
             let needs_hint = finding.verdict != Verdict::Good;
             assert_eq!(finding.hint.is_some(), needs_hint, "{finding:?}");
@@ -211,67 +211,70 @@ mod tests {
         findings.iter().map(|it| (it.subject, it.verdict)).collect()
     }
 
-    /// A cluster with a worker on jobs that takes these kinds.
-    fn served(kinds: &str) -> Scene {
-        let mut scene = scene();
+    /// A cluster with a worker that takes jobs of these kinds.
+    fn served(kinds: &str) -> Snapshot {
+        let mut snapshot = snapshot();
         let mut jobs = worker("jobs");
         jobs.report.queues = format!("table tenure_jobs, {kinds}");
-        scene.workers.push(jobs);
-        scene
+        snapshot.workers.push(jobs);
+        snapshot
     }
 
     #[test]
-    fn without_jobs_nothing_is_said_and_where_all_is_well_a_word() {
-        assert_eq!(judged(Vec::new(), &scene()), []);
+    fn without_jobs_there_is_no_finding_and_without_faults_a_good_one() {
+        assert_eq!(judged(Vec::new(), &snapshot()), []);
         let mut calm = kind("import");
         (calm.due, calm.oldest_due) = (1, Some(DUE_MAX));
-        assert_eq!(judged(vec![calm], &scene()), [("jobs", Verdict::Good)]);
+        assert_eq!(judged(vec![calm], &snapshot()), [("jobs", Verdict::Good)]);
     }
 
     #[test]
-    fn what_is_overdue_is_bad_when_no_worker_takes_its_kind() {
+    fn overdue_jobs_are_bad_when_no_worker_takes_their_kind() {
         let mut late = kind("import");
         late.due = 3;
         late.oldest_due = Some(DUE_MAX + Duration::from_millis(1));
         let bad = [("jobs", Verdict::Bad)];
-        assert_eq!(judged(vec![late.clone()], &scene()), bad);
+        assert_eq!(judged(vec![late.clone()], &snapshot()), bad);
         let good = [("jobs", Verdict::Good)];
         assert_eq!(judged(vec![late.clone()], &served("kind import")), good);
         assert_eq!(judged(vec![late.clone()], &served("kind other")), bad);
-        // One that is gone takes nothing.
+        // A stopped worker takes nothing.
         let mut gone = served("kind import");
         gone.workers[1].left_at = Some(now());
         assert_eq!(judged(vec![late], &gone), bad);
     }
 
     #[test]
-    fn what_lapsed_long_ago_is_bad_when_nobody_takes_it_and_a_warning_when_all_are_busy() {
+    fn long_lapsed_jobs_are_bad_when_unserved_and_a_warning_when_all_workers_are_busy() {
         let mut lapsed = kind("import");
-        (lapsed.lapsed, lapsed.lapsed_job) = (2, Some(7));
+        (lapsed.lapsed, lapsed.lapsed_job) = (2, Some(JobId::new(7)));
         lapsed.longest_lapsed = Some(LAPSED_MAX);
         assert_eq!(
-            judged(vec![lapsed.clone()], &scene()),
+            judged(vec![lapsed.clone()], &snapshot()),
             [("jobs", Verdict::Good)]
         );
         lapsed.longest_lapsed = Some(LAPSED_MAX + Duration::from_millis(1));
-        let found = |verdict| [("lapsed jobs", verdict)];
-        assert_eq!(judged(vec![lapsed.clone()], &scene()), found(Verdict::Bad));
+        let lapsed_jobs = |verdict| [("lapsed jobs", verdict)];
+        assert_eq!(
+            judged(vec![lapsed.clone()], &snapshot()),
+            lapsed_jobs(Verdict::Bad)
+        );
         let busy = served("kind import");
-        assert_eq!(judged(vec![lapsed], &busy), found(Verdict::Warning));
+        assert_eq!(judged(vec![lapsed], &busy), lapsed_jobs(Verdict::Warning));
     }
 
     #[test]
-    fn what_crashes_again_and_again_or_failed_lately_is_a_warning() {
+    fn repeated_crashes_and_recent_failures_are_warnings() {
         let mut sick = kind("import");
-        (sick.crashing, sick.crashing_job) = (1, Some(7));
-        (sick.failed, sick.failed_job) = (2, Some(9));
+        (sick.crashing, sick.crashing_job) = (1, Some(JobId::new(7)));
+        (sick.failed, sick.failed_job) = (2, Some(JobId::new(9)));
         let expected = ["crashing jobs", "failed jobs"];
         let warned = expected.map(|subject| (subject, Verdict::Warning));
-        assert_eq!(judged(vec![sick], &scene()), warned);
+        assert_eq!(judged(vec![sick], &snapshot()), warned);
     }
 
     #[test]
-    fn a_chunk_that_nobody_takes_up_is_named_with_its_matrix() {
+    fn a_chunk_that_is_not_claimed_again_is_named_with_its_matrix() {
         let chunk = ChunkRecord {
             key: ChunkKey {
                 matrix: MatrixName::new("orders").unwrap(),
@@ -289,13 +292,13 @@ mod tests {
             cursor: None,
             error: None,
         };
-        let found = Found {
+        let facts = JobFacts {
             kinds: Vec::new(),
             chunks: vec![chunk],
         };
-        let findings = judge(&found, &scene());
+        let findings = judge(&facts, &snapshot());
         assert_eq!(findings[0].verdict, Verdict::Warning);
         let expected = "lapsed and not claimed again: 2026-11 of orders (1h ago)";
-        assert_eq!(findings[0].found, expected);
+        assert_eq!(findings[0].text, expected);
     }
 }

@@ -1,46 +1,46 @@
-//! What counts, queues and workers say about the health of a cluster: a pure function.
+//! Judges the health of a cluster by a snapshot of it: pure functions.
 
-use tenure::{Counts, DomainRecord, Finding, Presence, Queue, QueueName, Timestamp, WorkerRecord};
+use tenure::operate::{Counts, Finding, KeyRecord, Presence, Queue, WorkerRecord};
+use tenure::store::{QueueName, Timestamp};
 
 use super::{keys, queues, workers};
 use crate::output::events;
 
-/// What is looked at.
+/// The state of a cluster, as read from the store.
 #[derive(Debug)]
-pub(super) struct Scene {
+pub(super) struct Snapshot {
     pub(super) counts: Counts,
     pub(super) queues: Vec<Queue>,
-    /// The keys that stand still, those that are blocked first.
-    pub(super) domains: Vec<DomainRecord>,
-    /// So many of them were asked for: if there are as many, there may be more.
-    pub(super) domains_max: usize,
+    /// The stuck keys, blocked ones first.
+    pub(super) keys: Vec<KeyRecord>,
+    /// The limit of that list; a full list may be incomplete.
+    pub(super) keys_max: usize,
     pub(super) workers: Vec<WorkerRecord>,
     /// The version of the cluster's settings.
     pub(super) settings_version: u64,
-    /// The store's moment, by which a silence is judged.
+    /// The store's time, which decides whether a worker is missing.
     pub(super) now: Timestamp,
 }
 
-/// Everything that was looked at, the good too.
-pub(super) fn judge(scene: &Scene) -> Vec<Finding> {
-    let mut findings = vec![workers::workers(scene)];
-    findings.extend(workers::silent(scene));
-    findings.extend(workers::versions(scene));
-    findings.extend(workers::settings(scene));
-    findings.push(leases(scene));
-    findings.push(queues::due(scene));
-    findings.extend(queues::unserved(scene));
-    findings.extend(queues::paused(scene));
-    findings.extend(keys::keys(scene));
-    findings.push(dead(scene));
+/// All findings, good ones included.
+pub(super) fn judge(snapshot: &Snapshot) -> Vec<Finding> {
+    let mut findings = vec![workers::workers(snapshot)];
+    findings.extend(workers::missing(snapshot));
+    findings.extend(workers::versions(snapshot));
+    findings.extend(workers::settings(snapshot));
+    findings.push(leases(snapshot));
+    findings.push(queues::due(snapshot));
+    findings.extend(queues::unserved(snapshot));
+    findings.extend(queues::paused(snapshot));
+    findings.extend(keys::keys(snapshot));
+    findings.push(dead(snapshot));
     findings
 }
 
-impl Scene {
-    /// The workers that stand so.
-    pub(super) fn those(&self, presence: Presence) -> Vec<&WorkerRecord> {
-        let stands = |worker: &&WorkerRecord| worker.presence(self.now) == presence;
-        self.workers.iter().filter(stands).collect()
+impl Snapshot {
+    pub(super) fn workers_that_are(&self, presence: Presence) -> Vec<&WorkerRecord> {
+        let matches = |worker: &&WorkerRecord| worker.presence(self.now) == presence;
+        self.workers.iter().filter(matches).collect()
     }
 
     pub(super) fn is_paused(&self, name: &QueueName) -> bool {
@@ -49,40 +49,43 @@ impl Scene {
     }
 }
 
-fn leases(scene: &Scene) -> Finding {
-    let lapsed = scene.counts.lapsed;
+fn leases(snapshot: &Snapshot) -> Finding {
+    let lapsed = snapshot.counts.lapsed;
     let text = events(usize::try_from(lapsed).unwrap_or(usize::MAX));
-    match (lapsed, scene.those(Presence::Here).is_empty()) {
+    match (
+        lapsed,
+        snapshot.workers_that_are(Presence::Active).is_empty(),
+    ) {
         (0, _) => Finding::good("leases", "none has lapsed"),
-        (_, false) => Finding::good("leases", format!("{text} under a lapsed one: reaped soon")),
+        (_, false) => Finding::good("leases", format!("{text} with a lapsed one: reaped soon")),
         (_, true) => Finding::bad(
             "leases",
-            format!("{text} under a lapsed one, and no worker is here to reap it"),
-            "`tenure reap` ends it now",
+            format!("{text} with a lapsed one, and no worker is running to reap it"),
+            "`tenure reap` ends them now",
         ),
     }
 }
 
-fn dead(scene: &Scene) -> Finding {
-    match scene.counts.dead {
+fn dead(snapshot: &Snapshot) -> Finding {
+    match snapshot.counts.dead {
         0 => Finding::good("dead", "none"),
         number => Finding::warning(
             "dead",
             events(usize::try_from(number).unwrap_or(usize::MAX)),
-            "`tenure events --state dead` lists them, `tenure replay --state dead` puts them back",
+            "`tenure events --state dead` lists them; fix the cause, then `tenure replay --state \
+            dead` puts them back",
         ),
     }
 }
 
-/// Scenes to judge, for the tests of every part.
+/// Snapshots for the tests of every part.
 #[cfg(test)]
-pub(super) mod scenes {
+pub(super) mod snapshots {
     use std::time::Duration;
 
-    use tenure::{
-        Content, Counters, DomainState, Event, ItemId, QueueCounts, Record, State, Verdict,
-        WorkerId, WorkerReport,
-    };
+    use tenure::lease::{Content, Counters, Record, WorkerId};
+    use tenure::operate::{KeyState, QueueCounts, Verdict, WorkerReport};
+    use tenure::{Event, ItemId, State};
 
     use super::*;
 
@@ -94,12 +97,12 @@ pub(super) mod scenes {
         QueueName::new(name).unwrap()
     }
 
-    pub(in super::super) fn scene() -> Scene {
-        Scene {
+    pub(in super::super) fn snapshot() -> Snapshot {
+        Snapshot {
             counts: Counts::default(),
             queues: Vec::new(),
-            domains: Vec::new(),
-            domains_max: 1000,
+            keys: Vec::new(),
+            keys_max: 1000,
             workers: vec![worker("a")],
             settings_version: 3,
             now: now(),
@@ -121,7 +124,7 @@ pub(super) mod scenes {
                 next_within: Duration::from_secs(5),
             },
             started_at: now(),
-            seen_at: now(),
+            reported_at: now(),
             left_at: None,
         }
     }
@@ -140,20 +143,20 @@ pub(super) mod scenes {
         (queue(name), counts)
     }
 
-    /// The verdict on a subject; `None` when nothing is said of it.
-    pub(in super::super) fn verdict(scene: &Scene, subject: &str) -> Option<Verdict> {
-        let findings = judge(scene);
+    /// The verdict on a subject; `None` without a finding.
+    pub(in super::super) fn verdict(snapshot: &Snapshot, subject: &str) -> Option<Verdict> {
+        let findings = judge(snapshot);
         let finding = findings.iter().find(|finding| finding.subject == subject)?;
         let needs_hint = finding.verdict != Verdict::Good;
         assert_eq!(finding.hint.is_some(), needs_hint, "{finding:?}");
         Some(finding.verdict)
     }
 
-    /// The first thing that was found of a subject.
-    pub(in super::super) fn found(scene: &Scene, subject: &str) -> String {
-        let findings = judge(scene);
+    /// The text of the first finding on a subject.
+    pub(in super::super) fn finding(snapshot: &Snapshot, subject: &str) -> String {
+        let findings = judge(snapshot);
         let finding = findings.iter().find(|finding| finding.subject == subject);
-        finding.unwrap().found.clone()
+        finding.unwrap().text.clone()
     }
 
     /// A head that failed once.
@@ -176,16 +179,16 @@ pub(super) mod scenes {
         }
     }
 
-    pub(in super::super) fn domain(key: &str, state: DomainState, age: Duration) -> DomainRecord {
-        DomainRecord {
-            key: key.to_owned(),
+    pub(in super::super) fn key(name: &str, state: KeyState, age: Duration) -> KeyRecord {
+        KeyRecord {
+            name: name.to_owned(),
             state,
             since: Some(now().before(age)),
             head: match state {
-                DomainState::Idle | DomainState::Paused => None,
-                DomainState::Blocked => Some(head(State::Dead)),
-                DomainState::Held => Some(head(State::Claimed)),
-                DomainState::Due | DomainState::Delayed => Some(head(State::Pending)),
+                KeyState::Idle | KeyState::Paused => None,
+                KeyState::Blocked => Some(head(State::Dead)),
+                KeyState::Held => Some(head(State::Claimed)),
+                KeyState::Due | KeyState::Delayed => Some(head(State::Pending)),
             },
             waiting: 2,
         }
@@ -194,14 +197,14 @@ pub(super) mod scenes {
 
 #[cfg(test)]
 mod tests {
-    use tenure::Verdict;
+    use tenure::operate::Verdict;
 
-    use super::scenes::{scene, verdict};
+    use super::snapshots::{snapshot, verdict};
     use super::*;
 
     #[test]
-    fn a_quiet_cluster_is_good_all_over() {
-        let findings = judge(&scene());
+    fn everything_is_good_in_a_quiet_cluster() {
+        let findings = judge(&snapshot());
         let is_good = |finding: &Finding| finding.verdict == Verdict::Good;
         assert!(findings.iter().all(is_good), "{findings:?}");
         let subjects: Vec<_> = findings.iter().map(|finding| finding.subject).collect();
@@ -209,20 +212,20 @@ mod tests {
     }
 
     #[test]
-    fn a_lapsed_lease_is_bad_only_when_nobody_reaps() {
-        let mut scene = scene();
-        scene.counts.lapsed = 2;
-        assert_eq!(verdict(&scene, "leases"), Some(Verdict::Good));
-        scene.workers.clear();
-        assert_eq!(verdict(&scene, "leases"), Some(Verdict::Bad));
-        scene.counts.lapsed = 0;
-        assert_eq!(verdict(&scene, "leases"), Some(Verdict::Good));
+    fn a_lapsed_lease_is_bad_only_without_a_worker_to_reap_it() {
+        let mut snapshot = snapshot();
+        snapshot.counts.lapsed = 2;
+        assert_eq!(verdict(&snapshot, "leases"), Some(Verdict::Good));
+        snapshot.workers.clear();
+        assert_eq!(verdict(&snapshot, "leases"), Some(Verdict::Bad));
+        snapshot.counts.lapsed = 0;
+        assert_eq!(verdict(&snapshot, "leases"), Some(Verdict::Good));
     }
 
     #[test]
     fn the_dead_are_counted() {
-        let mut scene = scene();
-        scene.counts.dead = 3;
-        assert_eq!(verdict(&scene, "dead"), Some(Verdict::Warning));
+        let mut snapshot = snapshot();
+        snapshot.counts.dead = 3;
+        assert_eq!(verdict(&snapshot, "dead"), Some(Verdict::Warning));
     }
 }

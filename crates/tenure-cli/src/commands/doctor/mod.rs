@@ -1,4 +1,4 @@
-//! `tenure doctor`: looks for what keeps work from being done.
+//! `tenure doctor`: checks for anything that keeps work from being done.
 
 mod endpoints;
 mod jobs;
@@ -9,35 +9,36 @@ mod workers;
 
 use comfy_table::{Cell, Color};
 use serde::Serialize;
-use tenure::{DomainFilter, Finding, Tenure, Verdict};
+use tenure::Tenure;
+use tenure::operate::{Finding, KeyFilter, Verdict};
 
-use self::judge::{Scene, judge};
+use self::judge::{Snapshot, judge};
 use super::Context;
-use crate::database::Absent;
+use crate::database::IfMissing;
 use crate::exit::Exit;
 use crate::output::plain;
 use crate::problem::{Problem, Stop};
 
-/// Workers that are looked at, those seen last first.
-const WORKERS: u32 = 1_000;
+/// Maximum number of workers checked, those that reported last first.
+const WORKERS_MAX: u32 = 1_000;
 
-/// Keys that stand still and are looked at: the blocked ones, then those that have stood longest.
-const KEYS: u32 = 1_000;
+/// Maximum number of stuck keys checked: blocked ones first, then those stuck the longest.
+const KEYS_MAX: u32 = 1_000;
 
-/// A finding, in JSON.
+/// A finding in JSON.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct FindingView<'a> {
     subject: &'static str,
     verdict: &'static str,
-    found: &'a str,
+    finding: &'a str,
     hint: Option<&'a str>,
 }
 
 pub(super) async fn run(cx: &Context) -> Result<Exit, Stop> {
-    let findings = match look(cx).await {
+    let findings = match examine(cx).await {
         Ok(findings) => findings,
         Err(Stop::Closed) => return Err(Stop::Closed),
-        // A database that cannot be looked at is what was found.
+        // A database that cannot be read is a finding as well.
         Err(Stop::Problem(problem)) => vec![of_problem(cx, &problem)],
         Err(Stop::Problems(problems)) => problems
             .iter()
@@ -46,11 +47,11 @@ pub(super) async fn run(cx: &Context) -> Result<Exit, Stop> {
     };
     if cx.output.is_json() {
         for finding in &findings {
-            cx.output.json(&shown(finding))?;
+            cx.output.json(&view(finding))?;
         }
     } else {
         let rows = findings.iter().flat_map(rows).collect();
-        cx.output.table(&["", "WHAT", "FOUND"], rows)?;
+        cx.output.table(&["", "CHECK", "FINDING"], rows)?;
     }
     let is_bad = |finding: &Finding| finding.verdict == Verdict::Bad;
     Ok(if findings.iter().any(is_bad) {
@@ -60,35 +61,35 @@ pub(super) async fn run(cx: &Context) -> Result<Exit, Stop> {
     })
 }
 
-async fn look(cx: &Context) -> Result<Vec<Finding>, Stop> {
-    let tenure = cx.database.open(Absent::Report).await?;
+async fn examine(cx: &Context) -> Result<Vec<Finding>, Stop> {
+    let tenure = cx.database.open(IfMissing::Report).await?;
     let mut findings = vec![Finding::good("database", "it answers")];
     findings.extend(tenure.examine().await?);
-    let scene = scene(&tenure).await?;
-    findings.extend(judge(&scene));
+    let snapshot = snapshot(&tenure).await?;
+    findings.extend(judge(&snapshot));
     let all: Vec<_> = tenure.endpoints_by_number().await?.into_values().collect();
-    findings.extend(endpoints::judge(&all, &scene));
+    findings.extend(endpoints::judge(&all, &snapshot));
     findings.extend(endpoints::keys(&all, &cx.config.webhook));
-    if let Some(found) = jobs::look(&tenure).await? {
-        findings.extend(jobs::judge(&found, &scene));
+    if let Some(facts) = jobs::read(&tenure).await? {
+        findings.extend(jobs::judge(&facts, &snapshot));
     }
     Ok(findings)
 }
 
-async fn scene(tenure: &Tenure) -> Result<Scene, Stop> {
-    let (now, workers) = tenure.workers(WORKERS).await?;
-    Ok(Scene {
+async fn snapshot(tenure: &Tenure) -> Result<Snapshot, Stop> {
+    let (now, workers) = tenure.workers(WORKERS_MAX).await?;
+    Ok(Snapshot {
         counts: tenure.count().await?,
         queues: tenure.queues().await?,
-        domains: tenure.domains(DomainFilter::Stuck, KEYS).await?,
-        domains_max: usize::try_from(KEYS).unwrap_or(usize::MAX),
+        keys: tenure.keys(KeyFilter::Stuck, KEYS_MAX).await?,
+        keys_max: usize::try_from(KEYS_MAX).unwrap_or(usize::MAX),
         workers,
         settings_version: tenure.store().settings().await?.version,
         now,
     })
 }
 
-/// What stopped the looking, as a finding; with its causes, and secrets hidden.
+/// A problem as a finding, with its causes, and with secrets hidden.
 fn of_problem(cx: &Context, problem: &Problem) -> Finding {
     let causes = problem.causes.iter().map(String::as_str);
     let all: Vec<_> = [problem.message.as_str()]
@@ -102,16 +103,16 @@ fn of_problem(cx: &Context, problem: &Problem) -> Finding {
     }
 }
 
-fn shown(finding: &Finding) -> Shown<'_> {
-    Shown {
+fn view(finding: &Finding) -> FindingView<'_> {
+    FindingView {
         subject: finding.subject,
         verdict: finding.verdict.as_str(),
-        found: &finding.found,
+        finding: &finding.text,
         hint: finding.hint.as_deref(),
     }
 }
 
-/// The row of a finding, and below it the one of its hint.
+/// The row of a finding, followed by the row of its hint.
 fn rows(finding: &Finding) -> Vec<Vec<Cell>> {
     let color = match finding.verdict {
         Verdict::Good => Color::Green,
@@ -121,7 +122,7 @@ fn rows(finding: &Finding) -> Vec<Vec<Cell>> {
     let mut rows = vec![vec![
         Cell::new(finding.verdict.as_str()).fg(color),
         Cell::new(finding.subject),
-        Cell::new(plain(&finding.found)),
+        Cell::new(plain(&finding.text)),
     ]];
     if let Some(hint) = &finding.hint {
         rows.push(vec![

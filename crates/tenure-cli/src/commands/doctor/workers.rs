@@ -1,39 +1,39 @@
-//! What the workers say about the health of a cluster.
+//! Checks of the workers.
 
 use std::collections::BTreeSet;
 
-use tenure::{Finding, Presence, WorkerRecord};
+use tenure::operate::{Finding, Presence, WorkerRecord};
 
-use super::judge::Scene;
+use super::judge::Snapshot;
 
-pub(super) fn workers(scene: &Scene) -> Finding {
-    match scene.those(Presence::Here).len() {
+pub(super) fn workers(snapshot: &Snapshot) -> Finding {
+    match snapshot.workers_that_are(Presence::Active).len() {
         0 => Finding::warning(
             "workers",
-            "none is here: nothing is worked on, and nothing that lapsed is reaped",
+            "none is active: nothing is worked on, and lapsed leases are not reaped",
             "`tenure serve` or `tenure work` starts one",
         ),
-        1 => Finding::good("workers", "1 is here"),
-        number => Finding::good("workers", format!("{number} are here")),
+        number => Finding::good("workers", format!("{number} active")),
     }
 }
 
-pub(super) fn silent(scene: &Scene) -> Option<Finding> {
-    let names = names(&scene.those(Presence::Silent), |worker| {
+pub(super) fn missing(snapshot: &Snapshot) -> Option<Finding> {
+    let names = names(&snapshot.workers_that_are(Presence::Silent), |worker| {
         worker.report.worker.to_string()
     });
     (!names.is_empty()).then(|| {
         Finding::warning(
-            "silence",
-            format!("no longer reports: {names}"),
-            "it hangs, was killed or cannot reach the database; what it held is given to others",
+            "missing workers",
+            format!("no longer reporting: {names}"),
+            "it hangs, was killed or cannot reach the database; its leases lapse, and other \
+            workers take over",
         )
     })
 }
 
-pub(super) fn versions(scene: &Scene) -> Option<Finding> {
-    let here = scene.those(Presence::Here);
-    let versions: BTreeSet<&str> = here
+pub(super) fn versions(snapshot: &Snapshot) -> Option<Finding> {
+    let active = snapshot.workers_that_are(Presence::Active);
+    let versions: BTreeSet<&str> = active
         .iter()
         .map(|worker| worker.report.version.as_str())
         .collect();
@@ -41,15 +41,15 @@ pub(super) fn versions(scene: &Scene) -> Option<Finding> {
     (versions.len() > 1).then(|| {
         Finding::warning(
             "versions",
-            format!("the workers here run {}", versions.join(", ")),
-            "bring all to the same one; during a deployment this is to be expected",
+            format!("the active workers run {}", versions.join(", ")),
+            "upgrade all to the same version; during a deployment this is expected",
         )
     })
 }
 
-pub(super) fn settings(scene: &Scene) -> Option<Finding> {
-    let mut late = scene.those(Presence::Here);
-    late.retain(|worker| worker.report.settings_version < scene.settings_version);
+pub(super) fn settings(snapshot: &Snapshot) -> Option<Finding> {
+    let mut late = snapshot.workers_that_are(Presence::Active);
+    late.retain(|worker| worker.report.settings_version < snapshot.settings_version);
     let names = names(&late, |worker| {
         format!(
             "{} ({})",
@@ -59,14 +59,17 @@ pub(super) fn settings(scene: &Scene) -> Option<Finding> {
     (!names.is_empty()).then(|| {
         Finding::warning(
             "settings",
-            format!("older than version {} at: {names}", scene.settings_version),
-            "they take it over by themselves within seconds; one that refused it says why in its \
-             log: `refused the settings of the cluster`",
+            format!(
+                "older than version {} in: {names}",
+                snapshot.settings_version
+            ),
+            "workers apply new settings within seconds; one that refused them logs why: `refused \
+             the settings of the cluster`",
         )
     })
 }
 
-/// What `text` says of each, in a list.
+/// The texts of all, as a list.
 fn names(workers: &[&WorkerRecord], text: impl Fn(&WorkerRecord) -> String) -> String {
     let all: Vec<String> = workers.iter().map(|worker| text(worker)).collect();
     all.join(", ")
@@ -76,34 +79,37 @@ fn names(workers: &[&WorkerRecord], text: impl Fn(&WorkerRecord) -> String) -> S
 mod tests {
     use std::time::Duration;
 
-    use tenure::Verdict;
+    use tenure::operate::Verdict;
 
-    use super::super::judge::scenes::{now, scene, verdict, worker};
+    use super::super::judge::snapshots::{now, snapshot, verdict, worker};
 
     #[test]
-    fn no_worker_is_a_warning_and_a_silent_one_is_named() {
-        let mut scene = scene();
-        scene.workers[0].seen_at = now().before(Duration::from_secs(16));
-        assert_eq!(verdict(&scene, "workers"), Some(Verdict::Warning));
-        assert_eq!(verdict(&scene, "silence"), Some(Verdict::Warning));
-        scene.workers[0].left_at = Some(now());
-        assert_eq!(verdict(&scene, "silence"), None);
-        assert_eq!(verdict(&scene, "workers"), Some(Verdict::Warning));
+    fn no_worker_is_a_warning_and_a_missing_one_is_named() {
+        let mut snapshot = snapshot();
+        snapshot.workers[0].reported_at = now().before(Duration::from_secs(16));
+        assert_eq!(verdict(&snapshot, "workers"), Some(Verdict::Warning));
+        assert_eq!(
+            verdict(&snapshot, "missing workers"),
+            Some(Verdict::Warning)
+        );
+        snapshot.workers[0].left_at = Some(now());
+        assert_eq!(verdict(&snapshot, "missing workers"), None);
+        assert_eq!(verdict(&snapshot, "workers"), Some(Verdict::Warning));
     }
 
     #[test]
-    fn workers_that_differ_are_told() {
-        let mut scene = scene();
-        scene.workers.push(worker("b"));
-        assert_eq!(verdict(&scene, "versions"), None);
-        assert_eq!(verdict(&scene, "settings"), None);
-        scene.workers[1].report.version = "0.2.0".to_owned();
-        scene.workers[1].report.settings_version = 2;
-        assert_eq!(verdict(&scene, "versions"), Some(Verdict::Warning));
-        assert_eq!(verdict(&scene, "settings"), Some(Verdict::Warning));
-        // One that is gone does not count.
-        scene.workers[1].left_at = Some(now());
-        assert_eq!(verdict(&scene, "versions"), None);
-        assert_eq!(verdict(&scene, "settings"), None);
+    fn differing_workers_are_reported() {
+        let mut snapshot = snapshot();
+        snapshot.workers.push(worker("b"));
+        assert_eq!(verdict(&snapshot, "versions"), None);
+        assert_eq!(verdict(&snapshot, "settings"), None);
+        snapshot.workers[1].report.version = "0.2.0".to_owned();
+        snapshot.workers[1].report.settings_version = 2;
+        assert_eq!(verdict(&snapshot, "versions"), Some(Verdict::Warning));
+        assert_eq!(verdict(&snapshot, "settings"), Some(Verdict::Warning));
+        // A stopped worker does not count.
+        snapshot.workers[1].left_at = Some(now());
+        assert_eq!(verdict(&snapshot, "versions"), None);
+        assert_eq!(verdict(&snapshot, "settings"), None);
     }
 }

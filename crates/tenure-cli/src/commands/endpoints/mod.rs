@@ -1,18 +1,19 @@
-//! `tenure endpoints`: adds, lists, shows, edits, tries, disables and removes the addresses that
+//! `tenure endpoints`: adds, lists, shows, edits, tests, disables and removes the addresses that
 //! receive webhooks.
 
 mod rules;
 mod secret;
-mod shown;
 mod state;
-mod trial;
+mod test_call;
+mod view;
 
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
+use tenure::Tenure;
+use tenure::lease::Guarded;
 use tenure::webhook::{Endpoint, EndpointId};
-use tenure::{Guarded, Tenure};
 
 use self::rules::Edit;
 use self::secret::{Add, Rotate};
@@ -20,7 +21,7 @@ use super::Context;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 
-pub(super) use self::shown::{standing, waiting};
+pub(super) use self::view::{status, waiting};
 
 #[derive(Debug, Args)]
 pub(crate) struct Endpoints {
@@ -30,11 +31,11 @@ pub(crate) struct Endpoints {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum EndpointCommand {
-    /// Add an endpoint; its secret is shown once
+    /// Add an endpoint; its secret is printed once
     #[command(after_help = "\
-The address is checked now, its name resolved, and again at every call: only https on public \
-addresses, unless webhook.allow, webhook.allow_hosts or webhook.allow_http say otherwise. The \
-secret is kept sealed by the key in webhook.key_file, which is made if it is not there.
+The address is checked and its name resolved now and again at every call: only https on public \
+addresses, unless webhook.allow, webhook.allow_hosts or webhook.allow_http allow more. The \
+secret is stored sealed by the key in webhook.key_file, which is created if it does not exist.
 
 Examples:
   tenure endpoints add https://example.com/hooks --topics 'order.*'
@@ -50,70 +51,71 @@ Examples:
   tenure endpoints list
   tenure endpoints list --all --json | jq -r .id")]
     List {
-        /// Also those that were removed
+        /// Include those that were removed
         #[arg(long)]
         all: bool,
     },
-    /// Show all that is known of an endpoint, but for its secrets
+    /// Show an endpoint, except for its secrets
     #[command(after_help = "\
 Examples:
   tenure endpoints show billing
   tenure endpoints show billing --json | jq .health")]
     Show {
-        /// Its id
+        /// The id of the endpoint
         #[arg(value_parser = EndpointId::new)]
         id: EndpointId,
     },
-    /// Change the rules of an endpoint; what is not named stays as it is
+    /// Change the settings of an endpoint; those not named stay as they are
     #[command(after_help = "\
 Examples:
   tenure endpoints edit billing --url https://example.com/v2/hooks
   tenure endpoints edit billing --topics 'order.*,invoice.paid' --timeout 30s
   tenure endpoints edit billing --header 'x-api-key=…' --no-header x-old --rate none")]
     Edit(Box<Edit>),
-    /// Give an endpoint a new secret; the old one signs beside it for a while
+    /// Give an endpoint a new secret; both secrets sign for a while
     #[command(after_help = "\
-Until the overlap is over every call has a signature of each, so that the receiver can change \
-over when it likes.
+During the overlap every call carries a signature by each secret, so that the receiver can \
+switch at any time.
 
 Examples:
   tenure endpoints rotate billing
   tenure endpoints rotate billing --overlap 7d
   tenure endpoints rotate billing --overlap 0s")]
     Rotate(Rotate),
-    /// Send to an endpoint again, and forget how it fared
+    /// Send to an endpoint again, and reset its health
     #[command(after_help = "\
-What had queued up is sent now. Also ends the wait of one that is left alone because calls failed.
+Deliveries that are due are sent at once; one that failed keeps the time of its next attempt. Also \
+ends the wait of an endpoint that is backing off.
 
 Examples:
   tenure endpoints enable billing")]
     Enable {
-        /// Its id
+        /// The id of the endpoint
         #[arg(value_parser = EndpointId::new)]
         id: EndpointId,
     },
-    /// Send nothing to an endpoint; what is queued waits, new events are not owed to it
+    /// Stop sending to an endpoint; queued deliveries wait, new events are not queued for it
     #[command(after_help = "\
 Examples:
   tenure endpoints disable billing --reason 'they migrate until Friday'")]
     Disable {
-        /// Its id
+        /// The id of the endpoint
         #[arg(value_parser = EndpointId::new)]
         id: EndpointId,
 
-        /// Why, for people
+        /// The reason, for people
         #[arg(long, value_parser = NonEmptyStringValueParser::new())]
         reason: String,
     },
-    /// Remove an endpoint; what is queued for it is buried
+    /// Remove an endpoint; its queued deliveries are buried
     #[command(after_help = "\
-It cannot be taken back: its id stays taken, so that its deliveries can still be shown. To stop \
-sending for a while there is `tenure endpoints disable`.
+This cannot be undone, and its id cannot be used again, because its deliveries are still listed. \
+To stop sending for a while, use `tenure endpoints disable`.
 
 Examples:
   tenure endpoints remove billing --yes")]
     Remove {
-        /// Its id
+        /// The id of the endpoint
         #[arg(value_parser = EndpointId::new)]
         id: EndpointId,
 
@@ -121,16 +123,16 @@ Examples:
         #[arg(long)]
         yes: bool,
     },
-    /// Call an endpoint once with a test event, and show the answer; exits with 1 unless it is 2xx
+    /// Call an endpoint once with a test event and print the answer; exits with 1 unless it is 2xx
     #[command(after_help = "\
-The call is signed and limited like any other; it is not queued, not tried again, and does not \
-count for the endpoint's health. The event has the topic tenure.test.
+The call is signed and limited like any other; it is not queued, not retried, and does not affect \
+the endpoint's health. The event has the topic tenure.test.
 
 Examples:
   tenure endpoints test billing
   tenure endpoints test billing --json | jq .status")]
     Test {
-        /// Its id
+        /// The id of the endpoint
         #[arg(value_parser = EndpointId::new)]
         id: EndpointId,
     },
@@ -138,43 +140,41 @@ Examples:
 
 pub(super) async fn run(cx: &Context, command: Option<EndpointCommand>) -> Result<Exit, Stop> {
     match command {
-        None => shown::list(cx, false).await,
-        Some(EndpointCommand::List { all }) => shown::list(cx, all).await,
-        Some(EndpointCommand::Show { id }) => shown::show(cx, &id).await,
+        None => view::list(cx, false).await,
+        Some(EndpointCommand::List { all }) => view::list(cx, all).await,
+        Some(EndpointCommand::Show { id }) => view::show(cx, &id).await,
         Some(EndpointCommand::Add(args)) => secret::add(cx, &args).await,
         Some(EndpointCommand::Edit(args)) => rules::edit(cx, &args).await,
         Some(EndpointCommand::Rotate(args)) => secret::rotate(cx, &args).await,
         Some(EndpointCommand::Enable { id }) => state::enable(cx, &id).await,
         Some(EndpointCommand::Disable { id, reason }) => state::disable(cx, &id, &reason).await,
         Some(EndpointCommand::Remove { id, yes }) => state::remove(cx, &id, yes).await,
-        Some(EndpointCommand::Test { id }) => trial::run(cx, &id).await,
+        Some(EndpointCommand::Test { id }) => test_call::run(cx, &id).await,
     }
 }
 
-/// The endpoint of this name.
 async fn find(tenure: &Tenure, id: &EndpointId) -> Result<Endpoint, Stop> {
-    let found = tenure.endpoint(id).await?;
-    found.ok_or_else(|| no_such_endpoint(id).into())
+    let endpoint = tenure.endpoint(id).await?;
+    endpoint.ok_or_else(|| no_such_endpoint(id).into())
 }
 
-/// The report that there is no such endpoint.
+/// Reports that an endpoint does not exist.
 pub(super) fn no_such_endpoint(id: &EndpointId) -> Problem {
     Problem::new(Exit::Nothing, format!("there is no endpoint {id}"))
         .hint("`tenure endpoints list --all` lists them")
 }
 
-/// The endpoint as it was changed, or why it was not.
-fn kept(id: &EndpointId, answer: Guarded<Endpoint>) -> Result<Endpoint, Problem> {
+/// Returns the changed endpoint, or the reason for which it was not changed.
+fn accepted(id: &EndpointId, answer: Guarded<Endpoint>) -> Result<Endpoint, Problem> {
     match answer {
-        Guarded::Kept(endpoint) => Ok(endpoint),
-        Guarded::Refused(tenure::Refusal::NotFound) => Err(no_such_endpoint(id)),
+        Guarded::Accepted(endpoint) => Ok(endpoint),
+        Guarded::Refused(tenure::lease::Refusal::NotFound) => Err(no_such_endpoint(id)),
         Guarded::Refused(why) => {
             let message = format!("the endpoint {id} was not changed: {why}");
             Err(Problem::new(Exit::Refused, message)
-                .hint("somebody else changes it, too; look at it and say it again"))
+                .hint("it was changed meanwhile; `tenure endpoints show` it and try again"))
         }
     }
 }
 
-/// The longest overlap of a rotation.
 const OVERLAP_MAX: Duration = Duration::from_hours(7 * 24);

@@ -1,72 +1,72 @@
-//! The rules of an endpoint on the command line, and `tenure endpoints edit`.
+//! Endpoint settings on the command line, and `tenure endpoints edit`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args};
-use tenure::webhook::{EndpointId, EndpointSettings, OnGone, Rate, Schedule};
-use tenure::{Invalid, TopicPattern};
+use tenure::Invalid;
+use tenure::publish::TopicPattern;
+use tenure::webhook::{EndpointId, EndpointSettings, OnGone, RateLimit, Schedule};
 
-use super::{find, kept, shown};
+use super::{accepted, find, view};
 use crate::commands::Context;
 use crate::config::Hidden;
-use crate::database::Absent;
+use crate::database::IfMissing;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 use crate::{time, webhook};
 
-/// What can be said of an endpoint, when it is added and later.
+/// Options for the settings of an endpoint.
 #[derive(Debug, Default, Args)]
 #[command(group = ArgGroup::new("gone").args(["keep_when_gone", "bury_when_gone"]))]
 pub(crate) struct Rules {
-    /// The events that are owed to it: order.paid, order.*, * [default: *]
+    /// The topics that the endpoint subscribes to: order.paid, order.*, * [default: *]
     #[arg(long, value_name = "TOPIC,…", value_delimiter = ',', value_parser = TopicPattern::new)]
     topics: Vec<TopicPattern>,
 
-    /// What it is for
+    /// The purpose of the endpoint, for people
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
 
-    /// Send this header with every call; its value is kept sealed; may be given often
+    /// Send this header with every call; its value is stored encrypted; repeatable
     #[arg(long = "header", value_name = "NAME=VALUE")]
     headers: Vec<Hidden>,
 
-    /// How long a call may take, answer included, 1s to 15m [default: 15s]
+    /// Timeout of a call, including the answer, 1s to 15m [default: 15s]
     #[arg(long, value_name = "DURATION", value_parser = time::duration)]
     timeout: Option<Duration>,
 
-    /// How many calls a process makes to it at once [default: 10]
+    /// Maximum concurrent calls per process [default: 10]
     #[arg(long, value_name = "N")]
     concurrency: Option<u32>,
 
-    /// How many calls a process makes to it per second, such as 10/s; none for no limit
+    /// Maximum calls per second and process, such as 10/s; none for no limit
     #[arg(long, value_name = "N/s", value_parser = Limit::parse)]
     rate: Option<Limit>,
 
-    /// The waits between attempts: 5s,5m,1h; none for one attempt; default for ten in three days
+    /// Delays between attempts: 5s,5m,1h; none for one attempt; default for ten in three days
     #[arg(long, value_name = "DURATION,…", value_parser = schedule)]
     schedule: Option<Schedule>,
 
-    /// Statuses after which a delivery is dead at once: 400,404; none for no such status
+    /// Statuses that make a delivery dead at once: 400,404; none for no such status
     #[arg(long, value_name = "STATUS,…", value_parser = Statuses::parse)]
     no_retry: Option<Statuses>,
 
-    /// When it answers 410: keep what is queued until it is enabled again
+    /// After a 410, keep the queued deliveries until the endpoint is enabled again
     #[arg(long)]
     keep_when_gone: bool,
 
-    /// When it answers 410: bury what is queued, as it is by default
+    /// After a 410, bury the queued deliveries (the default)
     #[arg(long)]
     bury_when_gone: bool,
 
-    /// Remember this of it; may be given often
+    /// Store this metadata; repeatable
     #[arg(long = "meta", value_name = "NAME=VALUE")]
     metadata: Vec<String>,
 }
 
-/// A rate, or none.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limit(Option<Rate>);
+pub(crate) struct Limit(Option<RateLimit>);
 
 impl Limit {
     fn parse(text: &str) -> Result<Self, Invalid> {
@@ -78,13 +78,13 @@ impl Limit {
             let expected = "one such as 10/s, or none";
             return Err(Invalid::new("the rate", format!("{text:?}"), expected));
         };
-        // After a quiet second as many at once as come in a second.
+        // The burst is one second's worth of calls.
         let burst = per_second;
-        Ok(Self(Some(Rate { per_second, burst })))
+        Ok(Self(Some(RateLimit { per_second, burst })))
     }
 }
 
-/// Statuses after which nothing is tried again.
+/// Statuses without a retry.
 #[derive(Clone, Debug)]
 pub(crate) struct Statuses(Vec<u16>);
 
@@ -107,13 +107,13 @@ fn schedule(text: &str) -> Result<Schedule, Invalid> {
         "none" => Schedule::new(Vec::new()),
         "default" => Ok(Schedule::default()),
         _ => {
-            let waits = text.split(',').map(|part| time::duration(part.trim()));
-            Schedule::new(waits.collect::<Result<_, _>>()?)
+            let delays = text.split(',').map(|part| time::duration(part.trim()));
+            Schedule::new(delays.collect::<Result<_, _>>()?)
         }
     }
 }
 
-/// `name=value`; the value is not shown when it is wrong.
+/// Parses `name=value`; an error does not quote the text, which may be a secret.
 fn pair(text: &str) -> Result<(String, String), Problem> {
     match text.split_once('=') {
         Some((name, value)) if !name.trim().is_empty() => {
@@ -121,8 +121,7 @@ fn pair(text: &str) -> Result<(String, String), Problem> {
         }
         _ => {
             let message = format!(
-                "what was given is {} characters without a name and a `=`; \
-                 expected NAME=VALUE",
+                "the value is {} characters without a name and a `=`; expected NAME=VALUE",
                 text.chars().count()
             );
             Err(Problem::new(Exit::Usage, message))
@@ -131,7 +130,7 @@ fn pair(text: &str) -> Result<(String, String), Problem> {
 }
 
 impl Rules {
-    /// The topics that were given, or all.
+    /// The given topics, or all.
     pub(super) fn topics_or_any(&self) -> Vec<TopicPattern> {
         if self.topics.is_empty() {
             return vec![TopicPattern::any()];
@@ -139,15 +138,15 @@ impl Rules {
         self.topics.clone()
     }
 
-    /// The headers that were given, by their names in lower case.
+    /// The given headers, with lower-case names.
     pub(super) fn headers(&self) -> Result<BTreeMap<String, String>, Problem> {
         let pairs = self.headers.iter().map(|Hidden(text)| pair(text));
         let lower = pairs.map(|pair| pair.map(|(name, value)| (name.to_lowercase(), value)));
         lower.collect()
     }
 
-    /// Lays what was given over these rules, and checks them.
-    pub(super) fn lay_over(&self, settings: &mut EndpointSettings) -> Result<(), Stop> {
+    /// Applies the given options to the settings, and checks them.
+    pub(super) fn apply_to(&self, settings: &mut EndpointSettings) -> Result<(), Stop> {
         if !self.topics.is_empty() {
             settings.topics.clone_from(&self.topics);
         }
@@ -183,74 +182,74 @@ impl Rules {
     }
 }
 
-/// Refuses rules that do not fit, with everything that is wrong with them.
+/// Refuses invalid settings with all their faults.
 fn check(settings: &EndpointSettings) -> Result<(), Stop> {
     settings.check().map_err(|problems| {
-        let told = problems.iter();
-        let told = told.map(|problem| Problem::new(Exit::Usage, problem.to_string()));
-        Stop::Problems(told.collect())
+        let problems = problems.iter();
+        let problems = problems.map(|problem| Problem::new(Exit::Usage, problem.to_string()));
+        Stop::Problems(problems.collect())
     })
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Edit {
-    /// Its id
+    /// The id of the endpoint
     #[arg(value_parser = EndpointId::new)]
     id: EndpointId,
 
-    /// Call this address from now on, also for what is queued
+    /// Call this address from now on, also for queued deliveries
     #[arg(long)]
     url: Option<String>,
 
     #[command(flatten)]
     rules: Rules,
 
-    /// Send this header no more; may be given often
+    /// Stop sending this header; repeatable
     #[arg(long = "no-header", value_name = "NAME")]
     no_headers: Vec<String>,
 
-    /// Forget this of it; may be given often
+    /// Remove this metadata; repeatable
     #[arg(long = "no-meta", value_name = "NAME")]
     no_metadata: Vec<String>,
 }
 
 pub(super) async fn edit(cx: &Context, args: &Edit) -> Result<Exit, Stop> {
     let added = args.rules.headers()?;
-    let tenure = cx.database.open(Absent::Report).await?;
-    let seen = find(&tenure, &args.id).await?;
-    let mut settings = seen.settings.clone();
+    let tenure = cx.database.open(IfMissing::Report).await?;
+    let current = find(&tenure, &args.id).await?;
+    let mut settings = current.settings.clone();
     if let Some(url) = &args.url {
         webhook::check_address(&cx.config.webhook, url).await?;
         settings.url.clone_from(url);
     }
-    args.rules.lay_over(&mut settings)?;
+    args.rules.apply_to(&mut settings)?;
     for name in &args.no_metadata {
         settings.metadata.remove(name);
     }
-    let mut sealed = seen.sealed.clone();
+    let mut sealed = current.sealed.clone();
     if !added.is_empty() || !args.no_headers.is_empty() {
         let keys = webhook::keys(&cx.config.webhook)?;
-        let mut secrets = webhook::open(&seen, &keys)?;
+        let mut secrets = webhook::open(&current, &keys)?;
         secrets.headers.extend(added);
         for name in &args.no_headers {
             secrets.headers.remove(&name.to_lowercase());
         }
         sealed = secrets.seal(&keys, &args.id)?;
     }
-    if settings == seen.settings && sealed == seen.sealed {
-        cx.output.note("nothing is changed by this");
+    if settings == current.settings && sealed == current.sealed {
+        cx.output.note("this changes nothing");
     }
-    // By the version that was seen: nobody's change is lost.
-    let change = tenure::ChangeEndpoint {
-        id: seen.id,
-        version: seen.version,
+    // Guarded by the version, so that a concurrent change is not lost.
+    let change = tenure::webhook::ChangeEndpoint {
+        id: current.id,
+        version: current.version,
         settings,
         sealed,
-        state: seen.state,
+        state: current.state,
         now: None,
     };
-    let endpoint = kept(&args.id, tenure.change_endpoint(&change).await?)?;
-    shown::one(cx, &endpoint, "changed")
+    let endpoint = accepted(&args.id, tenure.change_endpoint(&change).await?)?;
+    view::print(cx, &endpoint, "changed")
 }
 
 #[cfg(test)]
@@ -258,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_statuses_and_schedules_are_read_as_people_write_them() {
+    fn rates_statuses_and_schedules_are_parsed_as_people_write_them() {
         let rate = Limit::parse("10/s").unwrap().0.unwrap();
         assert_eq!((rate.per_second, rate.burst), (10, 10));
         assert!(Limit::parse("none").unwrap().0.is_none());
@@ -275,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_may_be_a_secret_is_not_shown() {
+    fn a_value_that_may_be_a_secret_is_not_printed() {
         let problem = pair("canary").unwrap_err();
         assert!(!problem.message.contains("canary"), "{problem:?}");
         assert!(pair("=canary").is_err());

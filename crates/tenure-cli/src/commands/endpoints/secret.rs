@@ -1,4 +1,4 @@
-//! `tenure endpoints add` and `rotate`: what makes secrets, and shows them once.
+//! `tenure endpoints add` and `rotate`, which create secrets and print them once.
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -10,24 +10,24 @@ use tenure::webhook::{
 };
 
 use super::rules::Rules;
-use super::shown::{self, ShownEndpoint};
-use super::{OVERLAP_MAX, find, kept};
+use super::view::{self, EndpointView};
+use super::{OVERLAP_MAX, accepted, find};
 use crate::commands::Context;
 use crate::config::Hidden;
-use crate::database::Absent;
+use crate::database::IfMissing;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 use crate::{time, webhook};
 
-/// No secret is longer.
+/// Maximum size of a secret.
 const SECRET_BYTES_MAX: u64 = 1024;
 
 #[derive(Debug, Args)]
 pub(crate) struct Add {
-    /// Where to call
+    /// The address to call
     url: String,
 
-    /// Its id, of a-z, 0-9, - and _ [default: from the name of the host]
+    /// The id of the endpoint, of a-z, 0-9, - and _ [default: from the host name]
     #[arg(long, value_parser = EndpointId::new)]
     id: Option<EndpointId>,
 
@@ -38,10 +38,10 @@ pub(crate) struct Add {
     signing: SigningArgs,
 }
 
-/// What calls are signed with.
+/// Options for the signing key.
 #[derive(Debug, Args)]
 pub(crate) struct SigningArgs {
-    /// Sign with this secret, whsec_…, and make none; - reads it from the input
+    /// Sign with this secret, whsec_…, in place of a new one; - reads it from the input
     #[arg(long, value_name = "SECRET", conflicts_with = "ed25519")]
     secret: Option<Hidden>,
 
@@ -52,11 +52,11 @@ pub(crate) struct SigningArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct Rotate {
-    /// Its id
+    /// The id of the endpoint
     #[arg(value_parser = EndpointId::new)]
     id: EndpointId,
 
-    /// How long the old secret signs beside the new one, at most 7d
+    /// Time during which both secrets sign, at most 7d
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = overlap)]
     overlap: Duration,
 
@@ -67,14 +67,14 @@ pub(crate) struct Rotate {
 fn overlap(text: &str) -> Result<Duration, tenure::Invalid> {
     let length = time::duration(text)?;
     if length > OVERLAP_MAX {
-        let found = format!("{text:?}");
-        return Err(tenure::Invalid::new("the overlap", found, "at most 7d"));
+        let actual = format!("{text:?}");
+        return Err(tenure::Invalid::new("the overlap", actual, "at most 7d"));
     }
     Ok(length)
 }
 
 impl SigningArgs {
-    /// The key, and whether it was made here and is to be shown.
+    /// The key; `true` if it was generated here and must be printed.
     fn key(&self) -> Result<(SigningKey, bool), Stop> {
         let Some(Hidden(text)) = &self.secret else {
             let scheme = if self.ed25519 {
@@ -88,7 +88,7 @@ impl SigningArgs {
         let text = if text == "-" {
             let mut input = std::io::stdin().take(SECRET_BYTES_MAX);
             input.read_to_string(&mut read).map_err(|cause| {
-                Problem::new(Exit::Usage, "the secret cannot be read from the input").cause(cause)
+                Problem::new(Exit::Usage, "cannot read the secret from the input").cause(cause)
             })?;
             &read
         } else {
@@ -98,12 +98,12 @@ impl SigningArgs {
     }
 }
 
-/// An endpoint with a secret that is shown this once, in JSON.
+/// An endpoint with its new secret, in JSON.
 #[derive(Serialize)]
-struct Made<'a> {
+struct NewSecretView<'a> {
     #[serde(flatten)]
-    endpoint: ShownEndpoint<'a>,
-    /// What the receiver verifies with, if it was made here.
+    endpoint: EndpointView<'a>,
+    /// The secret for the receiver; null unless it was generated here.
     secret: Option<String>,
     /// The public half of a key pair.
     public_key: Option<String>,
@@ -111,24 +111,24 @@ struct Made<'a> {
 
 pub(super) async fn add(cx: &Context, args: &Add) -> Result<Exit, Stop> {
     let mut settings = EndpointSettings::new(&args.url, args.rules.topics_or_any());
-    args.rules.lay_over(&mut settings)?;
+    args.rules.apply_to(&mut settings)?;
     let headers = args.rules.headers()?;
     let id = match &args.id {
         Some(id) => id.clone(),
         None => id_of(&args.url)?,
     };
     webhook::check_address(&cx.config.webhook, &args.url).await?;
-    let (key, is_made) = args.signing.key()?;
+    let (key, is_new) = args.signing.key()?;
     let secrets = Secrets {
         headers,
         ..Secrets::new(key.clone())
     };
     secrets.check()?;
-    let tenure = cx.database.open(Absent::Make).await?;
+    let tenure = cx.database.open(IfMissing::Make).await?;
     if tenure.endpoint(&id).await?.is_some() {
         return Err(taken(&id).into());
     }
-    let keys = webhook::keys_or_made(&cx.config.webhook, &tenure, &cx.output).await?;
+    let keys = webhook::load_or_create_keys(&cx.config.webhook, &tenure, &cx.output).await?;
     let new = NewEndpoint {
         sealed: secrets.seal(&keys, &id)?,
         id,
@@ -137,18 +137,18 @@ pub(super) async fn add(cx: &Context, args: &Add) -> Result<Exit, Stop> {
     let Some(endpoint) = tenure.add_endpoint(&new).await? else {
         return Err(taken(&new.id).into());
     };
-    told(cx, &endpoint, "added", &key, is_made)
+    print(cx, &endpoint, "added", &key, is_new)
 }
 
 fn taken(id: &EndpointId) -> Problem {
-    let message = format!("there is an endpoint {id} already, or was one");
+    let message = format!("the id {id} is taken by an endpoint, maybe a removed one");
     Problem::new(Exit::Refused, message).hint(
         "give another --id; `tenure endpoints show ID` shows it, `tenure endpoints edit ID` \
          changes it",
     )
 }
 
-/// An id made of the name of the host.
+/// An id made of the host name.
 fn id_of(url: &str) -> Result<EndpointId, Problem> {
     let (_, rest) = url.split_once("://").unwrap_or(("", url));
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
@@ -166,67 +166,64 @@ fn id_of(url: &str) -> Result<EndpointId, Problem> {
         .take(EndpointId::BYTES_MAX)
         .collect();
     EndpointId::new(name.trim_matches('-')).map_err(|_cause| {
-        Problem::new(
-            Exit::Usage,
-            "the address has no host to name the endpoint after",
-        )
-        .hint("give an address such as https://example.com/hooks, or --id billing")
+        Problem::new(Exit::Usage, "the address has no host to make an id of")
+            .hint("give an address such as https://example.com/hooks, or --id billing")
     })
 }
 
 pub(super) async fn rotate(cx: &Context, args: &Rotate) -> Result<Exit, Stop> {
-    let (key, is_made) = args.signing.key()?;
-    let tenure = cx.database.open(Absent::Report).await?;
-    let seen = find(&tenure, &args.id).await?;
+    let (key, is_new) = args.signing.key()?;
+    let tenure = cx.database.open(IfMissing::Report).await?;
+    let current = find(&tenure, &args.id).await?;
     let keys = webhook::keys(&cx.config.webhook)?;
-    let mut secrets = webhook::open(&seen, &keys)?;
+    let mut secrets = webhook::open(&current, &keys)?;
     let now = cx.output.now;
     secrets.rotate(key.clone(), now, now.after(args.overlap))?;
-    let change = tenure::ChangeEndpoint {
+    let change = tenure::webhook::ChangeEndpoint {
         sealed: secrets.seal(&keys, &args.id)?,
-        id: seen.id,
-        version: seen.version,
-        settings: seen.settings,
-        state: seen.state,
+        id: current.id,
+        version: current.version,
+        settings: current.settings,
+        state: current.state,
         now: None,
     };
-    let endpoint = kept(&args.id, tenure.change_endpoint(&change).await?)?;
-    told(cx, &endpoint, "rotated", &key, is_made)?;
+    let endpoint = accepted(&args.id, tenure.change_endpoint(&change).await?)?;
+    print(cx, &endpoint, "rotated", &key, is_new)?;
     if args.overlap.is_zero() {
-        cx.output.note("the old secret signs no more");
+        cx.output.note("the old secret no longer signs");
     } else {
         cx.output.note(format_args!(
-            "the old secret signs beside it for {}",
+            "the old secret signs, too, for another {}",
             time::brief(args.overlap)
         ));
     }
     Ok(Exit::Done)
 }
 
-/// Says what was done, and shows what the receiver verifies with.
-fn told(
+/// Prints the change, and the secret or public key that the receiver verifies with.
+fn print(
     cx: &Context,
     endpoint: &Endpoint,
-    word: &str,
+    done: &str,
     key: &SigningKey,
-    is_made: bool,
+    is_new: bool,
 ) -> Result<Exit, Stop> {
     let public_key = key.public();
-    let secret = (is_made && public_key.is_none()).then(|| key.expose());
+    let secret = (is_new && public_key.is_none()).then(|| key.expose());
     if cx.output.is_json() {
-        cx.output.json(&Made {
-            endpoint: ShownEndpoint::new(endpoint, None),
+        cx.output.json(&NewSecretView {
+            endpoint: EndpointView::new(endpoint, None),
             secret,
             public_key,
         })?;
         return Ok(Exit::Done);
     }
-    shown::one(cx, endpoint, word)?;
+    view::print(cx, endpoint, done)?;
     match (&secret, &public_key) {
         (Some(secret), _) => {
             cx.output.line(format_args!("secret  {secret}"))?;
             cx.output
-                .note("it is shown this once: the receiver verifies with it");
+                .note("it is printed only once; the receiver verifies with it");
         }
         (None, Some(public)) => {
             cx.output.line(format_args!("public key  {public}"))?;

@@ -1,11 +1,11 @@
 //! `tenure endpoints enable`, `disable` and `remove`.
 
-use tenure::webhook::{Disabled, EndpointId, EndpointState, Health};
+use tenure::webhook::{Disabled, EndpointHealth, EndpointId, EndpointState};
 
-use super::{find, kept, shown};
+use super::{accepted, find, view};
 use crate::commands::Context;
 use crate::confirm::{Question, confirm};
-use crate::database::Absent;
+use crate::database::IfMissing;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 
@@ -20,14 +20,14 @@ pub(super) async fn disable(cx: &Context, id: &EndpointId, reason: &str) -> Resu
     };
     let exit = change(cx, id, state, "disabled").await?;
     cx.output
-        .note("what is queued for it waits; events from now on are not owed to it");
+        .note("its queued deliveries wait; new events are not queued for it");
     Ok(exit)
 }
 
 pub(super) async fn remove(cx: &Context, id: &EndpointId, is_sure: bool) -> Result<Exit, Stop> {
     if !is_sure {
         confirm(&Question {
-            text: format!("remove {id} for good, and bury what is queued for it?"),
+            text: format!("remove {id} for good, and bury its queued deliveries?"),
             unasked: format!("{id} would be removed for good"),
             hint: "--yes removes it; `tenure endpoints disable` stops sending for a while",
             refused: "nothing was removed",
@@ -41,12 +41,12 @@ async fn change(
     cx: &Context,
     id: &EndpointId,
     state: EndpointState,
-    word: &str,
+    done: &str,
 ) -> Result<Exit, Stop> {
-    let tenure = cx.database.open(Absent::Report).await?;
-    let seen = find(&tenure, id).await?;
-    if matches!(seen.state, EndpointState::Removed { .. }) {
-        let message = format!("the endpoint {id} was removed, for good");
+    let tenure = cx.database.open(IfMissing::Report).await?;
+    let current = find(&tenure, id).await?;
+    if matches!(current.state, EndpointState::Removed { .. }) {
+        let message = format!("the endpoint {id} was removed for good");
         return Err(Problem::new(Exit::Refused, message)
             .hint("`tenure endpoints add URL --id …` adds another one")
             .into());
@@ -54,11 +54,11 @@ async fn change(
     let answer = tenure
         .edit_endpoint(id, |change| change.state.clone_from(&state))
         .await?;
-    let mut endpoint = kept(id, answer)?;
-    // A store clears it for one that was disabled; one that is left alone was enabled all along.
-    if endpoint.state == EndpointState::Enabled && endpoint.health != Health::default() {
+    let mut endpoint = accepted(id, answer)?;
+    // The store resets the health of a disabled endpoint; one that backs off was enabled already.
+    if endpoint.state == EndpointState::Enabled && endpoint.health != EndpointHealth::default() {
         tenure.forget_health(id).await?;
-        endpoint.health = Health::default();
+        endpoint.health = EndpointHealth::default();
     }
-    shown::one(cx, &endpoint, word)
+    view::print(cx, &endpoint, done)
 }

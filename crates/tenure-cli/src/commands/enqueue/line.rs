@@ -1,4 +1,4 @@
-//! One line of the input: read no further than it may be long, and turned into an event.
+//! Reads one line of the input, up to its maximum size, and parses it as an event.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead};
@@ -6,27 +6,27 @@ use std::io::{self, BufRead};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
-use tenure::{Event, Invalid, Priority};
+use tenure::{Event, Invalid, NewEvent, Problems};
 use uuid::Uuid;
 
 use super::Enqueue;
 use crate::time;
 
-/// No line is longer: a payload may have 1 MiB, and there is what stands around it.
+/// Maximum size of a line: a payload of 1 MiB and the other fields.
 pub(super) const BYTES_MAX: usize = 2 << 20;
 
-/// What was read.
+/// The result of reading a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     /// A whole line, without its end.
     Line,
-    /// The start of a line that is longer than any may be; the rest is not read yet.
+    /// The start of a line that is too long; the rest is not read yet.
     TooLong,
-    /// There is nothing more.
+    /// The end of the input.
     End,
 }
 
-/// Reads a line into `line`, or as much of it as is kept; answers how many bytes were taken, too.
+/// Reads a line into `line`, and returns the number of bytes consumed.
 pub(super) fn read(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<(Piece, u64)> {
     line.clear();
     let mut taken = 0_u64;
@@ -53,14 +53,13 @@ pub(super) fn read(input: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<(
     }
 }
 
-/// The first line without the mark that some programs put at the start of a text (U+FEFF): it says
-/// how the text is encoded and is no part of it.
-pub(super) fn unmarked(line: &[u8]) -> &[u8] {
+/// The first line without the byte order mark that some programs write.
+pub(super) fn without_bom(line: &[u8]) -> &[u8] {
     line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line)
 }
 
-/// Takes the rest of a line, and keeps nothing of it.
-pub(super) fn pass_over(input: &mut impl BufRead) -> io::Result<u64> {
+/// Consumes the rest of a line without storing it.
+pub(super) fn skip_rest(input: &mut impl BufRead) -> io::Result<u64> {
     let mut taken = 0_u64;
     loop {
         let chunk = fill(input)?;
@@ -74,7 +73,7 @@ pub(super) fn pass_over(input: &mut impl BufRead) -> io::Result<u64> {
     }
 }
 
-/// What is to be read next; a signal is no end.
+/// The next buffered bytes; retries when a signal interrupts.
 fn fill(input: &mut impl BufRead) -> io::Result<&[u8]> {
     while let Err(error) = input.fill_buf() {
         if error.kind() != io::ErrorKind::Interrupted {
@@ -84,11 +83,11 @@ fn fill(input: &mut impl BufRead) -> io::Result<&[u8]> {
     input.fill_buf()
 }
 
-/// An event as a line says it. What is in the fields is read one by one, so that an error shows
-/// which, and nothing of what is in them.
+/// The fields of an event in a line. Each value is parsed by itself, so that an error names the
+/// field and does not quote the value.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Fields<'a> {
+struct EventFields<'a> {
     #[serde(borrow)]
     topic: &'a RawValue,
     #[serde(borrow)]
@@ -111,11 +110,11 @@ struct Fields<'a> {
     event_id: Option<&'a RawValue>,
 }
 
-/// The event that a line is; `None`: the line is blank.
-pub(super) fn event(line: &[u8], args: &Enqueue) -> Result<Option<Event>, Invalid> {
+/// Parses a line as an event; `None` for a blank line.
+pub(super) fn event(line: &[u8], args: &Enqueue) -> Result<Option<Event>, Problems> {
     let text = str::from_utf8(line).map_err(|cause| {
-        let found = format!("not UTF-8 (byte {})", cause.valid_up_to());
-        Invalid::new("the line", found, "JSON text")
+        let actual = format!("not UTF-8 (byte {})", cause.valid_up_to());
+        Invalid::new("the line", actual, "JSON text")
     })?;
     let text = text.trim();
     if text.is_empty() {
@@ -123,29 +122,29 @@ pub(super) fn event(line: &[u8], args: &Enqueue) -> Result<Option<Event>, Invali
     }
     match &args.topic {
         Some(topic) => {
-            let event = args.dress(Event::from_json(topic, text)?)?;
-            args.ordered(event, None, None).map(Some)
+            let event = args.apply_options(NewEvent::from_json(topic, text));
+            args.ordered(event, None, None)?.build().map(Some)
         }
         None => of_fields(text, args).map(Some),
     }
 }
 
-fn of_fields(text: &str, args: &Enqueue) -> Result<Event, Invalid> {
+fn of_fields(text: &str, args: &Enqueue) -> Result<Event, Problems> {
     if !text.starts_with('{') {
-        let expected = "one with topic and payload; to send lines as they are, give a TOPIC";
-        return Err(Invalid::new("the line", "no JSON object", expected));
+        let expected = "one with topic and payload; to use lines as payloads, give a TOPIC";
+        return Err(Invalid::new("the line", "not a JSON object", expected).into());
     }
-    let fields: Fields<'_> = serde_json::from_str(text).map_err(|cause| {
+    let fields: EventFields<'_> = serde_json::from_str(text).map_err(|cause| {
         let cause = cause.to_string();
-        // It is always line 1 of one line.
+        // Drop the line number, which is always 1.
         let cause = cause.split(" at line ").next().unwrap_or(&cause);
         let expected = r#"one such as {"topic": "order.paid", "payload": {"order": 7}}"#;
-        Invalid::new("the line", format!("no event ({cause})"), expected)
+        Invalid::new("the line", format!("not an event ({cause})"), expected)
     })?;
     let topic: String = value("topic", fields.topic, "text")?;
-    let mut event = args.dress(Event::from_json(&topic, fields.payload.get())?)?;
+    let mut event = args.apply_options(NewEvent::from_json(&topic, fields.payload.get()));
     if let Some(raw) = fields.queue {
-        event = event.queue(&value::<String>("queue", raw, "text")?)?;
+        event = event.queue(&value::<String>("queue", raw, "text")?);
     }
     let key: Option<String> = match fields.key {
         Some(raw) => Some(value("key", raw, "text")?),
@@ -157,44 +156,40 @@ fn of_fields(text: &str, args: &Enqueue) -> Result<Event, Invalid> {
     };
     event = args.ordered(event, key.as_deref(), strict)?;
     if let Some(raw) = fields.priority {
-        event = event.priority(Priority::new(value(
-            "priority",
-            raw,
-            "0 to 7, high first",
-        )?)?);
+        event = event.priority(value("priority", raw, "0 to 7, high first")?);
     }
     if let Some(raw) = fields.delay {
         let text: String = value("delay", raw, "text such as \"30s\"")?;
-        event = event.delay(time::duration(&text)?)?;
+        event = event.delay(time::duration(&text)?);
     }
     if let Some(raw) = fields.dedupe {
-        event = event.dedupe(&value::<String>("dedupe", raw, "text")?)?;
+        event = event.dedupe(&value::<String>("dedupe", raw, "text")?);
     }
     if let Some(raw) = fields.headers {
         let expected = "an object of texts";
         for (name, text) in value::<BTreeMap<String, String>>("headers", raw, expected)? {
-            event = event.header(&name, &text)?;
+            event = event.header(&name, &text);
         }
     }
     if let Some(raw) = fields.event_id {
         let text: String = value("event_id", raw, "text")?;
         let id = text
             .parse::<Uuid>()
-            .map_err(|cause| Invalid::new("event_id", format!("no UUID ({cause})"), "a UUID"))?;
-        event = event.id(id);
+            .map_err(|cause| Invalid::new("event_id", format!("not a UUID ({cause})"), "a UUID"))?;
+        event = event.event_id(id);
     }
-    Ok(event)
+    event.build()
 }
 
-/// The value of a field, read as what it is to be.
+/// Parses the value of a field.
 fn value<T: DeserializeOwned>(
     field: &'static str,
     raw: &RawValue,
     expected: &str,
 ) -> Result<T, Invalid> {
     let read = serde_json::from_str(raw.get());
-    // The error would show the value.
-    read.map_err(|_hidden| Invalid::new(field, "of another kind", expected))
+    // The parser's error would quote the value.
+    read.map_err(|_hidden| Invalid::new(field, "of another type", expected))
 }
 
 #[cfg(test)]
@@ -205,7 +200,7 @@ mod tests {
 
     #[test]
     fn lines_are_read_whole_and_counted_in_bytes() {
-        // A buffer of three bytes: lines stretch over several.
+        // With a buffer of three bytes, lines span several reads.
         let mut input = BufReader::with_capacity(3, &b"one\n\ntwo three\nlast"[..]);
         let mut line = Vec::new();
         for (text, bytes) in [("one", 4), ("", 1), ("two three", 10), ("last", 4)] {
@@ -216,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_not_kept_and_not_read_to_its_end() {
+    fn an_endless_line_is_neither_stored_nor_read_to_its_end() {
         let mut input = BufReader::new(io::repeat(b'x'));
         let mut line = Vec::new();
         let (piece, _) = read(&mut input, &mut line).unwrap();
@@ -225,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_line_is_taken_and_what_follows_a_longer_one_is_found() {
+    fn the_longest_line_is_read_and_reading_continues_after_a_longer_one() {
         let longest = "x".repeat(BYTES_MAX);
         let text = format!("{longest}\n{longest}x\nnext\n");
         let mut input = BufReader::new(text.as_bytes());
@@ -233,7 +228,7 @@ mod tests {
         assert_eq!(read(&mut input, &mut line).unwrap().0, Piece::Line);
         assert_eq!(line.len(), BYTES_MAX);
         assert_eq!(read(&mut input, &mut line).unwrap().0, Piece::TooLong);
-        pass_over(&mut input).unwrap();
+        skip_rest(&mut input).unwrap();
         assert_eq!(read(&mut input, &mut line).unwrap().0, Piece::Line);
         assert_eq!(line, b"next");
     }

@@ -1,62 +1,64 @@
-//! `tenure enqueue --lines`: events from the input, one per line, in batches of all or none.
+//! `tenure enqueue --lines`: writes one event per line of the input, in atomic batches.
 
 use std::fs::File;
 use std::io::{self, BufRead, IsTerminal};
 
 use indicatif::ProgressBar;
 use serde::Serialize;
-use tenure::{Event, Invalid, QueueName, Tenure};
+use tenure::store::QueueName;
+use tenure::{Event, Invalid, NewEvent, Problems, Tenure};
 
 use super::line::{self, Piece};
 use super::{Enqueue, unreadable};
 use crate::args::check_key;
 use crate::commands::Context;
-use crate::database::Absent;
+use crate::database::IfMissing;
 use crate::exit::Exit;
 use crate::output::{events, plain};
 use crate::problem::{Problem, Stop};
-use crate::progress::{Whole, begin};
+use crate::progress::{Total, begin};
 
-/// Events in one transaction.
+/// Maximum events in one transaction.
 const EVENTS_MAX: usize = 500;
 
-/// Bytes of payload in one transaction, so that large events do not fill the memory.
+/// Maximum bytes of payload in one transaction, so that large events do not fill the memory.
 const BYTES_MAX: usize = 8 << 20;
 
-/// Bad lines that are named in JSON; all are counted.
+/// Maximum number of bad lines listed in JSON; all are counted.
 const NAMED_MAX: usize = 100;
 
-/// What became of the input, in JSON.
+/// The summary in JSON.
 #[derive(Debug, Default, Serialize)]
-struct Sum {
+struct Summary {
     /// Events that this call wrote.
     written: u64,
-    /// Events that were there by their dedupe keys.
+    /// Events whose dedupe key existed.
     existed: u64,
-    /// Lines that are no event.
+    /// Invalid lines.
     bad: u64,
-    /// The first of them.
+    /// The first invalid lines.
     bad_lines: Vec<BadLine>,
-    /// Where to go on: what stands before it is written.
+    /// The line to continue with: all lines before it are written.
     next_line: u64,
 }
 
-/// A line that is no event, in JSON.
+/// An invalid line in JSON.
 #[derive(Debug, Serialize)]
 struct BadLine {
     line: u64,
     why: String,
 }
 
-/// Events that go into one transaction, with the number of the line of the first.
+/// Events of one transaction.
 #[derive(Debug, Default)]
 struct Batch {
     events: Vec<Event>,
     bytes: usize,
+    /// The line of the first event.
     from: u64,
 }
 
-/// The database, opened with the first event; a bad input makes none.
+/// The database, opened at the first event, so that invalid input does not create one.
 struct Target {
     tenure: Tenure,
     queues: Vec<QueueName>,
@@ -68,12 +70,13 @@ struct Intake<'a> {
     progress: ProgressBar,
     target: Option<Target>,
     batch: Batch,
-    sum: Sum,
+    summary: Summary,
 }
 
 pub(super) async fn run(cx: &Context, args: &Enqueue) -> Result<Exit, Stop> {
     if let Some(topic) = &args.topic {
-        args.ordered(Event::from_json(topic, "null")?, None, None)?;
+        let checked = args.ordered(NewEvent::from_json(topic, "null"), None, None)?;
+        checked.build()?;
     }
     if let Some(key) = &args.key {
         check_key(key)?;
@@ -82,33 +85,33 @@ pub(super) async fn run(cx: &Context, args: &Enqueue) -> Result<Exit, Stop> {
     if input.is_terminal() {
         cx.output.note("type one event per line, then Ctrl-D");
     }
-    let whole = size_of_file(&input).map_or(Whole::Unknown, Whole::Bytes);
+    let total = size_of_file(&input).map_or(Total::Unknown, Total::Bytes);
     let mut intake = Intake {
         cx,
         args,
-        progress: begin(&cx.output, whole, "read"),
+        progress: begin(&cx.output, total, "read"),
         target: None,
         batch: Batch::default(),
-        sum: Sum {
+        summary: Summary {
             next_line: args.from_line,
-            ..Sum::default()
+            ..Summary::default()
         },
     };
     let read = intake.read(&mut input.lock()).await;
     intake.progress.finish_and_clear();
-    let sum = &intake.sum;
+    let summary = &intake.summary;
     if read.is_ok() || cx.output.is_json() {
-        cx.output.either(sum, || words(sum))?;
+        cx.output.either(summary, || text(summary))?;
     }
     read?;
-    if sum.bad > 0 {
+    if summary.bad > 0 {
         return Ok(Exit::Failed);
     }
     Ok(Exit::Done)
 }
 
 impl Intake<'_> {
-    /// Reads to the end, or to the first line that is no event.
+    /// Reads to the end, or to the first invalid line.
     async fn read(&mut self, input: &mut impl BufRead) -> Result<(), Stop> {
         let mut text = Vec::new();
         for number in 1_u64.. {
@@ -120,16 +123,16 @@ impl Intake<'_> {
             if piece == Piece::End {
                 return self.write(number).await;
             }
-            let is_asked = number >= self.args.from_line;
-            if piece == Piece::TooLong && (self.args.skip_bad || !is_asked) {
-                match line::pass_over(input) {
+            let is_selected = number >= self.args.from_line;
+            if piece == Piece::TooLong && (self.args.skip_bad || !is_selected) {
+                match line::skip_rest(input) {
                     Ok(rest) => self.step(rest),
                     Err(error) => return self.broken_off(number, &error).await,
                 }
             }
-            if is_asked {
+            if is_selected {
                 let text = if number == 1 {
-                    line::unmarked(&text)
+                    line::without_bom(&text)
                 } else {
                     &text
                 };
@@ -139,23 +142,23 @@ impl Intake<'_> {
         Ok(())
     }
 
-    /// Reports that the input cannot be read any further, once all before that is written.
+    /// Reports that the input cannot be read further, after writing the events before that.
     async fn broken_off(&mut self, number: u64, error: &io::Error) -> Result<(), Stop> {
         self.write(number).await?;
         let before = self.written_before(number);
         Err(unreadable(error)
-            .hint(format!("{before}: go on with --from-line {number}"))
+            .hint(format!("{before}: continue with --from-line {number}"))
             .into())
     }
 
-    /// Takes one line.
+    /// Processes one line.
     async fn take(&mut self, number: u64, piece: &Piece, text: &[u8]) -> Result<(), Stop> {
         let event = match piece {
             Piece::Line => line::event(text, self.args),
             Piece::TooLong | Piece::End => {
-                let expected = "a payload of at most 1 MiB, and little around it: keep the large \
-                                part elsewhere and send its address";
-                Err(Invalid::new("the line", "over 2 MiB", expected))
+                let expected = "a payload of at most 1 MiB and little else: store the large part \
+                                elsewhere and send its address";
+                Err(Invalid::new("the line", "over 2 MiB", expected).into())
             }
         };
         let checked = match event {
@@ -169,29 +172,26 @@ impl Intake<'_> {
         }
     }
 
-    /// Told here and not by the store, so that the line is known.
-    async fn check_queue(&mut self, event: Event) -> Result<Result<Event, Invalid>, Stop> {
+    /// Checks the queue here rather than in the store, so that the error can name the line.
+    async fn check_queue(&mut self, event: Event) -> Result<Result<Event, Problems>, Stop> {
         let target = self.open().await?;
-        let name = event.queue_name();
+        let name = event.queue();
         if !target.queues.contains(name) {
             target.queues = names(&target.tenure).await?;
         }
         if target.queues.contains(name) {
             return Ok(Ok(event));
         }
-        let expected = format!("one that is there: `tenure queues add {name}` declares it");
-        Ok(Err(Invalid::new(
-            "queue",
-            format!("{name}, unknown"),
-            expected,
-        )))
+        let expected = format!("an existing one: `tenure queues add {name}` adds it");
+        let unknown = format!("{name}, which does not exist");
+        Ok(Err(Invalid::new("queue", unknown, expected).into()))
     }
 
     async fn open(&mut self) -> Result<&mut Target, Stop> {
         let target = if let Some(target) = self.target.take() {
             target
         } else {
-            let tenure = self.cx.database.open(Absent::Make).await?;
+            let tenure = self.cx.database.open(IfMissing::Make).await?;
             let queues = names(&tenure).await?;
             Target { tenure, queues }
         };
@@ -212,26 +212,25 @@ impl Intake<'_> {
         Ok(())
     }
 
-    /// Counts a line that is no event; or stops at it, once all before it are written.
-    async fn bad(&mut self, number: u64, problem: &Invalid) -> Result<(), Stop> {
+    /// Counts an invalid line, or stops at it after writing the events before it.
+    async fn bad(&mut self, number: u64, problem: &Problems) -> Result<(), Stop> {
         let why = plain(&problem.to_string());
-        self.sum.bad += 1;
+        self.summary.bad += 1;
         if self.args.skip_bad {
             let note = || self.cx.output.note(format_args!("line {number}: {why}"));
             self.progress.suspend(note);
         } else {
             self.write(number).await?;
         }
-        if self.sum.bad_lines.len() < NAMED_MAX {
+        if self.summary.bad_lines.len() < NAMED_MAX {
             let why = why.clone();
-            self.sum.bad_lines.push(BadLine { line: number, why });
+            self.summary.bad_lines.push(BadLine { line: number, why });
         }
         if self.args.skip_bad {
             return Ok(());
         }
         let hint = format!(
-            "{}: mend it and go on with --from-line {number}, or pass over such lines with \
-             --skip-bad",
+            "{}: fix it and continue with --from-line {number}, or skip such lines with --skip-bad",
             self.written_before(number)
         );
         Err(Problem::new(Exit::Usage, format!("line {number}: {why}"))
@@ -239,33 +238,33 @@ impl Intake<'_> {
             .into())
     }
 
-    /// Writes the batch, whose lines are all before line `next`.
+    /// Writes the batch; all its lines are before line `next`.
     async fn write(&mut self, next: u64) -> Result<(), Stop> {
         let batch = std::mem::take(&mut self.batch);
-        self.sum.next_line = next;
+        self.summary.next_line = next;
         if batch.events.is_empty() {
             return Ok(());
         }
         let tenure = self.open().await?.tenure.clone();
-        let answers = tenure.enqueue_all(&batch.events).await.map_err(|error| {
-            self.sum.next_line = batch.from;
+        let answers = tenure.enqueue_now(&batch.events).await.map_err(|error| {
+            self.summary.next_line = batch.from;
             let is_doubtful = error.is_transient();
             self.not_written(error.into(), batch.from, next - 1, is_doubtful)
         })?;
         for answer in answers {
             if answer.is_fresh() {
-                self.sum.written += 1;
+                self.summary.written += 1;
             } else {
-                self.sum.existed += 1;
+                self.summary.existed += 1;
             }
         }
         Ok(())
     }
 
-    /// The store's problem with the lines from `from` to `to`, and how to go on.
+    /// Adds to the store's problem the lines from `from` to `to`, and how to continue.
     fn not_written(&self, problem: Problem, from: u64, to: u64, is_doubtful: bool) -> Problem {
         let doubt = if is_doubtful {
-            "; if the database wrote them after all, events without a dedupe key come twice"
+            "; if the database did write them, events without a dedupe key are duplicated"
         } else {
             ""
         };
@@ -274,9 +273,9 @@ impl Intake<'_> {
             .map_or_else(String::new, |hint| format!("{hint}; "));
         let before = self.written_before(from);
         Problem {
-            message: format!("lines {from} to {to} are not written: {}", problem.message),
+            message: format!("lines {from} to {to} were not written: {}", problem.message),
             hint: Some(format!(
-                "{advice}{before}: go on with --from-line {from}{doubt}"
+                "{advice}{before}: continue with --from-line {from}{doubt}"
             )),
             ..problem
         }
@@ -285,13 +284,13 @@ impl Intake<'_> {
     fn written_before(&self, number: u64) -> String {
         let first = self.args.from_line;
         match number.saturating_sub(first) {
-            0 => "nothing is written".to_owned(),
-            1 => format!("line {first} is written"),
-            _ => format!("lines {first} to {} are written", number - 1),
+            0 => "nothing was written".to_owned(),
+            1 => format!("line {first} was written"),
+            _ => format!("lines {first} to {} were written", number - 1),
         }
     }
 
-    /// Shows how far the reading came: in bytes, or in lines where the end is unknown.
+    /// Advances the progress bar: in bytes, or in lines when the size is unknown.
     fn step(&self, bytes: u64) {
         let is_measured = self.progress.length().is_some();
         self.progress.inc(if is_measured { bytes } else { 1 });
@@ -303,21 +302,21 @@ async fn names(tenure: &Tenure) -> Result<Vec<QueueName>, Stop> {
     Ok(queues.map(|queue| queue.name).collect())
 }
 
-fn words(sum: &Sum) -> String {
-    let number = usize::try_from(sum.written).unwrap_or(usize::MAX);
+fn text(summary: &Summary) -> String {
+    let number = usize::try_from(summary.written).unwrap_or(usize::MAX);
     let mut parts = vec![format!("enqueued {}", events(number))];
-    if sum.existed > 0 {
-        parts.push(format!("already there: {}", sum.existed));
+    if summary.existed > 0 {
+        parts.push(format!("existed already: {}", summary.existed));
     }
-    match sum.bad {
+    match summary.bad {
         0 => {}
-        1 => parts.push("1 line is no event".to_owned()),
-        bad => parts.push(format!("{bad} lines are no events")),
+        1 => parts.push("1 invalid line".to_owned()),
+        bad => parts.push(format!("{bad} invalid lines")),
     }
     parts.join("; ")
 }
 
-/// The size of the input, where it is a file.
+/// The size of the input, if it is a file.
 fn size_of_file(input: &io::Stdin) -> Option<u64> {
     use std::os::fd::AsFd;
     let file = File::from(input.as_fd().try_clone_to_owned().ok()?);

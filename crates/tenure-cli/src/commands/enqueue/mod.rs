@@ -8,17 +8,18 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
-use tenure::{Enqueued, Event, Invalid, PAYLOAD_BYTES_MAX, Priority, QueueName};
+use tenure::store::{PAYLOAD_BYTES_MAX, Priority, QueueName};
+use tenure::{Enqueued, Event, Invalid, NewEvent};
 
 use super::Context;
-use crate::database::Absent;
+use crate::database::IfMissing;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 use crate::time;
 
 #[derive(Debug, Args)]
 pub(crate) struct Enqueue {
-    /// What the event is about, such as order.paid
+    /// The topic of the event, such as order.paid
     #[arg(required_unless_present = "lines")]
     topic: Option<String>,
 
@@ -30,7 +31,7 @@ pub(crate) struct Enqueue {
     )]
     payload: Option<String>,
 
-    /// Put it into this queue
+    /// Put the event into this queue
     #[arg(
         long,
         value_name = "QUEUE",
@@ -39,15 +40,15 @@ pub(crate) struct Enqueue {
     )]
     queue: QueueName,
 
-    /// Keep the order of the events with this key: one at a time, each after those before it
+    /// Ordering key: events with the same key are worked one at a time, in order
     #[arg(long, allow_hyphen_values = true)]
     key: Option<String>,
 
-    /// Keep the order even among transactions that overlap: wait for other strict ones of this key
+    /// Keep the order among overlapping transactions, too: wait for other strict ones of this key
     #[arg(long)]
     strict: bool,
 
-    /// Hold it back for this long: 30s, 5m, 1h 30m
+    /// Delay the event by this long: 30s, 5m, 1h 30m
     #[arg(
         long,
         value_name = "DURATION",
@@ -56,7 +57,7 @@ pub(crate) struct Enqueue {
     )]
     delay: Option<Duration>,
 
-    /// How urgent it is within its queue: 0 to 7, high first
+    /// The priority within the queue: 0 to 7, high first
     #[arg(
         long,
         value_name = "LEVEL",
@@ -66,11 +67,11 @@ pub(crate) struct Enqueue {
     )]
     priority: Priority,
 
-    /// Write it only if no event with this dedupe key is kept
+    /// Write the event only if no event with this dedupe key exists
     #[arg(long, value_name = "KEY", conflicts_with = "lines")]
     dedupe: Option<String>,
 
-    /// Send this header along; may be given often
+    /// Add this header; repeatable
     #[arg(long = "header", value_name = "NAME=VALUE", value_parser = header)]
     headers: Vec<(String, String)>,
 
@@ -78,7 +79,7 @@ pub(crate) struct Enqueue {
     #[arg(long)]
     lines: bool,
 
-    /// Go on at this line of the input; those before it are passed over
+    /// Start at this line of the input
     #[arg(
         long,
         value_name = "N",
@@ -89,19 +90,19 @@ pub(crate) struct Enqueue {
     )]
     from_line: u64,
 
-    /// Pass over lines that are no event, and tell which; exits with 1 when there were any
-    // `requires` alone is waived by clap where a payload is given, which excludes `--lines`.
+    /// Skip invalid lines and report them; exits with 1 if there were any
+    // clap waives `requires` where a payload is given, which excludes `--lines`.
     #[arg(long, requires = "lines", conflicts_with = "payload")]
     skip_bad: bool,
 }
 
-/// The answer, in JSON.
+/// The answer in JSON.
 #[derive(Serialize)]
-struct Written {
+struct EnqueuedView {
     id: i64,
-    /// Null when an event with the same dedupe key was there.
+    /// Null when an event with the same dedupe key existed.
     event_id: Option<String>,
-    /// Whether this call wrote it.
+    /// This call wrote the event.
     fresh: bool,
 }
 
@@ -109,15 +110,15 @@ pub(super) async fn run(cx: &Context, args: Enqueue) -> Result<Exit, Stop> {
     if args.lines {
         return lines::run(cx, &args).await;
     }
-    // The event is read and checked before a database is opened, or made.
+    // The event is read and checked before a database is opened or created.
     let event = event(cx, &args)?;
-    let tenure = cx.database.open(Absent::Make).await?;
+    let tenure = cx.database.open(IfMissing::Make).await?;
     let answer = tenure.enqueue_now(event).await?;
     let event_id = match answer {
         Enqueued::Fresh { event_id, .. } => Some(event_id.to_string()),
         Enqueued::Existed { .. } => None,
     };
-    let object = Written {
+    let object = EnqueuedView {
         id: answer.id().number(),
         event_id,
         fresh: answer.is_fresh(),
@@ -127,7 +128,7 @@ pub(super) async fn run(cx: &Context, args: Enqueue) -> Result<Exit, Stop> {
         if answer.is_fresh() {
             format!("enqueued {id}")
         } else {
-            format!("already there as {id}: nothing was written")
+            format!("exists already as {id}: nothing was written")
         }
     })?;
     Ok(Exit::Done)
@@ -135,60 +136,61 @@ pub(super) async fn run(cx: &Context, args: Enqueue) -> Result<Exit, Stop> {
 
 fn event(cx: &Context, args: &Enqueue) -> Result<Event, Stop> {
     let topic = args.topic.as_deref().unwrap_or_default();
-    // An empty topic or a wrong key is told before the input is waited for.
-    args.ordered(Event::from_json(topic, "null")?, None, None)?;
+    // An invalid topic or key is reported before reading the input.
+    let checked = args.ordered(NewEvent::from_json(topic, "null"), None, None)?;
+    checked.build()?;
     let payload = match args.payload.as_deref() {
         None | Some("-") => read_payload(cx)?,
         Some(json) => json.to_owned(),
     };
-    let event = args.dress(Event::from_json(topic, payload)?)?;
-    let event = args.ordered(event, None, None)?;
-    Ok(match &args.dedupe {
-        Some(key) => event.dedupe(key)?,
-        None => event,
-    })
+    let event = args.apply_options(NewEvent::from_json(topic, payload));
+    let mut event = args.ordered(event, None, None)?;
+    if let Some(key) = &args.dedupe {
+        event = event.dedupe(key);
+    }
+    Ok(event.build()?)
 }
 
 impl Enqueue {
-    /// The event with what the options say of every event.
-    fn dress(&self, event: Event) -> Result<Event, Invalid> {
-        let mut event = event.queue(self.queue.as_str())?.priority(self.priority);
+    /// The event with the options that apply to every event.
+    fn apply_options(&self, event: NewEvent) -> NewEvent {
+        let event = event.queue(self.queue.as_str());
+        let mut event = event.priority(self.priority.level());
         if let Some(delay) = self.delay {
-            event = event.delay(delay)?;
+            event = event.delay(delay);
         }
         for (name, value) in &self.headers {
-            event = event.header(name, value)?;
+            event = event.header(name, value);
         }
-        Ok(event)
+        event
     }
 
-    /// The event in the order of its key: its own, or that of the options.
+    /// The event with a key: its own, or that of the options.
     fn ordered(
         &self,
-        event: Event,
+        event: NewEvent,
         key: Option<&str>,
         strict: Option<bool>,
-    ) -> Result<Event, Invalid> {
+    ) -> Result<NewEvent, Invalid> {
         let is_strict = strict.unwrap_or(self.strict);
         match (key.or(self.key.as_deref()), is_strict) {
-            (Some(key), true) => event.key(key).map(Event::strict),
-            (Some(key), false) => event.key(key),
+            (Some(key), true) => Ok(event.key(key).strict()),
+            (Some(key), false) => Ok(event.key(key)),
             (None, false) => Ok(event),
             (None, true) => Err(Invalid::new(
                 "strict",
-                "said without a key",
-                "a key, too: only events of one key wait for each other",
+                "set without a key",
+                "a key, too: --key",
             )),
         }
     }
 }
 
-/// The report that the input cannot be read.
 fn unreadable(error: &io::Error) -> Problem {
-    Problem::new(Exit::Failed, "the input cannot be read").cause(error)
+    Problem::new(Exit::Failed, "cannot read the input").cause(error)
 }
 
-/// The payload from the input, read no further than it may be long.
+/// Reads the payload from the input, no further than its maximum size.
 pub(super) fn read_payload(cx: &Context) -> Result<String, Stop> {
     let input = io::stdin();
     if input.is_terminal() {
@@ -196,7 +198,7 @@ pub(super) fn read_payload(cx: &Context) -> Result<String, Stop> {
     }
     let most = u64::try_from(PAYLOAD_BYTES_MAX).unwrap_or(u64::MAX);
     let mut bytes = Vec::new();
-    // One line break more than a payload: an editor and `echo` end a text with one.
+    // Room for a line break, which editors and `echo` add.
     input
         .lock()
         .take(most.saturating_add(2))

@@ -4,27 +4,28 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
+use tenure::Invalid;
 use tenure::job::{MatrixName, NewJob};
-use tenure::{DELAY_MAX, Invalid};
+use tenure::store::DELAY_MAX;
 
 use super::follow;
 use crate::commands::Context;
 use crate::commands::enqueue::read_payload;
-use crate::database::Absent;
+use crate::database::IfMissing;
 use crate::exit::Exit;
 use crate::problem::Stop;
 use crate::time;
 
 #[derive(Debug, Args)]
 pub(super) struct EnqueueJob {
-    /// What is to be done, such as import.orders
+    /// The kind of job, such as import.orders
     kind: String,
 
     /// The payload; `-` or nothing reads it from the input
     #[arg(value_name = "JSON", allow_hyphen_values = true)]
     payload: Option<String>,
 
-    /// How urgent it is: -32768 to 32767, high first
+    /// The priority of the job: -32768 to 32767, high first
     #[arg(
         long,
         value_name = "N",
@@ -33,11 +34,11 @@ pub(super) struct EnqueueJob {
     )]
     priority: i16,
 
-    /// Work on the chunks of this matrix, maybe beside other jobs
+    /// Work on this matrix (set of chunks), which other jobs may share
     #[arg(long, value_parser = MatrixName::new)]
     matrix: Option<MatrixName>,
 
-    /// Hold it back for this long: 30s, 5m, 1h 30m
+    /// Delay the job by this long: 30s, 5m, 1h 30m
     #[arg(
         long,
         value_name = "DURATION",
@@ -47,19 +48,19 @@ pub(super) struct EnqueueJob {
     )]
     delay: Duration,
 
-    /// Watch its progress until it has ended; exits with 1 if it failed
+    /// Follow the progress until the job is settled; exits with 1 if it failed
     #[arg(long)]
     follow: bool,
 }
 
-/// The answer, in JSON.
+/// The answer in JSON.
 #[derive(Serialize)]
-struct Written {
+struct EnqueuedJobView {
     id: i64,
 }
 
 pub(super) async fn run(cx: &Context, args: EnqueueJob) -> Result<Exit, Stop> {
-    // The job is read and checked before a database is opened, or made.
+    // The job is read and checked before a database is opened or created.
     NewJob::new(&args.kind, "null")?;
     let payload = match args.payload.as_deref() {
         None | Some("-") => read_payload(cx)?,
@@ -71,12 +72,13 @@ pub(super) async fn run(cx: &Context, args: EnqueueJob) -> Result<Exit, Stop> {
         delay: args.delay,
         ..NewJob::new(&args.kind, &payload)?
     };
-    let tenure = cx.database.open(Absent::Make).await?;
+    let tenure = cx.database.open(IfMissing::Make).await?;
     let id = tenure.jobs().enqueue(job).await?;
-    cx.output
-        .either(&Written { id }, || format!("enqueued job {id}"))?;
+    cx.output.either(&EnqueuedJobView { id: id.number() }, || {
+        format!("enqueued job {id}")
+    })?;
     if args.follow {
-        return follow::run(cx, &tenure.jobs(), id, None).await;
+        return follow::run(cx, &tenure.jobs(), id.number(), None).await;
     }
     Ok(Exit::Done)
 }

@@ -1,58 +1,59 @@
-//! Follows a job to its end: a bar on a terminal, a line for every change elsewhere.
+//! Follows a job until it is settled: a bar on a terminal, a line per change elsewhere.
 
 use std::time::Duration;
 
 use indicatif::ProgressBar;
-use tenure::job::{Job, Progress};
-use tenure::{Jobs, SyncState};
+use tenure::job::{Job, JobId, Jobs, Progress, SyncState};
 
-use super::shown::{Shown, headway, word};
+use super::view::{JobView, progress_text, state_name};
 use super::{no_such_job, show};
 use crate::commands::Context;
 use crate::exit::Exit;
 use crate::problem::Stop;
-use crate::progress::{UNSAID, Whole, begin};
+use crate::progress::{Total, UNKNOWN_TOTAL, begin};
 
-/// How often the job is looked at; a store gives no notice.
-const LOOK: Duration = Duration::from_millis(500);
+/// Interval between reads of the job; the store does not notify of changes.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Follows it until it has ended, then shows it; what failed is a failure.
+/// Follows a job until it is settled, then prints it. Fails if the job failed.
 pub(super) async fn run(
     cx: &Context,
     jobs: &Jobs,
     id: i64,
     chunks: Option<u32>,
 ) -> Result<Exit, Stop> {
-    let mut watched = Watched::new(cx);
+    let mut follower = Follower::new(cx);
     let job = loop {
-        let job = jobs.find(id).await?.ok_or_else(|| no_such_job(id))?;
+        let job = jobs
+            .find(JobId::new(id))
+            .await?
+            .ok_or_else(|| no_such_job(id))?;
         if matches!(job.state, SyncState::Completed | SyncState::Failed) {
             break job;
         }
         let progress = jobs.progress(&job.matrix).await?;
-        watched.tell(&job, &progress)?;
-        // Nobody tells that something has changed.
-        tokio::time::sleep(LOOK).await;
+        follower.report(&job, &progress)?;
+        // Other processes work on the job, and the store does not notify.
+        tokio::time::sleep(POLL_INTERVAL).await;
     };
-    watched.progress.finish_and_clear();
-    show::whole(cx, jobs, &job, chunks).await?;
+    follower.progress.finish_and_clear();
+    show::print(cx, jobs, &job, chunks).await?;
     if job.state == SyncState::Completed {
         return Ok(Exit::Done);
     }
     Ok(Exit::Failed)
 }
 
-/// What was told last.
-struct Watched<'a> {
+struct Follower<'a> {
     cx: &'a Context,
     progress: ProgressBar,
-    /// Of the job and its progress, but for what changes with every look.
+    /// The last printed facts; those that change with every read are left out.
     last: Option<(SyncState, u32, u64, u64, u64)>,
 }
 
-impl<'a> Watched<'a> {
+impl<'a> Follower<'a> {
     fn new(cx: &'a Context) -> Self {
-        let progress = begin(&cx.output, Whole::Chunks, "");
+        let progress = begin(&cx.output, Total::Chunks, "");
         Self {
             cx,
             progress,
@@ -60,9 +61,10 @@ impl<'a> Watched<'a> {
         }
     }
 
-    fn tell(&mut self, job: &Job, progress: &Progress) -> Result<(), Stop> {
+    fn report(&mut self, job: &Job, progress: &Progress) -> Result<(), Stop> {
         if !self.progress.is_hidden() {
-            self.progress.set_length(progress.total.unwrap_or(UNSAID));
+            self.progress
+                .set_length(progress.total.unwrap_or(UNKNOWN_TOTAL));
             self.progress.set_position(progress.ended());
             self.progress.set_message(line(job, progress));
             return Ok(());
@@ -78,12 +80,16 @@ impl<'a> Watched<'a> {
             return Ok(());
         }
         let output = &self.cx.output;
-        output.either(&Shown::new(job).whole(job, progress), || {
+        output.either(&JobView::new(job).progress(job, progress), || {
             line(job, progress)
         })
     }
 }
 
 fn line(job: &Job, progress: &Progress) -> String {
-    format!("{}: {}", word(job.state), headway(job, progress))
+    format!(
+        "{}: {}",
+        state_name(job.state),
+        progress_text(job, progress)
+    )
 }

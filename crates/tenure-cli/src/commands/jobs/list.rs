@@ -1,12 +1,12 @@
 //! `tenure jobs list`: lists jobs, newest first.
 
 use comfy_table::Cell;
-use tenure::JobFilter;
+use tenure::job::{JobFilter, JobId};
 
 use super::ListJobs;
-use super::shown::{Shown, note, state};
+use super::view::{JobView, note, state};
 use crate::commands::Context;
-use crate::database::Absent;
+use crate::database::IfMissing;
 use crate::exit::Exit;
 use crate::output::plain;
 use crate::problem::Stop;
@@ -17,26 +17,26 @@ pub(super) async fn run(cx: &Context, args: &ListJobs) -> Result<Exit, Stop> {
         kind: args.kind.clone(),
         matrix: args.matrix.clone(),
         state: args.state.map(Into::into),
-        before: args.before,
+        before: args.before.map(JobId::new),
     };
-    let jobs = cx.database.open(Absent::Report).await?.jobs();
-    // One more than asked for tells whether there are more.
-    let mut found = jobs.list(&filter, args.limit.saturating_add(1)).await?;
+    let jobs = cx.database.open(IfMissing::Report).await?.jobs();
+    // One more than the limit shows whether there are more.
+    let mut listed = jobs.list(&filter, args.limit.saturating_add(1)).await?;
     let most = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    let has_more = found.len() > most;
-    found.truncate(most);
-    let Some(last) = found.last().map(|job| job.id) else {
+    let has_more = listed.len() > most;
+    listed.truncate(most);
+    let Some(last) = listed.last().map(|job| job.id) else {
         cx.output.note("no jobs match");
         return Ok(Exit::Nothing);
     };
     if cx.output.is_json() {
-        for job in &found {
-            cx.output.json(&Shown::new(job))?;
+        for job in &listed {
+            cx.output.json(&JobView::new(job))?;
         }
         return Ok(Exit::Done);
     }
     let now = cx.output.now;
-    let rows = found.iter().map(|job| {
+    let rows = listed.iter().map(|job| {
         vec![
             Cell::new(job.id),
             state(job.state),
@@ -51,7 +51,7 @@ pub(super) async fn run(cx: &Context, args: &ListJobs) -> Result<Exit, Stop> {
     cx.output.table(&heading, rows.collect())?;
     if has_more {
         cx.output
-            .note(format_args!("there are more: --before {last}"));
+            .note(format_args!("there are more: add --before {last}"));
     }
     Ok(Exit::Done)
 }

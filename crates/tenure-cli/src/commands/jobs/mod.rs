@@ -1,21 +1,22 @@
-//! `tenure jobs`: long work, done chunk by chunk, from a shell.
+//! `tenure jobs`: jobs, which are long work done chunk by chunk, from a shell.
 
-mod ask;
-mod desk;
 mod enqueue;
 mod follow;
 mod list;
+mod request;
 mod run;
 mod script;
+mod session;
 mod show;
-mod shown;
 mod sweep;
+mod view;
 mod why;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
-use tenure::job::{JobKind, MatrixName, Retried};
-use tenure::{Invalid, Refusal, SyncState};
+use tenure::Invalid;
+use tenure::job::{JobId, JobKind, MatrixName, Retried, SyncState};
+use tenure::lease::Refusal;
 
 use self::enqueue::EnqueueJob;
 use self::run::RunJobs;
@@ -23,7 +24,7 @@ use self::script::{ChunkCommand, NoteJob};
 use super::Context;
 use crate::args::reason;
 use crate::config::Override;
-use crate::database::Absent;
+use crate::database::IfMissing;
 use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 
@@ -35,10 +36,10 @@ pub(crate) struct Jobs {
 
 #[derive(Debug, Subcommand)]
 enum JobCommand {
-    /// Write a job
+    /// Enqueue a job
     #[command(after_help = "\
-Jobs on one matrix share its chunks: what is done of them is not done again. Without --matrix a \
-job has one of its own.
+A matrix is a set of chunks. Jobs on the same matrix share its chunks, and done chunks are not \
+repeated. Without --matrix a job has a matrix of its own.
 
 Examples:
   tenure jobs enqueue import.orders '{\"from\": 2020}'
@@ -52,14 +53,14 @@ Examples:
   tenure jobs list --kind import.orders --state failed
   tenure jobs list --json | jq .error")]
     List(ListJobs),
-    /// Show all that is known of a job: its facts, its progress, its payload
+    /// Show a job: its facts, its progress, its payload
     #[command(after_help = "\
-With --follow it goes on until the job has ended, and exits with 1 if it failed. `tenure jobs why \
-ID` says in one sentence why a job is not running.
+With --follow it runs until the job has ended, and exits with 1 if the job failed. `tenure jobs \
+why ID` explains in one sentence why a job is not running.
 
-The chunks that it shows are those in hand or left there, then those that failed for good, then \
-those that were given back with an error; the line of progress counts all. JSON has them, as \
-`chunks`, only when --chunks is given.
+It lists chunks that are held or lapsed, then those that failed for good, then those that were \
+released with an error; the progress counts all chunks. JSON has them, as `chunks`, only with \
+--chunks.
 
 Examples:
   tenure jobs show 17
@@ -69,18 +70,18 @@ Examples:
         /// The number of the job
         #[arg(value_parser = job_id)]
         id: i64,
-        /// Watch its progress until it has ended
+        /// Follow the progress until the job is settled
         #[arg(long)]
         follow: bool,
-        /// Show at most this many of its chunks, 1 to 1000 [default: 10]
+        /// Show at most this many chunks of the job, 1 to 1000 [default: 10]
         #[arg(
             long,
             value_name = "N",
-            value_parser = clap::value_parser!(u32).range(1..=i64::from(show::CHUNKS_SHOWN_MAX))
+            value_parser = clap::value_parser!(u32).range(1..=i64::from(show::CHUNKS_MAX))
         )]
         chunks: Option<u32>,
     },
-    /// Say in one sentence why a job is not running, or who has it, and what to do
+    /// Explain in one sentence why a job is not running, or which worker holds it, and what to do
     #[command(after_help = "\
 Examples:
   tenure jobs why 17
@@ -90,9 +91,9 @@ Examples:
         #[arg(value_parser = job_id)]
         id: i64,
     },
-    /// End jobs as failed, now, whoever has them in hand
+    /// Mark jobs failed now, even if a worker holds them
     #[command(after_help = "\
-A worker that has the job in hand is refused from then on; its command is killed at its next \
+A worker that holds the job is refused from then on, and kills its command at the next \
 heartbeat.
 
 Examples:
@@ -101,15 +102,15 @@ Examples:
         /// The numbers of the jobs
         #[arg(value_name = "ID", required = true, value_parser = job_id)]
         ids: Vec<i64>,
-        /// Why, for people
+        /// The reason, for people
         #[arg(long, value_parser = reason, default_value = "cancelled by an operator")]
         reason: String,
     },
-    /// Write a new job with the payload and the matrix of one that has ended
+    /// Enqueue a new job with the payload and the matrix of a settled job
     #[command(after_help = "\
-What has ended stays as it is. The chunks that are done are not done again, nor those that failed \
-for good. A job has one retry for as long as that retry is kept: for a second one it says which \
-that is, writes nothing and exits with 4.
+The ended job does not change. Chunks that are done or failed for good are not repeated. A job has \
+at most one retry until that is pruned: a second one writes nothing, names the first and exits \
+with 4.
 
 Examples:
   tenure jobs retry 17")]
@@ -118,22 +119,22 @@ Examples:
         #[arg(value_parser = job_id)]
         id: i64,
     },
-    /// Run a command for each job, until it is told to stop
+    /// Run a command for each job, until stopped
     #[command(after_help = run::HELP)]
     Run(RunJobs),
-    /// In a job's command: write down where the job is
+    /// In a job's command: save the job's progress
     #[command(after_help = "\
-It speaks to the worker that runs the command. Exits with 4 when the hold on the job is over.
+It sends the values to the worker that runs the command. Exits with 4 when the job's lease is over.
 
 Examples:
   tenure jobs note --total 1000
   tenure jobs note --cursor 2026-11
   tenure jobs note --result '{\"rows\": 7}'")]
     Note(NoteJob),
-    /// In a job's command: claim a chunk, say how it ended
+    /// In a job's command: claim a chunk and settle it
     #[command(after_help = "\
-The worker that runs the command holds the chunk and renews its lease. Exits with 4 when the hold \
-is over: stop then.
+The worker that runs the command holds the chunk and renews its lease. Exits with 4 when the lease \
+is over: the command should stop then.
 
 Examples:
   tenure jobs chunk claim 2026-11
@@ -144,7 +145,6 @@ Examples:
     },
 }
 
-/// Which jobs are listed.
 #[derive(Debug, Args)]
 struct ListJobs {
     /// Only those of this kind
@@ -153,7 +153,7 @@ struct ListJobs {
 
     /// Only those in this state
     #[arg(long)]
-    state: Option<StateWord>,
+    state: Option<JobStateArg>,
 
     /// Only those on this matrix
     #[arg(long, value_parser = MatrixName::new)]
@@ -168,9 +168,8 @@ struct ListJobs {
     before: Option<i64>,
 }
 
-/// The word for a state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum StateWord {
+enum JobStateArg {
     Available,
     Running,
     Lapsed,
@@ -178,20 +177,21 @@ enum StateWord {
     Failed,
 }
 
-impl From<StateWord> for SyncState {
-    fn from(word: StateWord) -> Self {
-        match word {
-            StateWord::Available => Self::Available,
-            StateWord::Running => Self::Running,
-            StateWord::Lapsed => Self::Lapsed,
-            StateWord::Completed => Self::Completed,
-            StateWord::Failed => Self::Failed,
+impl From<JobStateArg> for SyncState {
+    fn from(arg: JobStateArg) -> Self {
+        match arg {
+            JobStateArg::Available => Self::Available,
+            JobStateArg::Running => Self::Running,
+            JobStateArg::Lapsed => Self::Lapsed,
+            JobStateArg::Completed => Self::Completed,
+            JobStateArg::Failed => Self::Failed,
         }
     }
 }
 
 impl Jobs {
-    /// Whether it speaks to its worker alone, and needs neither a database nor a configuration.
+    /// Returns true for commands that talk only to their worker, and need neither a database nor a
+    /// configuration.
     pub(super) fn is_bare(&self) -> bool {
         let command = self.command.as_ref();
         matches!(
@@ -200,7 +200,7 @@ impl Jobs {
         )
     }
 
-    /// Whether it works, and wants all processors.
+    /// Returns true for commands that run a worker and use all processors.
     pub(super) fn is_working(&self) -> bool {
         matches!(self.command, Some(JobCommand::Run(_)))
     }
@@ -240,25 +240,25 @@ impl Default for ListJobs {
     }
 }
 
-/// The answer for one job, in JSON.
+/// The answer for one job in JSON.
 #[derive(Serialize)]
-struct Answered {
+struct JobAnswerView {
     id: i64,
-    /// It took effect.
-    kept: bool,
-    /// Why not, as one word.
+    /// The operation took effect.
+    accepted: bool,
+    /// The code of the refusal.
     refused: Option<&'static str>,
 }
 
 async fn cancel(cx: &Context, ids: &[i64], reason: &str) -> Result<Exit, Stop> {
-    let jobs = cx.database.open(Absent::Report).await?.jobs();
+    let jobs = cx.database.open(IfMissing::Report).await?.jobs();
     let mut exit = Exit::Done;
-    let mut seen = std::collections::HashSet::new();
-    for id in ids.iter().copied().filter(|id| seen.insert(*id)) {
-        let refusal = jobs.cancel(id, reason).await?.refusal();
-        let object = Answered {
+    let mut known = std::collections::HashSet::new();
+    for id in ids.iter().copied().filter(|id| known.insert(*id)) {
+        let refusal = jobs.cancel(JobId::new(id), reason).await?.refusal();
+        let object = JobAnswerView {
             id,
-            kept: refusal.is_none(),
+            accepted: refusal.is_none(),
             refused: refusal.map(Refusal::as_str),
         };
         cx.output.either(&object, || match refusal {
@@ -274,38 +274,39 @@ async fn cancel(cx: &Context, ids: &[i64], reason: &str) -> Result<Exit, Stop> {
     Ok(exit)
 }
 
-/// The new job, in JSON.
+/// The new job in JSON.
 #[derive(Serialize)]
-struct Again {
+struct RetryView {
     id: i64,
     retry_of: i64,
 }
 
 async fn retry(cx: &Context, id: i64) -> Result<Exit, Stop> {
-    let jobs = cx.database.open(Absent::Report).await?.jobs();
-    match jobs.retry(id).await? {
-        Retried::Written(again) => {
-            let object = Again {
-                id: again,
+    let jobs = cx.database.open(IfMissing::Report).await?.jobs();
+    match jobs.retry(JobId::new(id)).await? {
+        Retried::Written(new) => {
+            let object = RetryView {
+                id: new.number(),
                 retry_of: id,
             };
             cx.output.either(&object, || {
-                format!("enqueued {again}: {id} again, on the same matrix")
+                format!("enqueued {new} as a retry of {id}, on the same matrix")
             })?;
             Ok(Exit::Done)
         }
-        Retried::Before(again) => {
-            let message = format!("job {id} has a retry already: job {again}; nothing was written");
+        Retried::Before(retry) => {
+            let message = format!("job {id} has a retry already: job {retry}; nothing was written");
             let hint = format!(
-                "`tenure jobs show {again}` tells how it stands, `tenure jobs retry {again}` \
-                 repeats it when it has ended"
+                "`tenure jobs show {retry}` shows it, `tenure jobs retry {retry}` retries it once \
+                 it has ended"
             );
             Err(Problem::new(Exit::Refused, message).hint(hint).into())
         }
         Retried::Refused(Refusal::NotFound) => Err(no_such_job(id).into()),
         Retried::Refused(_) => {
             let message = format!("job {id} has not ended; expected one that completed or failed");
-            let hint = format!("`tenure jobs cancel {id}` ends it, `tenure jobs show {id}` tells");
+            let hint =
+                format!("`tenure jobs show {id}` shows it, `tenure jobs cancel {id}` ends it");
             Err(Problem::new(Exit::Refused, message).hint(hint).into())
         }
     }
@@ -316,7 +317,7 @@ fn no_such_job(id: i64) -> Problem {
         .hint("`tenure jobs list` lists the newest")
 }
 
-/// Reads the number of a job.
+/// Parses the number of a job.
 fn job_id(text: &str) -> Result<i64, Invalid> {
     let number = text.parse().ok().filter(|number| *number > 0);
     let expected = "the number of a job, such as 17";

@@ -5,35 +5,32 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use tenure::job::JobKind;
-use tenure::{
-    Exec, ExecCall, Failure, HeldJob, HoldError, Invalid, Jobs, Outcome, PublishError,
-    PublishErrorKind, StoreError, StoreErrorKind, Term, Watch, Worker,
-};
+use tenure::job::{HeldJob, HoldError, JobKind, Jobs};
+use tenure::operate::Watch;
+use tenure::publish::{Exec, ExecCall, PublishError, PublishErrorKind};
+use tenure::{Failure, Invalid, Outcome, StoreError, StoreErrorKind, Term, Worker};
 
-use super::desk::Desk;
+use super::session::CommandSocket;
 use super::sweep;
 use crate::assemble::{self, Schema};
 use crate::commands::Context;
-use crate::commands::serve::{given, greet, signals, sum_up};
+use crate::commands::serve::{announce, given, print_outcomes, signals};
+use crate::commands::work::drained;
 use crate::config::Override;
 use crate::exit::Exit;
 use crate::problem::Stop;
 use crate::{env, logs, time};
 
-/// How often `--drain` looks whether anything is left, and how often in a row it must see nothing.
-const LOOK: Duration = Duration::from_millis(100);
-const LOOKS: u32 = 2;
-/// A command that cannot take a job now is not asked again before this long has passed.
-const AWAY: Duration = Duration::from_secs(10);
+/// Delay of a job whose command is unavailable.
+const UNAVAILABLE_DELAY: Duration = Duration::from_secs(10);
 
 pub(super) const HELP: &str = "\
-The command is run through `sh -c`, with the job's payload on its input and TENURE_ID, \
-TENURE_KIND, TENURE_MATRIX, TENURE_ATTEMPT, TENURE_FENCE, TENURE_TIME_LEFT_MS and, if one was \
-written down, TENURE_CURSOR in its environment. Exit code 0: the job is done, and the last line \
-that it printed, if that is JSON, is its result. 65: it failed for good. 75: not now, tried again \
-without counting a failure. Any other: tried again by the retry policy. `tenure jobs note` and \
-`tenure jobs chunk` speak to the worker from within the command.
+The command runs through `sh -c`, with the job's payload on its input and TENURE_ID, TENURE_KIND, \
+TENURE_MATRIX, TENURE_ATTEMPT, TENURE_FENCE, TENURE_TIME_LEFT_MS and, if one was saved, \
+TENURE_CURSOR in its environment. Exit code 0: the job is done, and the last line of its output, \
+if that is JSON, is its result. 65: it failed for good. 75: unavailable, retried without counting \
+a failure. Any other: retried by the retry policy. `tenure jobs note` and `tenure jobs chunk` \
+talk to the worker from within the command.
 
 Examples:
   tenure jobs run --kind import.orders --exec ./import.sh
@@ -41,7 +38,7 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(super) struct RunJobs {
-    /// Take jobs of this kind; may be given often
+    /// Take jobs of this kind; repeatable
     #[arg(long = "kind", value_name = "KIND", required = true, value_parser = JobKind::new)]
     kinds: Vec<JobKind>,
 
@@ -53,27 +50,27 @@ pub(super) struct RunJobs {
     #[arg(long, value_name = "N")]
     concurrency: Option<u32>,
 
-    /// Stop when nothing of these kinds is due any more, and say what became of it; ends with 0
+    /// Stop when nothing of these kinds is due any more, and print the outcomes; exits with 0
     #[arg(long)]
     drain: bool,
 
-    /// A command may run this long; then it is stopped, and the job tried again from where it was
+    /// Maximum run time of a command; then the worker stops it and retries the job from its cursor
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = time::duration)]
     max_hold: Duration,
 
-    /// Leases on jobs run this long, and are renewed every fifth of it
+    /// Term of leases on jobs; the worker renews after every fifth of it
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = time::term)]
     term: Term,
 
-    /// Leases on chunks run this long, and are renewed every quarter of it
+    /// Term of leases on chunks; the worker renews after every quarter of it
     #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = time::term)]
     chunk_term: Term,
 
-    /// Keep trying this long when the database does not answer at the start
+    /// Keep trying for this long if the database does not answer at the start
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = time::duration)]
     wait: Duration,
 
-    /// Call this worker so; a random part behind it tells two starts apart
+    /// Worker name; a random suffix is added at each start
     #[arg(long)]
     name: Option<String>,
 }
@@ -93,9 +90,9 @@ impl RunJobs {
 
 pub(super) async fn run(cx: &Context, args: &RunJobs) -> Result<Exit, Stop> {
     let config = &cx.config;
-    let id = tenure::new_worker_id(&config.worker_name)?;
+    let id = tenure::lease::new_worker_id(&config.worker_name)?;
     logs::init(&config.log, Some(id.as_str()))?;
-    logs::tell_remarks(&config.remarks);
+    logs::warn_of_mistakes(&config.warnings);
     let mut signals = signals()?;
     let opened = assemble::open(config, &id, Schema::Expected, args.wait);
     let tenure = tokio::select! {
@@ -105,14 +102,14 @@ pub(super) async fn run(cx: &Context, args: &RunJobs) -> Result<Exit, Stop> {
     sweep::sweep().await;
     let jobs = tenure.jobs();
     let worker = start(cx, args, &jobs).await?;
-    greet(
+    announce(
         cx,
         format_args!("works on jobs of {} as {id}", config.database),
     );
     let watch = worker.watch();
     let enough = async {
         if args.drain {
-            drained(&jobs, &watch, &args.kinds).await;
+            drained(async || is_quiet(&jobs, &watch, &args.kinds).await).await;
         } else {
             std::future::pending::<()>().await;
         }
@@ -126,14 +123,14 @@ pub(super) async fn run(cx: &Context, args: &RunJobs) -> Result<Exit, Stop> {
         }
     };
     tokio::select! {
-        ended = worker.stop() => {
+        report = worker.stop() => {
             if args.drain {
-                sum_up(cx, "jobs", ended.tallied, "jobs list --state failed");
+                print_outcomes(cx, "jobs", report.outcomes, "jobs list --state failed");
             }
             Ok(exit)
         }
         () = signals.next() => {
-            tracing::warn!("ended at once by a second signal; what was held lapses");
+            tracing::warn!("stopped at once by a second signal; held leases will lapse");
             Ok(Exit::Failed)
         }
     }
@@ -158,39 +155,39 @@ async fn start(cx: &Context, args: &RunJobs, jobs: &Jobs) -> Result<Worker, Stop
     builder
         .concurrency(cx.config.settings.concurrency)
         .settings(cx.config.settings.clone())
-        .rhythm(args.term, args.term.length() / 5)
-        .chunk_rhythm(args.chunk_term, args.chunk_term.length() / 4)
+        .timing(args.term, args.term.length() / 5)
+        .chunk_timing(args.chunk_term, args.chunk_term.length() / 4)
         .host(assemble::host())
         .start()
         .await
         .map_err(|error| assemble::cannot_start(&error))
 }
 
-/// Runs the command for one job, and answers what it asks meanwhile.
+/// Runs the command for one job, and answers its requests meanwhile.
 async fn work(job: HeldJob, exec: &Exec) -> Result<Outcome, Failure> {
-    let desk = Desk::open(job.clone())
+    let socket = CommandSocket::open(job.clone())
         .map_err(|error| Failure::new(format!("no socket for the command: {error}")))?;
     let call = ExecCall {
         input: job.payload().as_bytes().to_vec(),
-        variables: variables(&job, &desk),
+        variables: variables(&job, &socket),
         time_left: job.time_left(),
     };
-    // What the command has said before its end is written before its end is told.
+    // Requests of the command are written before its end is reported.
     let run = async {
-        let ended = exec.call(call).await;
-        desk.written().await;
-        ended
+        let result = exec.call(call).await;
+        socket.written().await;
+        result
     };
-    let ended = tokio::select! {
-        ended = run => ended,
-        error = desk.serve() => {
-            return Err(Failure::new(format!("the command was not heard any more: {error}")));
+    let result = tokio::select! {
+        result = run => result,
+        error = socket.serve() => {
+            return Err(Failure::new(format!("lost the socket of the command: {error}")));
         }
     };
-    match ended {
+    match result {
         Ok(printed) => {
             if let Some(line) = printed.filter(|line| is_json(line)) {
-                keep_result(&job, &line).await?;
+                save_result(&job, &line).await?;
             }
             Ok(Outcome::Done)
         }
@@ -198,16 +195,16 @@ async fn work(job: HeldJob, exec: &Exec) -> Result<Outcome, Failure> {
     }
 }
 
-/// Keeps what the command printed last. One that can never be kept is told and left out: the work
-/// is done, and to do it again would bring the same result.
-async fn keep_result(job: &HeldJob, line: &str) -> Result<(), HoldError> {
+/// Saves the last line of the output. An invalid result is logged and dropped: the work is done,
+/// and a retry would print the same result.
+async fn save_result(job: &HeldJob, line: &str) -> Result<(), HoldError> {
     match job.result(line).await {
         Err(HoldError::Store(error)) if error.kind() == StoreErrorKind::Invalid => {
             let job = job.id();
-            tracing::warn!(job, %error, "completed without its result, which was refused");
+            tracing::warn!(%job, %error, "completed without its result, which is invalid");
             Ok(())
         }
-        kept => kept,
+        saved => saved,
     }
 }
 
@@ -215,20 +212,23 @@ fn is_json(line: &str) -> bool {
     serde_json::from_str::<&serde_json::value::RawValue>(line).is_ok()
 }
 
-/// As the exit codes of `tenure work --exec` mean it.
+/// Maps exit codes to outcomes as `tenure work --exec` does.
 fn judge(error: &PublishError) -> Result<Outcome, Failure> {
     let failure = Failure::new(format!("command: {}", error.reason));
     match error.kind {
         PublishErrorKind::Away { after } => {
-            tracing::warn!(reason = error.reason, "the command was away; the job waits");
-            Ok(Outcome::snooze(after.unwrap_or(AWAY)))
+            tracing::warn!(
+                reason = error.reason,
+                "the command is unavailable; the job waits"
+            );
+            Ok(Outcome::snooze(after.unwrap_or(UNAVAILABLE_DELAY)))
         }
         PublishErrorKind::Reject => Err(failure.never()),
         PublishErrorKind::Retry { .. } | _ => Err(failure),
     }
 }
 
-fn variables(job: &HeldJob, desk: &Desk) -> Vec<(String, String)> {
+fn variables(job: &HeldJob, socket: &CommandSocket) -> Vec<(String, String)> {
     let given = |name: &str, value: String| (name.to_owned(), value);
     let mut variables = vec![
         given("TENURE_ID", job.id().to_string()),
@@ -236,7 +236,7 @@ fn variables(job: &HeldJob, desk: &Desk) -> Vec<(String, String)> {
         given("TENURE_MATRIX", job.job().matrix.to_string()),
         given("TENURE_ATTEMPT", job.attempt().to_string()),
         given("TENURE_FENCE", job.fence().to_string()),
-        given(env::JOB_SOCKET, desk.path().display().to_string()),
+        given(env::JOB_SOCKET, socket.path().display().to_string()),
     ];
     variables.extend(
         job.cursor()
@@ -245,33 +245,19 @@ fn variables(job: &HeldJob, desk: &Desk) -> Vec<(String, String)> {
     variables
 }
 
-/// Waits until nothing of these kinds is due and nothing is in hand.
-async fn drained(jobs: &Jobs, watch: &Watch, kinds: &[JobKind]) {
-    let mut quiet = 0;
-    while quiet < LOOKS {
-        // Others enqueue and settle, too: the store alone knows, and it gives no notice.
-        tokio::time::sleep(LOOK).await;
-        let is_holding = || watch.health().is_none_or(|health| health.held > 0);
-        if is_holding() {
-            quiet = 0;
-            continue;
-        }
-        quiet = match is_due(jobs, kinds).await {
-            // Looked at last: what was claimed since is in hand, or settled.
-            Ok(false) if !is_holding() => quiet + 1,
-            Ok(_) => 0,
-            Err(error) => {
-                tracing::warn!(%error, "the store did not say what is left");
-                0
-            }
-        };
-    }
+/// No job of these kinds is due, and nothing is claimed or held.
+async fn is_quiet(jobs: &Jobs, watch: &Watch, kinds: &[JobKind]) -> Result<bool, StoreError> {
+    let is_busy = || watch.health().is_none_or(|health| !health.is_idle);
+    // Checked last: a job claimed since then is on its way, held or settled.
+    Ok(!is_busy() && !is_due(jobs, kinds).await? && !is_busy())
 }
 
-/// Whether a job of these kinds waits to be claimed, or is past its term.
+/// Returns true if a job of these kinds is due or has lapsed.
 async fn is_due(jobs: &Jobs, kinds: &[JobKind]) -> Result<bool, StoreError> {
-    // It is asked again and again, and reads only what is open: not the jobs that have ended.
-    let standings = jobs.kinds(Duration::ZERO).await?;
-    let mut taken = standings.iter().filter(|told| kinds.contains(&told.kind));
-    Ok(taken.any(|told| told.due > 0 || told.lapsed > 0))
+    // Polled often, so it reads only open jobs.
+    let statuses = jobs.kinds(Duration::ZERO).await?;
+    let mut taken = statuses
+        .iter()
+        .filter(|status| kinds.contains(&status.kind));
+    Ok(taken.any(|status| status.due > 0 || status.lapsed > 0))
 }

@@ -1,4 +1,4 @@
-//! `tenure jobs note` and `tenure jobs chunk`: what a job's command says to its worker.
+//! `tenure jobs note` and `tenure jobs chunk`: requests of a job's command to its worker.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::ask::{Ask, How, LINE_BYTES_MAX, Reply};
+use super::request::{How, LINE_BYTES_MAX, Reply, Request};
 use crate::commands::Context;
 use crate::commands::enqueue::read_payload;
 use crate::env::{self, JOB_SOCKET};
@@ -18,94 +18,94 @@ use crate::time;
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
 pub(super) struct NoteJob {
-    /// Where the job is: the cursor of whoever takes it up next
+    /// The job's cursor, from which the next worker continues
     #[arg(long, allow_hyphen_values = true)]
     cursor: Option<String>,
 
-    /// How many chunks there are, for those who watch
+    /// The total number of chunks, for the progress
     #[arg(long, value_name = "CHUNKS", value_parser = clap::value_parser!(u64).range(..1 << 53))]
     total: Option<u64>,
 
-    /// What came of it; `-` reads it from the input
+    /// The result; `-` reads it from the input
     #[arg(long, value_name = "JSON", allow_hyphen_values = true)]
     result: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ChunkCommand {
-    /// Claim a chunk and print its cursor; exits with 3 when it is not to be worked on
+    /// Claim a chunk and print its cursor; exits with 3 when there is nothing to do
     #[command(after_help = "\
-Exits with 0 when the chunk is ours, with 3 when it is done or failed for good, with 4 when the \
-hold on the job is over, or when this command has the chunk already. It waits while somebody else \
-has the chunk; with --no-wait it exits with 3.
+Exits with 0 when the chunk was claimed, with 3 when it is done or failed for good, with 4 when \
+the job's lease is over or when this command holds the chunk already. It waits while another \
+worker holds the chunk; with --no-wait it exits with 3.
 
 Examples:
   cursor=$(tenure jobs chunk claim 2026-11) || exit
   tenure jobs chunk claim EUR --fresh-for 1h --no-wait")]
     Claim {
-        /// Which
+        /// The name of the chunk
         #[arg(allow_hyphen_values = true)]
         name: String,
-        /// Not if it was synced less than this long ago
+        /// Skip the chunk if it was synced less than this long ago
         #[arg(long, value_name = "DURATION", value_parser = time::duration)]
         fresh_for: Option<Duration>,
-        /// Do not wait for somebody else to end it
+        /// Do not wait while another worker holds the chunk
         #[arg(long)]
         no_wait: bool,
     },
-    /// The chunk is done
+    /// Settle a chunk as done
     #[command(after_help = "\
 Examples:
   tenure jobs chunk done 2026-11 --rows 1000
   tenure jobs chunk done EUR --rows 40 --again")]
     Done {
-        /// Which
+        /// The name of the chunk
         #[arg(allow_hyphen_values = true)]
         name: String,
-        /// How many rows it had
+        /// The number of rows in the chunk
         #[arg(long, default_value = "0", value_parser = clap::value_parser!(u64).range(..1 << 53))]
         rows: u64,
-        /// It may be done again later: see --fresh-for
+        /// The chunk may be repeated later: see --fresh-for
         #[arg(long)]
         again: bool,
     },
-    /// The chunk went wrong; it may be tried again, unless it is for good
+    /// Settle a chunk as failed; it may be retried, unless --for-good is given
     #[command(after_help = "\
-Without --for-good it is given back, and whoever claims it next tries it again. With it nobody \
-does, not even a retry of the job: a later claim exits with 3.
+Without --for-good it is released, and the next claim retries it. With it the chunk is never \
+retried, not even by a retry of the job: a later claim exits with 3.
 
 Examples:
   tenure jobs chunk fail 2026-11 --error 'the file was cut off'
   tenure jobs chunk fail 2026-13 --error 'there is no such month' --for-good")]
     Fail {
-        /// Which
+        /// The name of the chunk
         #[arg(allow_hyphen_values = true)]
         name: String,
-        /// What went wrong, for people
+        /// The error, for people
         #[arg(long)]
         error: String,
-        /// Nobody is to try it again
+        /// Never retry the chunk
         #[arg(long)]
         for_good: bool,
     },
-    /// Write down where the chunk is: its cursor for whoever has it next
+    /// Save the cursor of a chunk, from which the next holder continues
     #[command(after_help = "\
 Examples:
   tenure jobs chunk note 2026-11 --cursor 'row 500'")]
     Note {
-        /// Which
+        /// The name of the chunk
         #[arg(allow_hyphen_values = true)]
         name: String,
-        /// Where it is
+        /// The cursor
         #[arg(long, allow_hyphen_values = true)]
         cursor: String,
     },
-    /// Give the chunk back as it is
+    /// Release a chunk unchanged
     #[command(after_help = "\
 Examples:
   tenure jobs chunk release 2026-11")]
     Release {
-        /// Which
+        /// The name of the chunk
         #[arg(allow_hyphen_values = true)]
         name: String,
     },
@@ -117,23 +117,23 @@ pub(super) fn note(cx: &Context, args: NoteJob) -> Result<Exit, Stop> {
         Some(json) => Some(json.to_owned()),
         None => None,
     };
-    let ask = Ask::Note {
+    let request = Request::Note {
         cursor: args.cursor,
         total: args.total,
         result,
     };
-    told(cx, "the job", &ask)
+    send(cx, "the job", &request)
 }
 
 pub(super) fn chunk(cx: &Context, command: ChunkCommand) -> Result<Exit, Stop> {
-    let (chunk, ask) = match command {
+    let (chunk, request) = match command {
         ChunkCommand::Claim {
             name,
             fresh_for,
             no_wait,
         } => (
             name.clone(),
-            Ask::Claim {
+            Request::Claim {
                 chunk: name,
                 fresh_for_ms: fresh_for.map(millis),
                 wait: !no_wait,
@@ -141,7 +141,7 @@ pub(super) fn chunk(cx: &Context, command: ChunkCommand) -> Result<Exit, Stop> {
         ),
         ChunkCommand::Note { name, cursor } => (
             name.clone(),
-            Ask::NoteChunk {
+            Request::NoteChunk {
                 chunk: name,
                 cursor,
             },
@@ -152,40 +152,40 @@ pub(super) fn chunk(cx: &Context, command: ChunkCommand) -> Result<Exit, Stop> {
             } else {
                 How::Completed { rows }
             };
-            ended(name, how)
+            end(name, how)
         }
         ChunkCommand::Fail {
             name,
             error,
             for_good: false,
-        } => ended(name, How::Failed { error }),
+        } => end(name, How::Failed { error }),
         ChunkCommand::Fail {
             name,
             error,
             for_good: true,
-        } => ended(name, How::Dead { error }),
-        ChunkCommand::Release { name } => ended(name, How::Released),
+        } => end(name, How::Dead { error }),
+        ChunkCommand::Release { name } => end(name, How::Released),
     };
-    told(cx, &format!("chunk {}", plain(&chunk)), &ask)
+    send(cx, &format!("chunk {}", plain(&chunk)), &request)
 }
 
-fn ended(name: String, how: How) -> (String, Ask) {
-    (name.clone(), Ask::End { chunk: name, how })
+fn end(name: String, how: How) -> (String, Request) {
+    (name.clone(), Request::End { chunk: name, how })
 }
 
 fn millis(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Asks the worker, and says what it answered.
-fn told(cx: &Context, what: &str, ask: &Ask) -> Result<Exit, Stop> {
-    let reply = exchange(ask)?;
+/// Sends a request to the worker, and prints its reply.
+fn send(cx: &Context, what: &str, request: &Request) -> Result<Exit, Stop> {
+    let reply = exchange(request)?;
     if cx.output.is_json() {
         cx.output.json(&reply)?;
     }
     let note = |text: String| cx.output.note(text);
     match reply {
-        Reply::Kept => Ok(Exit::Done),
+        Reply::Accepted => Ok(Exit::Done),
         Reply::Claimed { cursor, .. } => {
             if !cx.output.is_json() {
                 cx.output.data(&cursor.unwrap_or_default())?;
@@ -208,19 +208,19 @@ fn told(cx: &Context, what: &str, ask: &Ask) -> Result<Exit, Stop> {
             Ok(Exit::Nothing)
         }
         Reply::Over { why } => {
-            let message = format!("{what} is no longer ours: {why}");
+            let message = format!("the lease on {what} is over: {why}");
             Err(Problem::new(Exit::Refused, message)
-                .hint("stop: whoever has it now goes on")
+                .hint("stop: its next holder continues the work")
                 .into())
         }
-        Reply::InHand => {
-            let message = format!("{what} is in hand already: this job's command claimed it");
+        Reply::AlreadyClaimed => {
+            let message = format!("this command has claimed {what} already");
             Err(Problem::new(Exit::Refused, message)
-                .hint("`tenure jobs chunk done NAME` ends it, `release` gives it back")
+                .hint("`tenure jobs chunk done NAME` settles it, `release` releases it")
                 .into())
         }
         Reply::NotClaimed => {
-            let message = format!("{what} is not in hand");
+            let message = format!("this command has not claimed {what}");
             Err(Problem::new(Exit::Refused, message)
                 .hint("`tenure jobs chunk claim NAME` comes first, in the same job")
                 .into())
@@ -229,7 +229,7 @@ fn told(cx: &Context, what: &str, ask: &Ask) -> Result<Exit, Stop> {
     }
 }
 
-fn exchange(ask: &Ask) -> Result<Reply, Problem> {
+fn exchange(request: &Request) -> Result<Reply, Problem> {
     let Some(path) = env::job_socket() else {
         let message = format!("{JOB_SOCKET} is not set: this is not the command of a job");
         return Err(Problem::new(Exit::Usage, message)
@@ -239,9 +239,9 @@ fn exchange(ask: &Ask) -> Result<Reply, Problem> {
         let message = "the worker that runs this command does not answer";
         Problem::new(Exit::Refused, message)
             .cause(cause)
-            .hint("stop: somebody else takes the job up")
+            .hint("stop: another worker takes over the job")
     };
-    let mut line = serde_json::to_string(ask).map_err(|cause| gone(cause.into()))?;
+    let mut line = serde_json::to_string(request).map_err(|cause| gone(cause.into()))?;
     line.push('\n');
     let mut stream = UnixStream::connect(path).map_err(gone)?;
     stream.write_all(line.as_bytes()).map_err(gone)?;

@@ -1,22 +1,23 @@
-//! `tenure jobs show`: all that is known of one job.
+//! `tenure jobs show`: the facts, progress, payload and chunks of one job.
 
 use comfy_table::Cell;
-use tenure::job::{ChunkRecord, Job, MatrixName, Progress};
-use tenure::{Jobs, SyncState, Timestamp};
+use tenure::job::{ChunkRecord, Job, JobId, Jobs, MatrixName, Progress, SyncState};
+use tenure::store::Timestamp;
 
-use super::shown::{Shown, headway, state};
+use super::view::{JobView, progress_text, state};
 use super::{follow, no_such_job};
 use crate::commands::Context;
-use crate::database::Absent;
+use crate::database::IfMissing;
+use crate::event_view::{fact, moment};
 use crate::exit::Exit;
 use crate::output::plain;
 use crate::problem::Stop;
-use crate::record::{fact, moment};
 use crate::time::relative;
 
-/// So many chunks are shown unless said otherwise, and at most.
-const CHUNKS_SHOWN: u32 = 10;
-pub(super) const CHUNKS_SHOWN_MAX: u32 = 1000;
+/// Chunks listed by default.
+const CHUNKS_DEFAULT: u32 = 10;
+/// Maximum of `--chunks`.
+pub(super) const CHUNKS_MAX: u32 = 1000;
 
 pub(super) async fn run(
     cx: &Context,
@@ -24,17 +25,20 @@ pub(super) async fn run(
     is_followed: bool,
     chunks: Option<u32>,
 ) -> Result<Exit, Stop> {
-    let jobs = cx.database.open(Absent::Report).await?.jobs();
+    let jobs = cx.database.open(IfMissing::Report).await?.jobs();
     if is_followed {
         return follow::run(cx, &jobs, id, chunks).await;
     }
-    let job = jobs.find(id).await?.ok_or_else(|| no_such_job(id))?;
-    whole(cx, &jobs, &job, chunks).await?;
+    let job = jobs
+        .find(JobId::new(id))
+        .await?
+        .ok_or_else(|| no_such_job(id))?;
+    print(cx, &jobs, &job, chunks).await?;
     Ok(Exit::Done)
 }
 
-/// All of it, once, with at most so many chunks; in JSON with none unless a number was given.
-pub(super) async fn whole(
+/// Prints a job with at most `most` chunks; JSON has none unless a number is given.
+pub(super) async fn print(
     cx: &Context,
     jobs: &Jobs,
     job: &Job,
@@ -42,14 +46,14 @@ pub(super) async fn whole(
 ) -> Result<(), Stop> {
     let progress = jobs.progress(&job.matrix).await?;
     if cx.output.is_json() {
-        let found = match most {
+        let chunks = match most {
             Some(most) => Some(jobs.notable_chunks(&job.matrix, most).await?),
             None => None,
         };
-        let shown = Shown::new(job).whole(job, &progress);
-        return cx.output.json(&shown.chunks(found.as_deref()));
+        let view = JobView::new(job).progress(job, &progress);
+        return cx.output.json(&view.chunks(chunks.as_deref()));
     }
-    // It may have been followed for hours.
+    // Not `cx.output.now`: the job may have been followed for hours.
     let now = crate::time::now();
     cx.output.table(&["JOB", ""], facts(job, &progress, now))?;
     cx.output.line(format_args!("\n{}", job.payload))?;
@@ -59,32 +63,32 @@ pub(super) async fn whole(
     if matches!(job.state, SyncState::Available | SyncState::Lapsed) {
         let id = job.id;
         cx.output.hint(format_args!(
-            "`tenure jobs why {id}` says why it is not running"
+            "`tenure jobs why {id}` explains why it is not running"
         ));
     }
-    chunks(cx, jobs, &job.matrix, most.unwrap_or(CHUNKS_SHOWN)).await
+    chunks(cx, jobs, &job.matrix, most.unwrap_or(CHUNKS_DEFAULT)).await
 }
 
-/// The chunks that are in hand, or were left by someone who died or failed.
+/// Prints the chunks that are held, lapsed or failed.
 async fn chunks(cx: &Context, jobs: &Jobs, matrix: &MatrixName, most: u32) -> Result<(), Stop> {
-    // One more than asked for tells whether there are more.
-    let mut found = jobs.notable_chunks(matrix, most.saturating_add(1)).await?;
-    if found.is_empty() {
+    // One more than the limit shows whether there are more.
+    let mut chunks = jobs.notable_chunks(matrix, most.saturating_add(1)).await?;
+    if chunks.is_empty() {
         return Ok(());
     }
-    let shown = usize::try_from(most).unwrap_or(usize::MAX);
-    let has_more = found.len() > shown;
-    found.truncate(shown);
+    let limit = usize::try_from(most).unwrap_or(usize::MAX);
+    let has_more = chunks.len() > limit;
+    chunks.truncate(limit);
     let now = crate::time::now();
     cx.output.line("")?;
-    let rows = found.iter().map(|chunk| row(chunk, now));
+    let rows = chunks.iter().map(|chunk| row(chunk, now));
     cx.output
         .table(&["CHUNK", "STATE", "CURSOR", "NOTE"], rows.collect())?;
     if has_more {
-        let more = most.saturating_mul(10).min(CHUNKS_SHOWN_MAX);
+        let more = most.saturating_mul(10).min(CHUNKS_MAX);
         if more > most {
             cx.output
-                .note(format_args!("there are more: --chunks {more}"));
+                .note(format_args!("there are more: add --chunks {more}"));
         } else {
             cx.output.note("there are more");
         }
@@ -92,7 +96,7 @@ async fn chunks(cx: &Context, jobs: &Jobs, matrix: &MatrixName, most: u32) -> Re
     Ok(())
 }
 
-/// The facts that have something to say, by name.
+/// The facts that have a value, by name.
 fn facts(job: &Job, progress: &Progress, now: Timestamp) -> Vec<Vec<Cell>> {
     let counters = job.counters;
     let moment = |at: Option<Timestamp>| moment(at, now);
@@ -108,7 +112,7 @@ fn facts(job: &Job, progress: &Progress, now: Timestamp) -> Vec<Vec<Cell>> {
         fact("matrix", Some(job.matrix.to_string())),
         fact("priority", Some(job.priority.to_string())),
         fact("retry of", job.retry_of.map(|id| id.to_string())),
-        fact("progress", Some(headway(job, progress))),
+        fact("progress", Some(progress_text(job, progress))),
         fact("cursor", job.cursor.clone()),
         fact("attempts", Some(counters.attempts.to_string())),
         fact("failures", Some(counters.failures.to_string())),

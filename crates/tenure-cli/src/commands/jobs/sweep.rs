@@ -1,5 +1,4 @@
-//! What workers left behind that could not tidy up: folders of sockets that nobody answers any
-//! more.
+//! Removes the socket folders of workers that died before they could clean up.
 
 use std::fs::{self, DirEntry};
 use std::io;
@@ -10,26 +9,28 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use super::desk::{PREFIX, SOCKET};
+use super::session::{PREFIX, SOCKET};
 
-/// A younger folder may be one whose worker is about to listen.
-const YOUNG: Duration = Duration::from_secs(10);
-/// Who does not answer at all within this time is there, if slow.
-const ANSWER: Duration = Duration::from_secs(1);
+/// Minimum age of a removed folder: the worker of a younger one may be about to listen.
+const AGE_MIN: Duration = Duration::from_secs(10);
+/// Timeout of a connection attempt; a worker that exceeds it is slow, not dead.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Removes them. It is no trouble to anybody if some of them stay.
+/// Removes stale folders. Folders that remain do no harm.
 pub(super) async fn sweep() {
     let Ok(entries) = fs::read_dir(std::env::temp_dir()) else {
         return;
     };
     for entry in entries.flatten() {
         let path = entry.path();
-        if is_old_and_ours(&entry).unwrap_or(false) && is_left(&path.join(SOCKET)).await {
-            // The socket and the folder, and nothing that somebody else has put there.
+        if is_old_and_ours(&entry).unwrap_or(false) && is_unused(&path.join(SOCKET)).await {
+            // Only the socket and the folder; other contents keep the folder.
             drop(fs::remove_file(path.join(SOCKET)));
             match fs::remove_dir(&path) {
-                Ok(()) => tracing::debug!(path = %path.display(), "removed what a worker left"),
-                Err(error) => tracing::debug!(path = %path.display(), %error, "was not removed"),
+                Ok(()) => tracing::debug!(path = %path.display(), "removed a stale folder"),
+                Err(error) => {
+                    tracing::debug!(path = %path.display(), %error, "cannot remove a stale folder");
+                }
             }
         }
     }
@@ -40,16 +41,16 @@ fn is_old_and_ours(entry: &DirEntry) -> io::Result<bool> {
     if !name.to_str().is_some_and(|name| name.starts_with(PREFIX)) {
         return Ok(false);
     }
-    // Of the entry itself: whoever made a link to something of ours is not followed.
-    let found = entry.metadata()?;
-    let age = found.modified()?.elapsed().unwrap_or_default();
+    // Metadata of the entry itself: symbolic links are not followed.
+    let metadata = entry.metadata()?;
+    let age = metadata.modified()?.elapsed().unwrap_or_default();
     let ours = rustix::process::geteuid().as_raw();
-    Ok(found.is_dir() && found.uid() == ours && age > YOUNG)
+    Ok(metadata.is_dir() && metadata.uid() == ours && age > AGE_MIN)
 }
 
-/// Whether nobody listens there.
-async fn is_left(socket: &Path) -> bool {
-    let answered = timeout(ANSWER, UnixStream::connect(socket)).await;
+/// Returns true if no process listens on the socket.
+async fn is_unused(socket: &Path) -> bool {
+    let answered = timeout(CONNECT_TIMEOUT, UnixStream::connect(socket)).await;
     matches!(
         answered.map(|connected| connected.map_err(|error| error.kind())),
         Ok(Err(

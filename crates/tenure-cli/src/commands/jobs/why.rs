@@ -1,35 +1,36 @@
-//! `tenure jobs why`: why a job is not running, in one sentence.
+//! `tenure jobs why`: explains in one sentence why a job is not running.
 
 use serde::Serialize;
-use tenure::Why;
+use tenure::job::JobId;
+use tenure::operate::Why;
 
 use super::no_such_job;
 use crate::commands::Context;
-use crate::database::Absent;
+use crate::database::IfMissing;
 use crate::exit::Exit;
 use crate::output::plain;
 use crate::problem::Stop;
 
-/// The answer, in JSON.
+/// The answer in JSON.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct JobWhyView<'a> {
     id: i64,
-    /// Why, as one word.
+    /// A stable code of the reason.
     code: &'static str,
     why: &'a str,
     hint: Option<&'a str>,
 }
 
 pub(super) async fn run(cx: &Context, id: i64) -> Result<Exit, Stop> {
-    let tenure = cx.database.open(Absent::Report).await?;
+    let tenure = cx.database.open(IfMissing::Report).await?;
     let settings = cx.settings(&tenure).await?;
-    let answer = tenure.jobs().why(id, &settings).await?;
+    let answer = tenure.jobs().why(JobId::new(id), &settings).await?;
     let Why {
         sentence,
         hint,
         code,
     } = answer.ok_or_else(|| no_such_job(id))?;
-    let object = Shown {
+    let object = JobWhyView {
         id,
         code,
         why: &sentence,

@@ -1,8 +1,8 @@
-//! `tenure listen`: a receiver on this machine that verifies calls, prints them, and can be slow
-//! or fail on purpose.
+//! `tenure listen`: a local receiver that verifies and prints calls, and can be slow or fail on
+//! purpose.
 
-mod drip;
-mod heard;
+mod call;
+mod slow_body;
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,8 +20,8 @@ use tenure::Invalid;
 use tenure::webhook::verify::{Latest, Verifier};
 use tokio::net::TcpListener;
 
-use self::drip::{Drip, drip};
-use self::heard::{Heard, judge, print};
+use self::call::{ReceivedCall, print, receive};
+use self::slow_body::{SlowBody, slow_body};
 use super::Context;
 use super::serve::signals;
 use crate::config::Hidden;
@@ -29,11 +29,11 @@ use crate::exit::Exit;
 use crate::problem::{Problem, Stop};
 use crate::time;
 
-/// No body is read further.
+/// Maximum size of a body.
 const BODY_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// How long the head of a call may take.
-const HEAD_MAX: Duration = Duration::from_secs(30);
-/// As many messages are remembered, to tell repeats.
+/// Timeout for the headers of a call.
+const HEADERS_TIMEOUT: Duration = Duration::from_secs(30);
+/// Number of messages remembered, to recognise repeats.
 const MESSAGES: usize = 10_000;
 
 #[derive(Debug, Args)]
@@ -42,11 +42,11 @@ pub(crate) struct Listen {
     #[arg(long, default_value = "9000")]
     port: u16,
 
-    /// A secret or public key that calls are signed with: whsec_…, whpk_…; may be given often
+    /// A secret or public key to verify calls with: whsec_…, whpk_…; repeatable
     #[arg(long = "secret", value_name = "KEY")]
     secrets: Vec<Hidden>,
 
-    /// Answer with this status; with :N only the first N calls: 500, 503:3
+    /// Answer with this status; with :N, only the first N calls: 500, 503:3
     #[arg(long, value_name = "STATUS[:N]", value_parser = Fail::parse)]
     fail: Option<Fail>,
 
@@ -54,24 +54,23 @@ pub(crate) struct Listen {
     #[arg(long, value_name = "DURATION", value_parser = time::duration)]
     late: Option<Duration>,
 
-    /// Begin to answer at once, and take this long to end
+    /// Begin to answer at once, and spread the answer over this time
     #[arg(long, value_name = "DURATION", value_parser = time::duration)]
     slow: Option<Duration>,
 
-    /// Say this in Retry-After when failing
+    /// Send this Retry-After with failures
     #[arg(long, value_name = "DURATION", value_parser = time::duration, requires = "fail")]
     retry_after: Option<Duration>,
 
-    /// End after this many calls
+    /// Stop after this many calls
     #[arg(long, value_name = "N")]
     count: Option<u64>,
 }
 
-/// How calls are failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fail {
     status: StatusCode,
-    /// The first ones; `None`: all.
+    /// Number of calls that fail; `None` means all.
     first: Option<u64>,
 }
 
@@ -79,7 +78,7 @@ impl Fail {
     fn parse(text: &str) -> Result<Self, Invalid> {
         let wrong = || {
             let expected = "a status such as 500, or 503:3 for the first three calls";
-            Invalid::new("what to fail with", format!("{text:?}"), expected)
+            Invalid::new("--fail", format!("{text:?}"), expected)
         };
         let (status, first) = match text.split_once(':') {
             None => (text, None),
@@ -93,7 +92,7 @@ impl Fail {
     }
 }
 
-/// What all calls share.
+/// State shared by all calls.
 struct Receiver {
     cx: Context,
     args: Listen,
@@ -107,7 +106,7 @@ struct Memory {
     latest: Latest,
 }
 
-/// Where it listens, in JSON.
+/// The address in JSON.
 #[derive(Serialize)]
 struct Listening {
     listening: String,
@@ -120,15 +119,12 @@ pub(super) async fn run(cx: &Context, args: Listen) -> Result<Exit, Stop> {
     };
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, args.port));
     let listener = TcpListener::bind(address).await.map_err(|cause| {
-        Problem::new(
-            Exit::Failed,
-            format!("the address {address} cannot be listened on"),
-        )
-        .cause(cause)
-        .hint("give --port another one; 0 takes a free one")
+        Problem::new(Exit::Failed, format!("cannot listen on {address}"))
+            .cause(cause)
+            .hint("give another --port; 0 takes a free one")
     })?;
     let listening = format!("http://{}", listener.local_addr()?);
-    tell(cx, &listening, verifier.is_some())?;
+    announce(cx, &listening, verifier.is_some())?;
     let mut signals = signals()?;
     let receiver = Arc::new(Receiver {
         cx: cx.clone(),
@@ -148,16 +144,16 @@ pub(super) async fn run(cx: &Context, args: Listen) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-fn tell(cx: &Context, listening: &str, is_verifying: bool) -> Result<(), Stop> {
+fn announce(cx: &Context, listening: &str, is_verifying: bool) -> Result<(), Stop> {
     if cx.output.is_json() {
         let listening = listening.to_owned();
         return cx.output.json(&Listening { listening });
     }
     cx.output
-        .note(format_args!("listens on {listening}; Ctrl-C ends it"));
+        .note(format_args!("listening on {listening}; Ctrl-C stops it"));
     if !is_verifying {
         cx.output
-            .hint("--secret whsec_… verifies what comes; without it everything is believed");
+            .hint("--secret whsec_… verifies calls; without it every call is accepted");
     }
     Ok(())
 }
@@ -165,7 +161,7 @@ fn tell(cx: &Context, listening: &str, is_verifying: bool) -> Result<(), Stop> {
 async fn accept(listener: TcpListener, receiver: Arc<Receiver>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
-            // Too many open at once, say: those that are open end first.
+            // For example, too many open files: let open connections finish first.
             tokio::task::yield_now().await;
             continue;
         };
@@ -173,44 +169,44 @@ async fn accept(listener: TcpListener, receiver: Arc<Receiver>) {
         tokio::spawn(async move {
             let serve = service_fn(|request| {
                 let receiver = Arc::clone(&receiver);
-                async move { Ok::<_, Infallible>(receiver.take(request).await) }
+                async move { Ok::<_, Infallible>(receiver.handle(request).await) }
             });
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_MAX)
+                .header_read_timeout(HEADERS_TIMEOUT)
                 .serve_connection(TokioIo::new(stream), serve);
-            // A caller that hangs up early is its own affair.
+            // A caller that hangs up early is not an error here.
             drop(connection.await);
         });
     }
 }
 
 impl Receiver {
-    async fn take(&self, request: Request<Incoming>) -> Response<Drip> {
+    async fn handle(&self, request: Request<Incoming>) -> Response<SlowBody> {
         let (head, body) = request.into_parts();
         let body = read(body).await;
         let now = time::now();
-        let (number, heard) = {
+        let (number, received) = {
             let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
             memory.calls += 1;
             let verifier = self.verifier.as_ref();
-            let heard = judge(
+            let received = receive(
                 verifier,
                 &mut memory.latest,
                 &head.headers,
                 body.as_deref(),
                 now,
             );
-            (memory.calls, heard)
+            (memory.calls, received)
         };
-        let status = self.status(number, body.is_some(), &heard);
+        let status = self.status(number, body.is_some(), &received);
         if let Some(late) = self.args.late {
-            // To be late is what it was asked for.
+            // The delay is the purpose of `--late`.
             tokio::time::sleep(late).await;
         }
         let path = head.uri.path();
-        if print(&self.cx, path, &heard, status.as_u16(), body.as_deref()).is_err() {
-            // Nobody reads any more.
+        if print(&self.cx, path, &received, status.as_u16(), body.as_deref()).is_err() {
+            // The reader of the output is gone.
             self.over.notify_one();
         }
         if self.args.count.is_some_and(|count| number >= count) {
@@ -219,24 +215,24 @@ impl Receiver {
         self.answer(status)
     }
 
-    /// What the call of this number is answered with.
-    fn status(&self, number: u64, has_body: bool, heard: &Heard) -> StatusCode {
+    /// The status of the answer to a call.
+    fn status(&self, number: u64, has_body: bool, received: &ReceivedCall) -> StatusCode {
         match self.args.fail {
             Some(Fail { status, first }) if first.is_none_or(|first| number <= first) => status,
             _ if !has_body => StatusCode::PAYLOAD_TOO_LARGE,
-            _ if heard.is_refused() => StatusCode::UNAUTHORIZED,
+            _ if received.is_refused() => StatusCode::UNAUTHORIZED,
             _ => StatusCode::OK,
         }
     }
 
-    fn answer(&self, status: StatusCode) -> Response<Drip> {
+    fn answer(&self, status: StatusCode) -> Response<SlowBody> {
         let text = if status.is_success() {
-            "taken"
+            "accepted"
         } else {
-            "not taken"
+            "not accepted"
         };
         let over = self.args.slow.unwrap_or_default();
-        let mut response = Response::new(drip(Bytes::from(text), over));
+        let mut response = Response::new(slow_body(Bytes::from(text), over));
         *response.status_mut() = status;
         if let Some(wait) = self.args.retry_after.filter(|_| !status.is_success()) {
             let seconds = wait.as_secs().into();
@@ -248,7 +244,7 @@ impl Receiver {
     }
 }
 
-/// The whole body; `None`: it is too long, or broke off.
+/// The whole body; `None` when it is too long or incomplete.
 async fn read(mut body: Incoming) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     loop {
@@ -270,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_to_fail_with_is_a_status_and_perhaps_a_number() {
+    fn fail_is_a_status_and_an_optional_number() {
         for (text, status, first) in [("500", 500, None), ("503:3", 503, Some(3))] {
             let status = StatusCode::from_u16(status).unwrap();
             assert_eq!(Fail::parse(text), Ok(Fail { status, first }));

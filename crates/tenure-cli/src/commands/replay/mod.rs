@@ -1,23 +1,25 @@
-//! `tenure replay`: puts events that are done or dead back, as fast as is asked for: by id, or by
-//! choice, which is an operation on record.
+//! `tenure replay`: makes events that are done or dead pending again, by id or by filter (a bulk
+//! replay).
 
 mod operation;
 mod pace;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
-use tenure::{Filter, ItemId, Kind, Rate, Replayed, State, Tenure, Timestamp};
+use tenure::operate::{Filter, Kind, ReplayRate, Replayed};
+use tenure::store::Timestamp;
+use tenure::{ItemId, State, Tenure};
 
 use self::pace::{Pace, Step};
-use super::rows::Replaying;
-use super::{Context, OfTable, answers, once_each, rows};
+use super::rows::RowReplay;
+use super::{Context, TableArg, answers, once_each, rows};
 use crate::args::{Choice, item_id};
 use crate::confirm::{Question, confirm};
-use crate::database::Absent;
+use crate::database::IfMissing;
 use crate::exit::Exit;
 use crate::output::{deliveries, events};
 use crate::problem::{Problem, Stop};
-use crate::progress::{Whole, begin};
+use crate::progress::{Total, begin};
 use crate::time;
 
 /// Events per page.
@@ -33,9 +35,9 @@ pub(crate) struct Replay {
     #[arg(value_name = "ID", value_parser = item_id)]
     ids: Vec<ItemId>,
 
-    /// Those in this state [default: dead, when chosen by another option]
+    /// Those in this state [default: dead, with any other option]
     #[arg(long, conflicts_with = "ids")]
-    state: Option<SettledWord>,
+    state: Option<SettledArg>,
 
     #[command(flatten)]
     choice: Choice,
@@ -45,14 +47,14 @@ pub(crate) struct Replay {
     until: Option<Timestamp>,
 
     /// At most this many per second or minute: 50/s, 600/m
-    #[arg(long, value_name = "N/s", value_parser = Rate::parse)]
-    rate: Option<Rate>,
+    #[arg(long, value_name = "N/s", value_parser = ReplayRate::parse)]
+    rate: Option<ReplayRate>,
 
-    /// Leave what is chosen to the workers, and return at once
+    /// Leave the replay to the workers, and return at once
     #[arg(long, conflicts_with = "ids")]
     detach: bool,
 
-    /// Say how many would be replayed and change nothing
+    /// Count them and change nothing
     #[arg(long)]
     dry_run: bool,
 
@@ -61,62 +63,61 @@ pub(crate) struct Replay {
     yes: bool,
 
     #[command(flatten)]
-    of: OfTable,
+    of: TableArg,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ReplayCommand {
-    /// List replays on record, newest first; exits with 3 when there are none
+    /// List bulk replays, newest first; exits with 3 when there are none
     #[command(after_help = "\
 Examples:
   tenure replay list
   tenure replay list --json | jq 'select(.state == \"running\")'")]
     List,
-    /// Follow a replay to its end, and help it along; Ctrl-C leaves it running
+    /// Follow a replay to its end, and help with it; Ctrl-C leaves it running
     #[command(after_help = "\
 Examples:
   tenure replay follow 3")]
     Follow {
-        /// Its number
+        /// The number of the replay
         id: u64,
     },
-    /// End a replay; what it has put back stays so
+    /// Cancel a replay; items that were replayed already stay pending
     #[command(after_help = "\
 Examples:
   tenure replay cancel 3")]
     Cancel {
-        /// Its number
+        /// The number of the replay
         id: u64,
     },
 }
 
-/// The word for a state that a replay leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SettledWord {
+pub(crate) enum SettledArg {
     Done,
     Dead,
 }
 
-impl From<SettledWord> for State {
-    fn from(word: SettledWord) -> Self {
-        match word {
-            SettledWord::Done => Self::Done,
-            SettledWord::Dead => Self::Dead,
+impl From<SettledArg> for State {
+    fn from(arg: SettledArg) -> Self {
+        match arg {
+            SettledArg::Done => Self::Done,
+            SettledArg::Dead => Self::Dead,
         }
     }
 }
 
-/// What a dry run would do, in JSON.
+/// The result of a dry run, in JSON.
 #[derive(Serialize)]
-struct Planned {
-    would_replay: usize,
+pub(super) struct DryRunView {
+    pub(super) would_replay: usize,
 }
 
 pub(super) async fn run(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
     let Some(command) = &args.command else {
         return replay_some(cx, args).await;
     };
-    let tenure = cx.database.open(Absent::Report).await?;
+    let tenure = cx.database.open(IfMissing::Report).await?;
     match command {
         ReplayCommand::List => operation::list(cx, &tenure).await,
         ReplayCommand::Follow { id } => operation::follow(cx, &tenure, *id).await,
@@ -125,7 +126,7 @@ pub(super) async fn run(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
 }
 
 async fn replay_some(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
-    let choosing = Choosing {
+    let options = ReplayOptions {
         rate: args.rate,
         is_detached: args.detach,
         is_dry: args.dry_run,
@@ -134,26 +135,27 @@ async fn replay_some(cx: &Context, args: &Replay) -> Result<Exit, Stop> {
     if let Some(table) = &args.of.table {
         return replay_rows(cx, table, args).await;
     }
-    let is_chosen = args.state.is_some() || args.until.is_some() || args.choice.is_given();
-    match (args.ids.is_empty(), is_chosen) {
-        (true, false) => Err(
-            Problem::new(Exit::Usage, "nothing says which events to replay")
-                .hint(
-                    "name ids, or choose by --state dead, --topic, --queue, --key, --since or \
+    let is_selected = args.state.is_some() || args.until.is_some() || args.choice.is_given();
+    match (args.ids.is_empty(), is_selected) {
+        (true, false) => Err(Problem::new(Exit::Usage, "no events to replay are named")
+            .hint(
+                "give ids, or select by --state dead, --topic, --queue, --key, --since or \
                      --until",
-                )
-                .into(),
-        ),
-        (false, true) => Err(Problem::new(Exit::Usage, "both ids and a choice are given")
-            .hint("name ids, or choose by --state, --topic, --queue, --key, --since and --until")
+            )
             .into()),
-        (false, false) => by_id(cx, &args.ids, choosing).await,
+        (false, true) => Err(Problem::new(
+            Exit::Usage,
+            "ids cannot be combined with other filters",
+        )
+        .hint("give ids, or select by --state, --topic, --queue, --key, --since and --until")
+        .into()),
+        (false, false) => by_id(cx, &args.ids, options).await,
         (true, true) => {
-            let state = args.state.unwrap_or(SettledWord::Dead);
+            let state = args.state.unwrap_or(SettledArg::Dead);
             let mut filter = args.choice.filter(Some(State::from(state)))?;
             filter.until = args.until;
-            let tenure = cx.database.open(Absent::Report).await?;
-            by_filter(cx, &tenure, filter, choosing).await
+            let tenure = cx.database.open(IfMissing::Report).await?;
+            by_filter(cx, &tenure, filter, options).await
         }
     }
 }
@@ -163,63 +165,62 @@ async fn replay_rows(cx: &Context, table: &str, args: &Replay) -> Result<Exit, S
     let is_foreign =
         args.choice.is_of_events() || args.until.is_some() || args.rate.is_some() || args.detach;
     if is_foreign {
-        let message = "rows of a table are chosen by id, --state and --since alone";
+        let message = "rows of a table can be selected by id, --state and --since only";
         return Err(Problem::new(Exit::Usage, message)
-            .hint("leave the other options out")
+            .hint("remove the other options")
             .into());
     }
-    let is_chosen = args.state.is_some() || args.choice.since.is_some();
-    if args.ids.is_empty() != is_chosen {
-        let message = "nothing says which rows to replay, or ids and a choice both do";
+    let is_selected = args.state.is_some() || args.choice.since.is_some();
+    if args.ids.is_empty() != is_selected {
+        let message = "no rows to replay are named, or ids are combined with other filters";
         return Err(Problem::new(Exit::Usage, message)
-            .hint("name ids, or choose by --state dead or --since")
+            .hint("give ids, or select by --state dead or --since")
             .into());
     }
-    let state = args.state.unwrap_or(SettledWord::Dead);
+    let state = args.state.unwrap_or(SettledArg::Dead);
     let filter = args.choice.filter(Some(State::from(state)))?;
-    let ask = Replaying {
+    let options = RowReplay {
         ids: &args.ids,
-        filter: is_chosen.then_some(filter),
+        filter: is_selected.then_some(filter),
         is_dry: args.dry_run,
         is_sure: args.yes,
     };
-    rows::replay(cx, table, ask).await
+    rows::replay(cx, table, options).await
 }
 
-/// How a choice is replayed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Choosing {
-    /// How fast at most.
-    pub(super) rate: Option<Rate>,
-    /// Begun, and left to the workers.
+pub(super) struct ReplayOptions {
+    /// Maximum rate; `None` means no limit.
+    pub(super) rate: Option<ReplayRate>,
+    /// Leave it to the workers.
     pub(super) is_detached: bool,
-    /// Only counted.
+    /// Only count.
     pub(super) is_dry: bool,
-    /// Not asked about.
+    /// Skip the confirmation.
     pub(super) is_sure: bool,
 }
 
-/// Replays these, and answers for each.
-pub(super) async fn by_id(cx: &Context, ids: &[ItemId], how: Choosing) -> Result<Exit, Stop> {
-    let tenure = cx.database.open(Absent::Report).await?;
+/// Replays the items with these ids, and prints an answer for each.
+pub(super) async fn by_id(cx: &Context, ids: &[ItemId], how: ReplayOptions) -> Result<Exit, Stop> {
+    let tenure = cx.database.open(IfMissing::Report).await?;
     let ids = once_each(ids);
     let kind = ids.first().map_or(Kind::Events, |id| kind_of(*id));
     if how.is_dry {
-        let found = tenure.find(&ids).await?;
-        let settled = found.iter().filter(|record| record.state.is_terminal());
+        let records = tenure.find(&ids).await?;
+        let settled = records.iter().filter(|record| record.state.is_terminal());
         return planned(cx, kind, settled.count());
     }
-    let (said, end) = replay(cx, &tenure, &ids, how.rate).await;
-    let exit = answers(cx, "replayed", &said)?;
+    let (answered, end) = replay(cx, &tenure, &ids, how.rate).await;
+    let exit = answers(cx, "replayed", &answered)?;
     end.map(|()| exit)
 }
 
-/// Replays everything that the filter matches, as an operation on record.
+/// Replays everything that matches the filter, as a bulk replay.
 pub(super) async fn by_filter(
     cx: &Context,
     tenure: &Tenure,
     filter: Filter,
-    how: Choosing,
+    how: ReplayOptions,
 ) -> Result<Exit, Stop> {
     let kind = filter.kind;
     let number = count(tenure, filter.clone()).await?;
@@ -230,7 +231,7 @@ pub(super) async fn by_filter(
         });
         if filter.state == Some(State::Dead) {
             cx.output
-                .hint("only what is dead was looked at; --state done takes what is done");
+                .hint("only dead ones were considered; --state done selects those that are done");
         }
         return Ok(Exit::Nothing);
     }
@@ -238,12 +239,12 @@ pub(super) async fn by_filter(
         return planned(cx, kind, number);
     }
     if !how.is_sure {
-        ask(kind, number)?;
+        confirm_replay(kind, number)?;
     }
     operation::start(cx, tenure, (filter, number), how).await
 }
 
-/// How many the filter matches.
+/// The number of items that match the filter.
 async fn count(tenure: &Tenure, mut filter: Filter) -> Result<usize, Stop> {
     let mut number = 0;
     loop {
@@ -272,46 +273,46 @@ fn counted(kind: Kind, number: usize) -> String {
     }
 }
 
-/// Replays in steps; answers what was done, and whether that was all.
+/// Replays in steps; returns the answers so far, and an error if it stopped early.
 async fn replay(
     cx: &Context,
     tenure: &Tenure,
     ids: &[ItemId],
-    rate: Option<Rate>,
+    rate: Option<ReplayRate>,
 ) -> (Replayed, Result<(), Stop>) {
-    let whole = Whole::Events(u64::try_from(ids.len()).unwrap_or(u64::MAX));
-    let progress = begin(&cx.output, whole, "replayed");
-    let mut said = Vec::with_capacity(ids.len());
+    let total = Total::Events(u64::try_from(ids.len()).unwrap_or(u64::MAX));
+    let progress = begin(&cx.output, total, "replayed");
+    let mut answered = Vec::with_capacity(ids.len());
     let mut pace = match Pace::new(rate) {
         Ok(pace) => pace,
-        Err(problem) => return (said, Err(problem.into())),
+        Err(problem) => return (answered, Err(problem.into())),
     };
     let mut end = Ok(());
     for part in ids.chunks(pace.size) {
         if pace.next().await == Step::Stop {
             let kind = ids.first().map_or(Kind::Events, |id| kind_of(*id));
             let all = counted(kind, ids.len());
-            let message = format!("stopped after {} of {all}", said.len());
+            let message = format!("stopped after {} of {all}", answered.len());
             end = Err(Problem::new(Exit::Failed, message)
-                .hint("the rest is as it was: say it again to go on with it")
+                .hint("the rest is unchanged: repeat the command to continue")
                 .into());
             break;
         }
         match tenure.replay(part).await {
-            Ok(answers) => said.extend(answers),
+            Ok(answers) => answered.extend(answers),
             Err(error) => {
                 end = Err(error.into());
                 break;
             }
         }
-        progress.set_position(u64::try_from(said.len()).unwrap_or(u64::MAX));
+        progress.set_position(u64::try_from(answered.len()).unwrap_or(u64::MAX));
     }
     progress.finish_and_clear();
-    (said, end)
+    (answered, end)
 }
 
 fn planned(cx: &Context, kind: Kind, number: usize) -> Result<Exit, Stop> {
-    let object = Planned {
+    let object = DryRunView {
         would_replay: number,
     };
     cx.output.either(&object, || {
@@ -324,8 +325,7 @@ fn planned(cx: &Context, kind: Kind, number: usize) -> Result<Exit, Stop> {
     })
 }
 
-/// Asks whether so many are to be replayed.
-fn ask(kind: Kind, number: usize) -> Result<(), Stop> {
+fn confirm_replay(kind: Kind, number: usize) -> Result<(), Stop> {
     let number = counted(kind, number);
     confirm(&Question {
         text: format!("replay {number}?"),

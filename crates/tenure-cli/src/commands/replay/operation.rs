@@ -1,37 +1,37 @@
-//! Replays on record: begins one, follows it and helps it along, lists and cancels them.
+//! Bulk replays: starting, following, listing and cancelling them.
 
 use std::time::Duration;
 
 use comfy_table::{Cell, Color};
 use indicatif::ProgressBar;
 use serde::Serialize;
-use tenure::{
-    Filter, Guarded, Kind, NewReplay, Refusal, ReplayOperation, ReplayState, StepReplay, Tenure,
-};
+use tenure::Tenure;
+use tenure::lease::{Guarded, Refusal};
+use tenure::operate::{Filter, Kind, NewReplay, ReplayOperation, ReplayState, StepReplay};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::{Choosing, counted};
+use super::{ReplayOptions, counted};
 use crate::commands::Context;
-use crate::commands::deliveries::Names;
+use crate::commands::deliveries::EndpointNames;
+use crate::event_view::{IdView, text};
 use crate::exit::Exit;
 use crate::output::plain;
 use crate::problem::{Problem, Stop};
-use crate::progress::{Whole, begin};
-use crate::record::{ShownId, text};
+use crate::progress::{Total, begin};
 use crate::time::relative;
 
-/// Items in a step, unless the rate says less.
-const ITEMS: u32 = 1_000;
-/// Between two steps, so that it never takes the database from others.
-const BREATH: Duration = Duration::from_millis(20);
-/// Others may take the steps: so often it is looked how far they came.
-const LOOK: Duration = Duration::from_secs(1);
-/// As many are listed.
-const LISTED: u32 = 100;
+/// Maximum items in a step; the rate may demand fewer.
+const STEP_ITEMS: u32 = 1_000;
+/// Minimum pause between two steps, for other work of the database.
+const STEP_PAUSE: Duration = Duration::from_millis(20);
+/// Interval between reads while other processes take the steps.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum number of replays listed.
+const LIST_MAX: u32 = 100;
 
-/// A replay on record, in JSON. A field that has nothing to say is null.
+/// A bulk replay in JSON. A field that does not apply is null.
 #[derive(Serialize)]
-struct Shown<'a> {
+struct ReplayView<'a> {
     id: u64,
     state: &'static str,
     replayed: u64,
@@ -40,25 +40,25 @@ struct Shown<'a> {
     rate: Option<String>,
     created_at: String,
     ended_at: Option<String>,
-    filter: ShownFilter<'a>,
+    filter: FilterView<'a>,
 }
 
-/// What is chosen, in JSON.
+/// The filter in JSON.
 #[derive(Serialize)]
-struct ShownFilter<'a> {
+struct FilterView<'a> {
     kind: &'static str,
     state: Option<&'static str>,
     topic: Option<&'a str>,
     queue: Option<&'a str>,
     key: Option<&'a str>,
     endpoint: Option<&'a str>,
-    event: Option<ShownId>,
+    event: Option<IdView>,
     since: Option<String>,
     until: Option<String>,
 }
 
-impl<'a> ShownFilter<'a> {
-    fn new(filter: &'a Filter, names: &'a Names) -> Self {
+impl<'a> FilterView<'a> {
+    fn new(filter: &'a Filter, names: &'a EndpointNames) -> Self {
         Self {
             kind: match filter.kind {
                 Kind::Events => "events",
@@ -66,18 +66,18 @@ impl<'a> ShownFilter<'a> {
             },
             state: filter.state.map(tenure::State::as_str),
             topic: filter.topic.as_deref(),
-            queue: filter.queue.as_ref().map(tenure::QueueName::as_str),
+            queue: filter.queue.as_ref().map(tenure::store::QueueName::as_str),
             key: filter.key.as_deref(),
             endpoint: filter.endpoint.map(|number| names.name(number)),
-            event: filter.source.map(ShownId),
+            event: filter.source.map(IdView),
             since: text(filter.since),
             until: text(filter.until),
         }
     }
 
-    /// As it would be typed.
-    fn words(&self) -> String {
-        let mut words = vec![format!("{} {}", self.state.unwrap_or("all"), self.kind)];
+    /// The filter as options of the command line.
+    fn text(&self) -> String {
+        let mut parts = vec![format!("{} {}", self.state.unwrap_or("all"), self.kind)];
         let event = self.event.as_ref().map(|event| event.0.to_string());
         for (name, value) in [
             ("topic", self.topic),
@@ -89,15 +89,15 @@ impl<'a> ShownFilter<'a> {
             ("until", self.until.as_deref()),
         ] {
             if let Some(value) = value {
-                words.push(format!("--{name} {}", plain(value)));
+                parts.push(format!("--{name} {}", plain(value)));
             }
         }
-        words.join(" ")
+        parts.join(" ")
     }
 }
 
-impl<'a> Shown<'a> {
-    fn new(operation: &'a ReplayOperation, names: &'a Names) -> Self {
+impl<'a> ReplayView<'a> {
+    fn new(operation: &'a ReplayOperation, names: &'a EndpointNames) -> Self {
         Self {
             id: operation.id,
             state: operation.state.as_str(),
@@ -107,23 +107,23 @@ impl<'a> Shown<'a> {
             rate: operation.rate.map(|rate| rate.to_string()),
             created_at: operation.created_at.to_string(),
             ended_at: text(operation.ended_at),
-            filter: ShownFilter::new(&operation.filter, names),
+            filter: FilterView::new(&operation.filter, names),
         }
     }
 }
 
-/// Begins a replay of so many, and follows it unless it is to be left alone.
+/// Starts a replay of `number` items, and follows it unless it is detached.
 pub(super) async fn start(
     cx: &Context,
     tenure: &Tenure,
     (filter, number): (Filter, usize),
-    how: Choosing,
+    how: ReplayOptions,
 ) -> Result<Exit, Stop> {
     let kind = filter.kind;
     let mut replay = NewReplay::new(filter)?;
     replay.rate = how.rate;
     replay.expected = u64::try_from(number).ok();
-    // Before it begins: from here on Ctrl-C must not end this process without a word.
+    // Installed before the start: from then on Ctrl-C must not end this process without a message.
     let interrupt = interrupts()?;
     let started = tenure.start_replay(&replay).await?;
     if !how.is_detached {
@@ -138,12 +138,12 @@ pub(super) async fn start(
             .line(format_args!("started replay {id} of {of}"))?;
     }
     cx.output.note(format_args!(
-        "workers go on with it; `tenure replay follow {id}` does too"
+        "workers carry it out; `tenure replay follow {id}` follows it"
     ));
     Ok(Exit::Done)
 }
 
-/// Follows a replay to its end, and takes steps of it.
+/// Follows a replay to its end, and takes steps itself.
 pub(super) async fn follow(cx: &Context, tenure: &Tenure, id: u64) -> Result<Exit, Stop> {
     let interrupt = interrupts()?;
     match tenure.replay_operation(id).await? {
@@ -152,10 +152,9 @@ pub(super) async fn follow(cx: &Context, tenure: &Tenure, id: u64) -> Result<Exi
     }
 }
 
-/// Ctrl-C, listened for.
 fn interrupts() -> Result<Signal, Problem> {
     signal(SignalKind::interrupt())
-        .map_err(|error| Problem::new(Exit::Failed, "Ctrl-C cannot be listened for").cause(error))
+        .map_err(|error| Problem::new(Exit::Failed, "cannot listen for Ctrl-C").cause(error))
 }
 
 async fn follow_from(
@@ -164,8 +163,8 @@ async fn follow_from(
     operation: ReplayOperation,
     mut interrupt: Signal,
 ) -> Result<Exit, Stop> {
-    let whole = operation.expected.map_or(Whole::Unknown, Whole::Events);
-    let progress = begin(&cx.output, whole, "replayed");
+    let total = operation.expected.map_or(Total::Unknown, Total::Events);
+    let progress = begin(&cx.output, total, "replayed");
     let mut last = operation;
     let end = tokio::select! {
         biased;
@@ -177,18 +176,18 @@ async fn follow_from(
         None => Err(stopped(&last).into()),
         Some(end) => {
             end?;
-            ended(cx, tenure, &last).await
+            print_end(cx, tenure, &last).await
         }
     }
 }
 
-/// Takes steps, or looks at those of others, until it has ended.
+/// Takes steps, or waits for those of other processes, until the replay ends.
 async fn take_steps(
     tenure: &Tenure,
     last: &mut ReplayOperation,
     progress: &ProgressBar,
 ) -> Result<(), Stop> {
-    let step = StepReplay::new(ITEMS).only(last.id);
+    let step = StepReplay::new(STEP_ITEMS).only(last.id);
     loop {
         progress.set_position(last.replayed + last.refused);
         if !last.is_running() {
@@ -201,14 +200,14 @@ async fn take_steps(
         };
         *last = now.ok_or_else(|| no_such_replay(last.id))?;
         if last.is_running() {
-            let wait = stepped.next_in.unwrap_or(BREATH);
-            // The rate says when the next step is due; others step too, and give no notice.
-            tokio::time::sleep(wait.clamp(BREATH, LOOK)).await;
+            let wait = stepped.next_in.unwrap_or(STEP_PAUSE);
+            // The rate sets the time of the next step; other processes do not announce their steps.
+            tokio::time::sleep(wait.clamp(STEP_PAUSE, POLL_INTERVAL)).await;
         }
     }
 }
 
-/// Nobody looks on any more, which does not end it.
+/// Reports that this process stopped following; the replay goes on.
 fn stopped(operation: &ReplayOperation) -> Problem {
     let id = operation.id;
     let done = operation.replayed + operation.refused;
@@ -218,12 +217,16 @@ fn stopped(operation: &ReplayOperation) -> Problem {
         of.unwrap_or_default()
     );
     Problem::new(Exit::Failed, message).hint(format!(
-        "it goes on wherever a worker runs: `tenure replay follow {id}` follows it, `tenure \
-         replay cancel {id}` ends it"
+        "workers carry on with it: `tenure replay follow {id}` follows it, `tenure replay cancel \
+         {id}` ends it"
     ))
 }
 
-async fn ended(cx: &Context, tenure: &Tenure, operation: &ReplayOperation) -> Result<Exit, Stop> {
+async fn print_end(
+    cx: &Context,
+    tenure: &Tenure,
+    operation: &ReplayOperation,
+) -> Result<Exit, Stop> {
     if cx.output.is_json() {
         show(cx, tenure, operation).await?;
     } else {
@@ -233,14 +236,14 @@ async fn ended(cx: &Context, tenure: &Tenure, operation: &ReplayOperation) -> Re
     }
     if operation.refused > 0 {
         cx.output.note(format_args!(
-            "{} had changed in the meantime and were left alone",
+            "{} had changed in the meantime and were skipped",
             operation.refused
         ));
     }
     if operation.state == ReplayState::Cancelled {
         let message = format!("replay {} was cancelled", operation.id);
         return Err(Problem::new(Exit::Failed, message)
-            .hint("the rest is as it was: choose it again to replay it")
+            .hint("the rest is unchanged: select it again to replay it")
             .into());
     }
     Ok(if operation.refused > 0 {
@@ -251,21 +254,21 @@ async fn ended(cx: &Context, tenure: &Tenure, operation: &ReplayOperation) -> Re
 }
 
 async fn show(cx: &Context, tenure: &Tenure, operation: &ReplayOperation) -> Result<(), Stop> {
-    let names = Names::load(tenure).await?;
-    cx.output.json(&Shown::new(operation, &names))
+    let names = EndpointNames::load(tenure).await?;
+    cx.output.json(&ReplayView::new(operation, &names))
 }
 
-/// Lists replays on record, the newest first.
+/// Lists bulk replays, newest first.
 pub(super) async fn list(cx: &Context, tenure: &Tenure) -> Result<Exit, Stop> {
-    let all = tenure.replays(LISTED).await?;
+    let all = tenure.replays(LIST_MAX).await?;
     if all.is_empty() {
-        cx.output.note("no replays are on record");
+        cx.output.note("there are no bulk replays");
         return Ok(Exit::Nothing);
     }
-    let names = Names::load(tenure).await?;
+    let names = EndpointNames::load(tenure).await?;
     if cx.output.is_json() {
         for operation in &all {
-            cx.output.json(&Shown::new(operation, &names))?;
+            cx.output.json(&ReplayView::new(operation, &names))?;
         }
         return Ok(Exit::Done);
     }
@@ -275,7 +278,7 @@ pub(super) async fn list(cx: &Context, tenure: &Tenure) -> Result<Exit, Stop> {
     Ok(Exit::Done)
 }
 
-fn row(cx: &Context, operation: &ReplayOperation, names: &Names) -> Vec<Cell> {
+fn row(cx: &Context, operation: &ReplayOperation, names: &EndpointNames) -> Vec<Cell> {
     let color = match operation.state {
         ReplayState::Running => Color::Cyan,
         ReplayState::Done => Color::Green,
@@ -292,20 +295,19 @@ fn row(cx: &Context, operation: &ReplayOperation, names: &Names) -> Vec<Cell> {
         Cell::new(replayed),
         Cell::new(rate.unwrap_or_default()),
         Cell::new(relative(operation.created_at, cx.output.now)),
-        Cell::new(ShownFilter::new(&operation.filter, names).words()),
+        Cell::new(FilterView::new(&operation.filter, names).text()),
     ]
 }
 
-/// Ends a replay.
 pub(super) async fn cancel(cx: &Context, tenure: &Tenure, id: u64) -> Result<Exit, Stop> {
     match tenure.cancel_replay(id).await? {
-        Guarded::Kept(operation) => {
+        Guarded::Accepted(operation) => {
             if cx.output.is_json() {
                 show(cx, tenure, &operation).await?;
             } else {
                 let number = operation.replayed;
                 cx.output.line(format_args!(
-                    "cancelled replay {id}; what it had replayed, {number}, stays so"
+                    "cancelled replay {id}; the {number} already replayed stay so"
                 ))?;
             }
             Ok(Exit::Done)
@@ -313,7 +315,7 @@ pub(super) async fn cancel(cx: &Context, tenure: &Tenure, id: u64) -> Result<Exi
         Guarded::Refused(Refusal::NotFound) => Err(no_such_replay(id).into()),
         Guarded::Refused(_) => {
             let message = format!("replay {id} has ended already");
-            let hint = "`tenure replay list` says how";
+            let hint = "`tenure replay list` shows how";
             Err(Problem::new(Exit::Refused, message).hint(hint).into())
         }
     }

@@ -1,26 +1,23 @@
-//! How fast events are replayed: in small steps at even distances, and never faster afterwards to
-//! make up for a slow one.
+//! Pace of a replay: small steps at even intervals, without a burst after a slow one.
 
-use tenure::Rate;
+use tenure::operate::ReplayRate;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::exit::Exit;
 use crate::problem::Problem;
 
-/// Events in one step, and so in one transaction.
+/// Maximum events in one step, which is one transaction.
 const SIZE_MAX: u32 = 1_000;
 
-/// What comes next.
+/// The result of waiting for the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The next step.
     Go,
-    /// Nothing: someone pressed Ctrl-C.
+    /// Ctrl-C was pressed.
     Stop,
 }
 
-/// The steps of a replay.
 #[derive(Debug)]
 pub(super) struct Pace {
     /// Events in a step.
@@ -30,14 +27,13 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Steps at this rate, or one after another. From here on Ctrl-C stops between two steps.
-    pub(super) fn new(rate: Option<Rate>) -> Result<Self, Problem> {
-        let interrupt = signal(SignalKind::interrupt()).map_err(|error| {
-            Problem::new(Exit::Failed, "Ctrl-C cannot be listened for").cause(error)
-        })?;
+    /// Steps at this rate, or without a pause. From here on Ctrl-C stops between two steps.
+    pub(super) fn new(rate: Option<ReplayRate>) -> Result<Self, Problem> {
+        let interrupt = signal(SignalKind::interrupt())
+            .map_err(|error| Problem::new(Exit::Failed, "cannot listen for Ctrl-C").cause(error))?;
         let ticks = rate.map(|rate| {
             let mut ticks = interval(rate.wait(rate.step(SIZE_MAX)));
-            // A step that took long is not followed by a burst.
+            // No burst after a slow step.
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             ticks
         });
@@ -72,10 +68,10 @@ mod tests {
 
     use super::*;
 
-    /// Goal: the pace holds. Method: time that stands still but for the waiting itself.
+    /// Goal: the rate is kept. Method: paused time, which only the waiting advances.
     #[tokio::test(start_paused = true)]
-    async fn twenty_steps_take_nineteen_distances() {
-        let mut pace = Pace::new(Some(Rate::parse("50/s").unwrap())).unwrap();
+    async fn twenty_steps_take_nineteen_intervals() {
+        let mut pace = Pace::new(Some(ReplayRate::parse("50/s").unwrap())).unwrap();
         assert_eq!(pace.size, 5);
         let start = Instant::now();
         for _ in 0..20 {
@@ -88,7 +84,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn without_a_rate_nothing_is_waited_for() {
+    async fn without_a_rate_there_is_no_wait() {
         let mut pace = Pace::new(None).unwrap();
         let start = Instant::now();
         for _ in 0..20 {

@@ -2,23 +2,16 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::time::Duration;
 
 use rustix::process::Signal;
+use tenure_nemesis::Schedule;
 
 use super::script::script;
 use crate::program::{Place, Running, everywhere, postgres, sqlite};
 
-/// Waits until a file of the place is as it should be.
+/// Polls until a file or a job meets the condition.
 pub(super) async fn until(what: &str, is_so: impl Fn() -> bool) {
-    let wait = async {
-        while !is_so() {
-            // Another process writes it, and gives no notice.
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    let waited = tokio::time::timeout(Duration::from_mins(5), wait).await;
-    assert!(waited.is_ok(), "{what}");
+    tenure_nemesis::until(what, async || is_so()).await;
 }
 
 fn worker(place: &Place, name: &str, term: &str) -> Running {
@@ -41,33 +34,34 @@ fn worker(place: &Place, name: &str, term: &str) -> Running {
     running
 }
 
-/// Goal: a kill in the middle of a job costs the chunk in hand and nothing else.
-/// Method: a script notes each chunk that it works on in a file; its worker is killed with SIGKILL
-/// half-way, another one takes the job up when the lease is over.
+/// Goal: a kill in the middle of a job costs only the chunk in progress. Method: a script records
+/// each chunk in a file; its worker is killed with SIGKILL half-way, and another worker takes over
+/// the job when the lease has lapsed.
 async fn killed_in_the_middle(place: &Place) {
-    const CHUNKS: usize = 1000;
+    let chunks = 8 * Schedule::from_environment().kills.min(50);
     let id = place.job("import");
     script(
         place,
-        "first=${TENURE_CURSOR:-1}
-         tenure jobs note --total 1000 || exit 75
-         for chunk in $(seq $first 1000); do
+        &"first=${TENURE_CURSOR:-1}
+         tenure jobs note --total CHUNKS || exit 75
+         for chunk in $(seq $first CHUNKS); do
            tenure jobs chunk claim $chunk > /dev/null 2>&1
            case $? in 0) ;; 3) continue ;; *) exit 75 ;; esac
-           echo $chunk >> seen
+           echo $chunk >> worked
            tenure jobs chunk done $chunk --rows 10 || exit 75
-           if [ $((chunk % 100)) = 0 ]; then
+           if [ $((chunk % 10)) = 0 ]; then
              tenure jobs note --cursor $chunk || exit 75
            fi
-         done",
+         done"
+            .replace("CHUNKS", &chunks.to_string()),
     );
-    let seen = || -> Vec<String> {
-        let text = fs::read_to_string(place.path("seen")).unwrap_or_default();
+    let worked = || -> Vec<String> {
+        let text = fs::read_to_string(place.path("worked")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     };
     let first = worker(place, "first", "5s");
-    until("the middle is reached", || seen().len() >= CHUNKS / 2).await;
-    // Dropping it is a SIGKILL.
+    until("the middle is reached", || worked().len() >= chunks / 2).await;
+    // Dropping the value kills the worker with SIGKILL.
     drop(first);
     let second = worker(place, "second", "5s");
     until("the job is done", || {
@@ -77,18 +71,22 @@ async fn killed_in_the_middle(place: &Place) {
     second.terminate();
     second.wait().succeeded();
 
-    let seen = seen();
-    let distinct: HashSet<_> = seen.iter().collect();
-    assert_eq!(distinct.len(), CHUNKS, "none is left out");
-    assert!(seen.len() <= CHUNKS + 1, "{} repeated", seen.len() - CHUNKS);
+    let worked = worked();
+    let distinct: HashSet<_> = worked.iter().collect();
+    assert_eq!(distinct.len(), chunks, "none is left out");
+    assert!(
+        worked.len() <= chunks + 1,
+        "{} repeated",
+        worked.len() - chunks
+    );
     assert_eq!(place.job_field(&id, "crashes"), "1");
     assert_eq!(
         place.job_field(&id, "progress.chunks_done"),
-        CHUNKS.to_string()
+        chunks.to_string()
     );
     assert_eq!(
         place.job_field(&id, "progress.rows"),
-        (CHUNKS * 10).to_string()
+        (chunks * 10).to_string()
     );
 }
 
@@ -111,7 +109,7 @@ async fn a_cancel_stops_the_command() {
     for place in everywhere().await {
         let id = place.job("import");
         script(&place, "echo $$ > pid; mv pid began; exec sleep 600");
-        let running = worker(&place, "only", "1s");
+        let running = worker(&place, "only", "5s");
         until("the command runs", || place.path("began").exists()).await;
         let pid = fs::read_to_string(place.path("began")).unwrap();
         place
@@ -153,8 +151,8 @@ async fn a_command_that_runs_too_long_is_stopped_and_the_job_tried_again() {
     }
 }
 
-/// Goal: who stood still past the term is refused. Method: SIGSTOP, and the command of the stopped
-/// worker ends well while another worker has the job and has ended it.
+/// Goal: a worker that was stopped past its term is refused. Method: SIGSTOP; the command of the
+/// stopped worker succeeds after another worker has taken over and finished the job.
 /// Proves: S5-028
 #[tokio::test]
 async fn the_late_end_of_a_worker_that_stood_still_is_refused() {
@@ -170,10 +168,10 @@ async fn the_late_end_of_a_worker_that_stood_still_is_refused() {
                echo '{\"attempt\": 2}'
              fi",
         );
-        let still = worker(&place, "still", "1s");
+        let still = worker(&place, "still", "5s");
         until("the command runs", || place.path("began").exists()).await;
         still.signal(Signal::STOP);
-        let next = worker(&place, "next", "1s");
+        let next = worker(&place, "next", "5s");
         until("the other ends it", || {
             place.job_field(&id, "state") == r#""completed""#
         })

@@ -1,32 +1,32 @@
-//! `tenure jobs`: what an operator does with jobs, and the command that is run for each.
+//! `tenure jobs`: operators' commands, and the command that a worker runs for each job.
 
-mod desk;
+mod diagnosis;
 mod kills;
 mod script;
-mod sight;
+mod socket;
 mod terminal;
 
 use serde_json::Value;
 
-use crate::program::{Place, Said, everywhere, sqlite};
+use crate::program::{Finished, Place, everywhere, sqlite};
 
 impl Place {
-    /// The number of a fresh job of this kind.
+    /// Enqueues a job of this kind; returns its number.
     fn job(&self, kind: &str) -> String {
         let args = ["jobs", "enqueue", kind, r#"{"n":1}"#, "--json"];
         self.run(&args).succeeded().field("id")
     }
 
-    /// One field of a job, as JSON text.
+    /// Returns one field of a job, as JSON text.
     fn job_field(&self, id: &str, name: &str) -> String {
-        let said = self.run(&["jobs", "show", id, "--json"]).succeeded();
-        let [job] = said.objects().try_into().expect("one job");
+        let output = self.run(&["jobs", "show", id, "--json"]).succeeded();
+        let [job] = output.objects().try_into().expect("one job");
         let part = |value: Value, part| value.get(part).cloned().unwrap_or_default();
         name.split('.').fold(job, part).to_string()
     }
 
     /// Runs this command for each job of kind `import` until none is due.
-    fn drain(&self, command: &str) -> Said {
+    fn drain(&self, command: &str) -> Finished {
         let args = ["jobs", "run", "--kind", "import", "--drain", "--exec"];
         self.run(&[&args[..], &[command]].concat()).succeeded()
     }
@@ -34,7 +34,7 @@ impl Place {
 
 /// Proves: S5-008, S5-048
 #[tokio::test]
-async fn jobs_are_written_listed_shown_and_counted() {
+async fn jobs_are_enqueued_listed_printed_and_counted() {
     for place in everywhere().await {
         let id = place.job("import");
         let later = [
@@ -68,13 +68,13 @@ async fn jobs_are_written_listed_shown_and_counted() {
         let table = place.run(&["jobs", "list", "--limit", "1"]).succeeded();
         assert!(table.out.contains("available  import"), "{table:?}");
         assert!(
-            table.err.contains("there are more: --before 3"),
+            table.err.contains("there are more: add --before 3"),
             "{table:?}"
         );
 
-        let shown = place.run(&["jobs", "show", &id]).succeeded();
+        let details = place.run(&["jobs", "show", &id]).succeeded();
         for part in ["state     available", "progress  0 chunks", r#"{"n":1}"#] {
-            assert!(shown.out.contains(part), "no {part:?} in {shown:?}");
+            assert!(details.out.contains(part), "no {part:?} in {details:?}");
         }
         let stats = place.run(&["stats", "--json"]).succeeded();
         let jobs = stats.objects()[0]["jobs"].clone();
@@ -89,14 +89,17 @@ async fn jobs_are_written_listed_shown_and_counted() {
 
 /// Proves: S5-008
 #[tokio::test]
-async fn what_has_ended_stays_and_a_retry_is_a_new_job_on_the_same_chunks() {
+async fn an_ended_job_does_not_change_and_a_retry_is_a_new_job_on_the_same_chunks() {
     for place in everywhere().await {
         let id = place.job("import");
         let early = place.run(&["jobs", "retry", &id]);
         early.failed(4, "has not ended", "jobs cancel");
         let cancel = ["jobs", "cancel", &id, "99", "--reason", "the wrong file"];
-        let said = place.run(&cancel).ended(3);
-        assert!(said.out.contains(&format!("cancelled {id}\n")), "{said:?}");
+        let output = place.run(&cancel).ended(3);
+        assert!(
+            output.out.contains(&format!("cancelled {id}\n")),
+            "{output:?}"
+        );
         assert_eq!(place.job_field(&id, "state"), r#""failed""#);
         assert!(place.job_field(&id, "error").contains("the wrong file"));
         let again = place.run(&["jobs", "cancel", &id]).ended(4);
@@ -139,9 +142,9 @@ async fn a_job_is_followed_to_its_end() {
         let mut follower = place.start(&["jobs", "show", &id, "--follow"]);
         assert_eq!(follower.out_line(), "available: 0 chunks\n");
         place.drain("echo '{\"rows\": 7}'");
-        let said = follower.wait().succeeded();
-        assert!(said.out.contains("state      completed"), "{said:?}");
-        assert!(said.out.contains("result: {\"rows\": 7}"), "{said:?}");
+        let output = follower.wait().succeeded();
+        assert!(output.out.contains("state      completed"), "{output:?}");
+        assert!(output.out.contains("result: {\"rows\": 7}"), "{output:?}");
 
         let follow = ["jobs", "enqueue", "import", "1", "--follow", "--json"];
         let mut follower = place.start(&follow);
@@ -149,14 +152,14 @@ async fn a_job_is_followed_to_its_end() {
         place
             .run(&["jobs", "cancel", &written["id"].to_string()])
             .succeeded();
-        let said = follower.wait().ended(1);
-        let last = said.objects().pop().unwrap();
-        assert_eq!(last["state"], "failed", "what failed is a failure");
+        let output = follower.wait().ended(1);
+        let last = output.objects().pop().unwrap();
+        assert_eq!(last["state"], "failed", "a failed job is a failure");
     }
 }
 
 #[test]
-fn bad_input_is_told_with_what_was_expected() {
+fn bad_input_is_refused_with_the_expected_form() {
     let place = sqlite();
     for (args, message) in [
         (&["jobs", "show", "seven"][..], "such as 17"),
@@ -208,14 +211,14 @@ fn bad_input_is_told_with_what_was_expected() {
         (&["jobs", "note", "--total", "-1"], "--total"),
         (&["jobs", "chunk", "done", "a", "--rows", "many"], "--rows"),
     ] {
-        let said = place.run(args).ended(2);
-        assert_eq!(said.out, "", "{args:?}");
+        let output = place.run(args).ended(2);
+        assert_eq!(output.out, "", "{args:?}");
         assert!(
-            said.err.contains(message),
-            "{args:?}: no {message:?} in {said:?}"
+            output.err.contains(message),
+            "{args:?}: no {message:?} in {output:?}"
         );
     }
-    assert!(!place.file().exists(), "nothing was made");
+    assert!(!place.file().exists(), "no database was created");
     place
         .run(&["jobs", "show", "1"])
         .failed(3, "there is no database", "tenure");
@@ -229,13 +232,13 @@ fn bad_input_is_told_with_what_was_expected() {
 }
 
 #[test]
-fn a_script_outside_of_a_job_is_told_so() {
+fn a_script_outside_of_a_job_is_refused() {
     let place = sqlite();
-    let said = place.run(&["jobs", "chunk", "claim", "a"]);
-    said.failed(2, "not the command of a job", "jobs run");
+    let output = place.run(&["jobs", "chunk", "claim", "a"]);
+    output.failed(2, "not the command of a job", "jobs run");
     let mut lost = place.command(env!("CARGO_BIN_EXE_tenure").as_ref());
     lost.env("TENURE_JOB_SOCKET", place.path("gone"));
     lost.args(["jobs", "note", "--cursor", "7"]);
-    let said = crate::program::said(lost, b"");
-    said.failed(4, "does not answer", "stop");
+    let output = crate::program::finish(lost, b"");
+    output.failed(4, "does not answer", "stop");
 }

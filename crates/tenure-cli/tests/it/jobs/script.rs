@@ -1,11 +1,11 @@
-//! The command that is run for a job: what it is told, what it can say, what its end means.
+//! The command of a job: its environment, its requests and its exit codes.
 
 use std::fs;
 use std::path::Path;
 
-use crate::program::{Place, everywhere, said, sqlite};
+use crate::program::{Place, everywhere, finish, sqlite};
 
-/// A script in the place's folder, with the program as `tenure`.
+/// Writes a script into the place's folder, with the program as `tenure`.
 pub(super) fn script(place: &Place, text: &str) {
     let program = env!("CARGO_BIN_EXE_tenure");
     place.write(
@@ -15,7 +15,7 @@ pub(super) fn script(place: &Place, text: &str) {
 }
 
 #[test]
-fn a_command_sees_its_job_and_neither_our_settings_nor_our_secrets() {
+fn a_command_gets_its_job_but_neither_our_settings_nor_our_secrets() {
     let place = sqlite();
     place
         .run(&["jobs", "enqueue", "import", r#"{"secret":"canary"}"#])
@@ -29,23 +29,27 @@ fn a_command_sees_its_job_and_neither_our_settings_nor_our_secrets() {
         .args(["jobs", "run", "--kind", "import", "--drain"])
         .args([
             "--exec",
-            "cat > input; env | sort | cut -d= -f1 > names; env > seen",
+            "cat > input; env | sort | cut -d= -f1 > names; env > variables",
         ]);
-    let ran = said(command, b"").succeeded();
+    let ran = finish(command, b"").succeeded();
     let read = |name: &str| fs::read_to_string(place.path(name)).unwrap();
     assert_eq!(read("input"), r#"{"secret":"canary"}"#);
     assert!(
         !ran.err.contains("canary"),
         "no log shows a payload: {ran:?}"
     );
-    assert!(!read("seen").contains("canary"), "{}", read("seen"));
-    assert!(read("seen").contains("TENURE_MATRIX=job-1"));
+    assert!(
+        !read("variables").contains("canary"),
+        "{}",
+        read("variables")
+    );
+    assert!(read("variables").contains("TENURE_MATRIX=job-1"));
     let names = read("names");
     let ours: Vec<_> = names
         .lines()
         .filter(|name| name.starts_with("TENURE_"))
         .collect();
-    // Nothing here is a token or an address.
+    // No variable contains a token or an address.
     let expected = [
         "TENURE_ATTEMPT",
         "TENURE_FENCE",
@@ -69,18 +73,18 @@ async fn an_exit_code_is_the_outcome() {
             (1, r#""available""#, true),
         ] {
             let id = place.job("import");
-            let said = place.drain(&format!("echo oops >&2; exit {code}"));
-            let (told, listed) = match code {
+            let output = place.drain(&format!("echo oops >&2; exit {code}"));
+            let (message, listed) = match code {
                 0 => ("jobs: 1 done\n", false),
                 65 => ("jobs: 0 done, 1 dead\n", true),
-                75 => ("jobs: 0 done, 1 given back\n", false),
-                _ => (" to be tried again\n", false),
+                75 => ("jobs: 0 done, 1 released\n", false),
+                _ => (" to be retried\n", false),
             };
-            assert!(said.err.contains(told), "{said:?}");
+            assert!(output.err.contains(message), "{output:?}");
             let hint = "`tenure jobs list --state failed`";
-            assert_eq!(said.err.contains(hint), listed, "{said:?}");
+            assert_eq!(output.err.contains(hint), listed, "{output:?}");
             assert_eq!(place.job_field(&id, "state"), state, "exit code {code}");
-            // It may have been tried more than once: the first pause is short.
+            // The job may have been tried more than once, because the first delay is short.
             let has_failed = place.job_field(&id, "failures") != "0";
             assert_eq!(has_failed, is_failure, "exit code {code}");
             if is_failure {
@@ -95,7 +99,8 @@ async fn an_exit_code_is_the_outcome() {
     }
 }
 
-/// Goal: a script works chunk by chunk, and whoever comes next goes on where it was.
+/// Goal: a script works chunk by chunk, and the next attempt continues after the last finished
+/// chunk.
 /// Proves: S5-035, S5-037, S5-039, S5-040, S5-041
 #[tokio::test]
 async fn a_script_claims_chunks_and_the_next_try_does_only_what_is_left() {
@@ -122,10 +127,11 @@ async fn a_script_claims_chunks_and_the_next_try_does_only_what_is_left() {
         let log = || fs::read_to_string(place.path("log")).unwrap();
         assert_eq!(log(), "cursor: \na: \nb: \n");
         assert_eq!(place.job_field(&id, "progress.chunks_done"), "1");
-        let shown = place.run(&["jobs", "show", &id]).succeeded();
-        assert!(shown.out.contains("cut off"), "{shown:?}");
+        let details = place.run(&["jobs", "show", &id]).succeeded();
+        assert!(details.out.contains("cut off"), "{details:?}");
 
-        // What said "not now" is due again in a while; here at once, as a new job.
+        // A job whose command exits as unavailable is due again later; the test uses a retry, which
+        // runs at once.
         place.run(&["jobs", "cancel", &id]).succeeded();
         let new = place
             .run(&["jobs", "retry", &id, "--json"])
@@ -142,7 +148,7 @@ async fn a_script_claims_chunks_and_the_next_try_does_only_what_is_left() {
         );
         place.drain("sh job.sh");
         assert_eq!(log(), "cursor: \na: \nb: \nb: half\nc: \n");
-        // What has ended has no time left, and its rate does not fall while one looks on.
+        // A finished job has no time left, and its rate no longer changes.
         assert_eq!(place.job_field(&new, "progress.seconds_left"), "null");
         let rate = || place.job_field(&new, "progress.rows_per_second");
         assert_eq!(rate(), rate());
@@ -152,8 +158,8 @@ async fn a_script_claims_chunks_and_the_next_try_does_only_what_is_left() {
     }
 }
 
-/// Goal: a chunk that can never be done does not keep its job from its end, and nobody is given it
-/// again: neither the same command nor a retry of the job.
+/// Goal: a chunk that can never be done does not prevent the end of its job. No later claim gets
+/// the chunk, neither by the same command nor by a retry of the job.
 ///
 /// Proves: S5-008, S5-033
 #[tokio::test]
@@ -180,15 +186,15 @@ async fn a_script_fails_a_chunk_for_good_and_goes_on() {
         let log = || fs::read_to_string(place.path("log")).unwrap();
         assert_eq!(log(), "a: 0\nb: 0\n0\nchunk b failed for good\n3\n4\n");
         let refused = fs::read_to_string(place.path("refused")).unwrap();
-        assert!(refused.contains("chunk b is not in hand"), "{refused}");
+        assert!(refused.contains("has not claimed chunk b"), "{refused}");
         assert_eq!(place.job_field(&id, "state"), r#""completed""#);
         for (field, expected) in [("done", "1"), ("failed", "1"), ("running", "0")] {
             let field = format!("progress.chunks_{field}");
             assert_eq!(place.job_field(&id, &field), expected, "{field}");
         }
-        let shown = place.run(&["jobs", "show", &id]).succeeded();
+        let details = place.run(&["jobs", "show", &id]).succeeded();
         for part in ["1/2 chunks, 1 failed, 10 rows", "no such month"] {
-            assert!(shown.out.contains(part), "no {part:?} in {shown:?}");
+            assert!(details.out.contains(part), "no {part:?} in {details:?}");
         }
 
         place.run(&["jobs", "retry", &id]).succeeded();
@@ -202,23 +208,23 @@ async fn a_script_fails_a_chunk_for_good_and_goes_on() {
 
 /// Proves: S5-036
 #[tokio::test]
-async fn a_chunk_is_in_one_hand_at_a_time_and_given_back_with_the_command() {
+async fn a_chunk_has_one_holder_at_a_time_and_is_released_with_the_command() {
     for place in everywhere().await {
         for _ in 0..2 {
             let args = ["jobs", "enqueue", "import", "1", "--matrix", "m"];
             place.run(&args).succeeded();
         }
-        // The first has it until the second has seen that.
+        // The first command holds the chunk until the second one has tried to claim it.
         script(
             &place,
             "if mkdir first 2> /dev/null; then
                tenure jobs chunk claim a || exit 65
                touch claimed
-               until [ -e seen ]; do sleep 0.05; done
+               until [ -e refused_once ]; do sleep 0.05; done
              else
                until [ -e claimed ]; do sleep 0.05; done
                tenure jobs chunk claim a --no-wait --json > answer; echo $? >> answer
-               touch seen
+               touch refused_once
                tenure jobs chunk claim a && tenure jobs chunk done a --again --rows 5
                tenure jobs chunk claim a --fresh-for 1h; echo $? >> answer
                tenure jobs chunk claim a --no-wait && tenure jobs chunk release a
@@ -233,22 +239,22 @@ async fn a_chunk_is_in_one_hand_at_a_time_and_given_back_with_the_command() {
         );
         assert!(answer.ends_with("}\n3\n3\n4\n"), "{answer}");
         let refused = fs::read_to_string(place.path("refused")).unwrap();
-        assert!(refused.contains("chunk a is not in hand"), "{refused}");
-        let said = place.run(&["jobs", "list", "--state", "completed", "--json"]);
-        assert_eq!(said.succeeded().objects().len(), 2);
+        assert!(refused.contains("has not claimed chunk a"), "{refused}");
+        let output = place.run(&["jobs", "list", "--state", "completed", "--json"]);
+        assert_eq!(output.succeeded().objects().len(), 2);
     }
 }
 
 #[tokio::test]
-async fn of_many_chunks_a_few_are_shown_and_more_if_asked_for() {
+async fn of_many_chunks_a_few_are_printed_and_more_on_request() {
     for place in everywhere().await {
         let id = place.job("import");
         let jobs = place.tenure().await;
         let matrix = jobs.matrix(&format!("job-{id}")).unwrap();
         for nth in 10..23 {
             let claimed = matrix.chunk(&format!("c{nth}")).claim().await.unwrap();
-            let tenure::ChunkAnswer::Claimed(chunk) = claimed else {
-                panic!("nobody has it");
+            let tenure::job::ChunkAnswer::Claimed(chunk) = claimed else {
+                panic!("expected a free chunk");
             };
             match nth {
                 10 => chunk.complete(1).await.unwrap(),
@@ -256,27 +262,27 @@ async fn of_many_chunks_a_few_are_shown_and_more_if_asked_for() {
                 _ => chunk.fail("cut off").await.unwrap(),
             }
         }
-        let shown = |args: &[&str]| {
-            let said = place.run(&[&["jobs", "show", &id], args].concat());
-            let said = said.succeeded();
-            let lines = |word: &str| said.out.matches(word).count();
+        let details = |args: &[&str]| {
+            let output = place.run(&[&["jobs", "show", &id], args].concat());
+            let output = output.succeeded();
+            let lines = |word: &str| output.out.matches(word).count();
             let counts = (lines("no such month"), lines("cut off"));
-            assert!(said.out.contains("1 chunks, 1 failed"), "{said:?}");
-            (counts, said.err)
+            assert!(output.out.contains("1 chunks, 1 failed"), "{output:?}");
+            (counts, output.err)
         };
-        let (counts, more) = shown(&[]);
-        assert_eq!(counts, (1, 9), "what failed for good comes first");
-        assert!(more.contains("there are more: --chunks 100"), "{more}");
-        let (counts, more) = shown(&["--chunks", "1"]);
+        let (counts, more) = details(&[]);
+        assert_eq!(counts, (1, 9), "those that failed for good come first");
+        assert!(more.contains("there are more: add --chunks 100"), "{more}");
+        let (counts, more) = details(&["--chunks", "1"]);
         assert_eq!(counts, (1, 0));
-        assert!(more.contains("there are more: --chunks 10\n"), "{more}");
-        let (counts, more) = shown(&["--chunks", "12"]);
+        assert!(more.contains("there are more: add --chunks 10\n"), "{more}");
+        let (counts, more) = details(&["--chunks", "12"]);
         assert_eq!(counts, (1, 11));
         assert!(!more.contains("there are more"), "{more}");
 
-        assert_eq!(place.job_field(&id, "chunks"), "null", "not asked for");
-        let asked = ["jobs", "show", &id, "--json", "--chunks", "2"];
-        let job = place.run(&asked).succeeded().objects().remove(0);
+        assert_eq!(place.job_field(&id, "chunks"), "null", "not requested");
+        let show = ["jobs", "show", &id, "--json", "--chunks", "2"];
+        let job = place.run(&show).succeeded().objects().remove(0);
         let chunks = job["chunks"].as_array().unwrap();
         assert_eq!(chunks.len(), 2, "{job}");
         assert_eq!(chunks[0]["chunk"], "c22", "{job}");

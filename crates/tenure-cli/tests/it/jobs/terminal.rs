@@ -1,4 +1,5 @@
-//! Progress on a terminal: a bar that moves, and is gone at the end; elsewhere plain lines.
+//! Progress on a terminal is a bar that moves and disappears at the end; elsewhere it is plain
+//! lines.
 
 #![expect(
     clippy::unwrap_used,
@@ -16,18 +17,19 @@ use std::thread::JoinHandle;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
-use tenure::{ChunkAnswer, HeldJob, Outcome, Worker};
+use tenure::job::{ChunkAnswer, HeldJob};
+use tenure::{Outcome, Worker};
 use tokio::sync::Semaphore;
 
 use crate::program::{Place, everywhere, soon};
 
 const CHUNKS: u64 = 4;
 
-/// The program with its error stream on a terminal; it is killed with the value.
+/// The program with its error stream on a terminal; dropping the value kills it.
 struct OnTerminal {
     child: Child,
-    /// All that the terminal was sent.
-    shown: Arc<Mutex<String>>,
+    /// Everything that the terminal received.
+    screen: Arc<Mutex<String>>,
     reader: Option<JoinHandle<()>>,
 }
 
@@ -60,14 +62,14 @@ impl OnTerminal {
             .stderr(theirs)
             .spawn()
             .unwrap();
-        // Else the terminal would stay open at their end.
+        // Dropping the command closes its copy of the terminal, which would otherwise stay open.
         drop(command);
-        let shown = Arc::new(Mutex::new(String::new()));
-        let writes = Arc::clone(&shown);
+        let screen = Arc::new(Mutex::new(String::new()));
+        let writes = Arc::clone(&screen);
         let reader = std::thread::spawn(move || {
             let mut terminal = File::from(ours);
             let mut bytes = [0; 4096];
-            // An error is its end: nobody is at the other side any more.
+            // An error means that the other side is closed.
             while let Ok(count @ 1..) = terminal.read(&mut bytes) {
                 let text = String::from_utf8_lossy(&bytes[..count]).into_owned();
                 writes.lock().unwrap().push_str(&text);
@@ -75,24 +77,28 @@ impl OnTerminal {
         });
         Self {
             child,
-            shown,
+            screen,
             reader: Some(reader),
         }
     }
 
-    /// Waits until the terminal was sent this.
+    /// Waits until the terminal has received this text.
     async fn shows(&self, part: &str) {
-        let seen = async || {
-            // The program looks at the job every half second, and gives no notice.
+        let received = async || {
+            // The program polls the job only every half second, so the text may take a while.
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-            self.shown.lock().unwrap().contains(part).then_some(())
+            self.screen.lock().unwrap().contains(part).then_some(())
         };
-        let shown = Arc::clone(&self.shown);
-        let waited = tokio::time::timeout(std::time::Duration::from_secs(25), soon(seen)).await;
-        assert!(waited.is_ok(), "no {part:?} in {:?}", shown.lock().unwrap());
+        let screen = Arc::clone(&self.screen);
+        let waited = tokio::time::timeout(std::time::Duration::from_secs(25), soon(received)).await;
+        assert!(
+            waited.is_ok(),
+            "no {part:?} in {:?}",
+            screen.lock().unwrap()
+        );
     }
 
-    /// Waits for its end; what it printed.
+    /// Waits until the program exits, and returns its output.
     fn wait(mut self) -> String {
         let mut printed = String::new();
         let mut out = self.child.stdout.take().unwrap();
@@ -105,18 +111,18 @@ impl OnTerminal {
 
 impl Drop for OnTerminal {
     fn drop(&mut self) {
-        // One that has ended cannot be killed any more.
+        // Killing a process that has exited fails, which is fine.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
-/// A worker on jobs of four chunks, of ten rows each, that does as many as it is let.
+/// A worker on jobs with four chunks of ten rows each. Each permit lets one chunk finish.
 async fn worker(place: &Place) -> (Worker, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
-    let let_by = Arc::clone(&gate);
+    let permits = Arc::clone(&gate);
     let work = move |job: HeldJob| {
-        let gate = Arc::clone(&let_by);
+        let gate = Arc::clone(&permits);
         async move {
             job.total(CHUNKS).await?;
             for number in 1..=CHUNKS {
@@ -148,7 +154,7 @@ async fn a_bar_follows_a_job_on_a_terminal_and_is_gone_at_its_end() {
             .shows(&format!("{empty} running: 0/4 chunks"))
             .await;
         gate.add_permits(1);
-        // A quarter of the thirty columns.
+        // One of four chunks fills a quarter of the thirty columns.
         follower
             .shows("[=======>                      ] running: 1/4 chunks")
             .await;
@@ -158,7 +164,7 @@ async fn a_bar_follows_a_job_on_a_terminal_and_is_gone_at_its_end() {
             .shows("[======================>       ] running: 3/4 chunks")
             .await;
         gate.add_permits(1);
-        let shown = Arc::clone(&follower.shown);
+        let screen = Arc::clone(&follower.screen);
         let printed = follower.wait();
         assert!(printed.contains("state        completed"), "{printed}");
         assert!(printed.contains("4/4 chunks, 40 rows"), "{printed}");
@@ -166,20 +172,20 @@ async fn a_bar_follows_a_job_on_a_terminal_and_is_gone_at_its_end() {
             !printed.contains('['),
             "no bar where a script reads: {printed}"
         );
-        let shown = shown.lock().unwrap().clone();
+        let screen = screen.lock().unwrap().clone();
         assert!(
-            !shown.contains("=] available"),
-            "nothing was done: {shown:?}"
+            !screen.contains("=] available"),
+            "nothing was done: {screen:?}"
         );
         assert!(
-            shown.ends_with("\r\u{1b}[2K"),
-            "it is wiped away: {shown:?}"
+            screen.ends_with("\r\u{1b}[2K"),
+            "it is wiped away: {screen:?}"
         );
         worker.stop().await;
     }
 }
 
-/// The same job, without a terminal: a line for every change, and nothing else.
+/// Without a terminal, the program prints one line per change, and nothing else.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_terminal_every_change_is_a_line() {
     for place in everywhere().await {
@@ -195,10 +201,10 @@ async fn without_a_terminal_every_change_is_a_line() {
         }
         assert!(line.starts_with("running: 1/4 chunks, 10 rows"), "{line}");
         gate.add_permits(3);
-        let said = follower.wait().succeeded();
-        assert!(said.out.contains("4/4 chunks, 40 rows"), "{said:?}");
-        assert_eq!(said.err, "", "{said:?}");
-        assert!(!said.out.contains('\u{1b}'), "{said:?}");
+        let output = follower.wait().succeeded();
+        assert!(output.out.contains("4/4 chunks, 40 rows"), "{output:?}");
+        assert_eq!(output.err, "", "{output:?}");
+        assert!(!output.out.contains('\u{1b}'), "{output:?}");
         worker.stop().await;
     }
 }

@@ -1,5 +1,5 @@
-//! `docs/CONFORMANCE.md` leads from each requirement to its proof: the last column is computed from
-//! the `Proves:` lines above the tests. `TENURE_UPDATE_DOCS=1` writes it anew.
+//! `docs/CONFORMANCE.md` links each requirement to its proof: the last column is computed from the
+//! `Proves:` lines above the tests. `TENURE_UPDATE_DOCS=1` rewrites the column.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -7,12 +7,13 @@ use super::{File, identifiers, planted_proofs, repository};
 
 const PAGE: &str = "docs/CONFORMANCE.md";
 
-/// As many tests are named per requirement; of more only the number is told.
+/// Maximum number of tests named per requirement; the others are counted.
 const NAMED_MAX: usize = 2;
 
-/// Requirement → the tests that prove it, each with its crate, in the order of the files' paths.
+/// Maps each requirement to the tests that prove it, each with its crate, in the order of the
+/// files' paths.
 fn proofs(files: &[File]) -> BTreeMap<String, Vec<String>> {
-    let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut proofs: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut sources: Vec<&File> = files
         .iter()
         .filter(|file| file.is("rs") && !file.plants_proofs())
@@ -29,7 +30,7 @@ fn proofs(files: &[File]) -> BTreeMap<String, Vec<String>> {
             let test = after.find(|next| !next.starts_with("//") && !next.starts_with("#["));
             let name = test.and_then(|test| test_name(test)).unwrap_or("a test");
             for id in ids.split(',') {
-                let tests = found.entry(id.trim().to_owned()).or_default();
+                let tests = proofs.entry(id.trim().to_owned()).or_default();
                 let proof = format!("`{name}` ({home})");
                 if !tests.contains(&proof) {
                     tests.push(proof);
@@ -37,10 +38,10 @@ fn proofs(files: &[File]) -> BTreeMap<String, Vec<String>> {
             }
         }
     }
-    found
+    proofs
 }
 
-/// The name after `fn`, or whatever a macro is given first.
+/// The name after `fn`, or the first argument of a macro.
 fn test_name(line: &str) -> Option<&str> {
     let mut words = identifiers(line);
     let first = words.next();
@@ -51,7 +52,8 @@ fn test_name(line: &str) -> Option<&str> {
         .or(first)
 }
 
-/// The page with its last column computed. A link to a page stays where no test is.
+/// Returns the page with its last column computed. A requirement without a test keeps its link to a
+/// page.
 fn page(text: &str, proofs: &BTreeMap<String, Vec<String>>) -> String {
     let mut lines = Vec::new();
     for line in text.lines() {
@@ -75,15 +77,15 @@ fn page(text: &str, proofs: &BTreeMap<String, Vec<String>>) -> String {
 }
 
 fn named(tests: &[String]) -> String {
-    let shown = tests
+    let names = tests
         .iter()
         .take(NAMED_MAX)
         .cloned()
         .collect::<Vec<_>>()
         .join(", ");
     match tests.len().saturating_sub(NAMED_MAX) {
-        0 => shown,
-        more => format!("{shown} and {more} more"),
+        0 => names,
+        more => format!("{names} and {more} more"),
     }
 }
 
@@ -106,10 +108,7 @@ fn every_requirement_leads_to_its_proof() {
         );
     }
 
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "a switch for whoever runs this test"
-    )]
+    #[expect(clippy::disallowed_methods, reason = "a switch of this test")]
     let update = std::env::var_os("TENURE_UPDATE_DOCS").is_some();
     if update {
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -125,7 +124,7 @@ fn every_requirement_leads_to_its_proof() {
 }
 
 #[test]
-fn a_stale_page_is_seen() {
+fn a_stale_page_is_detected() {
     let sources = [File::new(
         "crates/tenure-store/tests/it/claim.rs",
         &planted_proofs(

@@ -1,16 +1,25 @@
-//! Who may depend on whom: the table of edges against the manifests, outside crates in their one
-//! home, and no source file that nothing refers to.
+//! Dependencies: the manifests match the table of edges, only the allowed crates use certain
+//! outside crates, and no source file is unreferenced.
+
+use std::path::Path;
 
 use super::{File, assert_caught, assert_none, identifiers, repository};
 
-/// What each of our crates may depend on, and what its tests may use besides.
+/// Allowed dependencies of each crate, and those that its tests may use besides.
 const EDGES: &[(&str, &[&str], &[&str])] = &[
     ("tenure-core", &[], &[]),
     ("tenure-engine", &["tenure-core"], &["tenure-store"]),
     ("tenure-publish", &["tenure-core"], &[]),
     ("tenure-server", &["tenure-core"], &["tenure-store"]),
-    // Its own tests use it with every feature on, as do those of the front door.
-    ("tenure-store", &["tenure-core"], &["tenure-store"]),
+    // This crate kills and pauses processes for the tests of the other crates; no shipped crate may
+    // depend on it.
+    ("tenure-nemesis", &["tenure-core", "tenure-store"], &[]),
+    // The store's own tests use the store with every feature, and so do the front crate's.
+    (
+        "tenure-store",
+        &["tenure-core"],
+        &["tenure-nemesis", "tenure-store"],
+    ),
     (
         "tenure",
         &[
@@ -20,23 +29,45 @@ const EDGES: &[(&str, &[&str], &[&str])] = &[
             "tenure-server",
             "tenure-store",
         ],
-        &["tenure", "tenure-store"],
+        &["tenure", "tenure-nemesis", "tenure-store"],
     ),
-    ("tenure-cli", &["tenure"], &["tenure-store"]),
+    (
+        "tenure-cli",
+        &["tenure", "tenure-bench"],
+        &["tenure-nemesis", "tenure-store"],
+    ),
+    ("tenure-bench", &["tenure"], &[]),
 ];
 
 /// Outside crates that only their homes may name.
 const HOMES: &[(&str, &[&str])] = &[
-    // The front door names both drivers in two signatures: the caller's own transaction.
-    ("sqlx", &["tenure-store", "tenure"]),
-    ("rusqlite", &["tenure-store", "tenure"]),
-    ("clap", &["tenure-cli"]),
-    ("comfy-table", &["tenure-cli"]),
+    // The front crate names both drivers in two signatures, for the caller's own transaction. The
+    // benchmark contains hand-written SQL loops.
+    ("sqlx", &["tenure-store", "tenure", "tenure-bench"]),
+    ("rusqlite", &["tenure-store", "tenure", "tenure-bench"]),
+    ("clap", &["tenure-cli", "tenure-bench"]),
+    ("comfy-table", &["tenure-cli", "tenure-bench"]),
     ("anstream", &["tenure-cli"]),
-    ("anstyle", &["tenure-cli"]),
+    ("anstyle", &["tenure-cli", "tenure-bench"]),
 ];
 
-/// Parts of the names of crates that speak to a service which locks, or remembers what was seen.
+/// Features of the front crate, and the crates that they must not compile.
+const LEFT_OUT: &[(&str, &[&str])] = &[
+    (
+        "",
+        &["hyper", "ring", "rusqlite", "rustix", "rustls", "sqlx"],
+    ),
+    ("sqlite", &["hyper", "ring", "rustix", "rustls", "sqlx"]),
+    ("exec", &["hyper", "ring", "rusqlite", "rustls", "sqlx"]),
+    (
+        "lines",
+        &["hyper", "ring", "rusqlite", "rustix", "rustls", "sqlx"],
+    ),
+    ("postgres", &["hyper", "rusqlite"]),
+    ("sqlx-sqlite", &["hyper", "ring", "rustls", "sqlx-postgres"]),
+];
+
+/// Parts of the names of crates for external lock or deduplication services.
 const SERVICES: &[&str] = &[
     "etcd",
     "zookeeper",
@@ -46,10 +77,61 @@ const SERVICES: &[&str] = &[
     "redis",
 ];
 
-/// What the core may name: nothing that does I/O, reads a clock, draws chance or runs tasks.
+#[test]
+fn a_feature_leaves_out_what_it_does_not_need() {
+    for (features, left_out) in LEFT_OUT {
+        let tree = tree_of(features);
+        assert!(tree.contains(&"tokio".to_owned()), "no tree: {tree:?}");
+        for name in *left_out {
+            let is_there = tree.iter().any(|part| part == name);
+            assert!(
+                !is_there,
+                "tenure with the features {features:?} compiles {name}"
+            );
+        }
+    }
+    // Each name must be in the whole tree; otherwise it is misspelt.
+    let whole = tree_of("exec lines postgres sqlite webhook");
+    for name in LEFT_OUT.iter().flat_map(|(_, names)| *names) {
+        assert!(
+            whole.iter().any(|part| part == name),
+            "nothing is called {name}"
+        );
+    }
+}
+
+/// The crates that the front crate compiles with these features alone.
+fn tree_of(features: &str) -> Vec<String> {
+    let output = std::process::Command::new(env!("CARGO"))
+        .args([
+            "tree",
+            "-p",
+            "tenure",
+            "--no-default-features",
+            "--features",
+            features,
+        ])
+        .args([
+            "-e",
+            "normal",
+            "--prefix",
+            "none",
+            "--format",
+            "{p}",
+            "--offline",
+        ])
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")))
+        .output()
+        .expect("cargo can be run");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let names = text.lines().filter_map(|line| line.split(' ').next());
+    names.map(str::to_owned).collect()
+}
+
+/// Allowed dependencies of the core: none that does I/O, reads a clock, draws random numbers or
+/// runs tasks.
 const CORE: &[&str] = &["base64", "jiff", "serde", "serde_json", "thiserror", "uuid"];
 
-/// A dependency as a manifest names it.
 #[derive(Debug, PartialEq, Eq)]
 struct Dependency<'a> {
     name: &'a str,
@@ -62,8 +144,8 @@ enum Kind {
     Test,
 }
 
-/// Reads the tables `[dependencies]`, `[dev-dependencies]`, `[target.….dependencies]` and so on.
-/// Enough TOML for manifests, where a dependency is one line or a table of its own.
+/// Reads the tables `[dependencies]`, `[dev-dependencies]`, `[target.….dependencies]` and so on. It
+/// understands only the TOML of manifests, where a dependency is one line or a table of its own.
 fn dependencies(manifest: &str) -> Vec<Dependency<'_>> {
     let mut found = Vec::new();
     let mut kind = None;
@@ -142,7 +224,7 @@ fn away_from_home(files: &[File]) -> Vec<String> {
     violations
 }
 
-/// Whether cargo finds the file by its place, without a `mod`.
+/// Returns true if cargo finds the file by its path, without a `mod`.
 fn is_root(path: &str) -> bool {
     let within = path
         .split_once("crates/")
@@ -185,8 +267,8 @@ fn unreferenced_sources(files: &[File]) -> Vec<String> {
     violations
 }
 
-/// A statement or migration is referred to by a source file of its database that includes files
-/// and names it, as text or as the argument of a macro.
+/// Finds statements and migrations that no source file references. A reference is a source file of
+/// the same database that includes files and names this one, as text or as the argument of a macro.
 fn unreferenced_statements(files: &[File]) -> Vec<String> {
     let mut violations = Vec::new();
     for file in files.iter().filter(|file| file.is("sql")) {
@@ -208,8 +290,7 @@ fn unreferenced_statements(files: &[File]) -> Vec<String> {
     violations
 }
 
-/// The engine that renews reaches a store through the core's port only; rules, store and running
-/// are three crates.
+/// The engine uses a store only through the core's port; rules, store and engine are three crates.
 ///
 /// Proves: S2-065, S2-067
 #[test]
@@ -229,7 +310,7 @@ fn our_crates_depend_on_one_another_only_as_allowed() {
             "crates/tenure-core/Cargo.toml",
             "[target.'cfg(unix)'.dependencies]\ntenure.workspace = true\n",
         ),
-        // A test's edge, which is allowed.
+        // Tests may have this edge.
         File::new(
             "crates/tenure-server/Cargo.toml",
             "[dev-dependencies]\ntenure-store = \"1\"\n",
@@ -273,7 +354,7 @@ fn other_services(files: &[File]) -> Vec<String> {
     violations
 }
 
-/// The database that is there is enough: nothing locks or remembers receipts elsewhere.
+/// Only the database locks and records receipts; no other service is needed.
 ///
 /// Proves: S2-003, S2-004
 #[test]

@@ -1,8 +1,9 @@
-//! The house rules of `docs/STYLE.md`, run as a test over every file of the repository.
+//! The rules of `docs/STYLE.md`, run as tests over every file of the repository.
 //!
-//! A rule is a function from the files to its violations. Beside each stands a test with planted
-//! violations, since a checker that never failed proves nothing.
+//! A rule is a function from the files to its violations. Each rule has a test with planted
+//! violations, because a checker that never failed proves nothing.
 
+mod api;
 mod conformance;
 mod crates;
 mod names;
@@ -13,7 +14,7 @@ mod statements;
 
 use std::{fs, path::Path};
 
-/// A text file: its path from the root of the repository, with `/`, and what is in it.
+/// A text file: its path from the root of the repository, with `/`, and its contents.
 #[derive(Debug, Clone)]
 struct File {
     path: String,
@@ -44,17 +45,18 @@ impl File {
         self.path.rsplit_once('/').map_or("", |(folder, _)| folder)
     }
 
-    /// Tests in a file of their own; those at the end of a source file are cut off by `shipped`.
+    /// Returns true for test files. Unit tests at the end of a source file are cut off by
+    /// `shipped`.
     fn is_test(&self) -> bool {
         self.path.contains("/tests/")
     }
 
-    /// The rules themselves, which have to spell out what they forbid.
+    /// Returns true for the rules themselves, which contain the forbidden words.
     fn is_tidy(&self) -> bool {
         self.path.contains("/tests/it/tidy/")
     }
 
-    /// The rules on proofs, which plant some.
+    /// Returns true for the rules on proofs, which contain planted proofs.
     fn plants_proofs(&self) -> bool {
         self.is_tidy() && matches!(self.stem(), "mod" | "conformance" | "promises")
     }
@@ -73,7 +75,7 @@ impl File {
     }
 }
 
-/// Every text file of the repository that a person wrote.
+/// Returns every hand-written text file of the repository.
 fn repository() -> Vec<File> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut files = Vec::new();
@@ -107,7 +109,7 @@ fn assert_none(rule: &str, violations: &[String]) {
     );
 }
 
-/// Fails unless the checker finds exactly as many violations as were planted.
+/// Fails unless the checker finds exactly the planted number of violations.
 fn assert_caught(violations: &[String], planted: usize) {
     assert_eq!(
         violations.len(),
@@ -116,7 +118,8 @@ fn assert_caught(violations: &[String], planted: usize) {
     );
 }
 
-/// Writes `@` as the mark of a proof. Tools that collect proofs must not find the planted ones.
+/// Replaces `@` by the mark of a proof, so that tools that collect proofs do not find the planted
+/// ones.
 fn planted_proofs(text: &str) -> String {
     text.replace('@', "Proves:")
 }

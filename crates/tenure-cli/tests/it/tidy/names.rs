@@ -1,9 +1,12 @@
-//! One word per concept: the words of `docs/GLOSSARY.md` that are never said, vague names for
-//! files and types, open work without an issue.
+//! Names: one word per concept of `docs/GLOSSARY.md`, no private words that need an explanation, no
+//! vague words; and no open work without an issue.
+
+use std::collections::{BTreeMap, HashSet};
 
 use super::{File, assert_caught, assert_none, identifiers, repository};
 
-/// Words that have no other use here, with the one to say instead.
+/// Second names of the core's concepts, each with the name to use. Prose may contain them, so that
+/// a search for "dead letter" or "visibility timeout" finds the right page.
 const BANNED: &[(&str, &str)] = &[
     ("ack", "settle"),
     ("acks", "settles"),
@@ -30,7 +33,15 @@ const BANNED: &[(&str, &str)] = &[
     ("finalize", "settle"),
 ];
 
-/// Names that say nothing, so that everything ends up under them.
+/// Former names that needed an explanation. A type, a file, a module, a function or a column must
+/// have a descriptive name instead.
+const PRIVATE: &[&str] = &[
+    "abreast", "absent", "asked", "bell", "beside", "board", "book", "company", "desk", "dice",
+    "door", "found", "hand", "heed", "house", "kept", "lend", "lent", "owed", "rung", "said",
+    "seen", "shelf", "shown", "sight", "standing", "tally",
+];
+
+/// Vague names, which attract unrelated code.
 const VAGUE: &[&str] = &[
     "util",
     "utils",
@@ -47,18 +58,12 @@ const VAGUE: &[&str] = &[
     "info",
 ];
 
-/// The lease tables and the migrations speak the specifications' words; the glossary and the
-/// house rules have to name what they forbid, and the page on conformance quotes.
+/// Returns true for the lease tables and the migrations, which use the specifications' words.
 fn may_say_anything(file: &File) -> bool {
-    file.is_tidy()
-        || file.path.contains("/table/")
-        || file.path.contains("/migrations/")
-        || ["GLOSSARY", "STYLE", "CONFORMANCE"]
-            .iter()
-            .any(|page| file.path == format!("docs/{page}.md"))
+    file.is_tidy() || file.path.contains("/table/") || file.path.contains("/migrations/")
 }
 
-/// `dead_letter` and `DeadLetter` become `dead letter`.
+/// Splits an identifier into words: `dead_letter` and `DeadLetter` become `dead letter`.
 fn words(identifier: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut lower_before = false;
@@ -77,32 +82,62 @@ fn words(identifier: &str) -> Vec<String> {
     words
 }
 
-/// The entry that the line breaks, if any. Two words side by side count as one with `_`.
-fn banned_in(line: &str) -> Option<&'static (&'static str, &'static str)> {
-    let words: Vec<String> = identifiers(line).flat_map(words).collect();
-    let pairs = words.windows(2).map(|pair| pair.join("_"));
-    let all: Vec<String> = words.iter().cloned().chain(pairs).collect();
-    BANNED
-        .iter()
-        .find(|(banned, _)| all.iter().any(|word| word == banned))
+/// The kind and the name of a Rust definition in a line.
+fn definition(line: &str) -> Option<(&str, &str)> {
+    if line.trim_start().starts_with("//") {
+        return None;
+    }
+    let prefixes = ["pub", "crate", "super", "in", "const", "async", "unsafe"];
+    let mut rest = identifiers(line)
+        .skip_while(|word| prefixes.contains(word))
+        .peekable();
+    let kind = rest.next()?;
+    let kinds = ["struct", "enum", "trait", "type", "mod", "fn", "static"];
+    kinds.contains(&kind).then(|| Some((kind, rest.next()?)))?
 }
 
-fn banned_words(files: &[File]) -> Vec<String> {
+/// The definitions in the Rust and SQL files; an SQL file defines only its own name.
+fn definitions(files: &[File]) -> impl Iterator<Item = (String, &str, &str)> {
+    let files = files.iter().filter(|file| !may_say_anything(file));
+    let files = files.filter(|file| file.is("rs") || file.is("sql"));
+    files.flat_map(|file| {
+        let lines = file.lines().filter(|_| file.is("rs"));
+        let defined = lines.filter_map(|(number, line)| {
+            let (kind, name) = definition(line)?;
+            Some((format!("{}:{number}", file.path), kind, name))
+        });
+        std::iter::once((file.path.clone(), "file", file.stem())).chain(defined)
+    })
+}
+
+fn second_names(files: &[File]) -> Vec<String> {
     let mut violations = Vec::new();
-    let written = |file: &&File| {
-        ["rs", "sql", "md", "sh", "toml"]
+    for (place, _, name) in definitions(files) {
+        let words = words(name);
+        let pairs = words.windows(2).map(|pair| pair.join("_"));
+        let all: Vec<String> = words.iter().cloned().chain(pairs).collect();
+        let banned = BANNED
             .iter()
-            .any(|end| file.is(end))
-    };
-    for file in files
-        .iter()
-        .filter(written)
-        .filter(|file| !may_say_anything(file))
-    {
-        for (number, line) in file.lines() {
-            if let Some((banned, ours)) = banned_in(line) {
-                violations.push(format!("{}:{number}: `{banned}`, say {ours}", file.path));
-            }
+            .find(|(banned, _)| all.iter().any(|word| word == banned));
+        if let Some((banned, ours)) = banned {
+            violations.push(format!("{place}: `{banned}` in `{name}`, say {ours}"));
+        }
+    }
+    violations
+}
+
+/// Finds private words in names. The name of a function may contain one, as in the sentence of a
+/// test; that of a type, a module or a file may not.
+fn private_names(files: &[File]) -> Vec<String> {
+    let mut violations = Vec::new();
+    for (place, kind, name) in definitions(files) {
+        let is_private = |word: &str| PRIVATE.contains(&word);
+        let breaks = match kind {
+            "fn" => is_private(name),
+            _ => words(name).iter().any(|word| is_private(word)),
+        };
+        if breaks {
+            violations.push(format!("{place}: `{name}` needs a legend"));
         }
     }
     violations
@@ -110,27 +145,16 @@ fn banned_words(files: &[File]) -> Vec<String> {
 
 fn vague_names(files: &[File]) -> Vec<String> {
     let mut violations = Vec::new();
-    for file in files.iter().filter(|file| file.is("rs") || file.is("sql")) {
-        if VAGUE.contains(&file.stem()) {
-            violations.push(format!("{}: a vague name", file.path));
-        }
-        if file.is("sql") || file.is_tidy() {
-            continue;
-        }
-        for (number, line) in file.lines() {
-            let mut rest = identifiers(line).skip_while(|word| *word == "pub" || *word == "crate");
-            let defines = matches!(
-                rest.next(),
-                Some("struct" | "enum" | "trait" | "type" | "mod")
-            );
-            let vague = |name: &str| {
-                words(name)
-                    .iter()
-                    .any(|word| VAGUE.contains(&word.as_str()))
-            };
-            if defines && rest.next().is_some_and(vague) {
-                violations.push(format!("{}:{number}: a vague name", file.path));
-            }
+    for (place, kind, name) in definitions(files) {
+        let is_vague = match kind {
+            "fn" | "static" => false,
+            "file" => VAGUE.contains(&name),
+            _ => words(name)
+                .iter()
+                .any(|word| VAGUE.contains(&word.as_str())),
+        };
+        if is_vague {
+            violations.push(format!("{place}: `{name}` is a vague name"));
         }
     }
     violations
@@ -157,25 +181,33 @@ fn open_work_without_issue(files: &[File]) -> Vec<String> {
 }
 
 #[test]
-fn the_glossary_is_spoken_everywhere() {
-    assert_none("words of the third column", &banned_words(&repository()));
+fn a_concept_has_one_name() {
+    assert_none("second names of a concept", &second_names(&repository()));
     let planted = [
         File::new(
             "crates/tenure/src/lib.rs",
-            "fn ack_all() {}\nstruct LeaseTtl;\n// back, attack\n",
+            "fn ack_all() {}\nstruct LeaseTtl;\n// ack, ttl, expired\nfn attack() {}\n",
         ),
+        File::new("crates/tenure-store/sql/postgres/queue/expire_rows.sql", ""),
         File::new(
-            "docs/OPERATIONS.md",
-            "Requeue it.\nA dead letter.\nA dead-letter.\n",
+            "crates/tenure-core/src/table/webhook.rs",
+            "fn expired() {}\n",
         ),
-        File::new(
-            "crates/tenure-store/sql/postgres/queue/claim.sql",
-            "-- expired rows\n",
-        ),
-        File::new("crates/tenure-core/src/table/webhook.rs", "// expired\n"),
-        File::new("docs/GLOSSARY.md", "| lapse | expire |\n"),
     ];
-    assert_caught(&banned_words(&planted), 6);
+    assert_caught(&second_names(&planted), 3);
+}
+
+#[test]
+fn names_need_no_legend() {
+    assert_none("private names", &private_names(&repository()));
+    let planted = [
+        File::new("crates/tenure/src/desk.rs", ""),
+        File::new(
+            "crates/tenure/src/lib.rs",
+            "struct ShownJob;\npub(crate) fn tally() {}\nfn not_found() {}\nmod dice;\n",
+        ),
+    ];
+    assert_caught(&private_names(&planted), 4);
 }
 
 #[test]
@@ -189,6 +221,51 @@ fn names_say_what_a_thing_is() {
         ),
     ];
     assert_caught(&vague_names(&planted), 3);
+}
+
+/// Finds types with the same name at the top level of two files of a crate. The stores of two
+/// databases may use the same name for the same thing.
+fn names_of_two_things(files: &[File]) -> Vec<String> {
+    let mut defined: BTreeMap<(&str, &str), Vec<&File>> = BTreeMap::new();
+    for file in files {
+        let Some((krate, _)) = file.path.split_once("/src/") else {
+            continue;
+        };
+        for line in file.text.lines() {
+            let line = line.strip_prefix("pub ").unwrap_or(line);
+            let line = line.strip_prefix("pub(crate) ").unwrap_or(line);
+            let line = line.strip_prefix("pub(super) ").unwrap_or(line);
+            let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+            if let (Some("struct" | "enum" | "trait"), Some(name)) = (words.next(), words.next()) {
+                defined.entry((krate, name)).or_default().push(file);
+            }
+        }
+    }
+    let database = |file: &File| {
+        let databases = ["/postgres/", "/sqlite/", "/memory/"];
+        databases.iter().position(|name| file.path.contains(name))
+    };
+    let mut violations = Vec::new();
+    for ((_, name), files) in defined {
+        let databases: HashSet<_> = files.iter().map(|file| database(file)).collect();
+        if files.len() > 1 && databases.len() < files.len() {
+            let paths: Vec<_> = files.iter().map(|file| file.path.as_str()).collect();
+            violations.push(format!("{name}: {}", paths.join(", ")));
+        }
+    }
+    violations
+}
+
+#[test]
+fn a_name_stands_for_one_thing() {
+    assert_none("names of two things", &names_of_two_things(&repository()));
+    let planted = [
+        File::new("crates/tenure/src/a.rs", "pub(crate) struct Rate {\n"),
+        File::new("crates/tenure/src/b.rs", "pub enum Rate {\nstruct Run;\n"),
+        File::new("crates/tenure-store/src/postgres/c.rs", "struct Text {\n"),
+        File::new("crates/tenure-store/src/sqlite/c.rs", "struct Text;\n"),
+    ];
+    assert_caught(&names_of_two_things(&planted), 1);
 }
 
 #[test]

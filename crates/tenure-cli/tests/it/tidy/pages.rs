@@ -1,5 +1,5 @@
-//! The pages are true: their links lead to files that are there, and the state diagram shows the
-//! transitions of the core and no other.
+//! Pages: links lead to existing files, and the state diagram shows exactly the transitions of the
+//! core.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ fn targets(line: &str) -> impl Iterator<Item = &str> {
         .filter_map(|rest| rest.split(')').next())
 }
 
-/// The path that a link means, from the root of the repository.
+/// The path of a link, from the root of the repository.
 fn resolve(folder: &str, target: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in target.split('#').next().unwrap_or(target).split('/') {
@@ -45,10 +45,10 @@ fn broken_links(files: &[File]) -> Vec<String> {
     violations
 }
 
-/// From and to, in our words.
+/// Pairs of states: from and to.
 type Transitions = BTreeSet<(String, String)>;
 
-/// The rows of the core's table: `(State::Pending, Cause::Claim, State::Claimed)`.
+/// Reads the rows of the core's table, such as `(State::Pending, Cause::Claim, State::Claimed)`.
 fn of_core(text: &str) -> Transitions {
     let states = |line: &str| -> Vec<String> {
         let names = line.split("State::").skip(1);
@@ -64,7 +64,7 @@ fn of_core(text: &str) -> Transitions {
         .collect()
 }
 
-/// The arrows of the diagram, but for the one that enters it.
+/// Reads the arrows of the diagram, except for the arrow that enters it.
 fn of_diagram(text: &str) -> Transitions {
     let arrows = text
         .lines()

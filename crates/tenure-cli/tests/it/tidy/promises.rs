@@ -1,8 +1,9 @@
-//! What is promised has a test: the laws by name, the requirements by id; and no test is put aside.
+//! Guarantees have tests: the laws of the lease core by name, the requirements by id; and no test
+//! is ignored.
 
 use super::{File, assert_caught, assert_none, identifiers, planted_proofs, repository};
 
-/// The laws of `tenure-core`.
+/// The numbers of the laws, which are listed at `LeaseStore` in `tenure-core`.
 const LAWS: [u8; 9] = [1, 2, 3, 4, 5, 6, 7, 8, 9];
 
 fn laws_without_test(files: &[File]) -> Vec<String> {
@@ -24,7 +25,7 @@ fn laws_without_test(files: &[File]) -> Vec<String> {
         .collect()
 }
 
-/// `S1-013`: a specification and a number.
+/// Returns true for an id such as `S1-013`: a specification and a number.
 fn is_requirement(id: &str) -> bool {
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     matches!(id.split_once('-'), Some((seed, number))
@@ -32,8 +33,8 @@ fn is_requirement(id: &str) -> bool {
             && number.len() == 3 && digits(number))
 }
 
-/// The line must be read by tools, and must stand on a test: nothing but attributes, comments and
-/// the test's own first line may follow.
+/// Finds lines of proofs that tools cannot read or that belong to no test. Only attributes,
+/// comments and the first line of the test may follow such a line.
 fn loose_proofs(files: &[File]) -> Vec<String> {
     let mut violations = Vec::new();
     for file in files
@@ -58,7 +59,7 @@ fn loose_proofs(files: &[File]) -> Vec<String> {
     violations
 }
 
-fn tests_put_aside(files: &[File]) -> Vec<String> {
+fn ignored_tests(files: &[File]) -> Vec<String> {
     let mut violations = Vec::new();
     for file in files.iter().filter(|file| file.is("rs") && !file.is_tidy()) {
         for (number, line) in file.lines() {
@@ -80,7 +81,7 @@ fn every_law_has_its_test() {
 }
 
 #[test]
-fn every_proof_stands_on_a_test_and_can_be_read() {
+fn every_proof_is_attached_to_a_test_and_readable() {
     assert_none("proofs", &loose_proofs(&repository()));
     let text = "/// @ S1-013, S4-021\n#[test]\nfn fine() {}\n\
                 /// @ S1-13\nfn short() {}\n\
@@ -92,11 +93,11 @@ fn every_proof_stands_on_a_test_and_can_be_read() {
 }
 
 #[test]
-fn no_test_is_put_aside() {
-    assert_none("tests put aside", &tests_put_aside(&repository()));
+fn no_test_is_ignored() {
+    assert_none("ignored tests", &ignored_tests(&repository()));
     let text = "#[test]\n#[ignore = \"slow\"]\nfn slow() {}\n#[should_panic(expected = \"x\")]\n";
     assert_caught(
-        &tests_put_aside(&[File::new("crates/tenure/src/lib.rs", text)]),
+        &ignored_tests(&[File::new("crates/tenure/src/lib.rs", text)]),
         1,
     );
 }

@@ -2,7 +2,7 @@
 
 use super::{File, assert_caught, assert_none, repository};
 
-/// Statements that one database alone has, with the reason.
+/// Statements that only one database has, each with the reason.
 const ONE_SIDED: &[(&str, &str)] = &[
     (
         "queue/settle_and_claim.sql",
@@ -17,24 +17,24 @@ const ONE_SIDED: &[(&str, &str)] = &[
         "in SQLite one producer writes at a time",
     ),
     (
-        "queue/place.sql",
+        "queue/promote.sql",
         "in SQLite the enqueue itself knows who is head",
     ),
     (
-        "queue/place_new.sql",
+        "queue/add_keys.sql",
         "in SQLite the enqueue itself knows who is head",
     ),
     (
-        "queue/prune_domains.sql",
-        "SQLite forgets an idle domain at once: nobody looks at it at the same time",
+        "queue/prune_keys.sql",
+        "SQLite forgets an idle key at once: nobody looks at it at the same time",
     ),
     (
         "queue/prune_choose.sql",
         "PostgreSQL must lock what it will delete, and then look again",
     ),
     (
-        "queue/lock_domain.sql",
-        "PostgreSQL must lock the domain that it pauses, and then look",
+        "queue/lock_key.sql",
+        "PostgreSQL must lock the key that it pauses, and then look",
     ),
     (
         "jobs/make_chunk.sql",
@@ -58,46 +58,59 @@ const ONE_SIDED: &[(&str, &str)] = &[
         "PostgreSQL has a lock that ends with its connection: one adoption of a table at a time",
     ),
     (
-        "bench/bare_ready.sql",
+        "bare_ready.sql",
         "SQLite cannot insert into two tables in one statement",
     ),
     (
-        "bench/row_enqueue.sql",
+        "row_enqueue.sql",
         "SQLite inserts row by row in one transaction",
     ),
     (
-        "bench/sessions.sql",
+        "sessions.sql",
         "SQLite is a file: nobody is connected to it",
     ),
 ];
 
-/// Files that may hold statements, with the reason.
+/// Files that may contain statements, each with the reason.
 const STATEMENTS_ALLOWED: &[(&str, &str)] = &[
     (
         "/migrate.rs",
         "it looks for the schema's version before any table of ours can be relied on",
     ),
     (
-        "src/bench/",
+        "tenure-bench/src/yardstick/",
         "the bare loops' tables are emptied and analyzed between two runs",
     ),
     ("src/sqlite/tests/", "they are tests"),
 ];
 
-/// Files that hand text to a driver as safe: the renderer, and the tests' `create database`.
+/// Files that pass text to a driver as safe: the renderer, the code that creates and empties test
+/// databases, and the `drop schema` of the scratch tables.
 const SAYS_SAFE: &[&str] = &[
     "crates/tenure-store/src/postgres/statements.rs",
     "crates/tenure-store/src/testing/postgres.rs",
+    "crates/tenure-store/src/testing/postgres_pool.rs",
+    "crates/tenure-bench/src/yardstick/postgres.rs",
 ];
 
-const FOLDERS: [&str; 2] = [
-    "crates/tenure-store/sql/postgres/",
-    "crates/tenure-store/sql/sqlite/",
+/// The statements of PostgreSQL and their counterparts of SQLite.
+const FOLDERS: [[&str; 2]; 2] = [
+    [
+        "crates/tenure-store/sql/postgres/",
+        "crates/tenure-store/sql/sqlite/",
+    ],
+    [
+        "crates/tenure-bench/sql/postgres/",
+        "crates/tenure-bench/sql/sqlite/",
+    ],
 ];
 
 fn one_sided(files: &[File]) -> Vec<String> {
     let mut violations = Vec::new();
-    for (here, there) in [(FOLDERS[0], FOLDERS[1]), (FOLDERS[1], FOLDERS[0])] {
+    let pairs = FOLDERS
+        .into_iter()
+        .flat_map(|[one, other]| [(one, other), (other, one)]);
+    for (here, there) in pairs {
         for file in files {
             let Some(name) = file.path.strip_prefix(here) else {
                 continue;
@@ -115,7 +128,11 @@ fn one_sided(files: &[File]) -> Vec<String> {
 fn unfounded_excuses(files: &[File]) -> Vec<String> {
     let mut violations = Vec::new();
     for (name, _) in ONE_SIDED {
-        let homes = FOLDERS.map(|folder| format!("{folder}{name}"));
+        let homes = FOLDERS.as_flattened();
+        let homes: Vec<_> = homes
+            .iter()
+            .map(|folder| format!("{folder}{name}"))
+            .collect();
         let present = homes
             .iter()
             .filter(|home| files.iter().any(|file| file.path == **home));
@@ -126,7 +143,7 @@ fn unfounded_excuses(files: &[File]) -> Vec<String> {
     violations
 }
 
-/// Whether a string that starts like this is a statement.
+/// Returns true if a string that starts like this is a statement.
 fn is_statement(literal: &str) -> bool {
     [
         "select ",
@@ -188,19 +205,20 @@ fn unchecked_text(files: &[File]) -> Vec<String> {
     violations
 }
 
-/// What may be waited for: the lease of one's own token, and the row of a domain by its number,
-/// which whoever ends a head holds for a moment.
-const OWN: [&str; 2] = ["token", "d.domain = "];
+/// Rows that a statement may wait for: those of the lease with its own token, and the row of a key
+/// by its hash, which is locked only briefly.
+const OWN: [&str; 2] = ["token", "k.key_hash = "];
 
-/// Statements that choose work skip rows that others have locked. One that is addressed by its own
-/// token may wait for that lease's row, or for those of the domains under it; nothing else may
-/// wait.
+/// Finds statements that wait for locks. A statement that chooses work must skip locked rows; a
+/// statement with its own token may wait for the rows of that lease or of its keys; no other
+/// statement may wait.
 fn waiting_locks(files: &[File]) -> Vec<String> {
     let mut violations = Vec::new();
-    for file in files
-        .iter()
-        .filter(|file| file.path.starts_with(FOLDERS[0]))
-    {
+    for file in files.iter().filter(|file| {
+        FOLDERS
+            .iter()
+            .any(|[folder, _]| file.path.starts_with(folder))
+    }) {
         let lines: Vec<&str> = file
             .text
             .lines()
@@ -230,7 +248,8 @@ fn waiting_locks(files: &[File]) -> Vec<String> {
     violations
 }
 
-/// A reader finds purpose, parameters, answer, law and index in the same place of every file.
+/// Finds statements whose header does not have purpose, parameters, answer, law and index in the
+/// usual place.
 fn headers_in_another_form(files: &[File]) -> Vec<String> {
     let mut violations = Vec::new();
     let verbs = |file: &&File| {

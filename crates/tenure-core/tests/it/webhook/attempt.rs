@@ -1,4 +1,4 @@
-//! Attempts: journal, hold and calls put together.
+//! Attempts: combined from journal, current lease and calls.
 
 use std::slice::from_ref;
 use std::time::Duration;
@@ -6,17 +6,17 @@ use std::time::Duration;
 use tenure_core::webhook::{
     AttemptOutcome, CallDetail, CallErrorKind, CallRecord, Reply, Timings, attempts,
 };
-use tenure_core::{EndedHold, Fence, Hold, ItemId, Timestamp, Word};
+use tenure_core::{Fence, Hold, ItemId, OutcomeKind, PastHold, Timestamp};
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_micros(seconds * 1_000_000)
 }
 
-fn ended(fence: i64, word: Word) -> EndedHold {
-    EndedHold {
+fn past_hold(fence: i64, word: OutcomeKind) -> PastHold {
+    PastHold {
         holder: format!("sender-{fence}"),
         fence: Fence::new(fence),
-        word,
+        outcome: word,
         claimed_at: at(10 * fence),
         settled_at: at(10 * fence + 5),
     }
@@ -36,7 +36,7 @@ fn call(fence: i64, outcome: AttemptOutcome) -> CallRecord {
 }
 
 fn outcomes(
-    timeline: &[EndedHold],
+    timeline: &[PastHold],
     hold: Option<&Hold>,
     calls: &[CallRecord],
 ) -> Vec<(i64, AttemptOutcome)> {
@@ -47,38 +47,42 @@ fn outcomes(
 }
 
 #[test]
-fn without_a_call_only_what_may_have_been_sent_is_an_attempt() {
+fn without_a_call_only_a_possible_call_is_an_attempt() {
     use AttemptOutcome::Unknown;
     for (word, expected) in [
-        (Word::Lapsed, vec![(1, Unknown)]),
-        (Word::Buried, vec![(1, Unknown)]),
-        (Word::Done, vec![]),
-        (Word::Retry, vec![]),
-        (Word::Dead, vec![]),
-        (Word::Release, vec![]),
+        (OutcomeKind::Lapsed, vec![(1, Unknown)]),
+        (OutcomeKind::Buried, vec![(1, Unknown)]),
+        (OutcomeKind::Done, vec![]),
+        (OutcomeKind::Retry, vec![]),
+        (OutcomeKind::Dead, vec![]),
+        (OutcomeKind::Release, vec![]),
     ] {
-        assert_eq!(outcomes(&[ended(1, word)], None, &[]), expected, "{word:?}");
+        assert_eq!(
+            outcomes(&[past_hold(1, word)], None, &[]),
+            expected,
+            "{word:?}"
+        );
     }
-    let at_once = EndedHold {
+    let at_once = PastHold {
         settled_at: at(10),
-        ..ended(1, Word::Buried)
+        ..past_hold(1, OutcomeKind::Buried)
     };
     assert_eq!(outcomes(&[at_once], None, &[]), []);
     assert_eq!(outcomes(&[], None, &[]), []);
 }
 
 #[test]
-fn a_call_says_how_its_attempt_ended() {
+fn a_call_determines_the_outcome_of_its_attempt() {
     use AttemptOutcome::{Aborted, Delivered, Failed, Superseded};
     for (word, outcome) in [
-        (Word::Done, Delivered),
-        (Word::Retry, Failed),
-        (Word::Dead, Failed),
-        (Word::Release, Aborted),
-        (Word::Lapsed, Superseded),
-        (Word::Buried, Superseded),
+        (OutcomeKind::Done, Delivered),
+        (OutcomeKind::Retry, Failed),
+        (OutcomeKind::Dead, Failed),
+        (OutcomeKind::Release, Aborted),
+        (OutcomeKind::Lapsed, Superseded),
+        (OutcomeKind::Buried, Superseded),
     ] {
-        let line = ended(3, word);
+        let line = past_hold(3, word);
         let made = call(3, outcome);
         let told = attempts(from_ref(&line), None, from_ref(&made));
         assert_eq!(told.len(), 1);
@@ -94,9 +98,9 @@ fn a_call_says_how_its_attempt_ended() {
 fn attempts_stand_in_the_order_of_their_claims() {
     use AttemptOutcome::{Delivered, Open, Unknown};
     let timeline = [
-        ended(4, Word::Lapsed),
-        ended(2, Word::Release),
-        ended(3, Word::Done),
+        past_hold(4, OutcomeKind::Lapsed),
+        past_hold(2, OutcomeKind::Release),
+        past_hold(3, OutcomeKind::Done),
     ];
     let hold = Hold {
         holder: "sender".into(),
@@ -108,9 +112,9 @@ fn attempts_stand_in_the_order_of_their_claims() {
     assert_eq!(told, [(3, Delivered), (4, Unknown), (9, Open)]);
 }
 
-/// The journal is pruned by itself; what is known of a call is not lost with it.
+/// The journal is pruned independently; the record of a call remains.
 #[test]
-fn a_call_whose_hold_is_forgotten_is_still_told() {
+fn a_call_whose_hold_is_pruned_is_still_listed() {
     use AttemptOutcome::Delivered;
     let told = attempts(&[], None, &[call(3, Delivered)]);
     assert_eq!(told.len(), 1);
@@ -118,7 +122,7 @@ fn a_call_whose_hold_is_forgotten_is_still_told() {
 }
 
 #[test]
-fn what_is_kept_of_a_reply_is_read_as_it_was_written() {
+fn the_stored_part_of_a_reply_reads_back() {
     let mut reply = Reply::error(CallErrorKind::Tls, "no handshake");
     reply.headers = vec![("a".into(), "\"'\\".into())];
     reply.body = vec![0, 255, b'x'];

@@ -1,9 +1,9 @@
-//! Health: when an endpoint is left alone, when somebody is warned, when it is given up.
+//! Health of an endpoint: when it is paused or disabled, and when operators are warned.
 
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tenure_core::webhook::{Breaking, Disabled, Health};
+use tenure_core::webhook::{Disabled, EndpointHealth, RecentCalls};
 use tenure_core::{ItemId, Timestamp};
 
 const START: Timestamp = Timestamp::from_micros(4_102_444_800_000_000);
@@ -20,27 +20,27 @@ fn delivery(nth: i64) -> ItemId {
 /// An endpoint as one process sees it.
 #[derive(Default)]
 struct Watched {
-    health: Health,
-    lately: Breaking,
+    health: EndpointHealth,
+    recent: RecentCalls,
 }
 
 impl Watched {
     fn fails(&mut self, nth: i64, now: Timestamp) {
-        let asked = None;
+        let requested = None;
         self.health = self
             .health
-            .failed(&mut self.lately, delivery(nth), asked, now);
+            .failed(&mut self.recent, delivery(nth), requested, now);
     }
 
-    fn asks(&mut self, seconds: u64, now: Timestamp) {
-        let asked = Some(Duration::from_secs(seconds));
+    fn requests_pause(&mut self, seconds: u64, now: Timestamp) {
+        let requested = Some(Duration::from_secs(seconds));
         self.health = self
             .health
-            .failed(&mut self.lately, delivery(1), asked, now);
+            .failed(&mut self.recent, delivery(1), requested, now);
     }
 
     fn succeeds(&mut self, now: Timestamp) {
-        self.health = self.health.succeeded(&mut self.lately, now);
+        self.health = self.health.succeeded(&mut self.recent, now);
     }
 
     fn paused_for(&self, now: Timestamp) -> Option<u64> {
@@ -49,7 +49,7 @@ impl Watched {
     }
 }
 
-/// One that was left alone after ten failures at `at(0)`.
+/// An endpoint that was paused after ten failures at `at(0)`.
 fn tripped() -> Watched {
     let mut watched = Watched::default();
     for nth in 0..10 {
@@ -77,19 +77,19 @@ fn a_success_begins_the_count_anew() {
         for nth in 0..9 {
             watched.fails(nth, at(1000 * round));
         }
-        // With these, less than four of five fail.
+        // With these three successes, less than 80 % of the calls have failed.
         for _ in 0..3 {
             watched.succeeds(at(1000 * round));
         }
         assert_eq!(watched.paused_for(at(1000 * round)), None);
-        assert_eq!(watched.health, Health::default());
+        assert_eq!(watched.health, EndpointHealth::default());
     }
 }
 
 #[test]
 fn four_of_five_failures_lately_are_enough() {
     let mut watched = Watched::default();
-    // A success among every five.
+    // One call of five succeeds.
     for nth in 0..19 {
         if nth % 5 == 0 {
             watched.succeeds(at(nth));
@@ -103,10 +103,10 @@ fn four_of_five_failures_lately_are_enough() {
 }
 
 #[test]
-fn what_is_long_ago_is_forgotten() {
+fn old_calls_are_forgotten() {
     let mut watched = Watched::default();
     for nth in 0..30 {
-        // Twenty calls take longer than five minutes.
+        // Twenty calls take more than five minutes.
         let now = at(nth * 16);
         if nth % 5 == 0 {
             watched.succeeds(now);
@@ -117,31 +117,30 @@ fn what_is_long_ago_is_forgotten() {
     }
 }
 
-/// One call tells whether it is back. Each that fails doubles the pause, up to a quarter of an
-/// hour.
+/// One call probes the endpoint. Each failed probe doubles the pause, up to a quarter of an hour.
 #[test]
-fn a_failed_trial_doubles_the_pause() {
+fn a_failed_probe_doubles_the_pause() {
     let mut watched = tripped();
     let mut now = at(0);
     for expected in [60, 120, 240, 480, 900, 900, 900] {
-        assert!(!watched.health.is_on_trial(now));
+        assert!(!watched.health.is_on_probe(now));
         assert_eq!(watched.paused_for(now), Some(expected));
         now = now.after(Duration::from_secs(expected));
-        assert!(watched.health.is_on_trial(now));
+        assert!(watched.health.is_on_probe(now));
         watched.fails(1, now);
     }
-    // However often, it never overflows.
+    // The number of pauses never overflows.
     watched.health.trips = u32::MAX;
     watched.fails(1, now.after(Duration::from_hours(1)));
     assert!(watched.health.paused_until.is_some());
 }
 
 #[test]
-fn a_good_trial_ends_it() {
+fn a_successful_probe_ends_it() {
     let mut watched = tripped();
     watched.succeeds(at(60));
-    assert_eq!(watched.health, Health::default());
-    assert!(!watched.health.is_on_trial(at(60)));
+    assert_eq!(watched.health, EndpointHealth::default());
+    assert!(!watched.health.is_on_probe(at(60)));
     watched.fails(1, at(61));
     assert_eq!(
         watched.paused_for(at(61)),
@@ -150,9 +149,9 @@ fn a_good_trial_ends_it() {
     );
 }
 
-/// Calls that were under way when it was left alone end while it is.
+/// Calls in progress at the start of a pause may fail during the pause.
 #[test]
-fn what_fails_during_a_pause_does_not_prolong_it() {
+fn failures_during_a_pause_do_not_prolong_it() {
     let mut watched = tripped();
     for nth in 0..50 {
         watched.fails(nth, at(30));
@@ -162,34 +161,34 @@ fn what_fails_during_a_pause_does_not_prolong_it() {
 }
 
 #[test]
-fn an_endpoint_may_ask_to_be_left_alone() {
+fn an_endpoint_may_request_a_pause() {
     let mut watched = Watched::default();
-    watched.asks(600, at(0));
+    watched.requests_pause(600, at(0));
     assert_eq!(watched.paused_for(at(0)), Some(600));
-    assert_eq!(watched.health.trips, 0, "that is no trial");
-    watched.asks(30, at(1));
+    assert_eq!(watched.health.trips, 0, "it is not a probe");
+    watched.requests_pause(30, at(1));
     assert_eq!(
         watched.paused_for(at(1)),
         Some(599),
-        "never shorter than it asked"
+        "never shorter than requested"
     );
     watched.succeeds(at(2));
     assert_eq!(
         watched.paused_for(at(2)),
         Some(598),
-        "what it asked for holds"
+        "the requested pause continues"
     );
     assert_eq!(watched.health.failures, 0);
     watched.succeeds(at(601));
-    assert_eq!(watched.health, Health::default());
+    assert_eq!(watched.health, EndpointHealth::default());
 }
 
 #[test]
-fn a_longer_wish_counts_more_than_a_trip() {
+fn a_longer_requested_pause_wins_over_a_trip() {
     let mut watched = tripped();
-    watched.asks(3600, at(1));
+    watched.requests_pause(3600, at(1));
     assert_eq!(watched.paused_for(at(1)), Some(3600));
-    watched.asks(1, at(2));
+    watched.requests_pause(1, at(2));
     assert_eq!(watched.paused_for(at(2)), Some(3599));
 }
 
@@ -228,7 +227,7 @@ fn five_days_without_a_success_are_the_end() {
 }
 
 #[test]
-fn an_endpoint_is_not_given_up_for_one_message_or_for_a_few_failures() {
+fn an_endpoint_is_not_disabled_for_one_message_or_a_few_failures() {
     let mut one_message = Watched::default();
     for _ in 0..100 {
         one_message.fails(1, at(0));
@@ -246,44 +245,44 @@ fn an_endpoint_is_not_given_up_for_one_message_or_for_a_few_failures() {
 #[test]
 fn not_every_failure_is_news() {
     let mut watched = Watched::default();
-    let mut kept = Health::default();
+    let mut stored = EndpointHealth::default();
     let mut writes = 0;
     for nth in 0..1000 {
         watched.fails(1, at(0).after(Duration::from_millis(nth)));
-        if watched.health.is_news(&kept) {
-            kept = watched.health.clone();
+        if watched.health.is_news(&stored) {
+            stored = watched.health.clone();
             writes += 1;
         }
     }
     assert!(writes < 20, "{writes} writes for a thousand failures");
-    assert!(kept.is_paused(at(1)), "what counts was told");
+    assert!(stored.is_paused(at(1)), "the relevant change was shared");
     watched.succeeds(at(100));
-    assert!(watched.health.is_news(&kept), "and that it is back");
+    assert!(watched.health.is_news(&stored), "and that it is back");
     assert!(!watched.health.is_news(&watched.health));
 }
 
 #[test]
-fn what_went_wrong_is_kept_in_short_until_a_call_succeeds() {
+fn the_error_is_stored_truncated_until_a_call_succeeds() {
     let mut watched = Watched::default();
     watched.fails(1, at(0));
-    watched.health = watched.health.because(&"ü".repeat(1_000));
-    let kept = watched.health.last_error.clone().unwrap();
-    assert_eq!(kept, "ü".repeat(200));
+    watched.health = watched.health.with_error(&"ü".repeat(1_000));
+    let stored = watched.health.last_error.clone().unwrap();
+    assert_eq!(stored, "ü".repeat(200));
     watched.fails(2, at(1));
-    assert_eq!(watched.health.last_error, Some(kept));
+    assert_eq!(watched.health.last_error, Some(stored));
     watched.succeeds(at(2));
     assert_eq!(watched.health.last_error, None);
 }
 
 proptest! {
     #[test]
-    fn health_is_kept_as_json(
+    fn health_reads_back_from_json(
         (failures, trips, warnings) in any::<(u32, u32, u8)>(),
         (since, until) in any::<(Option<i64>, Option<i64>)>(),
         (failed, is_spread) in any::<(Option<i64>, bool)>(),
         (pause, last_error) in any::<(Option<String>, Option<String>)>(),
     ) {
-        let health = Health {
+        let health = EndpointHealth {
             failures,
             failing_since: since.map(Timestamp::from_micros),
             failed,
@@ -294,13 +293,13 @@ proptest! {
             last_error,
             warnings,
         };
-        prop_assert_eq!(Health::from_json(&health.to_json()), health);
+        prop_assert_eq!(EndpointHealth::from_json(&health.to_json()), health);
     }
 
     #[test]
-    fn what_cannot_be_read_is_no_illness(text in ".*") {
-        // Whatever it is, it is read without a panic.
-        let _health = Health::from_json(&text);
-        prop_assert_eq!(Health::from_json("{"), Health::default());
+    fn unreadable_text_counts_as_healthy(text in ".*") {
+        // Any text is parsed without a panic.
+        let _health = EndpointHealth::from_json(&text);
+        prop_assert_eq!(EndpointHealth::from_json("{"), EndpointHealth::default());
     }
 }

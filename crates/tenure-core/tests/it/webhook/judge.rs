@@ -1,18 +1,18 @@
-//! What an answer means: a table of statuses, and what the receiver may ask for.
+//! Meaning of a reply: a table of statuses, and the requests of a receiver.
 
 use std::time::Duration;
 
 use tenure_core::webhook::{
-    CallErrorKind, Directive, Disabled, EndpointSettings, OnGone, Reply, Verdict, judge,
+    CallErrorKind, CallVerdict, Directive, Disabled, EndpointSettings, OnGone, Reply, judge,
 };
-use tenure_core::{Outcome, Word, reason};
+use tenure_core::{Outcome, OutcomeKind, reason};
 
 fn rules() -> EndpointSettings {
     EndpointSettings::new("https://example.com", Vec::new())
 }
 
-/// The verdict on the first failure, without luck.
-fn verdict(reply: &Reply) -> Verdict {
+/// Returns the verdict on the first failure, without jitter.
+fn verdict(reply: &Reply) -> CallVerdict {
     judge(&rules(), reply, 0, 0.5)
 }
 
@@ -23,14 +23,14 @@ fn after(seconds: u64, status: u16) -> Reply {
     }
 }
 
-fn wait(verdict: &Verdict) -> u64 {
+fn wait(verdict: &CallVerdict) -> u64 {
     let Outcome::Retry { after, .. } = &verdict.outcome else {
         panic!("no retry but {:?}", verdict.outcome);
     };
     after.as_secs()
 }
 
-fn dead_by(verdict: &Verdict) -> &str {
+fn dead_by(verdict: &CallVerdict) -> &str {
     let Outcome::Dead { reason, .. } = &verdict.outcome else {
         panic!("not dead but {:?}", verdict.outcome);
     };
@@ -55,7 +55,7 @@ fn two_hundreds_are_success_and_nothing_else_is() {
 }
 
 #[test]
-fn a_redirect_says_what_to_do() {
+fn a_redirect_has_advice() {
     for status in [301, 302, 307, 308] {
         let Outcome::Retry { error, .. } = verdict(&Reply::status(status)).outcome else {
             panic!("a redirect is a failure");
@@ -74,20 +74,20 @@ fn gone_disables_and_what_is_queued_dies_or_waits() {
         on_gone: OnGone::Keep,
         ..rules()
     };
-    let kept = judge(&keep, &Reply::status(410), 0, 0.5);
-    assert_eq!(wait(&kept), 5);
-    assert_eq!(kept.disable, Some(Disabled::Gone));
+    let waiting = judge(&keep, &Reply::status(410), 0, 0.5);
+    assert_eq!(wait(&waiting), 5);
+    assert_eq!(waiting.disable, Some(Disabled::Gone));
 }
 
 #[test]
-fn too_many_requests_leave_the_endpoint_alone() {
+fn too_many_requests_pause_the_endpoint() {
     for (reply, pause, retry) in [
         (Reply::status(429), Some(60), 5),
         (after(30, 429), Some(30), 30),
         (after(2, 429), Some(2), 5),
         (Reply::status(503), None, 5),
         (after(30, 503), Some(30), 30),
-        // Six hours at the most.
+        // The maximum is six hours.
         (after(100_000, 503), Some(21_600), 21_600),
         (after(u64::MAX, 429), Some(21_600), 21_600),
     ] {
@@ -97,9 +97,9 @@ fn too_many_requests_leave_the_endpoint_alone() {
     }
 }
 
-/// Of other answers a wish to wait concerns the one delivery.
+/// In other replies a requested delay applies only to the delivery itself.
 #[test]
-fn every_failure_may_ask_for_time() {
+fn every_failure_may_request_a_delay() {
     for status in [301, 400, 408, 425, 500, 502, 504] {
         let verdict = verdict(&after(90, status));
         assert_eq!((wait(&verdict), verdict.pause), (90, None), "{status}");
@@ -124,7 +124,7 @@ fn some_answers_are_final_if_the_endpoint_says_so() {
 }
 
 #[test]
-fn a_busy_endpoint_is_left_alone_even_if_its_answer_is_final() {
+fn a_busy_endpoint_is_paused_even_if_its_answer_is_final() {
     let strict = EndpointSettings {
         no_retry: vec![429, 503],
         ..rules()
@@ -139,8 +139,8 @@ fn a_busy_endpoint_is_left_alone_even_if_its_answer_is_final() {
 #[test]
 fn a_schedule_comes_to_its_end() {
     for failures in 0..9 {
-        let word = judge(&rules(), &Reply::status(500), failures, 0.5).outcome;
-        assert_eq!(word.word(), Word::Retry);
+        let outcome = judge(&rules(), &Reply::status(500), failures, 0.5).outcome;
+        assert_eq!(outcome.kind(), OutcomeKind::Retry);
     }
     for reply in [
         Reply::status(500),
@@ -169,7 +169,7 @@ fn no_answer_is_a_failure_unless_it_is_ours() {
 }
 
 #[test]
-fn a_receiver_may_ask_never_to_be_sent_this_or_anything() {
+fn a_receiver_may_refuse_this_message_or_all_messages() {
     let with = |directive, status| Reply {
         directive: Some(directive),
         ..Reply::status(status)
@@ -181,9 +181,9 @@ fn a_receiver_may_ask_never_to_be_sent_this_or_anything() {
     assert_eq!(taken.outcome, Outcome::Done, "it has it already");
     for status in [200, 500] {
         let off = verdict(&with(Directive::Disable, status));
-        assert_eq!(off.disable, Some(Disabled::Asked), "{status}");
+        assert_eq!(off.disable, Some(Disabled::Requested), "{status}");
         assert_eq!(off.outcome == Outcome::Done, status == 200);
     }
     let gone = verdict(&with(Directive::Disable, 410));
-    assert_eq!(gone.disable, Some(Disabled::Gone), "gone says more");
+    assert_eq!(gone.disable, Some(Disabled::Gone), "gone takes precedence");
 }

@@ -1,4 +1,4 @@
-//! The rules of webhooks: when to try again, what an answer means, when an endpoint is left alone.
+//! Rules of webhooks: retries, meaning of a reply, pauses of an endpoint.
 
 mod attempt;
 mod health;

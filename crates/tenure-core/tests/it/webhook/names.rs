@@ -1,11 +1,11 @@
-//! Names: of items, of endpoints, of reasons.
+//! Names of items, endpoints and reasons.
 
 use proptest::prelude::*;
 use tenure_core::ItemId;
 use tenure_core::webhook::{AttemptOutcome, Disabled, EndpointId};
 
 #[test]
-fn an_id_tells_what_it_names() {
+fn an_id_reveals_its_kind() {
     for (text, number) in [
         ("0", 0),
         ("17", 17),
@@ -24,7 +24,7 @@ fn an_id_tells_what_it_names() {
 }
 
 #[test]
-fn what_is_no_id_is_refused() {
+fn an_invalid_id_is_refused() {
     for text in [
         "",
         "d",
@@ -75,7 +75,7 @@ fn an_endpoint_has_a_plain_name() {
 }
 
 #[test]
-fn words_are_read_as_they_are_written() {
+fn words_read_back() {
     for outcome in AttemptOutcome::ALL {
         assert_eq!(AttemptOutcome::parse(outcome.as_str()), Some(outcome));
     }
@@ -83,17 +83,17 @@ fn words_are_read_as_they_are_written() {
     for why in [
         Disabled::ByHand("it's moved".into()),
         Disabled::Gone,
-        Disabled::Asked,
+        Disabled::Requested,
         Disabled::Failing,
     ] {
-        assert_eq!(Disabled::parse(why.word(), "it's moved"), Some(why));
+        assert_eq!(Disabled::parse(why.as_str(), "it's moved"), Some(why));
     }
     assert_eq!(Disabled::parse("", "gone"), None);
 }
 
 proptest! {
     #[test]
-    fn ids_are_read_as_they_are_written(number in 0_i64..=i64::MAX) {
+    fn ids_read_back(number in 0_i64..=i64::MAX) {
         let id = ItemId::new(number);
         prop_assert_eq!(id.to_string().parse::<ItemId>().ok(), Some(id));
     }

@@ -1,4 +1,4 @@
-//! The schedule: its steps are those of the Standard Webhooks text, and jitter keeps its bounds.
+//! The schedule: its steps are those of Standard Webhooks, and jitter stays in its bounds.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ fn jitter_is_a_fifth_either_way_and_leaves_a_second() {
     assert_eq!(schedule.delay(0, 1.0), Some(Duration::from_mins(2)));
     assert_eq!(schedule.delay(1, 0.0), Some(Duration::from_secs(1)));
     assert_eq!(schedule.delay(1, 1.0), Some(Duration::from_millis(1200)));
-    // Whoever draws badly does no harm.
+    // An invalid random number does no harm.
     assert_eq!(schedule.delay(0, -7.0), Some(Duration::from_secs(80)));
     assert_eq!(schedule.delay(0, 7.0), Some(Duration::from_mins(2)));
     assert!(schedule.delay(0, f64::NAN).is_some());

@@ -1,4 +1,4 @@
-//! The rules of an endpoint: every problem is told at once, and JSON keeps all of them.
+//! Settings of an endpoint: every problem is reported at once, and JSON preserves all of them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use tenure_core::Timestamp;
 use tenure_core::TopicPattern;
 use tenure_core::store::ChangeEndpoint;
 use tenure_core::webhook::{
-    Endpoint, EndpointId, EndpointSettings, EndpointState, Health, NewEndpoint, OnGone, Rate,
-    Schedule,
+    Endpoint, EndpointHealth, EndpointId, EndpointSettings, EndpointState, NewEndpoint, OnGone,
+    RateLimit, Schedule,
 };
 
 fn good() -> EndpointSettings {
@@ -24,10 +24,10 @@ fn problems(settings: &EndpointSettings) -> Vec<&'static str> {
     }
 }
 
-/// An address may have a secret in its path, and what people write may have one anywhere.
+/// An address may contain a secret in its path, and free text anywhere.
 /// Proves: S2-062
 #[test]
-fn what_is_printed_of_an_endpoint_has_neither_its_address_nor_what_is_sealed() {
+fn debug_output_has_neither_the_address_nor_the_sealed_text() {
     let settings = EndpointSettings {
         description: "canary".to_owned(),
         metadata: [("canary".to_owned(), "canary".to_owned())].into(),
@@ -59,7 +59,7 @@ fn what_is_printed_of_an_endpoint_has_neither_its_address_nor_what_is_sealed() {
 }
 
 #[test]
-fn every_problem_is_told_at_once() {
+fn every_problem_is_reported_at_once() {
     assert_eq!(problems(&good()), Vec::<&str>::new());
     let bad = EndpointSettings {
         url: String::new(),
@@ -67,7 +67,7 @@ fn every_problem_is_told_at_once() {
         topics: Vec::new(),
         timeout: Duration::ZERO,
         concurrency: 0,
-        rate: Some(Rate {
+        rate: Some(RateLimit {
             per_second: 0,
             burst: 1,
         }),
@@ -89,7 +89,7 @@ fn every_problem_is_told_at_once() {
     assert_eq!(problems(&bad), expected);
 }
 
-/// A change to good settings, and what it makes bad.
+/// A change to valid settings, and the fields that it makes invalid.
 type Case = (fn(&mut EndpointSettings), &'static [&'static str]);
 
 #[test]
@@ -113,7 +113,7 @@ fn limits_are_exact() {
         (|it| it.concurrency = 10_001, &["concurrency"]),
         (
             |it| {
-                it.rate = Some(Rate {
+                it.rate = Some(RateLimit {
                     per_second: 1,
                     burst: 0,
                 });
@@ -158,7 +158,7 @@ fn own_topics_go_to_those_who_name_them() {
 }
 
 #[test]
-fn an_endpoint_shows_no_secret_to_a_log() {
+fn an_endpoint_prints_no_secret() {
     let mut settings = good();
     settings.url = "https://user:hunter2@example.com/?key=hunter2".into();
     let endpoint = Endpoint {
@@ -167,16 +167,16 @@ fn an_endpoint_shows_no_secret_to_a_log() {
         settings,
         sealed: "hunter2".into(),
         state: EndpointState::Enabled,
-        health: Health::default(),
+        health: EndpointHealth::default(),
         version: 1,
         created_at: Timestamp::from_micros(0),
     };
-    let shown = format!("{endpoint:?}");
+    let printed = format!("{endpoint:?}");
     assert!(
-        shown.contains("billing") && !shown.contains("hunter2"),
-        "{shown}"
+        printed.contains("billing") && !printed.contains("hunter2"),
+        "{printed}"
     );
-    assert!(endpoint.is_owed("order.paid"));
+    assert!(endpoint.receives("order.paid"));
     for state in [
         EndpointState::Disabled {
             why: tenure_core::webhook::Disabled::Gone,
@@ -190,7 +190,7 @@ fn an_endpoint_shows_no_secret_to_a_log() {
             state,
             ..endpoint.clone()
         };
-        assert!(!off.is_owed("order.paid"));
+        assert!(!off.receives("order.paid"));
     }
 }
 
@@ -201,7 +201,8 @@ fn any_settings() -> impl Strategy<Value = EndpointSettings> {
             .prop_map(|text| { TopicPattern::new(&text).expect("a pattern") }),
     ];
     let rate = proptest::option::of(any::<(u32, u32)>());
-    let rate = rate.prop_map(|rate| rate.map(|(per_second, burst)| Rate { per_second, burst }));
+    let rate =
+        rate.prop_map(|rate| rate.map(|(per_second, burst)| RateLimit { per_second, burst }));
     let waits = vec(
         (1_000_u64..80_000_000).prop_map(Duration::from_millis),
         0..30,
@@ -231,13 +232,13 @@ fn any_settings() -> impl Strategy<Value = EndpointSettings> {
 
 proptest! {
     #[test]
-    fn settings_are_kept_as_json(settings in any_settings()) {
+    fn settings_read_back_from_json(settings in any_settings()) {
         let read = EndpointSettings::from_json(&settings.to_json());
         prop_assert_eq!(read.expect("what was written"), settings);
     }
 
     #[test]
-    fn broken_json_is_refused_without_showing_it(text in ".*hunter2.*") {
+    fn broken_json_is_refused_without_quoting_it(text in ".*hunter2.*") {
         let problem = EndpointSettings::from_json(&text).expect_err("no settings");
         prop_assert!(!problem.to_string().contains("hunter2"));
     }

@@ -1,13 +1,14 @@
-//! Why a delivery is not being sent: one sentence for each standing of its endpoint.
+//! Explanations for deliveries: one sentence for each state of the endpoint.
 
 use std::sync::Arc;
 
 use tenure_core::webhook::{
-    Delivery, Disabled, Endpoint, EndpointId, EndpointSettings, EndpointState, Health, Rate,
+    Delivery, Disabled, Endpoint, EndpointHealth, EndpointId, EndpointSettings, EndpointState,
+    RateLimit,
 };
 use tenure_core::{Content, Event, Facts, ItemId, Record, State, TopicPattern, reason, why};
 
-use super::{due, here, now, says, seconds};
+use super::{assert_why, due, here, now, seconds};
 
 fn endpoint() -> Endpoint {
     Endpoint {
@@ -16,7 +17,7 @@ fn endpoint() -> Endpoint {
         settings: EndpointSettings::new("https://example.com", vec![TopicPattern::any()]),
         sealed: String::new(),
         state: EndpointState::Enabled,
-        health: Health::default(),
+        health: EndpointHealth::default(),
         version: 1,
         created_at: now(),
     }
@@ -42,7 +43,7 @@ fn facts(endpoint: Endpoint) -> Facts {
 }
 
 #[test]
-fn an_endpoint_that_is_not_sent_to_is_why() {
+fn an_unavailable_endpoint_is_the_reason() {
     let ago = now().before(seconds(120));
     for (state, code, sentence, hint) in [
         (
@@ -51,7 +52,7 @@ fn an_endpoint_that_is_not_sent_to_is_why() {
                 since: ago,
             },
             "endpoint_disabled",
-            "its endpoint billing has been disabled for 2m, because an operator said so: they \
+            "its endpoint billing has been disabled for 2m by an operator: they \
              migrate",
             "tenure endpoints enable billing",
         ),
@@ -76,23 +77,23 @@ fn an_endpoint_that_is_not_sent_to_is_why() {
             ..endpoint()
         };
         let answer = why(&delivery(), &facts(endpoint), now());
-        says(&answer, code, sentence, hint);
+        assert_why(&answer, code, sentence, hint);
     }
     let mut alone = endpoint();
     alone.health.paused_until = Some(now().after(seconds(60)));
     alone.health.pause = Some("ten calls in a row failed".to_owned());
-    says(
+    assert_why(
         &why(&delivery(), &facts(alone.clone()), now()),
         "endpoint_paused",
-        "its endpoint billing is left alone for another 1m, because ten calls in a row failed",
+        "its endpoint billing is backing off for another 1m, because ten calls in a row failed",
         "tenure endpoints test billing",
     );
     alone.health.last_error = Some("it answered 500".to_owned());
-    says(
+    assert_why(
         &why(&delivery(), &facts(alone.clone()), now()),
         "endpoint_paused",
-        "its endpoint billing is left alone for another 1m, because ten calls in a row failed; \
-         the last call to it: \"it answered 500\"",
+        "its endpoint billing is backing off for another 1m, because ten calls in a row failed; \
+         its last call failed with \"it answered 500\"",
         "tenure endpoints enable billing",
     );
     alone.health.paused_until = Some(now());
@@ -108,24 +109,24 @@ fn a_delivery_waits_for_its_next_attempt_or_for_room() {
     later.available_at = Some(now().after(seconds(300)));
     later.counters.failures = 2;
     later.last_error = Some("it answered 500".to_owned());
-    says(
+    assert_why(
         &why(&later, &facts(endpoint()), now()),
         "backoff",
-        "it failed 2 of 10 attempts, last with \"it answered 500\"; it is tried again in 5m",
+        "it failed 2 of 10 attempts, last with \"it answered 500\"; it is retried in 5m",
         "",
     );
     let mut limited = endpoint();
-    limited.settings.rate = Some(Rate {
+    limited.settings.rate = Some(RateLimit {
         per_second: 5,
         burst: 5,
     });
     let mut busy = facts(limited);
     busy.counts.due = 9;
-    says(
+    assert_why(
         &why(&delivery(), &busy, now()),
         "waiting",
-        "it is one of 9 that are due for billing; a process makes at most 10 calls to it at once \
-         and 5 in a second",
+        "it is one of 9 due deliveries for billing; a process makes at most 10 calls to it at once \
+         and 5 per second",
         "",
     );
     busy.workers.clear();
@@ -133,11 +134,11 @@ fn a_delivery_waits_for_its_next_attempt_or_for_room() {
 }
 
 #[test]
-fn a_delivery_that_ended_says_how() {
+fn a_settled_delivery_names_its_outcome() {
     let mut done = delivery();
     done.state = State::Done;
     done.done_at = Some(now().before(seconds(60)));
-    says(
+    assert_why(
         &why(&done, &facts(endpoint()), now()),
         "delivered",
         "it was delivered to billing 1m ago",
@@ -146,10 +147,10 @@ fn a_delivery_that_ended_says_how() {
     let mut dead = delivery();
     dead.state = State::Dead;
     dead.last_error = Some("told before".to_owned());
-    for (word, sentence, hint) in [
+    for (reason, sentence, hint) in [
         (
             reason::GONE,
-            "it died, because its endpoint billing said that it is gone for good",
+            "it died, because its endpoint billing answered that it is gone for good",
             "`tenure endpoints enable billing`, then `tenure replay d17`",
         ),
         (
@@ -159,12 +160,12 @@ fn a_delivery_that_ended_says_how() {
         ),
         (
             reason::ABORTED,
-            "it died, because the receiver wants it no more: told before",
+            "it died, because the receiver wants no further attempts: told before",
             "`tenure replay d17`",
         ),
     ] {
-        dead.dead_reason = Some(word.to_owned());
+        dead.dead_reason = Some(reason.to_owned());
         let answer = why(&dead, &facts(endpoint()), now());
-        says(&answer, "dead", sentence, hint);
+        assert_why(&answer, "dead", sentence, hint);
     }
 }

@@ -1,26 +1,25 @@
-//! Why an event with a key is not being worked on: which event of its key comes first, and why that
-//! one is not done.
+//! Explanations for events with a key: the head of the key, and why it is not done.
 
-use tenure_core::store::{DomainRecord, DomainState, Presence};
-use tenure_core::{Content, Event, Facts, ItemId, Record, State, Timestamp, reason, why};
+use tenure_core::store::{KeyRecord, KeyState, Presence};
+use tenure_core::{Content, Facts, ItemId, NewEvent, Record, State, Timestamp, reason, why};
 
-use super::{claimed, counters, due, here, now, says, seconds, with, worker};
+use super::{assert_why, claimed, counters, due, here, now, seconds, with, worker};
 
-/// The record as event number `id` of the key `customer-7`.
+/// Turns the record into event number `id` of the key `customer-7`.
 fn keyed(id: i64, record: Record) -> Record {
-    let event = Event::new("a", &1).unwrap().queue("mail").unwrap();
+    let event = NewEvent::new("a", &1).queue("mail").key("customer-7");
     Record {
         id: ItemId::new(id),
-        content: Content::Event(event.key("customer-7").unwrap()),
+        content: Content::Event(event.build().unwrap()),
         ..record
     }
 }
 
-/// Workers are here, and the key stands so.
-fn facts(state: DomainState, head: Option<Record>) -> Facts {
+/// Running workers, and a key in this state.
+fn facts(state: KeyState, head: Option<Record>) -> Facts {
     Facts {
-        domain: Some(DomainRecord {
-            key: "customer-7".to_owned(),
+        key: Some(KeyRecord {
+            name: "customer-7".to_owned(),
             state,
             since: Some(now().before(seconds(120))),
             head,
@@ -49,7 +48,7 @@ fn later(moment: Timestamp) -> Record {
 }
 
 #[test]
-fn what_is_behind_says_which_event_comes_first_and_why_it_is_not_done() {
+fn an_event_behind_names_the_first_and_its_reason() {
     let soon = now().after(seconds(20));
     let failed = Record {
         counters: counters(3, 0),
@@ -59,46 +58,46 @@ fn what_is_behind_says_which_event_comes_first_and_why_it_is_not_done() {
     let silent = with(vec![worker("", 3, Presence::Silent)]);
     let cases = [
         (
-            DomainState::Held,
+            KeyState::Held,
             claimed(soon),
             here(),
             "MAILER has been at work on it for 10s, under a lease for another 20s",
-            "`tenure domains show customer-7`",
+            "`tenure keys show customer-7`",
         ),
         (
-            DomainState::Held,
+            KeyState::Held,
             claimed(now().before(seconds(5))),
             silent,
-            "MAILER held it, but that lease lapsed 5s ago, and no worker is here to reap it",
+            "MAILER held it, but that lease lapsed 5s ago, and no worker is running to reap it",
             "`tenure reap`",
         ),
         (
-            DomainState::Delayed,
+            KeyState::Delayed,
             failed,
             here(),
-            "it failed 3 times (10 are allowed), last with \"503\"; it is tried again in 20s",
-            "`tenure domains skip customer-7 --reason WHY` goes on without event 9",
+            "it failed 3 times (10 are allowed), last with \"503\"; it is retried in 20s",
+            "`tenure keys skip customer-7 --reason WHY` skips event 9",
         ),
         (
-            DomainState::Delayed,
+            KeyState::Delayed,
             later(soon),
             here(),
-            "its producer held it back: it is due in 20s",
-            "`tenure domains show customer-7`",
+            "its producer delayed it: it is due in 20s",
+            "`tenure keys show customer-7`",
         ),
         (
-            DomainState::Due,
+            KeyState::Due,
             due(),
             with(vec![]),
-            "it is due, but no worker is here",
+            "it is due, but no worker is running",
             "tenure serve",
         ),
         (
-            DomainState::Due,
+            KeyState::Due,
             due(),
             here(),
-            "it is the only one that is due in the queue mail; the workers there run 3 of 10",
-            "`tenure domains show customer-7`",
+            "it is the only due item in the queue mail; its workers run 3 of 10",
+            "`tenure keys show customer-7`",
         ),
     ];
     for (state, head, around, cause, hint) in cases {
@@ -106,7 +105,7 @@ fn what_is_behind_says_which_event_comes_first_and_why_it_is_not_done() {
             workers: around.workers,
             ..facts(state, Some(keyed(9, head)))
         };
-        says(
+        assert_why(
             &why(&keyed(17, due()), &facts, now()),
             "behind",
             &format!(
@@ -120,108 +119,108 @@ fn what_is_behind_says_which_event_comes_first_and_why_it_is_not_done() {
 
 #[test]
 fn a_paused_key_comes_before_every_other_reason() {
-    let mut facts = facts(DomainState::Paused, None);
-    // Also before a paused queue: resuming that would not help.
+    let mut facts = facts(KeyState::Paused, None);
+    // The blocked key takes precedence over a paused queue: resuming the queue would not help.
     facts.is_paused = true;
-    says(
+    assert_why(
         &why(&keyed(17, due()), &facts, now()),
         "key_paused",
         "its key \"customer-7\" is paused, for 2m",
-        "`tenure domains resume customer-7`",
+        "`tenure keys resume customer-7`",
     );
-    let domain = facts.domain.as_mut().unwrap();
-    domain.head = Some(keyed(9, claimed(now().after(seconds(20)))));
-    domain.since = None;
-    says(
+    let key = facts.key.as_mut().unwrap();
+    key.head = Some(keyed(9, claimed(now().after(seconds(20)))));
+    key.since = None;
+    assert_why(
         &why(&keyed(17, due()), &facts, now()),
         "key_paused",
         "its key \"customer-7\" is paused; event 9 is still held",
-        "`tenure domains resume customer-7`",
+        "`tenure keys resume customer-7`",
     );
 }
 
 #[test]
-fn a_key_that_a_dead_event_blocks_says_of_what_it_died_and_how_to_go_on() {
+fn a_blocked_key_names_the_cause_and_the_ways_out() {
     let head = keyed(9, dead());
-    let facts = facts(DomainState::Blocked, Some(head.clone()));
+    let facts = facts(KeyState::Blocked, Some(head.clone()));
     let answer = why(&keyed(17, due()), &facts, now());
-    says(
+    assert_why(
         &answer,
         "key_blocked",
         "event 9 of its key \"customer-7\" is dead and blocks it: it died 1m ago, because it \
          failed 11 times: 503",
-        "`tenure domains skip customer-7 --reason WHY` goes on without it",
+        "`tenure keys skip customer-7 --reason WHY` skips it",
     );
     assert!(answer.hint.unwrap().contains("`tenure replay 9`"));
     let answer = why(&head, &facts, now());
-    says(
+    assert_why(
         &answer,
         "dead",
         "it died 1m ago, because it failed 11 times: 503; it blocks its key \"customer-7\", and 3 \
          wait behind it",
-        "`tenure domains skip customer-7 --reason WHY` goes on without it",
+        "`tenure keys skip customer-7 --reason WHY` skips it",
     );
-    // One that died before it, and was skipped, blocks nothing.
+    // A dead event that was skipped blocks nothing.
     let other = why(&keyed(8, dead()), &facts, now());
     assert!(other.hint.unwrap().contains("counters at zero"));
 }
 
-/// Resuming such a key would not help, and neither would a replay alone.
+/// Resuming such a key would not help, nor would a replay alone.
 #[test]
-fn a_key_that_is_paused_and_blocked_says_both() {
+fn a_paused_and_blocked_key_names_both() {
     let head = keyed(9, dead());
-    let facts = facts(DomainState::Paused, Some(head.clone()));
+    let facts = facts(KeyState::Paused, Some(head.clone()));
     let answer = why(&keyed(17, due()), &facts, now());
-    says(
+    assert_why(
         &answer,
         "key_paused",
         "its key \"customer-7\" is paused, for 2m, and blocked by dead event 9: it died 1m ago, \
          because it failed 11 times: 503",
-        "`tenure domains skip customer-7 --reason WHY` goes on without it; then `tenure domains \
+        "`tenure keys skip customer-7 --reason WHY` skips it; then `tenure keys \
          resume customer-7`",
     );
     assert!(answer.hint.unwrap().contains("`tenure replay 9`"));
-    says(
+    assert_why(
         &why(&head, &facts, now()),
         "dead",
         "it died 1m ago, because it failed 11 times: 503; it blocks its key \"customer-7\", which \
          is paused, and 3 wait behind it",
-        "`tenure domains resume customer-7`",
+        "`tenure keys resume customer-7`",
     );
 }
 
 #[test]
 fn the_head_of_a_key_has_the_reasons_of_any_event() {
     let head = keyed(17, due());
-    let at_head = facts(DomainState::Due, Some(head.clone()));
+    let at_head = facts(KeyState::Due, Some(head.clone()));
     assert_eq!(why(&head, &at_head, now()).code, "waiting");
     let later = keyed(17, later(now().after(seconds(20))));
-    let at_head = facts(DomainState::Delayed, Some(later.clone()));
+    let at_head = facts(KeyState::Delayed, Some(later.clone()));
     assert_eq!(why(&later, &at_head, now()).code, "delayed");
 }
 
 #[test]
-fn what_has_no_place_yet_waits_for_a_claim() {
+fn a_key_without_a_head_waits_for_a_claim() {
     let event = keyed(17, due());
     let idle = |waiting| {
-        let mut facts = facts(DomainState::Idle, None);
-        facts.domain.as_mut().unwrap().waiting = waiting;
+        let mut facts = facts(KeyState::Idle, None);
+        facts.key.as_mut().unwrap().waiting = waiting;
         facts
     };
-    // Which of several is the first is not known before they have their places.
+    // The first of several events is unknown before a claim makes it the head.
     for (waiting, sentence) in [
         (
             1,
-            "it is due, and its key has no event before it: the next claim finds it its place",
+            "it is due and the first of its key: the next claim makes it the head",
         ),
         (
             2,
-            "it is due, and no event of its key has a place yet: the next claim finds them theirs",
+            "it is due, and its key has no head yet: the next claim makes its first event the head",
         ),
     ] {
-        says(
+        assert_why(
             &why(&event, &idle(waiting), now()),
-            "unplaced",
+            "not_promoted",
             sentence,
             "",
         );
@@ -232,25 +231,25 @@ fn what_has_no_place_yet_waits_for_a_claim() {
         };
         assert_eq!(why(&event, &facts, now()).code, "no_worker");
     }
-    // It was placed, claimed or settled while its key was looked at.
+    // The event became the head, or was claimed or settled, while its key was read.
     assert_eq!(why(&event, &idle(0), now()).code, "waiting");
-    // An event without a key has its place.
+    // An event without a key needs no head.
     assert_eq!(why(&due(), &here(), now()).code, "waiting");
 }
 
 #[test]
-fn what_is_held_behind_another_of_its_key_says_which_is_worked_on_first() {
+fn a_held_event_names_the_one_worked_on_first() {
     let until = now().after(seconds(20));
     let head = keyed(9, claimed(until));
-    let facts = facts(DomainState::Held, Some(head.clone()));
-    says(
+    let facts = facts(KeyState::Held, Some(head.clone()));
+    assert_why(
         &why(&keyed(17, claimed(until)), &facts, now()),
         "claimed",
         "MAILER has held it for 10s, under a lease for another 20s, and works on event 9 of the \
          same key first",
         "",
     );
-    says(
+    assert_why(
         &why(&head, &facts, now()),
         "claimed",
         "MAILER has been at work on it for 10s, under a lease for another 20s",

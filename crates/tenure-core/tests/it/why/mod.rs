@@ -1,4 +1,4 @@
-//! Why an item is not being worked on: one sentence, one word, for every standing it can have.
+//! Explanations for items: one sentence and one code for every state.
 
 mod delivery;
 mod job;
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tenure_core::store::{Presence, QueueCounts, WorkerRecord, WorkerReport};
 use tenure_core::{
-    Content, Counters, Event, Facts, Fence, Hold, ItemId, Record, State, Timestamp, Why, WorkerId,
-    reason, why,
+    Content, Counters, Facts, Fence, Hold, ItemId, NewEvent, Record, State, Timestamp, Why,
+    WorkerId, reason, why,
 };
 
 const fn seconds(number: u64) -> Duration {
@@ -25,7 +25,7 @@ fn due() -> Record {
     Record {
         id: ItemId::new(17),
         state: State::Pending,
-        content: Content::Event(Event::new("a", &1).unwrap().queue("mail").unwrap()),
+        content: Content::Event(NewEvent::new("a", &1).queue("mail").build().unwrap()),
         counters: Counters::default(),
         created_at: now().before(seconds(60)),
         available_at: Some(now()),
@@ -52,7 +52,7 @@ fn worker(queues: &str, running: u32, presence: Presence) -> (WorkerRecord, Pres
             next_within: seconds(5),
         },
         started_at: now().before(seconds(3_600)),
-        seen_at: now().before(seconds(40)),
+        reported_at: now().before(seconds(40)),
         left_at: None,
     };
     (record, presence)
@@ -66,10 +66,10 @@ fn with(workers: Vec<(WorkerRecord, Presence)>) -> Facts {
 }
 
 fn here() -> Facts {
-    with(vec![worker("", 3, Presence::Here)])
+    with(vec![worker("", 3, Presence::Active)])
 }
 
-/// An event that `mailer` claimed 10 s ago until `seconds` from now, or before it.
+/// An event that `mailer` claimed 10 s ago, under a lease that ends at `until`.
 fn claimed(until: Timestamp) -> Record {
     Record {
         state: State::Claimed,
@@ -93,25 +93,25 @@ fn counters(failures: u32, crashes: u32) -> Counters {
 }
 
 #[track_caller]
-fn says(answer: &Why, code: &str, sentence: &str, hint: &str) {
+fn assert_why(answer: &Why, code: &str, sentence: &str, hint: &str) {
     assert_eq!(answer.code, code, "{answer:?}");
     let holder = WorkerId::new("mailer", 7).unwrap().to_string();
     assert_eq!(answer.sentence.replace(&holder, "MAILER"), sentence);
     match &answer.hint {
         None => assert_eq!(hint, "", "{answer:?}"),
-        Some(found) => assert!(!hint.is_empty() && found.contains(hint), "{answer:?}"),
+        Some(advice) => assert!(!hint.is_empty() && advice.contains(hint), "{answer:?}"),
     }
 }
 
 #[test]
-fn what_is_published_says_when() {
+fn a_published_item_names_the_time() {
     let record = Record {
         state: State::Done,
         done_at: Some(now().before(seconds(185))),
         ..due()
     };
     let answer = why(&record, &here(), now());
-    says(
+    assert_why(
         &answer,
         "published",
         "it was published 3m 5s ago",
@@ -120,11 +120,11 @@ fn what_is_published_says_when() {
 }
 
 #[test]
-fn what_is_dead_says_why_and_how_it_comes_back() {
-    let dead = |word: Option<&str>, error: Option<&str>, counters: Counters| Record {
+fn a_dead_item_names_its_cause_and_the_replay() {
+    let dead = |reason: Option<&str>, error: Option<&str>, counters: Counters| Record {
         state: State::Dead,
         dead_at: Some(now().before(seconds(60))),
-        dead_reason: word.map(str::to_owned),
+        dead_reason: reason.map(str::to_owned),
         last_error: error.map(str::to_owned),
         counters,
         ..due()
@@ -136,7 +136,7 @@ fn what_is_dead_says_why_and_how_it_comes_back() {
         ),
         (
             dead(Some(reason::REJECTED), Some("unknown"), counters(1, 0)),
-            "it died 1m ago, because its holder said that trying again is no use: unknown",
+            "it died 1m ago, because its holder reported that a retry cannot help: unknown",
         ),
         (
             dead(Some(reason::CRASH_LOOP), None, counters(0, 6)),
@@ -153,7 +153,7 @@ fn what_is_dead_says_why_and_how_it_comes_back() {
         (dead(None, None, counters(0, 0)), "it died 1m ago"),
     ];
     for (record, sentence) in cases {
-        says(
+        assert_why(
             &why(&record, &here(), now()),
             "dead",
             sentence,
@@ -163,24 +163,24 @@ fn what_is_dead_says_why_and_how_it_comes_back() {
 }
 
 #[test]
-fn what_is_held_says_by_whom_and_whether_that_worker_still_speaks() {
+fn a_held_item_names_its_holder_and_its_presence() {
     let record = claimed(now().after(seconds(20)));
     let at_work = "MAILER has been at work on it for 10s, under a lease for another 20s";
-    says(&why(&record, &here(), now()), "claimed", at_work, "");
-    // A program that claims by hand is no worker that reports.
-    says(&why(&record, &with(vec![]), now()), "claimed", at_work, "");
+    assert_why(&why(&record, &here(), now()), "claimed", at_work, "");
+    // A program that claims directly does not report.
+    assert_why(&why(&record, &with(vec![]), now()), "claimed", at_work, "");
     let silent = with(vec![worker("", 3, Presence::Silent)]);
-    says(
+    assert_why(
         &why(&record, &silent, now()),
         "silent",
-        "MAILER holds it but has said nothing for 40s; its lease runs for another 20s",
+        "MAILER holds it but has not reported for 40s; its lease runs for another 20s",
         "wait",
     );
     let left = with(vec![worker("", 3, Presence::Left)]);
-    says(
+    assert_why(
         &why(&record, &left, now()),
         "silent",
-        "MAILER holds it but has left; its lease runs for another 20s",
+        "MAILER holds it but has stopped; its lease runs for another 20s",
         "wait",
     );
     let unknown = Record {
@@ -191,22 +191,22 @@ fn what_is_held_says_by_whom_and_whether_that_worker_still_speaks() {
 }
 
 #[test]
-fn what_lapsed_waits_for_a_reaper() {
+fn a_lapsed_item_waits_for_a_reaper() {
     let record = claimed(now().before(seconds(5)));
-    says(
+    assert_why(
         &why(&record, &here(), now()),
         "lapsed",
-        "MAILER held it, but that lease lapsed 5s ago; it waits for a reaper, and workers look \
+        "MAILER held it, but that lease lapsed 5s ago; it waits for a reaper, which runs \
          every 10s",
         "",
     );
-    says(
+    assert_why(
         &why(&record, &with(vec![worker("", 3, Presence::Silent)]), now()),
         "lapsed",
-        "MAILER held it, but that lease lapsed 5s ago, and no worker is here to reap it",
+        "MAILER held it, but that lease lapsed 5s ago, and no worker is running to reap it",
         "tenure reap",
     );
-    // At the very moment of its end a lease is no longer live.
+    // Exactly at its end a lease is no longer live.
     assert_eq!(why(&claimed(now()), &here(), now()).code, "lapsed");
 }
 
@@ -216,7 +216,7 @@ fn a_paused_queue_comes_before_every_other_reason() {
         is_paused: true,
         ..with(vec![])
     };
-    says(
+    assert_why(
         &why(&due(), &facts, now()),
         "paused",
         "the queue mail is paused",
@@ -227,7 +227,7 @@ fn a_paused_queue_comes_before_every_other_reason() {
         counters: counters(3, 2),
         ..due()
     };
-    says(
+    assert_why(
         &why(&later, &facts, now()),
         "paused",
         "the queue mail is paused, and it is not due for 5m",
@@ -236,7 +236,7 @@ fn a_paused_queue_comes_before_every_other_reason() {
 }
 
 #[test]
-fn what_is_not_due_says_who_made_it_wait() {
+fn a_delayed_item_names_the_cause() {
     let later = |counters: Counters, error: Option<&str>| Record {
         available_at: Some(now().after(seconds(20))),
         counters,
@@ -251,42 +251,42 @@ fn what_is_not_due_says_who_made_it_wait() {
         (
             later(counters(0, 0), None),
             "delayed",
-            "its producer held it back: it is due in 20s",
+            "its producer delayed it: it is due in 20s",
         ),
         (
             later(released, None),
             "delayed",
-            "it was given back unworked once: it is due in 20s",
+            "it was released unworked once: it is due in 20s",
         ),
         (
             later(counters(3, 0), Some("503")),
             "backoff",
-            "it failed 3 times (10 are allowed), last with \"503\"; it is tried again in 20s",
+            "it failed 3 times (10 are allowed), last with \"503\"; it is retried in 20s",
         ),
         (
             later(counters(0, 1), None),
             "backoff",
-            "its lease lapsed once (5 are allowed); it is tried again in 20s",
+            "its lease lapsed once (5 are allowed); it is retried in 20s",
         ),
         (
             later(counters(1, 2), None),
             "backoff",
             "it failed once (10 are allowed) and its lease lapsed twice (5 are allowed) and must \
-             be worked alone; it is tried again in 20s",
+             be worked alone; it is retried in 20s",
         ),
     ];
     for (record, code, sentence) in cases {
-        let hint = if sentence.contains("given back") {
-            "publisher was away"
+        let hint = if sentence.contains("released") {
+            "publisher is away"
         } else {
             ""
         };
-        says(&why(&record, &here(), now()), code, sentence, hint);
+        assert_why(&why(&record, &here(), now()), code, sentence, hint);
     }
 }
 
 #[test]
-fn what_is_given_back_again_and_again_says_where_to_look() {
+fn a_repeatedly_released_item_has_advice() {
     let given = Record {
         counters: Counters {
             attempts: 4,
@@ -298,14 +298,14 @@ fn what_is_given_back_again_and_again_says_where_to_look() {
     assert!(
         answer
             .sentence
-            .ends_with("; it was given back unworked 3 times"),
+            .ends_with("; it was released unworked 3 times"),
         "{answer}"
     );
-    assert!(answer.hint.unwrap().contains("publisher was away"));
+    assert!(answer.hint.unwrap().contains("publisher is away"));
 }
 
 #[test]
-fn what_is_due_without_a_worker_says_how_to_get_one() {
+fn a_due_item_without_a_worker_has_advice() {
     let absent = [
         vec![],
         vec![
@@ -314,35 +314,35 @@ fn what_is_due_without_a_worker_says_how_to_get_one() {
         ],
     ];
     for workers in absent {
-        says(
+        assert_why(
             &why(&due(), &with(workers), now()),
             "no_worker",
-            "it is due, but no worker is here",
+            "it is due, but no worker is running",
             "tenure serve",
         );
     }
     let elsewhere = with(vec![
-        worker("default, mailing", 0, Presence::Here),
+        worker("default, mailing", 0, Presence::Active),
         worker("mail", 0, Presence::Left),
     ]);
-    says(
+    assert_why(
         &why(&due(), &elsewhere, now()),
         "unserved",
-        "it is due, but none of the workers here serves the queue mail",
+        "it is due, but no running worker serves the queue mail",
         "tenure work --queue mail",
     );
 }
 
 #[test]
-fn what_lapsed_twice_is_worked_alone() {
+fn an_item_that_lapsed_twice_is_worked_alone() {
     let record = Record {
         counters: counters(0, 2),
         ..due()
     };
-    says(
+    assert_why(
         &why(&record, &here(), now()),
         "alone",
-        "it is due, but its lease lapsed twice (5 are allowed), so that it is worked alone: it \
+        "it is due, but its lease lapsed twice (5 are allowed), so it must be worked alone: it \
          waits for a claim that takes nothing else",
         "tenure show 17",
     );
@@ -354,17 +354,17 @@ fn what_lapsed_twice_is_worked_alone() {
 }
 
 #[test]
-fn what_waits_its_turn_says_how_long_the_line_is_and_how_busy_the_workers() {
+fn a_waiting_item_names_the_backlog_and_the_load() {
     let mut facts = with(vec![
-        worker("mail", 3, Presence::Here),
-        worker("default,mail", 10, Presence::Here),
-        worker("default", 10, Presence::Here),
+        worker("mail", 3, Presence::Active),
+        worker("default,mail", 10, Presence::Active),
+        worker("default", 10, Presence::Active),
         worker("mail", 10, Presence::Silent),
     ]);
-    says(
+    assert_why(
         &why(&due(), &facts, now()),
         "waiting",
-        "it is the only one that is due in the queue mail; the workers there run 13 of 20",
+        "it is the only due item in the queue mail; its workers run 13 of 20",
         "",
     );
     facts.counts = QueueCounts {
@@ -374,10 +374,10 @@ fn what_waits_its_turn_says_how_long_the_line_is_and_how_busy_the_workers() {
         oldest_due: Some(seconds(185)),
     };
     facts.workers.remove(0);
-    says(
+    assert_why(
         &why(&due(), &facts, now()),
         "waiting",
-        "it is one of 40 that are due in the queue mail, the first for 3m 5s; the workers there \
+        "it is one of 40 due items in the queue mail, the oldest for 3m 5s; its workers \
          run 10 of 10",
         "start another worker",
     );
@@ -385,7 +385,7 @@ fn what_waits_its_turn_says_how_long_the_line_is_and_how_busy_the_workers() {
 
 #[test]
 fn a_worker_serves_what_it_names_and_everything_when_it_names_nothing() {
-    let mail = due().content.event().unwrap().queue_name().clone();
+    let mail = due().content.event().unwrap().queue().clone();
     for (queues, serves) in [
         ("", true),
         ("mail", true),
@@ -394,7 +394,7 @@ fn a_worker_serves_what_it_names_and_everything_when_it_names_nothing() {
         ("default", false),
         ("mailing", false),
     ] {
-        let (worker, _) = worker(queues, 0, Presence::Here);
+        let (worker, _) = worker(queues, 0, Presence::Active);
         assert_eq!(worker.report.serves(&mail), serves, "{queues:?}");
     }
 }

@@ -1,9 +1,9 @@
-//! Calls as they are: what is sent, what is kept of the answer, which connections are used again.
+//! Calls: the request, the stored part of the response, and reuse of connections.
 
 use std::time::Duration;
 
 use tenure_core::webhook::{CallErrorKind, Caller as _, Directive, Reply};
-use tenure_core::{Event, Timestamp};
+use tenure_core::{Event, NewEvent, Timestamp};
 
 use tenure_publish::webhook::verify::Verifier;
 
@@ -19,7 +19,8 @@ async fn a_call_has_the_stored_bytes_and_all_headers_once() {
         .headers
         .insert("authorization".to_owned(), "Bearer abc".to_owned());
     let endpoint = endpoint(&receiver.url(), &secrets);
-    let event = event().header("trace", "private").unwrap();
+    let event = NewEvent::from(event()).header("trace", "private");
+    let event = event.build().unwrap();
     let reply = caller().call(&request(&endpoint, &event)).await;
     assert_eq!(reply.status, Ok(204));
     assert_eq!(reply.peer, Some(receiver.address.ip()));
@@ -52,31 +53,30 @@ async fn a_call_has_the_stored_bytes_and_all_headers_once() {
 }
 
 #[tokio::test]
-async fn bytes_are_sent_as_bytes_and_an_event_may_say_what_it_is() {
+async fn bytes_are_sent_as_bytes_with_the_content_type_of_the_event() {
     let receiver = Receiver::answering(Answering::status(204)).await;
     let endpoint = endpoint(&receiver.url(), &secrets());
     let caller = caller();
     let bytes = [0, 255, b'\r', b'\n', 7];
     let plain = Event::from_bytes("image.made", &bytes).unwrap();
-    let said = Event::from_bytes("image.made", &bytes).unwrap();
-    let said = said.header("Content-Type", "image/png").unwrap();
-    for event in [&plain, &said] {
+    let typed = NewEvent::from_bytes("image.made", &bytes).header("Content-Type", "image/png");
+    let typed = typed.build().unwrap();
+    for event in [&plain, &typed] {
         assert_eq!(
             caller.call(&request(&endpoint, event)).await.status,
             Ok(204)
         );
     }
-    let seen = receiver.seen();
-    assert!(seen.iter().all(|got| got.body == bytes));
-    let types = seen.iter().map(|got| got.header("content-type").unwrap());
+    let all = receiver.all();
+    assert!(all.iter().all(|got| got.body == bytes));
+    let types = all.iter().map(|got| got.header("content-type").unwrap());
     assert_eq!(
         types.collect::<Vec<_>>(),
         ["application/octet-stream", "image/png"]
     );
 }
 
-/// Whatever a topic is, a call has its headers and no more, and our verifier believes it; or it is
-/// not made.
+/// For any topic: the call has exactly its headers and our verifier accepts it, or it is not made.
 #[tokio::test]
 async fn no_topic_breaks_out_of_its_header() {
     let receiver = Receiver::answering(Answering::status(204)).await;
@@ -96,15 +96,15 @@ async fn no_topic_breaks_out_of_its_header() {
         let event = Event::new(topic, &nth).unwrap();
         let reply = caller.call(&request(&endpoint, &event)).await;
         assert_eq!(reply.status, Ok(204), "{topic:?}");
-        let got = receiver.seen().pop().unwrap();
-        // As any HTTP library hands it over.
+        let got = receiver.all().pop().unwrap();
+        // As any HTTP library passes it on.
         let pairs = got
             .pairs()
             .map(|(name, value)| (name, value.trim_matches(' ')));
         let verified = verifier.verify(pairs, &got.body, NOW);
         let read = verified.map(|call| call.topic.unwrap());
         assert_eq!(read.as_deref(), Ok(topic.trim_matches(' ')));
-        assert_eq!(got.headers.len(), receiver.seen()[0].headers.len());
+        assert_eq!(got.headers.len(), receiver.all()[0].headers.len());
     }
     let blank = Event::new("  ", &1).unwrap();
     let reply = caller.call(&request(&endpoint, &blank)).await;
@@ -112,14 +112,15 @@ async fn no_topic_breaks_out_of_its_header() {
     assert_eq!(error.kind, CallErrorKind::Unsendable);
     for bad in ["a\r\nx-admin: 1", "a\nb", "a\u{0}", "a\u{85}", "a\u{7f}"] {
         assert!(Event::new(bad, &1).is_err(), "{bad:?}");
-        assert!(event().header("content-type", bad).is_err(), "{bad:?}");
+        let header = NewEvent::from(event()).header("content-type", bad);
+        assert!(header.build().is_err(), "{bad:?}");
     }
-    assert_eq!(receiver.seen().len(), topics.len());
+    assert_eq!(receiver.all().len(), topics.len());
 }
 
-/// A few bytes that would be ten megabytes: they are kept as they came.
+/// A few bytes that would unpack to ten megabytes: they are stored as received.
 #[tokio::test]
-async fn what_is_compressed_is_not_unpacked() {
+async fn a_compressed_response_is_not_unpacked() {
     let bomb = "x".repeat(1000);
     let text = format!(
         "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {}\r\n\r\n{bomb}",
@@ -128,11 +129,15 @@ async fn what_is_compressed_is_not_unpacked() {
     let receiver = Receiver::answering(Answering::Text(text)).await;
     let reply = call(&caller(), &receiver.url()).await;
     assert_eq!((reply.status, reply.body), (Ok(200), bomb.into_bytes()));
-    let asked = receiver.only();
-    assert_eq!(asked.header("accept-encoding"), None, "nor is it asked for");
+    let request = receiver.only();
+    assert_eq!(
+        request.header("accept-encoding"),
+        None,
+        "nor is it requested"
+    );
 }
 
-/// A reply to an answer with this line and these headers.
+/// Reply to a response with this status line and these headers.
 async fn reply_to(status: &str, headers: &str) -> Reply {
     let text = format!("HTTP/1.1 {status}\r\n{headers}content-length: 2\r\n\r\nok");
     let receiver = Receiver::answering(Answering::Text(text)).await;
@@ -140,11 +145,11 @@ async fn reply_to(status: &str, headers: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn an_answer_can_ask_for_time_or_for_an_end() {
+async fn a_response_can_request_a_delay_or_an_end() {
     let seconds = reply_to("429 Slow", "Retry-After: 120\r\n").await;
     assert_eq!(seconds.status, Ok(429));
     assert_eq!(seconds.retry_after, Some(Duration::from_mins(2)));
-    // 1 800 000 000 is 2027-01-15T08:00:00Z, a Friday; all three forms that a date may have.
+    // 1 800 000 000 is 2027-01-15T08:00:00Z, a Friday; the three date formats of HTTP.
     assert_eq!(NOW, Timestamp::from_micros(1_800_000_000_000_000));
     for date in [
         "Fri, 15 Jan 2027 08:01:00 GMT",
@@ -160,13 +165,13 @@ async fn an_answer_can_ask_for_time_or_for_an_end() {
         let reply = reply_to("503 Busy", &format!("retry-after: {odd}\r\n")).await;
         assert_eq!(reply.retry_after, None, "{odd}");
     }
-    for (said, directive) in [
+    for (text, directive) in [
         ("abort-message", Some(Directive::AbortMessage)),
         (" Disable ", Some(Directive::Disable)),
         ("explode", None),
     ] {
-        let reply = reply_to("400 No", &format!("webhook-delivery: {said}\r\n")).await;
-        assert_eq!(reply.directive, directive, "{said}");
+        let reply = reply_to("400 No", &format!("webhook-delivery: {text}\r\n")).await;
+        assert_eq!(reply.directive, directive, "{text}");
     }
 }
 
@@ -180,24 +185,24 @@ async fn a_redirect_is_an_answer_and_is_not_followed() {
             Ok(status)
         );
     }
-    assert!(other.seen().is_empty());
+    assert!(other.all().is_empty());
 }
 
-/// A secret that the receiver sends back is not kept, whole or in part, in headers or body.
+/// A secret echoed by the receiver is not stored, whole or in part, in headers or body.
 #[tokio::test]
-async fn what_may_be_a_secret_is_masked_in_what_is_kept() {
+async fn possible_secrets_are_masked_in_the_stored_response() {
     let receiver = Receiver::start(|got: &Received| {
         let echo = got.header("authorization").unwrap();
         let token = echo.strip_prefix("Bearer ").unwrap();
         let front = format!("{echo} {token}");
-        // What is kept ends within the last one.
+        // The stored part ends within the last one.
         let filler = "x".repeat(16 * 1024 - 5 - front.len());
         let body = format!("{front}{filler}{token}");
         let length = body.len();
         Answering::Text(format!(
             "HTTP/1.1 200 OK\r\nset-cookie: a=biscuit\r\nx-session-id: biscuit\r\n\
              www-authenticate: biscuit\r\nx-api-key: biscuit\r\nx-echo: <{echo}>\r\n\
-             x-plain: seen\r\ncontent-length: {length}\r\n\r\n{body}"
+             x-plain: visible\r\ncontent-length: {length}\r\n\r\n{body}"
         ))
     })
     .await;
@@ -210,22 +215,24 @@ async fn what_may_be_a_secret_is_masked_in_what_is_kept() {
     let event = event();
     let reply = caller().call(&request(&endpoint, &event)).await;
     assert_eq!(reply.status, Ok(200));
-    let kept = format!(
+    let stored = format!(
         "{:?} {}",
         reply.headers,
         String::from_utf8_lossy(&reply.body)
     );
     assert!(
-        !kept.contains("biscuit") && !kept.contains("cana"),
+        !stored.contains("biscuit") && !stored.contains("cana"),
         "{}",
-        &kept[..400]
+        &stored[..400]
     );
-    assert!(kept.contains(r#"("x-plain", "seen")"#) && kept.contains(r#"("x-echo", "<***>")"#));
+    assert!(
+        stored.contains(r#"("x-plain", "visible")"#) && stored.contains(r#"("x-echo", "<***>")"#)
+    );
     assert!(reply.body.starts_with(b"*** ***xxx"));
     assert!(reply.body.len() <= Reply::BODY_BYTES_MAX && reply.is_cut);
 }
 
-/// The same for receivers that send it back as JSON or as an address.
+/// The same for receivers that echo it as JSON or percent-encoded.
 #[tokio::test]
 async fn a_secret_that_comes_back_in_another_spelling_is_masked() {
     let receiver = Receiver::start(|got: &Received| {
@@ -256,7 +263,7 @@ async fn a_secret_that_comes_back_in_another_spelling_is_masked() {
     assert_eq!(body, r#"["***", "***"] ***"#);
 }
 
-/// An answer that nobody asked for is not taken for that to the next call.
+/// An unrequested response is not taken for the response to the next call.
 #[tokio::test]
 async fn a_second_answer_is_not_that_to_another_call() {
     let receiver = Receiver::start(|got: &Received| {
@@ -273,11 +280,11 @@ async fn a_second_answer_is_not_that_to_another_call() {
         let reply = call(&caller, &receiver.url()).await;
         assert_eq!((reply.status, reply.body), (Ok(500), Vec::new()));
     }
-    let connections = receiver.seen().into_iter().map(|got| got.connection);
+    let connections = receiver.all().into_iter().map(|got| got.connection);
     assert_eq!(connections.collect::<Vec<_>>(), [1, 2]);
 }
 
-/// Whoever wants to speak something else than HTTP has answered, and that was all.
+/// A switch to another protocol counts as the response, and the connection ends.
 #[tokio::test]
 async fn no_other_protocol_is_switched_to() {
     let switched = "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n";
@@ -286,14 +293,14 @@ async fn no_other_protocol_is_switched_to() {
     for nth in 1..=2 {
         let reply = call(&caller, &receiver.url()).await;
         assert!(!matches!(reply.status, Ok(200..=299)), "{reply:?}");
-        assert_eq!(receiver.seen().last().map(|got| got.connection), Some(nth));
+        assert_eq!(receiver.all().last().map(|got| got.connection), Some(nth));
     }
 }
 
 #[tokio::test]
 async fn a_connection_is_used_again_and_a_closed_one_is_noticed() {
     let receiver = Receiver::start(|got: &Received| match got.connection {
-        // Says that it stays open, and closes.
+        // Announces keep-alive, and closes.
         1 => Answering::AndClose("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_owned()),
         _ => Answering::status(200),
     })
@@ -304,17 +311,17 @@ async fn a_connection_is_used_again_and_a_closed_one_is_noticed() {
     for _ in 0..3 {
         assert_eq!(call(&caller, &receiver.url()).await.status, Ok(200));
     }
-    let through: Vec<usize> = receiver.seen().iter().map(|got| got.connection).collect();
+    let through: Vec<usize> = receiver.all().iter().map(|got| got.connection).collect();
     assert_eq!(through, [1, 2, 2, 2]);
 
     caller.close_idle();
     receiver.closed(2).await;
     assert_eq!(call(&caller, &receiver.url()).await.status, Ok(200));
-    assert_eq!(receiver.seen()[4].connection, 3);
+    assert_eq!(receiver.all()[4].connection, 3);
 }
 
-/// The receiver closes a connection in the moment in which it is used again: no answer, and no
-/// word about whether it read the request. The call goes out once more, and only once.
+/// The receiver closes a connection at the moment of reuse: there is no response, and no sign that
+/// it read the request. The call is sent once more, and only once.
 #[tokio::test]
 async fn a_connection_that_closes_under_a_call_costs_no_attempt() {
     let receiver = Receiver::start(|got: &Received| match (got.connection, got.line.as_str()) {
@@ -331,7 +338,7 @@ async fn a_connection_that_closes_under_a_call_costs_no_attempt() {
     assert!(second.timings.connect.is_some());
     let never = call(&caller, &url("never")).await;
     assert_eq!(never.status.unwrap_err().kind, CallErrorKind::Broken);
-    let lines: Vec<usize> = receiver.seen().iter().map(|got| got.connection).collect();
+    let lines: Vec<usize> = receiver.all().iter().map(|got| got.connection).collect();
     assert_eq!(lines, [1, 1, 2, 2, 3]);
 }
 
@@ -341,7 +348,7 @@ async fn the_parts_of_a_call_are_timed() {
     let caller = caller();
     let url = format!("http://localhost:{}/", receiver.address.port());
     let mut config = config();
-    config.resolver = super::Told::new([&["127.0.0.1"]]);
+    config.resolver = super::ScriptedResolver::new([&["127.0.0.1"]]);
     let named = tenure_publish::webhook::WebhookCaller::new(config).unwrap();
     let first = call(&named, &url).await;
     assert_eq!(first.status, Ok(200));
@@ -355,7 +362,7 @@ async fn the_parts_of_a_call_are_timed() {
 
 /// Proves: S2-062
 #[tokio::test]
-async fn what_cannot_be_sent_is_said_without_its_secrets() {
+async fn an_unsendable_call_is_reported_without_its_secrets() {
     let receiver = Receiver::answering(Answering::status(200)).await;
     let event = event();
     let caller = caller();
@@ -378,5 +385,5 @@ async fn what_cannot_be_sent_is_said_without_its_secrets() {
         .unwrap_err();
     assert_eq!(error.kind, CallErrorKind::Unsendable);
     assert!(!error.text.contains("canary"));
-    assert!(receiver.seen().is_empty());
+    assert!(receiver.all().is_empty());
 }

@@ -1,4 +1,4 @@
-//! What is dialled: judged addresses and nothing else, whatever the names say.
+//! Dialling: checked addresses and nothing else, whatever the name server answers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use tenure_core::webhook::{CallErrorKind, Reply};
 use tenure_publish::webhook::{AddressPolicy, WebhookCaller};
 
-use super::{Answering, Receiver, Recorder, Told, call, config, local};
+use super::{Answering, Receiver, Recorder, ScriptedResolver, call, config, local};
 
-/// The policy of the public network, but without encryption: the receivers here have none.
+/// Default policy, but without encryption, which the receivers here lack.
 fn public() -> AddressPolicy {
     AddressPolicy {
         allow_http: true,
@@ -17,10 +17,10 @@ fn public() -> AddressPolicy {
     }
 }
 
-fn caller(resolver: &Arc<Told>, dialler: &Arc<Recorder>) -> WebhookCaller {
+fn caller(resolver: &Arc<ScriptedResolver>, dialler: &Arc<Recorder>) -> WebhookCaller {
     let mut config = config();
     config.policy = public();
-    config.resolver = Arc::<Told>::clone(resolver);
+    config.resolver = Arc::<ScriptedResolver>::clone(resolver);
     config.dialler = Arc::<Recorder>::clone(dialler);
     WebhookCaller::new(config).unwrap()
 }
@@ -28,10 +28,7 @@ fn caller(resolver: &Arc<Told>, dialler: &Arc<Recorder>) -> WebhookCaller {
 fn assert_forbidden(reply: &Reply) {
     let error = reply.status.as_ref().unwrap_err();
     assert_eq!(error.kind, CallErrorKind::Forbidden);
-    assert_eq!(
-        error.text,
-        "its network address is not one that may be called"
-    );
+    assert_eq!(error.text, "its network address may not be called");
     assert_eq!(reply.peer, None);
 }
 
@@ -56,7 +53,7 @@ async fn one_forbidden_answer_refuses_the_whole_call() {
         "fe80::1",
     ];
     let recorder = Arc::new(Recorder::default());
-    let told = Told::new([&[]]);
+    let told = ScriptedResolver::new([&[]]);
     let caller = caller(&told, &recorder);
     for closed in closed {
         let mixed: [&[&str]; 4] = [
@@ -80,7 +77,7 @@ async fn a_name_that_changes_to_a_private_address_is_not_followed() {
     ))
     .await;
     let recorder = Recorder::to(&receiver);
-    let told = Told::new([&["1.1.1.1"], &["127.0.0.1"]]);
+    let told = ScriptedResolver::new([&["1.1.1.1"], &["127.0.0.1"]]);
     let caller = caller(&told, &recorder);
     assert_eq!(
         call(&caller, "http://rebind.example/").await.status,
@@ -93,11 +90,11 @@ async fn a_name_that_changes_to_a_private_address_is_not_followed() {
     assert_eq!(receiver.only().header("host"), Some("rebind.example"));
 }
 
-/// The judged addresses are dialled, in their order, and the name is not asked for again.
+/// The checked addresses are dialled in their order, and the name is not resolved again.
 #[tokio::test]
-async fn all_judged_addresses_are_tried() {
+async fn all_checked_addresses_are_tried() {
     let recorder = Arc::new(Recorder::default());
-    let told = Told::new([
+    let told = ScriptedResolver::new([
         &["1.1.1.1", "::ffff:8.8.8.8", "2606:4700::1111"],
         &["127.0.0.1"],
     ]);
@@ -111,7 +108,7 @@ async fn all_judged_addresses_are_tried() {
 #[tokio::test]
 async fn addresses_in_disguise_are_not_dialled() {
     let recorder = Arc::new(Recorder::default());
-    let caller = caller(&Told::new([&["1.1.1.1"]]), &recorder);
+    let caller = caller(&ScriptedResolver::new([&["1.1.1.1"]]), &recorder);
     let urls = [
         "http://127.0.0.1/",
         "http://0x7f000001/",
@@ -136,12 +133,12 @@ async fn addresses_in_disguise_are_not_dialled() {
     assert!(recorder.dialled().is_empty());
 }
 
-/// A connection that is open from before is judged again before it is used.
+/// An open connection is checked again before it is reused.
 #[tokio::test]
-async fn an_open_connection_is_judged_again() {
+async fn an_open_connection_is_checked_again() {
     let receiver = Receiver::answering(Answering::status(200)).await;
     let recorder = Recorder::to(&receiver);
-    let caller = caller(&Told::new([&["1.1.1.1"]]), &recorder);
+    let caller = caller(&ScriptedResolver::new([&["1.1.1.1"]]), &recorder);
     for _ in 0..2 {
         assert_eq!(
             call(&caller, "http://pooled.example/").await.status,
@@ -154,13 +151,13 @@ async fn an_open_connection_is_judged_again() {
         ..public()
     });
     assert_forbidden(&call(&caller, "http://pooled.example/").await);
-    assert_eq!(receiver.seen().len(), 2);
+    assert_eq!(receiver.all().len(), 2);
     receiver.closed(1).await;
 }
 
-/// Whoever the dialler says it has reached is judged, not only who was asked for.
+/// The peer that the dialler reports is checked, not only the requested address.
 #[tokio::test]
-async fn the_other_end_is_judged_after_dialling() {
+async fn the_peer_is_checked_after_dialling() {
     #[derive(Debug)]
     struct Elsewhere(Recorder);
     impl tenure_publish::webhook::Dialler for Elsewhere {
@@ -175,21 +172,21 @@ async fn the_other_end_is_judged_after_dialling() {
     let receiver = Receiver::answering(Answering::status(200)).await;
     let mut config = config();
     config.policy = public();
-    config.resolver = Told::new([&["1.1.1.1"]]);
+    config.resolver = ScriptedResolver::new([&["1.1.1.1"]]);
     config.dialler = Arc::new(Elsewhere(Recorder {
         receiver: Some(receiver.address),
         ..Recorder::default()
     }));
     let caller = WebhookCaller::new(config).unwrap();
     assert_forbidden(&call(&caller, "http://elsewhere.example/").await);
-    assert!(receiver.seen().is_empty());
+    assert!(receiver.all().is_empty());
 }
 
 #[tokio::test]
-async fn allowed_names_may_be_anywhere_but_at_our_own_doors() {
+async fn allowed_names_may_be_anywhere_but_at_our_own_sockets() {
     let receiver = Receiver::answering(Answering::status(200)).await;
     let recorder = Recorder::to(&receiver);
-    let caller = caller(&Told::new([&["10.0.0.7"]]), &recorder);
+    let caller = caller(&ScriptedResolver::new([&["10.0.0.7"]]), &recorder);
     assert_forbidden(&call(&caller, "http://inside.example/").await);
     let open = AddressPolicy {
         allow_hosts: vec!["Inside.example.".to_owned()],
@@ -209,9 +206,9 @@ async fn allowed_names_may_be_anywhere_but_at_our_own_doors() {
 }
 
 #[tokio::test]
-async fn a_name_without_an_address_is_said() {
+async fn a_name_without_an_address_is_reported() {
     let recorder = Arc::new(Recorder::default());
-    let caller = caller(&Told::new([&[]]), &recorder);
+    let caller = caller(&ScriptedResolver::new([&[]]), &recorder);
     let error = call(&caller, "http://none.example/?q=canary")
         .await
         .status
@@ -220,7 +217,7 @@ async fn a_name_without_an_address_is_said() {
     assert!(!error.text.contains("canary"));
 }
 
-/// A name server or a host that is silent costs the time for connecting, not the whole call's.
+/// A silent name server or host uses up the time for connecting, not that of the whole call.
 #[tokio::test(start_paused = true)]
 async fn connecting_has_a_time_limit_of_its_own() {
     #[derive(Debug)]

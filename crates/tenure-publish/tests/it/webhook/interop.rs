@@ -1,4 +1,4 @@
-//! The published libraries of the Standard Webhooks text verify our calls, and we verify theirs.
+//! Interoperability: the published Standard Webhooks libraries verify our calls, and we theirs.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -16,16 +16,16 @@ use tenure_publish::webhook::{Scheme, Secrets, SigningKey, WebhookCaller};
 
 use super::{Answering, NOW, Received, Receiver, Wall, config, endpoint, event, request};
 
-/// A call as it came, made at the true time, and the keys that have signed it.
-struct Made {
+/// A call as received, made at the true time, and the keys that signed it.
+struct SignedCall {
     secret: SigningKey,
     pair: SigningKey,
     call: Received,
 }
 
-impl Made {
-    /// What a peer is told, with another body beside the true one.
-    fn told(&self) -> Value {
+impl SignedCall {
+    /// Input for a peer, with another body besides the true one.
+    fn input(&self) -> Value {
         let headers: BTreeMap<_, _> = self.call.pairs().collect();
         let body = str::from_utf8(&self.call.body).unwrap();
         json!({
@@ -38,7 +38,7 @@ impl Made {
     }
 }
 
-async fn made() -> Made {
+async fn made() -> SignedCall {
     let receiver = Receiver::answering(Answering::status(204)).await;
     let secret = SigningKey::generate(Scheme::Hmac);
     let pair = SigningKey::generate(Scheme::Ed25519);
@@ -54,11 +54,11 @@ async fn made() -> Made {
     let reply = WebhookCaller::new(config).unwrap().call(&request).await;
     assert_eq!(reply.status, Ok(204));
     let call = receiver.only();
-    Made { secret, pair, call }
+    SignedCall { secret, pair, call }
 }
 
-/// What the peer has signed at the true time, verified by us.
-fn assert_verifies(made: &Made, timestamp: &str, signature: &str) {
+/// Verifies a signature that the peer made at the true time.
+fn assert_verifies(made: &SignedCall, timestamp: &str, signature: &str) {
     let verifier = Verifier::new([made.secret.expose()])
         .unwrap()
         .accept_plain();
@@ -95,15 +95,14 @@ async fn the_published_rust_library_and_we_agree() {
 #[tokio::test]
 async fn the_published_python_library_and_we_agree() {
     let made = made().await;
-    let folder = installed("python");
-    let mut command = Command::new(folder.join("venv/bin/python"));
+    let mut command = Command::new(installed().join("bin/python"));
     command.arg(script("peer.py"));
-    let said = ask(command, &made.told());
+    let output = run(command, &made.input());
     assert_eq!(
-        (&said["believes"], &said["believes_other"]),
+        (&output["believes"], &output["believes_other"]),
         (&json!(true), &json!(false))
     );
-    let (timestamp, signature) = (&said["timestamp"], &said["signature"]);
+    let (timestamp, signature) = (&output["timestamp"], &output["signature"]);
     assert_verifies(
         &made,
         timestamp.as_str().unwrap(),
@@ -111,24 +110,23 @@ async fn the_published_python_library_and_we_agree() {
     );
 }
 
-/// The library knows HMAC only; the signatures by ed25519 are verified by Node itself, both of
-/// them.
+/// The library knows HMAC only; Node itself verifies both ed25519 signatures.
 #[tokio::test]
 async fn the_published_javascript_library_and_we_agree() {
     let made = made().await;
-    let folder = installed("node");
-    let mut command = Command::new("node");
+    let folder = installed();
+    let mut command = Command::new(folder.join("bin/node"));
     command.arg(script("peer.mjs")).arg(folder);
-    let said = ask(command, &made.told());
+    let output = run(command, &made.input());
     assert_eq!(
-        (&said["believes"], &said["believes_other"]),
+        (&output["believes"], &output["believes_other"]),
         (&json!(true), &json!(false))
     );
     assert_eq!(
-        (&said["public"], &said["public_own"]),
+        (&output["public"], &output["public_own"]),
         (&json!(true), &json!(true))
     );
-    let (timestamp, signature) = (&said["timestamp"], &said["signature"]);
+    let (timestamp, signature) = (&output["timestamp"], &output["signature"]);
     assert_verifies(
         &made,
         timestamp.as_str().unwrap(),
@@ -136,16 +134,16 @@ async fn the_published_javascript_library_and_we_agree() {
     );
 }
 
-/// The folder that the library of this language is installed in.
-fn installed(language: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("webhook-peers");
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/peers");
-    let status = Command::new(script).arg(language).arg(&folder).status();
+/// Folder with the libraries of all languages, and their interpreters.
+fn installed() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("peers");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/peers/install");
+    let status = Command::new(script).arg(&folder).status();
     assert!(
         status.unwrap().success(),
-        "scripts/peers says what is missing"
+        "run scripts/peers/install to see what is missing"
     );
-    folder.join(language)
+    folder
 }
 
 fn script(name: &str) -> PathBuf {
@@ -153,10 +151,10 @@ fn script(name: &str) -> PathBuf {
     folder.join(name)
 }
 
-fn ask(mut command: Command, told: &Value) -> Value {
+fn run(mut command: Command, input: &Value) -> Value {
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut peer = command.spawn().unwrap();
-    let text = told.to_string();
+    let text = input.to_string();
     peer.stdin
         .take()
         .unwrap()

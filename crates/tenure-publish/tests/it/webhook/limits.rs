@@ -1,4 +1,4 @@
-//! Receivers that take our time or our memory: neither is theirs.
+//! Limits against receivers that waste our time or memory.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::{Answering, Receiver, call, caller, endpoint, event, request, secrets};
 
-/// One call that may take this long, and how long it took.
+/// Makes one call with this time limit, and measures it.
 async fn timed(url: &str, limit: Duration) -> (Reply, Duration) {
     let endpoint = endpoint(url, &secrets());
     let event = event();
@@ -19,11 +19,11 @@ async fn timed(url: &str, limit: Duration) -> (Reply, Duration) {
 }
 
 const SHORT: Duration = Duration::from_millis(300);
-/// What a call may take over its limit on a busy machine.
+/// Tolerance over the limit on a busy machine.
 const SLACK: Duration = Duration::from_secs(10);
 
 #[tokio::test]
-async fn a_receiver_that_says_nothing_is_left_after_the_time_limit() {
+async fn a_silent_receiver_times_out() {
     let receiver = Receiver::answering(Answering::Silence).await;
     let (reply, took) = timed(&receiver.url(), SHORT).await;
     let error = reply.status.unwrap_err();
@@ -34,7 +34,7 @@ async fn a_receiver_that_says_nothing_is_left_after_the_time_limit() {
     receiver.closed(1).await;
 }
 
-/// The time limit is that of the whole exchange, whether head or body comes byte by byte.
+/// The time limit covers the whole exchange, whether head or body comes byte by byte.
 #[tokio::test]
 async fn an_answer_in_drips_ends_with_the_time_limit() {
     let body = "HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\nx-a: b\r\n\r\n";
@@ -44,7 +44,7 @@ async fn an_answer_in_drips_ends_with_the_time_limit() {
     assert_eq!(error.kind, CallErrorKind::Timeout);
     assert_eq!(
         error.text,
-        "it answered 200, and the answer did not end within 300ms"
+        "it answered 200, but the response did not end within 300ms"
     );
     assert!((SHORT..SHORT + SLACK).contains(&took));
     assert!(reply.body.starts_with(b"xx") && reply.timings.first_byte.is_some());
@@ -58,9 +58,9 @@ async fn an_answer_in_drips_ends_with_the_time_limit() {
     receiver.closed(1).await;
 }
 
-/// Ten gigabytes, said in advance or not: 64 KiB are read, 16 KiB kept, the status counts.
+/// Ten gigabytes, announced or not: 64 KiB are read, 16 KiB stored, the status counts.
 #[tokio::test]
-async fn an_endless_answer_is_read_to_64_kib_and_kept_to_16() {
+async fn an_endless_answer_is_read_to_64_kib_and_stored_to_16() {
     let heads = [
         "HTTP/1.1 200 OK\r\ncontent-length: 10000000000\r\n\r\n",
         "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n",
@@ -73,7 +73,7 @@ async fn an_endless_answer_is_read_to_64_kib_and_kept_to_16() {
         assert!(reply.is_cut && reply.body == vec![b'y'; 16 * 1024]);
         assert!(took < SLACK);
         receiver.closed(1).await;
-        // What the sockets hold on both sides, and no more.
+        // At most what the sockets buffer on both sides.
         assert!(
             receiver.written() < 16 * 1024 * 1024,
             "{}",
@@ -95,7 +95,7 @@ async fn an_endless_answer_in_chunks_is_cut_too() {
 }
 
 #[tokio::test]
-async fn an_endless_head_is_no_answer() {
+async fn an_endless_head_is_an_error() {
     let line = format!("x-more: {}\r\n", "h".repeat(1000));
     let head = "HTTP/1.1 200 OK\r\n".to_owned();
     let receiver = Receiver::answering(Answering::Forever(head, line.into_bytes())).await;
@@ -104,7 +104,7 @@ async fn an_endless_head_is_no_answer() {
     assert!(took < SLACK);
     receiver.closed(1).await;
 
-    // Answers that are none yet, for ever.
+    // Interim responses, without end.
     let again = b"HTTP/1.1 100 Continue\r\n\r\n".to_vec();
     let receiver = Receiver::answering(Answering::Forever(String::new(), again)).await;
     let (reply, took) = timed(&receiver.url(), SHORT).await;
@@ -113,7 +113,7 @@ async fn an_endless_head_is_no_answer() {
 }
 
 #[tokio::test]
-async fn of_many_headers_eight_kib_are_kept() {
+async fn of_many_headers_eight_kib_are_stored() {
     let one = |n| format!("x-{n}: {}", "v".repeat(500));
     let many = (0..60).map(one).collect::<Vec<_>>().join("\r\n");
     let text = format!("HTTP/1.1 200 OK\r\n{many}\r\ncontent-length: 0\r\n\r\n");
@@ -125,7 +125,7 @@ async fn of_many_headers_eight_kib_are_kept() {
 }
 
 #[tokio::test]
-async fn what_is_no_http_is_broken() {
+async fn a_response_that_is_not_http_is_broken() {
     let texts = [
         "SSH-2.0-OpenSSH_9.2\r\n",
         "HTTP/1.1 abc\r\n\r\n",
@@ -148,7 +148,7 @@ async fn what_is_no_http_is_broken() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_said() {
+async fn a_refused_connection_is_reported() {
     let receiver = Receiver::answering(Answering::Silence).await;
     let url = receiver.url();
     let address = receiver.address;
@@ -160,13 +160,10 @@ async fn nobody_there_is_said() {
     let (reply, _) = timed(&url, Duration::from_secs(30)).await;
     let error = reply.status.unwrap_err();
     assert_eq!(error.kind, CallErrorKind::Connect);
-    assert_eq!(
-        error.text,
-        "nobody took the connection (connection refused)"
-    );
+    assert_eq!(error.text, "could not connect (connection refused)");
 }
 
-/// A call that is given up leaves nothing behind: the receiver sees the end at once.
+/// A dropped call leaves nothing behind: the receiver sees the connection close at once.
 #[tokio::test]
 async fn a_dropped_call_closes_its_connection() {
     let receiver = Receiver::answering(Answering::Silence).await;
@@ -177,7 +174,7 @@ async fn a_dropped_call_closes_its_connection() {
     {
         let calling = caller.call(&request);
         tokio::select! {
-            _ = calling => panic!("nobody answers"),
+            _ = calling => panic!("the receiver does not answer"),
             () = receiver.received(1) => {}
         }
     }

@@ -1,5 +1,5 @@
-//! Webhooks: signatures against the published libraries, the address policy against a table of its
-//! own, and calls to receivers on this machine that behave badly.
+//! Webhooks: signatures against the published libraries, the address policy against its own table,
+//! and calls to local receivers that behave badly.
 
 mod calls;
 mod dialling;
@@ -27,10 +27,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-/// When everything happens, unless a test needs the true time.
+/// Time in every test that does not need the true time.
 const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
 
-/// The true time: the published libraries know no other.
+/// The true time, which the published libraries use.
 #[derive(Debug)]
 struct Wall;
 
@@ -46,7 +46,7 @@ impl Clock for Wall {
 }
 
 fn keyring() -> Arc<Keyring> {
-    // Fixed, so that what one caller seals another one opens.
+    // Fixed, so that one caller can open the secrets that another sealed.
     let key = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
     Arc::new(Keyring::parse(&format!("test:{key}")).unwrap())
 }
@@ -81,7 +81,7 @@ fn request<'a>(endpoint: &'a Endpoint, event: &'a Event) -> Request<'a> {
     }
 }
 
-/// Receivers on this machine may be called, at any port.
+/// Allows receivers on this machine, at any port.
 fn local() -> AddressPolicy {
     AddressPolicy {
         allow_http: true,
@@ -103,20 +103,20 @@ fn caller() -> WebhookCaller {
     WebhookCaller::new(config()).unwrap()
 }
 
-/// One call to this address with secrets of its own.
+/// Makes one call to this address with new secrets.
 async fn call(caller: &WebhookCaller, url: &str) -> Reply {
     let event = event();
     let endpoint = endpoint(url, &secrets());
     caller.call(&request(&endpoint, &event)).await
 }
 
-/// A request as it came.
+/// A request as received.
 #[derive(Clone, Debug)]
 struct Received {
     line: String,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
-    /// The how-manieth connection it came through.
+    /// Number of the connection it came through.
     connection: usize,
 }
 
@@ -131,18 +131,18 @@ impl Received {
     }
 }
 
-/// What a receiver does with a request.
+/// Behaviour of a receiver after a request.
 #[derive(Clone, Debug)]
 enum Answering {
-    /// Writes this and waits for the next one.
+    /// Writes this and waits for the next request.
     Text(String),
     /// Writes this and closes.
     AndClose(String),
-    /// Writes this, and then this again and again until the other end has had enough.
+    /// Writes the first, then repeats the second until the other end closes.
     Forever(String, Vec<u8>),
     /// Writes this, and then a byte every few milliseconds.
     Drip(String),
-    /// Says nothing.
+    /// Writes nothing.
     Silence,
 }
 
@@ -161,8 +161,8 @@ struct Receiver {
 
 #[derive(Default)]
 struct State {
-    seen: Mutex<Vec<Received>>,
-    /// Bytes that the other end has taken.
+    requests: Mutex<Vec<Received>>,
+    /// Bytes that the other end has read.
     written: std::sync::atomic::AtomicUsize,
     closed: std::sync::atomic::AtomicUsize,
     change: Notify,
@@ -204,21 +204,21 @@ impl Receiver {
         format!("http://{}/hooks?for=us", self.address)
     }
 
-    fn seen(&self) -> Vec<Received> {
-        self.state.seen.lock().unwrap().clone()
+    fn all(&self) -> Vec<Received> {
+        self.state.requests.lock().unwrap().clone()
     }
 
     fn only(&self) -> Received {
-        let seen = self.seen();
-        assert_eq!(seen.len(), 1, "one request");
-        seen[0].clone()
+        let requests = self.all();
+        assert_eq!(requests.len(), 1, "one request");
+        requests[0].clone()
     }
 
     fn written(&self) -> usize {
         self.state.written.load(std::sync::atomic::Ordering::SeqCst)
     }
 
-    /// Waits until so many connections were closed by the other end.
+    /// Waits until the other end has closed this many connections.
     async fn closed(&self, count: usize) {
         loop {
             let change = self.state.change.notified();
@@ -229,11 +229,11 @@ impl Receiver {
         }
     }
 
-    /// Waits until so many requests have come.
+    /// Waits until this many requests have arrived.
     async fn received(&self, count: usize) {
         loop {
             let change = self.state.change.notified();
-            if self.seen().len() >= count {
+            if self.all().len() >= count {
                 return;
             }
             change.await;
@@ -252,7 +252,7 @@ async fn serve(mut stream: TcpStream, connection: usize, plan: Plan, state: Arc<
     stream.set_nodelay(true).unwrap();
     while let Some(received) = read(&mut stream, connection).await {
         let answering = plan(&received);
-        state.seen.lock().unwrap().push(received);
+        state.requests.lock().unwrap().push(received);
         state.change.notify_waiters();
         let is_last = !matches!(answering, Answering::Text(_));
         answer(&mut stream, answering, &state).await;
@@ -272,7 +272,7 @@ async fn answer(stream: &mut TcpStream, answering: Answering, state: &State) {
         Answering::Drip(head) => (head, Some((b"x".to_vec(), Duration::from_millis(5)))),
         Answering::Silence => {
             let mut rest = [0; 16];
-            // The end of the connection is the only thing that can come.
+            // Only the end of the connection can follow.
             while stream.read(&mut rest).await.is_ok_and(|count| count > 0) {}
             return;
         }
@@ -286,7 +286,7 @@ async fn answer(stream: &mut TcpStream, answering: Answering, state: &State) {
     while let Ok(count) = stream.write(&part).await {
         state.written.fetch_add(count, SeqCst);
         if !pause.is_zero() {
-            // A receiver that is slow on purpose.
+            // Slow on purpose.
             tokio::time::sleep(pause).await;
         }
     }
@@ -325,11 +325,11 @@ async fn read(stream: &mut TcpStream, connection: usize) -> Option<Received> {
     })
 }
 
-/// Answers with what it was told to, one answer after the other, the last one for ever.
+/// Resolver that returns these answers in order, and then always the last one.
 #[derive(Debug, Default)]
-struct Told(Mutex<VecDeque<Vec<IpAddr>>>);
+struct ScriptedResolver(Mutex<VecDeque<Vec<IpAddr>>>);
 
-impl Told {
+impl ScriptedResolver {
     fn new<const N: usize>(answers: [&[&str]; N]) -> Arc<Self> {
         let told = Self::default();
         told.set(answers);
@@ -342,7 +342,7 @@ impl Told {
     }
 }
 
-impl Resolver for Told {
+impl Resolver for ScriptedResolver {
     fn resolve<'a>(&'a self, _name: &'a str) -> Resolving<'a> {
         let mut answers = self.0.lock().unwrap();
         let answer = if answers.len() > 1 {
@@ -354,8 +354,8 @@ impl Resolver for Told {
     }
 }
 
-/// Writes down whom it is told to dial, and leads to a receiver on this machine instead; without
-/// one nobody takes the connection.
+/// Dialler that records addresses and connects to a local receiver instead; without a receiver it
+/// refuses the connection.
 #[derive(Debug, Default)]
 struct Recorder {
     receiver: Option<SocketAddr>,

@@ -1,12 +1,13 @@
-//! The address policy against a table of its own, in every disguise that an address can have.
+//! The address policy compared with an independent table, in every spelling of an address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
+use tenure_core::testing::Extent;
 use tenure_core::webhook::CallErrorKind;
 use tenure_publish::webhook::AddressPolicy;
 
-/// What may not be called, first and last address of each block, in order. Written down apart from
-/// the blocks of the code, and in another form.
+/// Forbidden blocks, first and last address of each, in order. Written independently of the blocks
+/// in the code, and in another form.
 const CLOSED_V4: &[(&str, &str)] = &[
     ("0.0.0.0", "0.255.255.255"),
     ("10.0.0.0", "10.255.255.255"),
@@ -48,7 +49,7 @@ fn number(text: &str) -> u32 {
     text.parse::<Ipv4Addr>().unwrap().into()
 }
 
-/// Whether the table lets an address be called.
+/// Returns true if the table allows an address.
 fn is_open(address: u32) -> bool {
     let mut blocks = CLOSED_V4.iter();
     !blocks.any(|(first, last)| (number(first)..=number(last)).contains(&address))
@@ -70,8 +71,8 @@ fn corners() -> Vec<u32> {
     corners.collect()
 }
 
-/// Everything that an IPv4 address can look like in the address of an endpoint. Those of the
-/// second list are not the address itself but lead to it through a translator or a tunnel.
+/// Every spelling of an IPv4 address in the address of an endpoint. Those of the second list are
+/// other addresses that lead to it through a translator or a tunnel.
 fn spellings(address: u32) -> (Vec<String>, Vec<String>) {
     let [a, b, c, d] = address.to_be_bytes();
     let plain = format!("{a}.{b}.{c}.{d}");
@@ -171,19 +172,10 @@ fn closed_blocks_of_ipv6_are_refused_from_first_to_last() {
     }
 }
 
-/// By default a sample; all of them with `TENURE_ALL_ADDRESSES=1`.
+/// A slice covers every block of 2^14 and all last bytes, because the step is a prime.
 #[test]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "whoever runs the tests says how long they may take"
-)]
 fn every_ipv4_address_is_judged_as_the_table_says() {
-    let step = if std::env::var_os("TENURE_ALL_ADDRESSES").is_some() {
-        1
-    } else {
-        // A prime: all last bytes come up, and every block of 2^14.
-        16_381
-    };
+    let step = Extent::chosen().size(16_381, 1);
     let policy = AddressPolicy::default();
     let table: Vec<(u32, u32)> = CLOSED_V4
         .iter()
@@ -257,7 +249,7 @@ fn only_http_addresses_without_a_password_at_usual_ports_are_taken() {
 }
 
 #[test]
-fn what_is_allowed_can_be_widened_and_what_is_denied_stays_so() {
+fn allowed_networks_can_be_widened_and_denied_ones_stay_denied() {
     let policy = AddressPolicy {
         allow_http: true,
         allow: vec!["10.1.0.0/16".parse().unwrap(), "fd00::/8".parse().unwrap()],
@@ -302,7 +294,7 @@ fn what_is_allowed_can_be_widened_and_what_is_denied_stays_so() {
 }
 
 #[test]
-fn who_denies_all_of_ipv6_denies_no_ipv4() {
+fn denying_all_of_ipv6_denies_no_ipv4() {
     let policy = AddressPolicy {
         deny: vec!["::/0".parse().unwrap()],
         ..AddressPolicy::default()
@@ -311,12 +303,11 @@ fn who_denies_all_of_ipv6_denies_no_ipv4() {
     assert!(policy.check_url("https://[2600::1]/").is_err());
 }
 
-/// A door that is open at `0.0.0.0` is reached by every address of the machine, and so may be one
-/// that we ourselves reach by `127.0.0.1`.
+/// Every address of the machine reaches a socket at `0.0.0.0`, so `127.0.0.1` may reach it as well.
 #[test]
-fn an_own_door_is_closed_at_every_address_of_this_machine() {
+fn an_own_socket_is_denied_at_every_address_of_this_machine() {
     let outward = UdpSocket::bind("0.0.0.0:0").unwrap();
-    // Nothing is sent: the system only says by which address it would be.
+    // Sends nothing: the system only chooses the source address.
     let ours = outward
         .connect("198.51.100.1:9")
         .and_then(|()| outward.local_addr());
@@ -334,12 +325,12 @@ fn an_own_door_is_closed_at_every_address_of_this_machine() {
             ..AddressPolicy::default()
         };
         for host in &here {
-            let door = policy.check_url(&format!("http://{host}:7070/"));
-            assert!(door.is_err(), "{host} when ours is {own}");
+            let own_socket = policy.check_url(&format!("http://{host}:7070/"));
+            assert!(own_socket.is_err(), "{host} when ours is {own}");
             let other = policy.check_url(&format!("http://{host}:7071/"));
             assert!(other.is_ok(), "{host} when ours is {own}");
         }
-        // Of another machine.
+        // An address of another machine.
         assert!(policy.check_url("http://192.0.2.7:7070/").is_ok(), "{own}");
     }
 }

@@ -1,4 +1,4 @@
-//! Secrets at rest: opened by who has the key, for the endpoint they are of, and shown by nothing.
+//! Secrets at rest: opened only with the key, for their own endpoint, and never printed.
 
 use std::time::Duration;
 
@@ -37,13 +37,13 @@ fn an_old_key_opens_and_the_first_one_seals() {
         lost.to_string()
             .contains("\"old\", which the keyring does not have")
     );
-    // The same name over another key is not the same key.
+    // The same name with another key is another key.
     let other = Keyring::parse(&Keyring::generate_line("old").unwrap()).unwrap();
     assert!(Secrets::open(&sealed, &other, &id("billing")).is_err());
 }
 
 #[test]
-fn sealed_text_is_random_and_opens_for_nobody_else_and_not_when_changed() {
+fn sealed_text_is_random_and_opens_only_unchanged_for_its_endpoint() {
     let secrets = secrets();
     let sealed = secrets.seal(&keyring(), &id("billing")).unwrap();
     assert_ne!(sealed, secrets.seal(&keyring(), &id("billing")).unwrap());
@@ -63,7 +63,7 @@ fn sealed_text_is_random_and_opens_for_nobody_else_and_not_when_changed() {
 }
 
 #[test]
-fn keyrings_that_are_none_are_refused_without_saying_what_they_hold() {
+fn invalid_keyrings_are_refused_without_quoting_them() {
     let key = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
     let bad = [
         String::new(),
@@ -153,7 +153,7 @@ fn a_rotation_lets_the_old_key_sign_for_a_while_and_five_are_enough() {
     secrets
         .rotate(new(), NOW.after(hour), NOW.after(hour * 2))
         .unwrap();
-    assert_eq!(secrets.signing.len(), 2, "what has ended is forgotten");
+    assert_eq!(secrets.signing.len(), 2, "an ended key is removed");
 
     secrets.signing[0].until = Some(NOW);
     assert!(
@@ -185,7 +185,7 @@ fn signing_keys_read_back_and_bad_ones_are_refused() {
             "{error}"
         );
     }
-    // With the public half behind it, if it is the right one.
+    // With a matching public half appended.
     let pair = SigningKey::generate(Scheme::Ed25519);
     let decode = |text: &str| base64::Engine::decode(&BASE64, text).unwrap();
     let (private, public) = (pair.expose(), pair.public().unwrap());

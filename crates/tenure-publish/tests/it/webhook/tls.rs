@@ -1,4 +1,4 @@
-//! Encryption: the name of the address counts, not the address that was dialled.
+//! Encryption: the certificate must match the host name, not the dialled address.
 
 use std::sync::Arc;
 
@@ -11,9 +11,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
-use super::{Recorder, Told, call, config};
+use super::{Recorder, ScriptedResolver, call, config};
 
-/// A receiver for `name` that says what name it was asked for; and its certificate.
+/// Starts a receiver for `name` that answers with the requested server name; returns its
+/// certificate.
 async fn encrypted(name: &str) -> (std::net::SocketAddr, String) {
     let CertifiedKey { cert, signing_key } =
         generate_simple_self_signed(vec![name.to_owned()]).unwrap();
@@ -30,11 +31,11 @@ async fn encrypted(name: &str) -> (std::net::SocketAddr, String) {
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            // A caller that does not believe us ends the handshake.
+            // A caller that does not trust us ends the handshake.
             let Ok(mut stream) = acceptor.accept(stream).await else {
                 continue;
             };
-            let asked = stream
+            let requested = stream
                 .get_ref()
                 .1
                 .server_name()
@@ -44,8 +45,8 @@ async fn encrypted(name: &str) -> (std::net::SocketAddr, String) {
             while !got.ends_with(b"true}") {
                 assert!(stream.read_buf(&mut got).await.unwrap() > 0);
             }
-            let length = asked.len();
-            let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{asked}");
+            let length = requested.len();
+            let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{requested}");
             stream.write_all(answer.as_bytes()).await.unwrap();
         }
     });
@@ -56,7 +57,7 @@ fn caller(address: std::net::SocketAddr, authorities: &str) -> WebhookCaller {
     let mut config = config();
     config.policy = AddressPolicy::default();
     authorities.clone_into(&mut config.authorities);
-    config.resolver = Told::new([&["1.1.1.1"]]);
+    config.resolver = ScriptedResolver::new([&["1.1.1.1"]]);
     config.dialler = Arc::new(Recorder {
         receiver: Some(address),
         ..Recorder::default()
@@ -75,7 +76,7 @@ async fn the_name_is_kept_for_the_handshake() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_another_name_or_of_nobody_is_refused() {
+async fn a_certificate_of_another_name_or_authority_is_refused() {
     let (address, pem) = encrypted("hooks.example").await;
     for (caller, url) in [
         (caller(address, &pem), "https://other.example/?q=canary"),
@@ -89,7 +90,7 @@ async fn a_certificate_of_another_name_or_of_nobody_is_refused() {
 }
 
 #[test]
-fn authorities_that_are_none_are_refused() {
+fn invalid_authorities_are_refused() {
     let mut config = config();
     config.authorities =
         "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned();

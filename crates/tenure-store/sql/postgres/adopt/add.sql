@@ -1,9 +1,9 @@
--- add: gives a table the columns that it lacks.
+-- add: adds the missing columns to a table.
 -- Parameters: none.
 -- Returns: nothing.
--- Keeps: no row is written: every column may be null or has a default that is the same for all rows.
---   What is added bears our mark from the first moment.
--- Relies on: nothing. The table is taken for a moment, and a short wait for it is given up.
+-- Keeps: no row is written: every column may be null or has a default that is the same for all rows. The
+--   added columns bear Tenure's mark from the start.
+-- Relies on: nothing. The statement locks the table briefly, and gives up after a short wait for the lock.
 alter table {table}
     {additions};
 {marks}

@@ -1,11 +1,11 @@
--- adopted: the tables that were adopted or are half way there, and what bears our mark there now.
+-- adopted: the tables whose adoption is complete or has begun, and their columns and indexes now.
 -- Parameters: $1 the mark.
--- Returns: per table: name, description, what was added, finished, adopted_at; the schema that its name
---   leads to, whether it is where it was noted, its columns with our mark, its other columns, its indexes;
---   by name.
+-- Returns: per table: name, description, added columns and indexes, finished, adopted_at; the schema that
+--   its name leads to, whether the table is in the recorded schema, its columns with Tenure's mark, its
+--   other columns, its indexes; by name.
 -- Keeps: nothing; it only reads.
--- Relies on: the key, and the catalogue's own indexes.
-select r.name, r.description::text as description, r.added::text as added, r.finished, r.adopted_at,
+-- Relies on: the key, and the indexes of the catalogue.
+select r.name, r.description::text as description, r.added::text as added, r.is_finished, r.adopted_at,
        n.nspname::text as leads_to,
        exists (
            select 1

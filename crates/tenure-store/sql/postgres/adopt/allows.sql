@@ -1,8 +1,8 @@
--- allows: which words a check constraint on the status refuses.
+-- allows: the status words that a check constraint refuses.
 -- Parameters: $1 the words.
--- Returns: each word that is refused.
--- Keeps: nothing; no row is written, the constraint's own expression is asked.
--- Relies on: the constraint knows no column but the status.
+-- Returns: each refused word.
+-- Keeps: nothing; it writes no row, and evaluates the expression of the constraint.
+-- Relies on: the constraint uses no column except the status.
 select w.word
 from unnest($1::text[]) as w(word)
 cross join lateral (select w.word::{status_type} as {status}) as t

@@ -1,8 +1,8 @@
--- drop: takes away the columns that were added to a table.
+-- drop: drops the columns that were added to a table.
 -- Parameters: none.
 -- Returns: nothing.
--- Keeps: nothing of the table's own is touched: the names were noted when they were
---   added, and bear our mark on this very table.
+-- Keeps: the table's own columns stay: the names were recorded when the columns were added, and the columns
+--   bear Tenure's mark on this very table.
 -- Relies on: nothing.
 alter table {table}
     {removals};

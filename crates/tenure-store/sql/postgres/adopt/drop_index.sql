@@ -1,7 +1,7 @@
--- drop_index: takes away one of our indexes on an adopted table.
+-- drop_index: drops one of Tenure's indexes on an adopted table.
 -- Parameters: none.
 -- Returns: nothing.
--- Keeps: nothing of the table's own is touched: the name was noted when it was made, and is
---   that of an index on this very table.
+-- Keeps: the table's own indexes stay: the name was recorded when the index was created, and the index is
+--   on this very table.
 -- Relies on: nothing.
 drop index {concurrently} if exists {index};

@@ -1,10 +1,10 @@
--- fill: numbers the rows of a range of pages that were there before the key was.
+-- fill: numbers the rows in a range of pages that existed before the key column.
 -- Parameters: $1 the first page, $2 the page after the last.
--- Returns: seen, how many rows of the range had no number; pages, how many the table has.
--- Keeps: no writer is waited for: a row that someone has in hand is left for the next round.
--- Relies on: the places of rows: a range of them is read without an index.
+-- Returns: seen, the number of rows in the range without a number; pages, the number of pages of the table.
+-- Keeps: it waits for no writer: a row that another transaction has locked is left for the next round.
+-- Relies on: row positions (ctid): a range of them is read without an index.
 with unnumbered as materialized (
-    select t.ctid as place
+    select t.ctid as row_id
     from {table} t
     where t.ctid >= format('(%s,0)', $1::bigint)::tid
       and t.ctid < format('(%s,0)', $2::bigint)::tid
@@ -13,7 +13,7 @@ with unnumbered as materialized (
 ), filled as (
     update {table} t
     set {key} = nextval('{key_sequence}')
-    where t.ctid = any (array(select place from unnumbered))
+    where t.ctid = any (array(select row_id from unnumbered))
     returning 1
 )
 select (

@@ -1,6 +1,6 @@
--- forget: a table that was given back is adopted no more.
+-- forget: deletes the record of an adoption that was undone.
 -- Parameters: none.
 -- Returns: nothing.
--- Keeps: it is written in the transaction that takes away what was added.
+-- Keeps: it runs in the transaction that removes the added columns and indexes.
 -- Relies on: the key.
 delete from {tables} where name = {name};

@@ -1,9 +1,9 @@
--- look: what a table that is to be adopted is, and its columns.
+-- look: the kind and the columns of a table to be adopted.
 -- Parameters: $1 the table's name, quoted.
 -- Returns: per column: kind of the relation, name, type as written, is_nullable, is_unique (by itself),
---   is_generated, the table's schema; no row: there is no such table.
+--   is_generated, the table's schema; no row: the table does not exist.
 -- Keeps: nothing; it only reads.
--- Relies on: the catalogue's own indexes.
+-- Relies on: the indexes of the catalogue.
 select case
            when c.relispartition then 'partition'
            when c.relkind = 'r' and exists (select 1 from pg_inherits h where h.inhparent = c.oid)

@@ -1,6 +1,7 @@
--- mark: says of a column that it is ours: only what bears the mark is ever taken away again.
+-- mark: marks a column as added by Tenure: only marked columns are ever removed.
 -- Parameters: none.
 -- Returns: nothing.
--- Keeps: the mark comes with the column, in one transaction, and goes with it; a copy of the database has it.
+-- Keeps: the mark is set in the transaction that adds the column, and is dropped with it; a copy of the
+--   database has it.
 -- Relies on: nothing.
 comment on column {table}.{column} is {mark};

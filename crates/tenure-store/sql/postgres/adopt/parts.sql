@@ -1,10 +1,10 @@
--- parts: the indexes of a table that is to be adopted, the check constraints that its status has a part
--- in, and names that we need and others have.
--- Parameters: $1 the table's name, quoted; $2 the names that we need; $3 the status column, if any.
--- Returns: per part: what it is, name, is_valid (of an index: its making was not broken off; of a check: it
---   knows no other column), the check's expression.
+-- parts: the indexes of a table to be adopted, the check constraints that use its status, and names that
+-- Tenure needs and other objects have.
+-- Parameters: $1 the table's name, quoted; $2 the names that Tenure needs; $3 the status column, if any.
+-- Returns: per part: kind, name, is_valid (for an index: its creation was completed; for a check: it uses
+--   no other column), the check's expression.
 -- Keeps: nothing; it only reads.
--- Relies on: the catalogue's own indexes.
+-- Relies on: the indexes of the catalogue.
 select 'index' as what, c.relname::text as name, i.indisvalid as is_valid, '' as expression
 from pg_index i
 join pg_class c on c.oid = i.indexrelid

@@ -1,11 +1,12 @@
--- record: notes what is added to a table, so that it can be taken away again, and nothing else.
+-- record: records the columns and indexes that are added to a table, so that exactly these can be removed
+-- again.
 -- Parameters: none.
 -- Returns: nothing.
--- Keeps: what was noted is what was added: it is written in the transaction that adds the columns.
+-- Keeps: the record agrees with the table: it is written in the transaction that adds the columns.
 -- Relies on: the key.
 insert into {tables} (name, description, added)
 values ({name}, {description}, {added})
 on conflict (name) do update set
     description = excluded.description,
     added = excluded.added,
-    finished = false;
+    is_finished = false;

@@ -1,6 +1,6 @@
--- turn: one adoption of a table at a time, until the connection ends.
+-- turn: serializes adoptions of a table, until the connection ends.
 -- Parameters: $1 the table's name.
--- Returns: whether it is our turn.
--- Keeps: two adoptions at once would drop each other's indexes.
+-- Returns: whether this connection got the lock.
+-- Keeps: two concurrent adoptions would drop each other's indexes.
 -- Relies on: nothing.
 select pg_try_advisory_lock(hashtextextended('tenure adopt ' || $1::text, 7407170002)) as is_ours

@@ -1,7 +1,7 @@
--- words: the words of a status that is to be adopted, and how many rows have each.
+-- words: the status words of a table to be adopted, and the number of rows with each.
 -- Parameters: none.
--- Returns: per word: word, rows; the most frequent first. No row: the table has none.
--- Keeps: nothing; it only reads, and looks at the first 100,000 rows only.
+-- Returns: per word: word, rows; the most frequent first. No row: the table is empty.
+-- Keeps: nothing; it reads only the first 100,000 rows.
 -- Relies on: nothing.
 select s.word, count(*) as rows
 from (select {word} as word from {table} t limit 100000) as s

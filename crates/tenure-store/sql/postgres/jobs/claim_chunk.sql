@@ -1,12 +1,13 @@
--- claim_chunk: gives a chunk that is there a lease. What lapsed is as good as free.
--- Parameters: $1 now, $2 matrix, $3 chunk, $4 token, $5 holder, $6 term in microseconds, $7 not if it was
---   done less than this many microseconds ago, or null; $8 the job it is for, $9 the token of the hold on
+-- claim_chunk: claims a chunk that exists. A lapsed chunk counts as free.
+-- Parameters: $1 now, $2 matrix, $3 chunk, $4 token, $5 holder, $6 term in microseconds, $7 refuse a chunk
+--   that was done less than this many microseconds ago, or null; $8 its job, $9 the token of the lease on
 --   that job, $10 its holder, or null.
--- Returns: fence, claimed_at, locked_until, cursor, attempts; no row: look_chunk tells why.
--- Keeps: laws 1, 2, 6. The whole key in the predicate. A row that someone has in hand is passed by. The
---   job's hold must stand and be live.
--- Relies on: the unique key; the key of the jobs. The moment of the statement, not of a transaction. Making
---   a chunk is a statement of its own: as a branch of this one it costs as much as half of the update.
+-- Returns: fence, claimed_at, locked_until, cursor, attempts; no row: look_chunk gives the reason.
+-- Keeps: laws 1, 2, 6. The predicate has the whole key. A row that another transaction has locked is
+--   skipped. The lease on the job must exist and be live.
+-- Relies on: the unique key; the key of the jobs. The time of the statement, not of the transaction.
+--   Creating a chunk is a separate statement: as a branch of this one it would cost half as much as the
+--   update.
 update tenure_checkpoints t
 set locked_until = coalesce($1::timestamptz, statement_timestamp())
         + $6::bigint * interval '1 microsecond',

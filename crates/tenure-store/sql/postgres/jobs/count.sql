@@ -1,10 +1,11 @@
--- count: how many jobs stand where, in one snapshot.
+-- count: counts the jobs by state, in one snapshot.
 -- Parameters: $1 now.
--- Returns: due, delayed, oldest_due (the moment from which the first due job has waited), claimed,
---   lapsed, completed, failed; and now.
--- Keeps: nothing; it only reads. No open job is one row without a key, which is none.
--- Relies on: the partial index on open jobs, which are all looked at; those on when jobs ended,
---   which are counted without a look at the jobs.
+-- Returns: due, delayed, oldest_due (the time from which the first due job has waited), claimed, lapsed,
+--   completed, failed; and now.
+-- Keeps: nothing; it only reads. If no job is open, the result has one row without a key, which does not
+--   count.
+-- Relies on: the partial index on open jobs, which are all scanned; those on the times at which jobs were
+--   settled, which are counted without reading the jobs.
 select count(o.id) filter (where o.locked_until is null
                           and (o.available_at is null or o.available_at <= m.now)) as due,
        count(o.id) filter (where o.locked_until is null and o.available_at > m.now) as delayed,

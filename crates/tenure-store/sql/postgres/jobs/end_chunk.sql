@@ -1,11 +1,13 @@
--- end_chunk: ends the hold on a chunk with a word, or writes down where it is and keeps it.
--- Parameters: $1 now, $2 matrix, $3 chunk, $4 token, $5 holder, $6 the job it is for, $7 the token of the
---   hold on that job, $8 its holder, or null; $9 the word (synced, completed, failed, dead, released) or
---   null: it goes on; $10 row_count, $11 error, $12 cursor or null: it stays; $13 whether what has lapsed is refused.
--- Returns: id, if it was done. No row: refused, look_chunk tells why.
--- Keeps: laws 3, 4, 6: the whole key, token, holder and state in one predicate, and the hold on the job as
---   a second fence. It locks the row until the commit, so the next claim comes after it or passes it by.
--- Relies on: the unique key; the key of the jobs. The moment of the statement, not of a transaction.
+-- end_chunk: ends the lease on a chunk with an outcome, or saves its cursor and keeps the lease.
+-- Parameters: $1 now, $2 matrix, $3 chunk, $4 token, $5 holder, $6 its job, $7 the token of the lease on
+--   that job, $8 its holder, or null; $9 the outcome (synced, completed, failed, dead, released) or null:
+--   the lease continues; $10 row_count, $11 error, $12 cursor or null: unchanged; $13 whether a lapsed
+--   lease is refused.
+-- Returns: id, if the statement took effect. No row: refused, look_chunk gives the reason.
+-- Keeps: laws 3, 4, 6: the whole key, token, holder and state in one predicate, and the lease on the job as
+--   a second guard. The row stays locked until the commit, so the next claim comes after it or skips the
+--   row.
+-- Relies on: the unique key; the key of the jobs. The time of the statement, not of the transaction.
 update tenure_checkpoints t
 set cursor = coalesce($12::text, t.cursor),
     last_synced_at = case when $9::text in ('synced', 'completed')

@@ -1,9 +1,9 @@
--- enqueue: writes jobs, all or none. One that names no matrix has one of its own, after its number.
--- Parameters: $1 now; one entry per job of: $2 kind, $3 matrix or null, $4 payload, $5 priority,
---   $6 delay in microseconds, $7 the job that it repeats or null.
--- Returns: id of each. They rise in the order of the lists.
+-- enqueue: writes jobs, all or none. A job without a matrix gets its own, named after its number.
+-- Parameters: $1 now; one entry per job of: $2 kind, $3 matrix or null, $4 payload, $5 priority, $6 delay
+--   in microseconds, $7 the job that it repeats or null.
+-- Returns: the id of each job. Ids rise in the order of the lists.
 -- Keeps: law 8.
--- Relies on: nothing; the numbers are drawn in the order of the lists.
+-- Relies on: nothing; numbers are drawn in the order of the lists.
 with moment as materialized (
     select coalesce($1::timestamptz, clock_timestamp()) as now
 ), told as (

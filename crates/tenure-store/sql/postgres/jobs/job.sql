@@ -1,8 +1,8 @@
--- job: everything that is known of one job.
+-- job: all facts of one job.
 -- Parameters: $1 now, $2 id.
 -- Returns: per job: id, kind, matrix_id, payload, priority, created_at, available_at, locked_until,
 --   locked_by, claimed_at, fence, the counters, error_message, completed_at, failed_at, result, cursor,
---   chunks_total, retry_of, whether it was cancelled; and now. No token: it is its holder's secret.
+--   chunks_total, retry_of, whether it was cancelled; and now. No token: it is a secret of its holder.
 -- Keeps: nothing; it only reads.
 -- Relies on: the key.
 select t.id, t.kind, t.matrix_id, t.payload::text, t.priority, t.created_at, t.available_at,

@@ -1,12 +1,12 @@
--- look_chunk: how a chunk stands, and what a token has said of it last: the answer to what was refused. It
--- runs in a snapshot of its own, so it also sees an end that ran beside its repeat.
--- Parameters: $1 now, $2 matrix, $3 chunk, $4 token, $5 holder, $6 the job it is for, $7 the token of the
---   hold on that job, $8 its holder, or null.
--- Returns: one row: now; whether there is no job, or its hold is this one (is_job_held), and live
---   (is_job_live); whether there is such a chunk (is_there), its locked_until, locked_by, completed_at,
---   failed_at, last_synced_at; whether the hold on it is this one (is_mine); the word that the token said
---   last, if the last end was its own.
--- Keeps: law 9, until the hold on the chunk ends again; it only reads.
+-- look_chunk: the state of a chunk, and the outcome that a token reported last: the reason of a refusal. It
+-- runs in a newer snapshot, so it also sees an end that ran concurrently with its repeat.
+-- Parameters: $1 now, $2 matrix, $3 chunk, $4 token, $5 holder, $6 its job, $7 the token of the lease on
+--   that job, $8 its holder, or null.
+-- Returns: one row: now; whether there is no job, or the caller holds it (is_job_held), and that lease is
+--   live (is_job_live); whether the chunk exists (is_there), its locked_until, locked_by, completed_at,
+--   failed_at, last_synced_at; whether the caller holds it (is_mine); the outcome that the token reported,
+--   if the last end was its own.
+-- Keeps: law 9, until the lease on the chunk ends again; it only reads.
 -- Relies on: the unique key; the key of the jobs.
 select m.now,
        $6::bigint is null or j.id is not null as is_job_held,

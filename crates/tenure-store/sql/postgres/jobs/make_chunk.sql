@@ -1,10 +1,10 @@
--- make_chunk: makes a chunk that is not there, in the hands of who asks for it.
--- Parameters: $1 now, $2 matrix, $3 chunk, $4 token, $5 holder, $6 term in microseconds, $7 the job it is
---   for, $8 the token of the hold on that job, $9 its holder, or null.
--- Returns: fence, claimed_at, locked_until, cursor, attempts; no row: look_chunk tells why.
--- Keeps: laws 1, 2, 6. Only a chunk that someone makes this very moment is waited for. The job's hold must
---   stand and be live.
--- Relies on: the unique key; the key of the jobs. The moment of the statement, not of a transaction.
+-- make_chunk: creates a chunk that does not exist, claimed by the caller.
+-- Parameters: $1 now, $2 matrix, $3 chunk, $4 token, $5 holder, $6 term in microseconds, $7 its job, $8 the
+--   token of the lease on that job, $9 its holder, or null.
+-- Returns: fence, claimed_at, locked_until, cursor, attempts; no row: look_chunk gives the reason.
+-- Keeps: laws 1, 2, 6. It waits only for another transaction that is creating the same chunk. The lease on
+--   the job must exist and be live.
+-- Relies on: the unique key; the key of the jobs. The time of the statement, not of the transaction.
 insert into tenure_checkpoints
     (matrix_id, chunk_hash, created_at, locked_until, locked_by, lease_token, claimed_at, fence)
 select $2::text, $3::text, coalesce($1::timestamptz, statement_timestamp()),

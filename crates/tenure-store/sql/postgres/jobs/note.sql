@@ -1,10 +1,10 @@
--- note: writes down something of a job, if the hold on it is still this one.
--- Parameters: $1 now, $2 id, $3 token, $4 holder, $5 cursor, $6 chunks_total, $7 result (each null leaves
---   what is there), $8 whether a lapsed lease is refused.
--- Returns: one row: is_noted; and, as it stood before, whether there is such a job (is_there), its
---   locked_until, completed_at, failed_at, whether the hold on it was this one (is_mine); and now.
--- Keeps: law 3: key, token, holder and state in one predicate. It locks the row until the commit, so
---   whoever claims the job next sees what was written, or waits for nothing and finds it held.
+-- note: saves the progress of a job, if the caller still holds it.
+-- Parameters: $1 now, $2 id, $3 token, $4 holder, $5 cursor, $6 chunks_total, $7 result (a null keeps the
+--   stored value), $8 whether a lapsed lease is refused.
+-- Returns: one row: is_noted; and, as before the statement, whether the job exists (is_there), its
+--   locked_until, completed_at, failed_at, whether the caller held it (is_mine); and now.
+-- Keeps: law 3: key, token, holder and state in one predicate. The row stays locked until the commit, so
+--   the next claim of the job sees the saved values, or skips the row without waiting.
 -- Relies on: the key.
 with moment as materialized (
     select coalesce($1::timestamptz, clock_timestamp()) as now

@@ -1,12 +1,12 @@
--- page: one page of a list of jobs, newest first. One branch per way to narrow it; only one is walked.
--- Parameters: $1 now, $2 kind, $3 matrix, $4 state in capitals (each null for
---   all), $5 the number that all are below or null, $6 limit.
+-- page: one page of jobs, newest first. There is a branch for each filter; only one runs.
+-- Parameters: $1 now, $2 kind, $3 matrix, $4 state in capitals (each null for all), $5 all jobs have a
+--   lower number, or null, $6 limit.
 -- Returns: per job: id, kind, matrix_id, payload, priority, created_at, available_at, locked_until,
 --   locked_by, claimed_at, fence, the counters, error_message, completed_at, failed_at, result, cursor,
---   chunks_total, retry_of, whether it was cancelled; and now. No token: it is its holder's secret.
+--   chunks_total, retry_of, whether it was cancelled; and now. No token: it is a secret of its holder.
 -- Keeps: nothing; it only reads.
--- Relies on: the indexes on matrix and on kind, the partial ones on open and on failed jobs, the key:
---   each read backwards from the last number on.
+-- Relies on: the indexes on matrix and on kind, the partial ones on open and on failed jobs, the key: each
+--   read backwards from the last number.
 with moment as materialized (
     select coalesce($1::timestamptz, clock_timestamp()) as now,
            coalesce($5::bigint, 9223372036854775807) as below

@@ -1,9 +1,10 @@
--- prune: deletes jobs that ended long ago, and the chunks of the matrices that were theirs alone.
--- Parameters: $1 now, $2 how long what is completed is kept, $3 what failed, in us, $4 at most so many of each.
--- Returns: one row: completed, failed: how many.
--- Keeps: law 4: only what has ended. A matrix `job-<number>` lives as long as a job on it; others have a
---   life of their own. A job that someone else has in hand is passed by.
--- Relies on: the indexes on the ended jobs, on the jobs' matrix, the unique key of the chunks.
+-- prune: deletes jobs that were settled long ago, and the chunks of matrices that only they used.
+-- Parameters: $1 now, $2 retention of completed jobs and $3 of failed ones, in microseconds, $4 maximum of
+--   each.
+-- Returns: one row: the numbers of deleted jobs: completed, failed.
+-- Keeps: law 4: only settled jobs. A matrix `job-<number>` is deleted with the last job on it; others are
+--   independent of jobs. A job that another transaction has locked is skipped.
+-- Relies on: the indexes on the settled jobs, on the jobs' matrix, the unique key of the chunks.
 with moment as materialized (
     select coalesce($1::timestamptz, now()) as now
 ), completed as materialized (

@@ -1,10 +1,11 @@
--- retry: writes a job that repeats one which has ended, unless another does so already.
--- Parameters: $1 now, $2 the job that is repeated.
+-- retry: writes a job that repeats a settled one, unless another job does so already.
+-- Parameters: $1 now, $2 the job to repeat.
 -- Returns: one row: id of the new job or null; the job that repeats it already, or null (retried_by);
---   whether there is such a job (is_there), and whether it has ended (has_ended). id and retried_by are null
---   though has_ended is true: somebody else was faster, ask again.
--- Keeps: law 4: what has ended stays as it is. Of many at once the index lets one pass, the others wait for
---   its commit. The lock keeps the pruner from the job's chunks, which are for the new one, too.
+--   whether the job exists (is_there), and whether it is settled (has_ended). If id and retried_by are null
+--   and has_ended is true, a concurrent retry was faster: run the statement again.
+-- Keeps: law 4: a settled job does not change. Of several concurrent retries the index lets one pass; the
+--   others wait for its commit. The lock keeps the pruner from the job's chunks, which the new job uses,
+--   too.
 -- Relies on: the key; the unique index on retry_of.
 with old as materialized (
     select t.id, t.kind, t.matrix_id, t.payload, t.priority,

@@ -1,13 +1,13 @@
--- change_settings: changes what is set for all processes, all of it or nothing.
--- Parameters: $1 the version that the caller has seen, $2 names, each once, $3 values (null: taken out).
--- Returns: the new version, or no row when it had moved.
--- Keeps: of two changes that have seen the same version one takes effect: the second waits for the
---   first at the version's row, and then no longer finds the version that it asked for.
+-- change_settings: changes the settings of the cluster, all of them or none.
+-- Parameters: $1 the version that the caller has read, $2 names, each once, $3 values (null: removed).
+-- Returns: the new version, or no row if the version has changed.
+-- Keeps: of two changes that have read the same version one takes effect: the second waits for the first at
+--   the version's row, and then no longer finds its version.
 -- Relies on: tenure_settings_version_pkey, tenure_settings_pkey.
 with moved as materialized (
     update tenure_settings_version
     set version = version + 1
-    where one = 1 and version = $1
+    where singleton = 1 and version = $1
     returning version
 ),
 change as materialized (

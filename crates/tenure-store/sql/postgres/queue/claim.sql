@@ -1,26 +1,26 @@
 -- claim: moves due items from ready into one new lease and returns them with their payloads; a head brings
--- a run of its domain along.
--- Parameters: $1 now, $2 token, $3 holder, $4 term in us, $5 limit, $6 lanes in the order of their
---   urgency, $7 and $8 the cursor of each lane: nothing before (time, id) is looked at, $9 how many rows of
---   ready are looked at, $10 how many items of one domain are taken, $11 how many rows of each lane.
--- Returns: whether a domain is rung for (place.sql); beside it per item (or one row of nulls): id, lane,
+-- a run of its key along.
+-- Parameters: $1 now, $2 token, $3 holder, $4 term in microseconds, $5 limit, $6 lanes in the order of
+--   their urgency, $7 and $8 the cursor of each lane: rows before (time, id) are not read, $9 maximum rows
+--   of ready to read, $10 maximum items of one key, $11 maximum rows of each lane.
+-- Returns: whether there are arrivals (promote.sql); beside it per item (or one row of nulls): id, lane,
 --   available_at, the lease's fence, claimed_at, locked_until, the event and its counters; whether it
---   follows a head; how many rows of ready were looked at; of a delivery its event. The caller sorts.
--- Keeps: laws 1, 2, 6, 7. The probe locks row by row and stops at its limit (no order by outside of it: a
---   sort would lock as many rows in every lane). Rows go by ctid: they are locked and never updated. A run
---   follows its head only, which is locked; of the backlog that counts which is really deleted.
+--   follows a head; the number of rows of ready that were read; for a delivery its event. The caller sorts.
+-- Keeps: laws 1, 2, 6, 7. The probe locks row by row and stops at its limit (there is no order by outside
+--   of it: a sort would lock as many rows in every lane). Rows are deleted by ctid: they are locked and
+--   never updated. A run follows only a head that is locked; of the backlog, only the deleted rows count.
 -- Relies on: tenure_ready_pkey, tenure_events_pkey, tenure_setbacks_pkey, tenure_backlog_pkey,
---   tenure_arrivals_pkey. `offset 0` leaves the planner one plan only; without it a plan made for `limit $9`
---   hashes all events.
+--   tenure_arrivals_pkey. `offset 0` leaves the planner only one plan; without it a plan made for `limit
+--   $9` hashes all events.
 with lane as materialized (
     select c.lane, c.at, c.id, c.most
     from unnest($6::int[], $7::timestamptz[], $8::bigint[], $11::bigint[]) as c(lane, at, id, most)
-    where (select q.paused from tenure_queues q where q.number = c.lane >> 4) is not true
+    where (select q.is_paused from tenure_queues q where q.number = c.lane >> 4) is not true
 ), due as materialized (
-    select r.place, r.lane, r.available_at, r.id, r.domain
+    select r.row_id, r.lane, r.available_at, r.id, r.key_hash
     from lane c
     cross join lateral (
-        select ctid as place, lane, available_at, id, domain
+        select ctid as row_id, lane, available_at, id, key_hash
         from tenure_ready
         where lane = c.lane
           and available_at <= coalesce($1::timestamptz, now())
@@ -31,28 +31,28 @@ with lane as materialized (
     ) as r
     limit $9
 ), leader as materialized (
-    select row_number() over () as nth, place, lane, available_at, id, domain
+    select row_number() over () as nth, row_id, lane, available_at, id, key_hash
     from due
-    where domain is not null
+    where key_hash is not null
 ), chosen as materialized (
-    select place, lane, available_at, id, domain, is_follower
+    select row_id, lane, available_at, id, key_hash, is_follower
     from (
         select f.*, row_number() over (order by nth, turn) as pos
         from (
-            select nth, 0::bigint as turn, place, lane, available_at, id, domain, false as is_follower
+            select nth, 0::bigint as turn, row_id, lane, available_at, id, key_hash, false as is_follower
             from leader
             union all
-            select l.nth, b.turn, b.place, b.lane, b.available_at, b.id, l.domain, true
+            select l.nth, b.turn, b.row_id, b.lane, b.available_at, b.id, l.key_hash, true
             from leader l
             cross join lateral (
-                select b.place, b.turn, b.lane, b.available_at, b.id,
+                select b.row_id, b.turn, b.lane, b.available_at, b.id,
                        bool_and(b.lane = l.lane and b.id = b.turn and b.id > l.id
                                 and b.available_at <= coalesce($1::timestamptz, now()))
                            over (order by b.turn) as is_next
                 from (
-                    select ctid as place, turn, lane, available_at, id
+                    select ctid as row_id, turn, lane, available_at, id
                     from tenure_backlog
-                    where domain = l.domain
+                    where key_hash = l.key_hash
                     order by turn
                     limit $10::bigint - 1
                 ) as b
@@ -62,39 +62,39 @@ with lane as materialized (
               and (select s.id from tenure_setbacks s where s.id = l.id) is null
         ) as f
     ) as f
-    where pos <= $5::bigint - (select count(*) from due where domain is null)
+    where pos <= $5::bigint - (select count(*) from due where key_hash is null)
 ), taken as (
     delete from tenure_ready
     where ctid = any (array(
-        select place from due where domain is null
+        select row_id from due where key_hash is null
         union all
-        select place from chosen where not is_follower))
+        select row_id from chosen where not is_follower))
 ), followed as (
     delete from tenure_backlog
-    where ctid = any (array(select place from chosen where is_follower))
-    returning id, lane, available_at, domain
+    where ctid = any (array(select row_id from chosen where is_follower))
+    returning id, lane, available_at, key_hash
 ), got as materialized (
-    select id, lane, available_at, domain, false as is_follower
+    select id, lane, available_at, key_hash, false as is_follower
     from due
-    where domain is null
+    where key_hash is null
     union all
-    select id, lane, available_at, domain, false
+    select id, lane, available_at, key_hash, false
     from chosen
     where not is_follower
     union all
-    select id, lane, available_at, domain, true
+    select id, lane, available_at, key_hash, true
     from followed
 ), lease as (
-    insert into tenure_leases (token, holder, claimed_at, locked_until, ids, domains)
+    insert into tenure_leases (token, holder, claimed_at, locked_until, ids, key_hashes)
     select $2, $3, coalesce($1::timestamptz, now()),
            coalesce($1::timestamptz, now()) + $4::bigint * interval '1 us', array_agg(id order by id),
-           case when bool_or(domain is not null) then array_agg(domain order by id) end
+           case when bool_or(key_hash is not null) then array_agg(key_hash order by id) end
     from got
     having count(*) > 0
     returning fence, claimed_at, locked_until
 )
-select a.is_rung, c.*
-from (select exists (select from tenure_arrivals) as is_rung) a
+select a.has_arrivals, c.*
+from (select exists (select from tenure_arrivals) as has_arrivals) a
 left join (
     select d.id, d.lane, d.available_at, l.fence, l.claimed_at, l.locked_until,
            e.event_id, e.topic, e.ordering_key, e.lane as own_lane, e.payload, e.headers, e.encoding,

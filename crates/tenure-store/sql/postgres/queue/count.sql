@@ -1,9 +1,10 @@
--- count: how many items stand where, in one snapshot.
+-- count: counts the items by state, in one snapshot.
 -- Parameters: $1 now.
--- Returns: per queue, and per endpoint that something waits for: name (null for an endpoint), due, delayed,
---   the first available_at that is due, how many wait behind another of their domain, the number; and
---   beside each the moment, and the totals of events and then of deliveries: claimed, lapsed, dead, all.
--- Keeps: nothing; it only reads. A lease holds events or deliveries, never both: its first item tells.
+-- Returns: per queue, and per endpoint with waiting deliveries: name (null for an endpoint), due, delayed,
+--   the first available_at that is due, how many wait behind another item of their key, the number; and
+--   beside each the time, and the totals of events and then of deliveries: claimed, lapsed, dead, all.
+-- Keeps: nothing; it only reads. A lease holds events or deliveries, never both: its first item shows
+--   which.
 -- Relies on: tenure_ready_pkey, tenure_backlog_pkey, tenure_dead_pkey and tenure_events_pkey, read whole.
 with wait as (
     select number, sum(due) as due, sum(delayed) as delayed, min(first_due_at) as first_due_at,

@@ -1,9 +1,9 @@
 -- enqueue: writes events and their places, all or none.
--- Parameters: $1 now, $2 event ids, $3 topics, $4 lanes, $5 payloads, $6 headers, $7 encodings,
---   $8 delays in us, $9 ordering keys (null: none).
+-- Parameters: $1 now, $2 event ids, $3 topics, $4 lanes, $5 payloads, $6 headers, $7 encodings, $8 delays
+--   in microseconds, $9 ordering keys (null: none).
 -- Returns: event_id, id.
--- Keeps: laws 7, 8; runs in the caller's transaction as well as in its own. It locks nothing of a domain:
---   an item with a key goes into the backlog, its domain is rung for, and the next claim makes a head.
+-- Keeps: laws 7, 8; it runs in the caller's transaction or in its own. It locks nothing of a key: an item
+--   with a key goes into the backlog, its key gets an arrival, and the next claim promotes a head.
 -- Relies on: nothing; it only inserts.
 with fresh as (
     insert into tenure_events
@@ -21,13 +21,13 @@ with fresh as (
     from fresh
     where ordering_key is null
 ), backlog as (
-    insert into tenure_backlog (domain, turn, id, lane, available_at)
-    select tenure_domain(ordering_key), id, id, lane, available_at
+    insert into tenure_backlog (key_hash, turn, id, lane, available_at)
+    select tenure_key_hash(ordering_key), id, id, lane, available_at
     from fresh
     where ordering_key is not null
 ), arrival as (
-    insert into tenure_arrivals (domain, ordering_key)
-    select tenure_domain(ordering_key), ordering_key
+    insert into tenure_arrivals (key_hash, ordering_key)
+    select tenure_key_hash(ordering_key), ordering_key
     from fresh
     where ordering_key is not null
     group by ordering_key

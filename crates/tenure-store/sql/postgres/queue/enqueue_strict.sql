@@ -1,11 +1,11 @@
--- enqueue_strict: waits for every other producer that has said strict for one of these keys and whose
--- transaction is still open. Run before the events draw their ids.
+-- enqueue_strict: waits for the open transactions of other strict producers of these keys. Run it before
+-- the events draw their ids.
 -- Parameters: $1 ordering keys.
 -- Returns: nothing.
--- Keeps: law 7, for producers that overlap. Sorted, so that two cannot wait for each other crosswise.
--- Relies on: tenure_strict_pkey.
-insert into tenure_strict as s (domain)
-select distinct tenure_domain(k.ordering_key)
+-- Keeps: law 7, for overlapping producers. Sorted, so that two producers cannot deadlock.
+-- Relies on: tenure_strict_keys_pkey.
+insert into tenure_strict_keys as s (key_hash)
+select distinct tenure_key_hash(k.ordering_key)
 from unnest($1::text[]) as k(ordering_key)
 order by 1
-on conflict (domain) do update set domain = excluded.domain
+on conflict (key_hash) do update set key_hash = excluded.key_hash

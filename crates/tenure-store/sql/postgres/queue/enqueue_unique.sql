@@ -1,23 +1,23 @@
--- enqueue_unique: writes those of the events whose dedupe key is not taken, all or none.
--- Parameters: $1 now, $2 event ids, $3 topics, $4 lanes, $5 payloads, $6 headers, $7 encodings,
---   $8 delays in us, $9 ordering keys (null: none), $10 dedupe keys (null: none; each at most once).
--- Returns: event_id and id of what was asked, and the id that holds the key (its own if it won).
--- Keeps: laws 7, 8. The upsert also answers with a winner that this snapshot cannot see yet; keys are
---   taken in their order, so that two producers cannot wait for each other crosswise.
+-- enqueue_unique: writes the events whose dedupe key does not exist yet, all or none.
+-- Parameters: $1 now, $2 event ids, $3 topics, $4 lanes, $5 payloads, $6 headers, $7 encodings, $8 delays
+--   in microseconds, $9 ordering keys (null: none), $10 dedupe keys (null: none; each at most once).
+-- Returns: event_id and id of each event, and the id that has the dedupe key (its own if it was written).
+-- Keeps: laws 7, 8. The upsert also returns an id that this snapshot cannot see yet; keys are inserted in
+--   their order, so that two producers cannot deadlock.
 -- Relies on: tenure_dedupe_pkey.
 with asked as materialized (
     select nextval('tenure_event_id') as id, n.*
     from unnest($2::uuid[], $3::text[], $4::int[], $5::text[], $6::text[], $7::text[], $8::bigint[],
                 $9::text[], $10::text[])
-        as n(event_id, topic, lane, payload, headers, encoding, delay, ordering_key, key)
+        as n(event_id, topic, lane, payload, headers, encoding, delay, ordering_key, dedupe_key)
 ), holder as (
-    insert into tenure_dedupe as d (key, id, created_at)
-    select key, id, coalesce($1::timestamptz, now())
+    insert into tenure_dedupe as d (dedupe_key, id, created_at)
+    select dedupe_key, id, coalesce($1::timestamptz, now())
     from asked
-    where key is not null
-    order by key
-    on conflict (key) do update set key = excluded.key
-    returning d.key, d.id
+    where dedupe_key is not null
+    order by dedupe_key
+    on conflict (dedupe_key) do update set dedupe_key = excluded.dedupe_key
+    returning d.dedupe_key, d.id
 ), fresh as (
     insert into tenure_events
         (id, event_id, topic, ordering_key, lane, payload, headers, encoding, created_at, available_at)
@@ -25,7 +25,7 @@ with asked as materialized (
            coalesce($1::timestamptz, now()),
            coalesce($1::timestamptz, now()) + a.delay * interval '1 us'
     from asked a
-    where a.key is null or a.id in (select h.id from holder h)
+    where a.dedupe_key is null or a.id in (select h.id from holder h)
     returning id, ordering_key, lane, available_at
 ), ready as (
     insert into tenure_ready (lane, available_at, id)
@@ -33,19 +33,19 @@ with asked as materialized (
     from fresh
     where ordering_key is null
 ), backlog as (
-    insert into tenure_backlog (domain, turn, id, lane, available_at)
-    select tenure_domain(ordering_key), id, id, lane, available_at
+    insert into tenure_backlog (key_hash, turn, id, lane, available_at)
+    select tenure_key_hash(ordering_key), id, id, lane, available_at
     from fresh
     where ordering_key is not null
 ), arrival as (
-    insert into tenure_arrivals (domain, ordering_key)
-    select tenure_domain(ordering_key), ordering_key
+    insert into tenure_arrivals (key_hash, ordering_key)
+    select tenure_key_hash(ordering_key), ordering_key
     from fresh
     where ordering_key is not null
     group by ordering_key
 )
-select a.event_id, a.id, a.key, null::text as held_key
+select a.event_id, a.id, a.dedupe_key, null::text as held_key
 from asked a
 union all
-select null, h.id, null, h.key
+select null, h.id, null, h.dedupe_key
 from holder h

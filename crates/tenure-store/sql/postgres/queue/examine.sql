@@ -1,10 +1,9 @@
--- examine: what the server says of itself, as seen on a connection of ours.
+-- examine: settings and state of the server, as seen on one of the store's connections.
 -- Parameters: none.
--- Returns: server_version and its number; the version of our tables; fsync, synchronous_commit,
---   full_page_writes; the planner's four settings; connections, those in use; the pid, state and
---   age in seconds of the oldest transaction of this database that holds back its vacuum, and
---   whether we may see those of other roles; autovacuum, track_counts; in_recovery, read_only; the
---   server's clock.
+-- Returns: server_version and its number; the version of Tenure's tables; fsync, synchronous_commit,
+--   full_page_writes; the planner's four settings; connections, and those in use; the pid, state and age in
+--   seconds of the oldest transaction of this database that holds back its vacuum, and whether this role
+--   may see those of other roles; autovacuum, track_counts; in_recovery, read_only; the server's clock.
 -- Keeps: nothing; it only reads. It shows no text of a query.
 -- Relies on: tenure_migrations_pkey.
 with session as materialized (

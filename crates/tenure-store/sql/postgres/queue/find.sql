@@ -1,10 +1,10 @@
--- find: everything that is known of items, in the words of the view tenure_outbox.
+-- find: all facts of items, with the columns of the view tenure_outbox.
 -- Parameters: $1 ids.
--- Returns: the columns of the view with the lane for queue and priority, without order; and of a delivery
---   its event, which has the payload.
--- Keeps: nothing; it only reads, and it reads no token. It is not a select from the view: that compares
---   every id with every claimed one.
--- Relies on: the primary keys; tenure_settled_span for published_at. Leases are few and are scanned.
+-- Returns: the columns of the view with the lane in place of queue and priority, in any order; for a
+--   delivery also its event, which has the payload.
+-- Keeps: nothing; it only reads, and it reads no token. It does not select from the view, which would
+--   compare every id with every claimed one.
+-- Relies on: the primary keys; tenure_settled_id_range for published_at. Leases are few and are scanned.
 with held as materialized (
     select i.id, l.holder, l.fence, l.claimed_at, l.locked_until
     from tenure_leases l
@@ -43,7 +43,7 @@ left join lateral (
 left join lateral (
     select b.id
     from tenure_backlog b
-    where b.domain = tenure_domain(e.ordering_key) and b.turn = coalesce(s.turn, e.id) and b.id = p.id
+    where b.key_hash = tenure_key_hash(e.ordering_key) and b.turn = coalesce(s.turn, e.id) and b.id = p.id
     offset 0
 ) b on true
 left join lateral (select * from tenure_dead d where d.id = p.id offset 0) d on true
@@ -51,5 +51,5 @@ left join lateral (
     select max(j.settled_at) as published_at
     from tenure_settled j
     where p.holder is null and r.id is null and b.id is null and d.id is null
-      and j.outcome = 'done' and int8range(j.lo, j.hi, '[]') @> p.id and p.id = any (j.ids)
+      and j.outcome = 'done' and int8range(j.first_id, j.last_id, '[]') @> p.id and p.id = any (j.ids)
 ) j on true

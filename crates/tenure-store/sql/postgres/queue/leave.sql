@@ -1,7 +1,7 @@
--- leave: writes down that a worker took its leave.
+-- leave: records that a worker stopped.
 -- Parameters: $1 now, $2 worker.
 -- Returns: nothing.
--- Keeps: a leave is taken once; a second one changes nothing.
+-- Keeps: only the first stop is recorded.
 -- Relies on: tenure_workers_pkey.
 update tenure_workers
 set left_at = coalesce($1::timestamptz, now())

@@ -1,8 +1,8 @@
--- look: where items are now, and what a token has said of them. The second look after a refusal: it
--- runs in a snapshot of its own, so it also sees a first settle that ran beside its repeat.
+-- look: the current places of items, and the outcomes that a token reported for them. It runs after a
+-- refusal, in a newer snapshot, so it also sees a first settle that ran concurrently with its repeat.
 -- Parameters: $1 token, $2 ids.
--- Returns: per id: is_known, is_claimed, is_mine (claimed under this token), is_waiting, is_dead, and
---   the word that the token has said of it last.
+-- Returns: per id: is_known, is_claimed, is_mine (claimed under this token), is_waiting, is_dead, and the
+--   outcome that the token reported last for it.
 -- Keeps: nothing; it only reads.
 -- Relies on: tenure_events_pkey, tenure_setbacks_pkey, tenure_ready_pkey, tenure_backlog_pkey,
 --   tenure_dead_pkey, tenure_settled_token. Leases are few and are scanned.
@@ -34,7 +34,7 @@ from (
     left join lateral (
         select b.id
         from tenure_backlog b
-        where b.domain = tenure_domain(e.ordering_key) and b.turn = coalesce(s.turn, a.id) and b.id = a.id
+        where b.key_hash = tenure_key_hash(e.ordering_key) and b.turn = coalesce(s.turn, a.id) and b.id = a.id
         offset 0
     ) b on true
     left join lateral (select d.id from tenure_dead d where d.id = a.id offset 0) d on true

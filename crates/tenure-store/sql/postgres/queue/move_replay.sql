@@ -1,16 +1,16 @@
--- move_replay: writes down how far a replay came in this step.
--- Parameters: $1 now, $2 id, $3 the id up to which all was looked at, $4 how many were put back, $5 how many
---   were refused, $6 microseconds to wait before the next step, $7 whether all was looked at.
+-- move_replay: records the progress of a replay after a step.
+-- Parameters: $1 now, $2 id, $3 the id up to which all items were examined, $4 how many were replayed, $5
+--   how many were refused, $6 microseconds until the next step, $7 whether all items were examined.
 -- Returns: the operation, as replays.sql.
--- Keeps: it is in hand since next_replay.sql, and is written in the transaction that put the items back.
+-- Keeps: next_replay.sql has locked the replay; this runs in the transaction that replayed the items.
 -- Relies on: tenure_replays_pkey.
 update tenure_replays
-set reached = $3::bigint,
+set reached_id = $3::bigint,
     replayed = replayed + $4::bigint,
     refused = refused + $5::bigint,
-    next_at = coalesce($1::timestamptz, now()) + $6::bigint * interval '1 microsecond',
+    next_step_at = coalesce($1::timestamptz, now()) + $6::bigint * interval '1 microsecond',
     state = case when $7::boolean then 'done' else state end,
     ended_at = case when $7::boolean then coalesce($1::timestamptz, now()) end
 where id = $2::bigint
-returning id, filter::text, rate, expected, reached, last_id, replayed, refused, state,
-       created_at, next_at, ended_at
+returning id, filter::text, rate_per_minute, expected_items, reached_id, last_id, replayed, refused, state,
+       created_at, next_step_at, ended_at

@@ -1,9 +1,9 @@
 -- page_all: the ids of the newest events or deliveries.
 -- Parameters: $1 before this id, $2 limit, $3 topic, $4 queue number, $5 since, $6 ordering key, $7 until,
---   $8 behind this id, $9 endpoint number (null: any). The queue of a delivery is that of its event.
+--   $8 after this id, $9 endpoint number (null: any). The queue of a delivery is that of its event.
 -- Returns: ids, newest first.
 -- Keeps: nothing; it only reads.
--- Relies on: tenure_events_pkey, backwards; a filter that matches little walks far.
+-- Relies on: tenure_events_pkey, backwards; with a filter that matches few items it reads many rows.
 select e.id
 from tenure_events e
 where e.id < $1::bigint and e.id > $8::bigint

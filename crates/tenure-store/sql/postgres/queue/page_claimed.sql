@@ -1,6 +1,6 @@
 -- page_claimed: the ids of the newest claimed events or deliveries.
 -- Parameters: $1 before this id, $2 limit, $3 topic, $4 queue number, $5 since, $6 ordering key, $7 until,
---   $8 behind this id, $9 endpoint number (null: any). The queue of a delivery is that of its event.
+--   $8 after this id, $9 endpoint number (null: any). The queue of a delivery is that of its event.
 -- Returns: ids, newest first.
 -- Keeps: nothing; it only reads.
 -- Relies on: tenure_events_pkey. Leases are few and are scanned.

@@ -1,10 +1,10 @@
 -- page_done: the ids of the newest published events or deliveries.
 -- Parameters: $1 before this id, $2 limit, $3 topic, $4 queue number, $5 since, $6 ordering key, $7 until,
---   $8 behind this id, $9 endpoint number (null: any). The queue of a delivery is that of its event.
+--   $8 after this id, $9 endpoint number (null: any). The queue of a delivery is that of its event.
 -- Returns: ids, newest first.
 -- Keeps: nothing; it only reads.
--- Relies on: tenure_events_pkey, backwards, with a probe into each other place; a filter that matches
---   little walks far. Leases are few and are scanned.
+-- Relies on: tenure_events_pkey, backwards, with a probe into each other place; with a filter that matches
+--   few items it reads many rows. Leases are few and are scanned.
 select e.id
 from tenure_events e
 left join lateral (
@@ -25,7 +25,7 @@ where e.id < $1::bigint and e.id > $8::bigint
          and r.id = e.id) is null
   and (select b.id
        from tenure_backlog b
-       where b.domain = tenure_domain(e.ordering_key)
+       where b.key_hash = tenure_key_hash(e.ordering_key)
          and b.turn = coalesce(s.turn, e.id)
          and b.id = e.id) is null
   and (select d.id from tenure_dead d where d.id = e.id) is null

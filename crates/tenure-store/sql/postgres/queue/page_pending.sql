@@ -1,10 +1,10 @@
 -- page_pending: the ids of the newest pending events or deliveries.
 -- Parameters: $1 before this id, $2 limit, $3 topic, $4 queue number, $5 since, $6 ordering key, $7 until,
---   $8 behind this id, $9 endpoint number (null: any). The queue of a delivery is that of its event.
+--   $8 after this id, $9 endpoint number (null: any). The queue of a delivery is that of its event.
 -- Returns: ids, newest first.
 -- Keeps: nothing; it only reads.
--- Relies on: tenure_ready_pkey and tenure_backlog_pkey, read whole: the price grows with what waits, not
---   with what is kept.
+-- Relies on: tenure_ready_pkey and tenure_backlog_pkey, read whole: the cost grows with the waiting items,
+--   not with the retained ones.
 select r.id
 from (
     select id, lane from tenure_ready

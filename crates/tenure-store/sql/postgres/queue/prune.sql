@@ -1,16 +1,18 @@
--- prune: deletes settled items past their retention, of those that prune_choose.sql has locked; and of
--- the journal what is old and names nothing that is kept. A delivery goes with what is known of its calls, an
--- event with the last of its deliveries.
--- Parameters: $1 now, $2 retention of done items in us, $3 that of dead ones, $4 limit, $5 the locked
---   ids, $6 the places of the locked journal rows, $7 the events that are locked with their deliveries.
--- Returns: one row: done and dead items that were deleted, journal rows that were deleted or marked,
---   whether a limit cut something off.
--- Keeps: laws 4, 6. It believes nothing of what prune_choose.sql saw: it is a statement of its own, so its
---   snapshot is younger than the locks and shows every replay before them, and there can be none after.
---   A journal row stays for the timeline of an item that is kept, up to the longer retention: an event that
---   is still owed must not be looked at in every round, and may outlive its row.
--- Relies on: the primary keys; tenure_events_source; tenure_dedupe_id; tenure_settled_other, from the oldest;
---   tenure_settled_span for items that were replayed or owed. Leases are few and are scanned.
+-- prune: deletes settled items past their retention, among those that prune_choose.sql has locked; and old
+-- journal rows that name no retained item. The calls of a delivery are deleted with it, and an event with
+-- the last of its deliveries.
+-- Parameters: $1 now, $2 retention of done items in microseconds, $3 that of dead ones, $4 limit, $5 the
+--   locked ids, $6 the row ids (ctid) of the locked journal rows, $7 the events that are locked with their
+--   deliveries.
+-- Returns: one row: the numbers of deleted done and dead items, the number of journal rows deleted or
+--   marked, whether a limit applied.
+-- Keeps: laws 4, 6. It checks everything again that prune_choose.sql saw: as a separate statement it has a
+--   snapshot newer than the locks, which shows every replay before them; there can be none after. A journal
+--   row stays for the timeline of a retained item, up to the longer retention: an event that still has
+--   deliveries must not be examined in every round, and may outlive its row.
+-- Relies on: the primary keys; tenure_events_source; tenure_dedupe_id; tenure_settled_other, from the
+--   oldest; tenure_settled_id_range for items that were replayed or have deliveries. Leases are few and are
+--   scanned.
 with candidate as materialized (
     select id, bool_or(is_named) as is_named
     from (
@@ -39,7 +41,7 @@ with candidate as materialized (
              and r.id = a.id) is null
       and (select b.id
            from tenure_backlog b
-           where b.domain = tenure_domain(e.ordering_key)
+           where b.key_hash = tenure_key_hash(e.ordering_key)
              and b.turn = coalesce(s.turn, a.id)
              and b.id = a.id) is null
       and a.id not in (select i.id from tenure_leases l cross join unnest(l.ids) as i(id))
@@ -49,7 +51,7 @@ with candidate as materialized (
               when s.replayed_at is not null or not a.is_named then coalesce((
                   select max(j.settled_at)
                   from tenure_settled j
-                  where j.outcome = 'done' and int8range(j.lo, j.hi, '[]') @> a.id and a.id = any (j.ids)
+                  where j.outcome = 'done' and int8range(j.first_id, j.last_id, '[]') @> a.id and a.id = any (j.ids)
               ) < coalesce($1::timestamptz, now()) - $2::bigint * interval '1 us', not a.is_named)
               else true
           end
@@ -76,27 +78,27 @@ with candidate as materialized (
     delete from tenure_dedupe
     where id = any (array(select id from item))
 ), named as materialized (
-    select j.place, j.settled_at, i.id,
+    select j.row_id, j.settled_at, i.id,
            (i.id in (select id from item)) is not true
                and (select e.id from tenure_events e where e.id = i.id) is not null as is_kept,
            (i.id in (select u.id from unnest($5::bigint[]) as u(id))) is true as is_locked
     from (
-        select ctid as place, settled_at, ids
+        select ctid as row_id, settled_at, ids
         from tenure_settled
         where ctid = any ($6::text[]::tid[])
     ) as j
     cross join unnest(j.ids) as i(id)
 ), line as materialized (
-    select place, array_agg(id order by id) filter (where is_kept) as ids,
+    select row_id, array_agg(id order by id) filter (where is_kept) as ids,
            coalesce(bool_or(is_kept and not is_locked), false) as is_open,
            min(settled_at) < coalesce($1::timestamptz, now())
                - greatest($2::bigint, $3::bigint) * interval '1 us' as is_old
     from named
-    group by place
+    group by row_id
 ), other as materialized (
-    select ctid as place
+    select ctid as row_id
     from tenure_settled
-    where (outcome <> 'done' or spent)
+    where (outcome <> 'done' or is_pruned)
       and settled_at < coalesce($1::timestamptz, now())
           - greatest($2::bigint, $3::bigint) * interval '1 us'
     order by settled_at
@@ -105,18 +107,18 @@ with candidate as materialized (
 ), ended as (
     delete from tenure_settled
     where ctid = any (array(
-        select place from other
+        select row_id from other
         union all
-        select place from line where ids is null or (is_old and not is_open)))
+        select row_id from line where ids is null or (is_old and not is_open)))
     returning 1
-), spent as (
+), pruned as (
     update tenure_settled j
-    set spent = true, ids = line.ids, lo = line.ids[1], hi = line.ids[cardinality(line.ids)]
+    set is_pruned = true, ids = line.ids, first_id = line.ids[1], last_id = line.ids[cardinality(line.ids)]
     from line
-    where j.ctid = line.place and line.ids is not null and not line.is_open and not line.is_old
+    where j.ctid = line.row_id and line.ids is not null and not line.is_open and not line.is_old
     returning 1
 )
 select count(*) filter (where not is_dead) as done, count(*) filter (where is_dead) as dead,
-       (select count(*) from ended) + (select count(*) from spent) as lines,
+       (select count(*) from ended) + (select count(*) from pruned) as lines,
        (select count(*) from other) >= $4 as is_cut
 from item

@@ -1,7 +1,7 @@
--- prune_workers: deletes workers that nobody has seen for long.
--- Parameters: $1 now, $2 how long, in us.
+-- prune_workers: deletes workers that have not reported for long.
+-- Parameters: $1 now, $2 age in microseconds.
 -- Returns: nothing.
--- Keeps: whoever reports.
--- Relies on: the table being small.
+-- Keeps: workers that still report.
+-- Relies on: the table is small.
 delete from tenure_workers
-where seen_at < coalesce($1::timestamptz, now()) - $2::bigint * interval '1 us'
+where reported_at < coalesce($1::timestamptz, now()) - $2::bigint * interval '1 us'

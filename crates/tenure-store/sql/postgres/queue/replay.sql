@@ -1,12 +1,13 @@
--- replay: puts settled items back as a new generation. One with a key goes to the tail of its domain, except
--- the one that is dead and blocks it: that is its head again.
--- Parameters: $1 now, $2 ids, in the order in which they are put back; each once.
--- Returns: the ids that were put back.
--- Keeps: laws 4, 6, 7: only what is in none of the other places, or dead. Of two replays of one item at
---   once one wins: the generation is compared and raised. Sorted, so that they cannot wait crosswise.
---   The event is locked first: what a prune has in hand is waited for, and then gone or as before.
+-- replay: makes settled items pending again as a new generation. An item with a key goes to the tail of its
+-- key; only the dead item that blocks the key becomes its head again.
+-- Parameters: $1 now, $2 ids, in the order of the replay; each once.
+-- Returns: the ids that were replayed.
+-- Keeps: laws 4, 6, 7: only items that are in no other place, or dead. Of two concurrent replays of one
+--   item one wins: the generation is compared and raised. Sorted, so that two replays cannot deadlock. The
+--   event is locked first: the replay waits for a prune that has locked it, and then finds it deleted or
+--   unchanged.
 -- Relies on: tenure_events_pkey, tenure_setbacks_pkey, tenure_ready_pkey, tenure_dead_pkey,
---   tenure_domains_pkey, tenure_backlog_pkey. Leases are few and are scanned.
+--   tenure_keys_pkey, tenure_backlog_pkey. Leases are few and are scanned.
 with settled as materialized (
     select e.id, a.nth, e.ordering_key, coalesce(s.generation, 0) as generation
     from (
@@ -31,24 +32,24 @@ with settled as materialized (
              and r.id = e.id) is null
       and (select b.id
            from tenure_backlog b
-           where b.domain = tenure_domain(e.ordering_key)
+           where b.key_hash = tenure_key_hash(e.ordering_key)
              and b.turn = coalesce(s.turn, e.id)
              and b.id = e.id) is null
       and e.id not in (select i.id from tenure_leases l cross join unnest(l.ids) as i(id))
 ), blocker as materialized (
-    select d.domain, d.head as id, d.paused
+    select k.key_hash, k.head as id, k.is_paused
     from (
-        select id, tenure_domain(ordering_key) as domain
+        select id, tenure_key_hash(ordering_key) as key_hash
         from settled
         where ordering_key is not null
         order by 2
     ) as s
     cross join lateral (
-        select d.domain, d.head, d.paused
-        from tenure_domains d
-        where d.domain = s.domain and d.blocked and d.head = s.id
+        select k.key_hash, k.head, k.is_paused
+        from tenure_keys k
+        where k.key_hash = s.key_hash and k.is_blocked and k.head = s.id
         for update
-    ) d
+    ) k
 ), turn as materialized (
     select id, generation,
            case
@@ -84,30 +85,30 @@ with settled as materialized (
 ), back as materialized (
     select e.id, e.lane, e.ordering_key, coalesce(o.turn, o.id) as turn,
            (o.id in (select id from blocker)) is true as is_blocker,
-           e.ordering_key is null or (o.id in (select id from blocker where not paused)) is true as is_ready
+           e.ordering_key is null or (o.id in (select id from blocker where not is_paused)) is true as is_ready
     from opened o
     cross join lateral (
         select e.id, e.lane, e.ordering_key from tenure_events e where e.id = o.id offset 0
     ) e
 ), ready as (
-    insert into tenure_ready (lane, available_at, id, domain)
-    select lane, coalesce($1::timestamptz, now()), id, tenure_domain(ordering_key)
+    insert into tenure_ready (lane, available_at, id, key_hash)
+    select lane, coalesce($1::timestamptz, now()), id, tenure_key_hash(ordering_key)
     from back
     where is_ready
 ), behind as (
-    insert into tenure_backlog (domain, turn, id, lane, available_at)
-    select tenure_domain(ordering_key), turn, id, lane, coalesce($1::timestamptz, now())
+    insert into tenure_backlog (key_hash, turn, id, lane, available_at)
+    select tenure_key_hash(ordering_key), turn, id, lane, coalesce($1::timestamptz, now())
     from back
     where not is_ready
 ), unblocked as (
-    update tenure_domains d
-    set blocked = false, head = case when d.paused then null else d.head end,
-        since = case when d.paused then d.since else coalesce($1::timestamptz, now()) end
+    update tenure_keys k
+    set is_blocked = false, head = case when k.is_paused then null else k.head end,
+        state_since = case when k.is_paused then k.state_since else coalesce($1::timestamptz, now()) end
     from blocker b
-    where d.domain = b.domain and (b.id in (select id from opened)) is true
-), rang as (
-    insert into tenure_arrivals (domain, ordering_key)
-    select tenure_domain(ordering_key), ordering_key
+    where k.key_hash = b.key_hash and (b.id in (select id from opened)) is true
+), arrived as (
+    insert into tenure_arrivals (key_hash, ordering_key)
+    select tenure_key_hash(ordering_key), ordering_key
     from back
     where not is_blocker and not is_ready
     group by ordering_key

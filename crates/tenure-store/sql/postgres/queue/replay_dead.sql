@@ -1,11 +1,11 @@
--- replay_dead: the next of the dead items that a replay puts back.
--- Parameters: $1 behind this id, $2 up to this one, $3 limit, $4 how many are walked past at most, $5 topic,
---   $6 queue, $7 since, $8 ordering key, $9 until, $10 endpoint number, $11 the event of a delivery (null:
---   any). The queue of a delivery is that of its event.
--- Returns: one row: the ids, ascending; and the id up to which it looked.
+-- replay_dead: the next dead items of a bulk replay.
+-- Parameters: $1 after this id, $2 up to this one, $3 limit, $4 the maximum number of items to pass, $5
+--   topic, $6 queue, $7 since, $8 ordering key, $9 until, $10 endpoint number, $11 the event of a delivery
+--   (null: any). The queue of a delivery is that of its event.
+-- Returns: one row: the ids, ascending; and the last id that it examined.
 -- Keeps: nothing; it only reads.
--- Relies on: tenure_dead_pkey, tenure_events_pkey. It walks no farther than it is told, however little
---   matches.
+-- Relies on: tenure_dead_pkey, tenure_events_pkey. It reads at most the given number of rows, even if few
+--   match.
 with bound as materialized (
     select coalesce((select d.id
                      from tenure_dead d

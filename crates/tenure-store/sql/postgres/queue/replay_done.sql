@@ -1,11 +1,11 @@
--- replay_done: the next of the published events, or delivered deliveries, that a replay puts back.
--- Parameters: $1 behind this id, $2 up to this one, $3 limit, $4 how many are walked past at most, $5 topic,
---   $6 queue, $7 since, $8 ordering key, $9 until, $10 endpoint number, $11 the event of a delivery (null:
---   any). The queue of a delivery is that of its event.
--- Returns: one row: the ids, ascending; and the id up to which it looked.
--- Keeps: nothing; it only reads. Done is what is in no other place.
--- Relies on: tenure_events_pkey, with a probe into each other place. It walks no farther than it is told,
---   however little matches. Leases are few and are scanned.
+-- replay_done: the next published events, or delivered deliveries, of a bulk replay.
+-- Parameters: $1 after this id, $2 up to this one, $3 limit, $4 the maximum number of items to pass, $5
+--   topic, $6 queue, $7 since, $8 ordering key, $9 until, $10 endpoint number, $11 the event of a delivery
+--   (null: any). The queue of a delivery is that of its event.
+-- Returns: one row: the ids, ascending; and the last id that it examined.
+-- Keeps: nothing; it only reads. An item in no other place is done.
+-- Relies on: tenure_events_pkey, with a probe into each other place. It reads at most the given number of
+--   rows, even if few match. Leases are few and are scanned.
 with bound as materialized (
     select coalesce((select e.id
                      from tenure_events e
@@ -37,7 +37,7 @@ select array(
                     and r.id = e.id) is null
              and (select b.id
                   from tenure_backlog b
-                  where b.domain = tenure_domain(e.ordering_key)
+                  where b.key_hash = tenure_key_hash(e.ordering_key)
                     and b.turn = coalesce(s.turn, e.id)
                     and b.id = e.id) is null
              and (select d.id from tenure_dead d where d.id = e.id) is null

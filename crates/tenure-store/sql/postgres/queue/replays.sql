@@ -1,12 +1,12 @@
--- replays: replays on record, the newest first.
+-- replays: bulk replays, the newest first.
 -- Parameters: $1 limit, $2 only this one (null: all).
--- Returns: id, filter as json, items per minute, how many were expected, the id up to which all was looked
---   at, the newest id to look at, how many were put back and refused, state, when it began, when its next
---   step is due, when it ended.
+-- Returns: id, filter as json, items per minute, how many were expected, the id up to which all items were
+--   examined, the newest id to examine, how many were replayed and refused, state, when it began, when its
+--   next step is due, when it ended.
 -- Keeps: nothing; it only reads.
 -- Relies on: tenure_replays_pkey, backwards.
-select id, filter::text, rate, expected, reached, last_id, replayed, refused, state,
-       created_at, next_at, ended_at
+select id, filter::text, rate_per_minute, expected_items, reached_id, last_id, replayed, refused, state,
+       created_at, next_step_at, ended_at
 from tenure_replays
 where $2::bigint is null or id = $2
 order by id desc

@@ -1,10 +1,10 @@
--- settings: what is set for all processes, and of which version that is.
+-- settings: the settings of the cluster, and their version.
 -- Parameters: none.
--- Returns: version, name, value; by name, in one snapshot. One row with nulls when nothing is set.
+-- Returns: version, name, value; by name, in one snapshot. One row with nulls if nothing is set.
 -- Keeps: nothing; it only reads.
 -- Relies on: tenure_settings_version_pkey; tenure_settings_pkey, read whole.
 select v.version, s.name, s.value
 from tenure_settings_version v
 left join tenure_settings s on true
-where v.one = 1
+where v.singleton = 1
 order by s.name

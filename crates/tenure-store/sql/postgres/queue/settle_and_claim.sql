@@ -1,20 +1,20 @@
--- settle_and_claim: settle and claim in one statement. What the settle half puts back is not seen by the
--- claim half; the next claim gets it. The two halves are the texts of settle.sql and claim.sql.
--- Parameters: $1 now, $2 token, $3 done ids, $4 retry ids, $5 their delays in us, $6 their errors,
---   $7 dead ids, $8 their reasons, $9 their errors, $10 release ids, $11 their delays in us,
---   $12 the word for the ids of the lease that are not named (null keeps them held), $13 whether a
---   lapsed lease is refused, $14 whether a dead item blocks its domain, $15 the rules of the endpoints
---   by which nothing is owed (null: it does not matter). No id is named twice.
---   For the claim: $16 token, $17 holder, $18 term in us, $19 limit, $20 lanes, $21 and $22 their cursors,
---   $23 rows of ready, $24 items of one domain, $25 rows of each lane.
--- Returns: the answer of the settle, whether a domain is rung for, and beside it one row per claimed item (or one row of nulls).
--- Keeps: laws 3, 4, 6, 7: nothing but the lease with this token is touched, and it is locked first.
---   Ids are brought together by grouping, never by joining two lists: the planner expects one row of each
---   and would compare every id with every other.
---   And those of claim.sql.
--- Relies on: what the two rely on.
+-- settle_and_claim: settle and claim in one statement. The claim half does not see items that the settle
+-- half makes pending; the next claim gets them. The two halves are the texts of settle.sql and claim.sql.
+-- Parameters: $1 now, $2 token, $3 done ids, $4 retry ids, $5 their delays in microseconds, $6 their
+--   errors, $7 dead ids, $8 their reasons, $9 their errors, $10 release ids, $11 their delays in
+--   microseconds, $12 the outcome for the ids of the lease that are not named (null keeps them held), $13
+--   whether a lapsed lease is refused, $14 whether a dead item blocks its key, $15 the version of the
+--   endpoint rules under which there are no deliveries (null: any). No id is named twice. For the claim:
+--   $16 token, $17 holder, $18 term in microseconds, $19 limit, $20 lanes, $21 and $22 their cursors, $23
+--   rows of ready, $24 items of one key, $25 rows of each lane.
+-- Returns: the answer of the settle, whether there are arrivals (promote.sql), and beside it one row per
+--   claimed item (or one row of nulls).
+-- Keeps: laws 3, 4, 6, 7: it changes only the lease with this token, and locks it first. Ids are combined
+--   by grouping, never by joining two lists: the planner expects one row of each and would compare every id
+--   with every other. It also keeps the laws of claim.sql.
+-- Relies on: the indexes of settle.sql and claim.sql.
 with held as materialized (
-    select token, holder, fence, claimed_at, ids, domains,
+    select token, holder, fence, claimed_at, ids, key_hashes,
            locked_until <= coalesce($1::timestamptz, now()) as is_late
     from tenure_leases
     where token = $2
@@ -24,14 +24,14 @@ with held as materialized (
     from held
     where not (is_late and $13::boolean)
       and ($15::bigint is null
-           or $15::bigint = (select v.rules from tenure_endpoints_version v where v.one = 1))
+           or $15::bigint = (select v.rules_version from tenure_endpoints_version v where v.singleton = 1))
 ), said as materialized (
-    select id, bool_or(is_held) as is_held, max(domain) as domain, max(outcome) as outcome,
+    select id, bool_or(is_held) as is_held, max(key_hash) as key_hash, max(outcome) as outcome,
            max(delay) as delay, max(reason) as reason, max(error) as error
     from (
-        select i.id, true as is_held, i.domain, null::text as outcome, null::bigint as delay,
+        select i.id, true as is_held, i.key_hash, null::text as outcome, null::bigint as delay,
                null::text as reason, null::text as error
-        from open cross join unnest(open.ids, open.domains) as i(id, domain)
+        from open cross join unnest(open.ids, open.key_hashes) as i(id, key_hash)
         union all
         select id, false, null, 'done', null, null, null
         from unnest($3::bigint[]) as u(id)
@@ -49,50 +49,50 @@ with held as materialized (
 ), draft as materialized (
     select r.*,
            coalesce(id < cut, true)
-               and bool_or(id = stop and outcome is null) over (partition by domain) as stays_held
+               and bool_or(id = stop and outcome is null) over (partition by key_hash) as stays_held
     from (
-        select id, domain, coalesce(outcome, $12::text) as outcome, delay, reason, error,
+        select id, key_hash, coalesce(outcome, $12::text) as outcome, delay, reason, error,
                outcome is null as is_unnamed,
                min(id) filter (
                    where coalesce(outcome, $12::text) is null
                       or coalesce(outcome, $12::text) in ('retry', 'release')
-                      or ($14::boolean and outcome = 'dead')) over (partition by domain) as stop,
+                      or ($14::boolean and outcome = 'dead')) over (partition by key_hash) as stop,
                min(id) filter (
-                   where coalesce(outcome, $12::text) = 'release') over (partition by domain) as cut
+                   where coalesce(outcome, $12::text) = 'release') over (partition by key_hash) as cut
         from said
-        where is_held and domain is not null
+        where is_held and key_hash is not null
     ) as r
 ), own as materialized (
-    select d.domain, d.paused, d.ordering_key, r.is_open
+    select k.key_hash, k.is_paused, k.ordering_key, r.is_open
     from (
-        select domain, bool_or(stop is null) as is_open
+        select key_hash, bool_or(stop is null) as is_open
         from draft
         where stop is null or (id = stop and outcome is not null)
-        group by domain
-        order by domain
+        group by key_hash
+        order by key_hash
     ) as r
     cross join lateral (
-        select d.domain, d.paused, d.ordering_key
-        from tenure_domains d
-        where d.domain = r.domain
+        select k.key_hash, k.is_paused, k.ordering_key
+        from tenure_keys k
+        where k.key_hash = r.key_hash
         for update
-    ) d
+    ) k
 ), run as materialized (
     select draft.*,
            id = stop and outcome in ('retry', 'release')
-               and (domain in (select domain from own where paused)) is true as is_held_back
+               and (key_hash in (select key_hash from own where is_paused)) is true as is_held_back
     from draft
 ), item as materialized (
-    select id, domain, coalesce(outcome, $12::text) as outcome, delay, reason, error,
+    select id, key_hash, coalesce(outcome, $12::text) as outcome, delay, reason, error,
            outcome is null as is_unnamed, false as is_behind, false as is_early
     from said
-    where is_held and domain is null
+    where is_held and key_hash is null
     union all
-    select id, domain, outcome, delay, reason, error, is_unnamed, coalesce(is_held_back, false), false
+    select id, key_hash, outcome, delay, reason, error, is_unnamed, coalesce(is_held_back, false), false
     from run
     where stop is null or id <= stop
     union all
-    select id, domain, case when outcome = 'release' or not stays_held then 'release' end,
+    select id, key_hash, case when outcome = 'release' or not stays_held then 'release' end,
            case when outcome = 'release' then delay end, null, null,
            is_unnamed and outcome = 'release', outcome = 'release' or not stays_held,
            coalesce(outcome <> 'release', false) and not is_unnamed
@@ -100,7 +100,7 @@ with held as materialized (
     where id > stop
 ), rest as materialized (
     select count(*) as n, array_agg(id order by id) as ids,
-           case when bool_or(domain is not null) then array_agg(domain order by id) end as domains
+           case when bool_or(key_hash is not null) then array_agg(key_hash order by id) end as key_hashes
     from item
     where outcome is null
 ), emptied as (
@@ -109,12 +109,12 @@ with held as materialized (
     where l.token = open.token and rest.n = 0
 ), kept as (
     update tenure_leases l
-    set ids = rest.ids, domains = rest.domains
+    set ids = rest.ids, key_hashes = rest.key_hashes
     from open, rest
     where l.token = open.token and rest.n > 0 and rest.n < cardinality(open.ids)
 ), journal as (
     insert into tenure_settled
-        (token, outcome, settled_at, claimed_at, holder, fence, lo, hi, ids)
+        (token, outcome, settled_at, claimed_at, holder, fence, first_id, last_id, ids)
     select open.token, item.outcome, coalesce($1::timestamptz, now()), open.claimed_at, open.holder,
            open.fence, min(item.id), max(item.id), array_agg(item.id order by item.id)
     from open, item
@@ -133,9 +133,9 @@ with held as materialized (
         available_at = coalesce(excluded.available_at, s.available_at)
     returning id, lane, available_at
 ), back as (
-    insert into tenure_ready (lane, available_at, id, domain)
+    insert into tenure_ready (lane, available_at, id, key_hash)
     select coalesce(s.lane, e.lane), coalesce(s.available_at, e.available_at), e.id,
-           tenure_domain(e.ordering_key)
+           tenure_key_hash(e.ordering_key)
     from setback s
     cross join lateral (
         select id, lane, available_at, ordering_key from tenure_events e where e.id = s.id offset 0
@@ -153,8 +153,8 @@ with held as materialized (
         available_at = coalesce(excluded.available_at, s.available_at)
     returning id, lane, available_at, turn
 ), behind as (
-    insert into tenure_backlog (domain, turn, id, lane, available_at)
-    select tenure_domain(e.ordering_key), coalesce(s.turn, e.id), e.id, coalesce(s.lane, e.lane),
+    insert into tenure_backlog (key_hash, turn, id, lane, available_at)
+    select tenure_key_hash(e.ordering_key), coalesce(s.turn, e.id), e.id, coalesce(s.lane, e.lane),
            coalesce(s.available_at, e.available_at)
     from setback_behind s
     cross join lateral (
@@ -177,43 +177,43 @@ with held as materialized (
 ), promoted as (
     delete from tenure_backlog
     where ctid = any (array(
-        select b.place
+        select b.row_id
         from own o
         cross join lateral (
-            select ctid as place
+            select ctid as row_id
             from tenure_backlog b
-            where b.domain = o.domain and o.is_open and not o.paused
+            where b.key_hash = o.key_hash and o.is_open and not o.is_paused
             order by b.turn
             limit 1
         ) b))
-    returning domain, id, lane, available_at
+    returning key_hash, id, lane, available_at
 ), head as (
-    insert into tenure_ready (lane, available_at, id, domain)
-    select lane, available_at, id, domain
+    insert into tenure_ready (lane, available_at, id, key_hash)
+    select lane, available_at, id, key_hash
     from promoted
 ), standing as (
-    update tenure_domains d
-    set head = n.head, blocked = n.is_blocked,
-        since = case when d.paused then d.since else coalesce($1::timestamptz, now()) end
+    update tenure_keys k
+    set head = n.head, is_blocked = n.is_blocked,
+        state_since = case when k.is_paused then k.state_since else coalesce($1::timestamptz, now()) end
     from (
-        select domain, max(head) as head, bool_or(is_blocked) as is_blocked
+        select key_hash, max(head) as head, bool_or(is_blocked) as is_blocked
         from (
-            select domain, null::bigint as head, false as is_blocked from own
+            select key_hash, null::bigint as head, false as is_blocked from own
             union all
-            select domain, id, false from promoted
+            select key_hash, id, false from promoted
             union all
-            select domain, id, outcome = 'dead'
+            select key_hash, id, outcome = 'dead'
             from run
             where id = stop and outcome is not null and not is_held_back
         ) as s
-        group by domain
+        group by key_hash
     ) as n
-    where d.domain = n.domain and (d.head is distinct from n.head or n.is_blocked)
-), rang as (
-    insert into tenure_arrivals (domain, ordering_key)
-    select domain, ordering_key
+    where k.key_hash = n.key_hash and (k.head is distinct from n.head or n.is_blocked)
+), arrived as (
+    insert into tenure_arrivals (key_hash, ordering_key)
+    select key_hash, ordering_key
     from own
-    where is_open and not paused and (domain in (select domain from promoted)) is not true
+    where is_open and not is_paused and (key_hash in (select key_hash from promoted)) is not true
 ), answer as materialized (
     select coalesce((select is_late from open), false)
                and exists (select from item where outcome is not null) as is_late,
@@ -221,17 +221,19 @@ with held as materialized (
            (select array_agg(id) from said where not is_held) as refused,
            (select array_agg(id) from item where is_early) as early,
            exists (select from promoted) as has_promoted,
-           coalesce($15::bigint <> (select v.rules from tenure_endpoints_version v where v.one = 1), false)
+           coalesce($15::bigint <> (select v.rules_version
+                                     from tenure_endpoints_version v
+                                     where v.singleton = 1), false)
                as is_stale
 ), lane as materialized (
     select c.lane, c.at, c.id, c.most
     from unnest($20::int[], $21::timestamptz[], $22::bigint[], $25::bigint[]) as c(lane, at, id, most)
-    where (select q.paused from tenure_queues q where q.number = c.lane >> 4) is not true
+    where (select q.is_paused from tenure_queues q where q.number = c.lane >> 4) is not true
 ), due as materialized (
-    select r.place, r.lane, r.available_at, r.id, r.domain
+    select r.row_id, r.lane, r.available_at, r.id, r.key_hash
     from lane c
     cross join lateral (
-        select ctid as place, lane, available_at, id, domain
+        select ctid as row_id, lane, available_at, id, key_hash
         from tenure_ready
         where lane = c.lane
           and available_at <= coalesce($1::timestamptz, now())
@@ -242,28 +244,28 @@ with held as materialized (
     ) as r
     limit $23
 ), leader as materialized (
-    select row_number() over () as nth, place, lane, available_at, id, domain
+    select row_number() over () as nth, row_id, lane, available_at, id, key_hash
     from due
-    where domain is not null
+    where key_hash is not null
 ), chosen as materialized (
-    select place, lane, available_at, id, domain, is_follower
+    select row_id, lane, available_at, id, key_hash, is_follower
     from (
         select f.*, row_number() over (order by nth, turn) as pos
         from (
-            select nth, 0::bigint as turn, place, lane, available_at, id, domain, false as is_follower
+            select nth, 0::bigint as turn, row_id, lane, available_at, id, key_hash, false as is_follower
             from leader
             union all
-            select l.nth, b.turn, b.place, b.lane, b.available_at, b.id, l.domain, true
+            select l.nth, b.turn, b.row_id, b.lane, b.available_at, b.id, l.key_hash, true
             from leader l
             cross join lateral (
-                select b.place, b.turn, b.lane, b.available_at, b.id,
+                select b.row_id, b.turn, b.lane, b.available_at, b.id,
                        bool_and(b.lane = l.lane and b.id = b.turn and b.id > l.id
                                 and b.available_at <= coalesce($1::timestamptz, now()))
                            over (order by b.turn) as is_next
                 from (
-                    select ctid as place, turn, lane, available_at, id
+                    select ctid as row_id, turn, lane, available_at, id
                     from tenure_backlog
-                    where domain = l.domain
+                    where key_hash = l.key_hash
                     order by turn
                     limit $24::bigint - 1
                 ) as b
@@ -273,39 +275,39 @@ with held as materialized (
               and (select s.id from tenure_setbacks s where s.id = l.id) is null
         ) as f
     ) as f
-    where pos <= $19::bigint - (select count(*) from due where domain is null)
+    where pos <= $19::bigint - (select count(*) from due where key_hash is null)
 ), taken as (
     delete from tenure_ready
     where ctid = any (array(
-        select place from due where domain is null
+        select row_id from due where key_hash is null
         union all
-        select place from chosen where not is_follower))
+        select row_id from chosen where not is_follower))
 ), followed as (
     delete from tenure_backlog
-    where ctid = any (array(select place from chosen where is_follower))
-    returning id, lane, available_at, domain
+    where ctid = any (array(select row_id from chosen where is_follower))
+    returning id, lane, available_at, key_hash
 ), got as materialized (
-    select id, lane, available_at, domain, false as is_follower
+    select id, lane, available_at, key_hash, false as is_follower
     from due
-    where domain is null
+    where key_hash is null
     union all
-    select id, lane, available_at, domain, false
+    select id, lane, available_at, key_hash, false
     from chosen
     where not is_follower
     union all
-    select id, lane, available_at, domain, true
+    select id, lane, available_at, key_hash, true
     from followed
 ), lease as (
-    insert into tenure_leases (token, holder, claimed_at, locked_until, ids, domains)
+    insert into tenure_leases (token, holder, claimed_at, locked_until, ids, key_hashes)
     select $16, $17, coalesce($1::timestamptz, now()),
            coalesce($1::timestamptz, now()) + $18::bigint * interval '1 us', array_agg(id order by id),
-           case when bool_or(domain is not null) then array_agg(domain order by id) end
+           case when bool_or(key_hash is not null) then array_agg(key_hash order by id) end
     from got
     having count(*) > 0
     returning fence, claimed_at, locked_until
 )
 select a.is_late, a.rest, a.refused, a.early, a.has_promoted, a.is_stale,
-       exists (select from tenure_arrivals) as is_rung, c.*
+       exists (select from tenure_arrivals) as has_arrivals, c.*
 from answer a
 left join (
     select d.id, d.lane, d.available_at, l.fence, l.claimed_at, l.locked_until,

@@ -1,86 +1,87 @@
--- settle_done_and_claim: settles a whole lease as done and claims the next, the fast path. What the settle
--- half makes claimable is not seen by the claim half. The claim half is the text of claim.sql.
--- Parameters: $1 now, $2 token, $3 the ids of the lease, ascending, $4 the rules of the endpoints by which
---   nothing is owed (null: it does not matter); for the claim: $5 token, $6 holder, $7 term in us, $8 limit,
---   $9 lanes, $10 and $11 their cursors, $12 rows of ready, $13 items of one domain, $14 rows of each lane.
--- Returns: settled (0: the lease is not exactly these ids, nothing was settled; take settle.sql), is_late,
---   whether a domain is rung for, whether one has a new head, whether the rules are others by now (then
---   nothing was settled); and beside it one row per claimed item (or one row of nulls).
--- Keeps: laws 3, 4, 6, 7: the lease goes only if token and ids are the same. And those of claim.sql.
---   Whoever leaves a domain without a head rings, as in settle.sql.
--- Relies on: tenure_leases_pkey, tenure_domains_pkey, tenure_backlog_pkey,
---   tenure_endpoints_version_pkey, and what claim.sql relies on.
+-- settle_done_and_claim: settles a whole lease as done and claims the next one: the fast path. The claim
+-- half does not see items that the settle half makes claimable. The claim half is the text of claim.sql.
+-- Parameters: $1 now, $2 token, $3 the ids of the lease, ascending, $4 the version of the endpoint rules
+--   under which there are no deliveries (null: any); for the claim: $5 token, $6 holder, $7 term in
+--   microseconds, $8 limit, $9 lanes, $10 and $11 their cursors, $12 rows of ready, $13 items of one key,
+--   $14 rows of each lane.
+-- Returns: settled (0: the lease does not hold exactly these ids, and nothing was settled; use settle.sql),
+--   is_late, whether there are arrivals (promote.sql), whether a key has a new head, whether the rules have
+--   changed (then nothing was settled); and beside it one row per claimed item (or one row of nulls).
+-- Keeps: laws 3, 4, 6, 7: the lease is deleted only if token and ids match. It also keeps the laws of
+--   claim.sql. A key that is left without a head gets an arrival, as in settle.sql.
+-- Relies on: tenure_leases_pkey, tenure_keys_pkey, tenure_backlog_pkey, tenure_endpoints_version_pkey, and
+--   the indexes of claim.sql.
 with ended as (
     delete from tenure_leases
     where token = $2 and ids = $3::bigint[]
       and ($4::bigint is null
-           or $4::bigint = (select v.rules from tenure_endpoints_version v where v.one = 1))
-    returning token, holder, fence, claimed_at, ids, domains,
+           or $4::bigint = (select v.rules_version from tenure_endpoints_version v where v.singleton = 1))
+    returning token, holder, fence, claimed_at, ids, key_hashes,
               locked_until <= coalesce($1::timestamptz, now()) as is_late
 ), journal as (
-    insert into tenure_settled (token, outcome, settled_at, claimed_at, holder, fence, lo, hi, ids)
+    insert into tenure_settled (token, outcome, settled_at, claimed_at, holder, fence, first_id, last_id, ids)
     select token, 'done', coalesce($1::timestamptz, now()), claimed_at, holder, fence, ids[1],
            ids[cardinality(ids)], ids
     from ended
 ), own as materialized (
-    select d.domain, d.paused, d.ordering_key
+    select k.key_hash, k.is_paused, k.ordering_key
     from (
-        select distinct i.domain
-        from ended cross join unnest(ended.domains) as i(domain)
-        where i.domain is not null
-        order by i.domain
+        select distinct i.key_hash
+        from ended cross join unnest(ended.key_hashes) as i(key_hash)
+        where i.key_hash is not null
+        order by i.key_hash
     ) as r
     cross join lateral (
-        select d.domain, d.paused, d.ordering_key
-        from tenure_domains d
-        where d.domain = r.domain
+        select k.key_hash, k.is_paused, k.ordering_key
+        from tenure_keys k
+        where k.key_hash = r.key_hash
         for update
-    ) d
+    ) k
 ), promoted as (
     delete from tenure_backlog
     where ctid = any (array(
-        select b.place
+        select b.row_id
         from own o
         cross join lateral (
-            select ctid as place
+            select ctid as row_id
             from tenure_backlog b
-            where b.domain = o.domain and not o.paused
+            where b.key_hash = o.key_hash and not o.is_paused
             order by b.turn
             limit 1
         ) b))
-    returning domain, id, lane, available_at
+    returning key_hash, id, lane, available_at
 ), head as (
-    insert into tenure_ready (lane, available_at, id, domain)
-    select lane, available_at, id, domain
+    insert into tenure_ready (lane, available_at, id, key_hash)
+    select lane, available_at, id, key_hash
     from promoted
 ), standing as (
-    update tenure_domains d
+    update tenure_keys k
     set head = n.head,
-        since = case when d.paused then d.since else coalesce($1::timestamptz, now()) end
+        state_since = case when k.is_paused then k.state_since else coalesce($1::timestamptz, now()) end
     from (
-        select domain, max(head) as head
+        select key_hash, max(head) as head
         from (
-            select domain, null::bigint as head from own
+            select key_hash, null::bigint as head from own
             union all
-            select domain, id from promoted
+            select key_hash, id from promoted
         ) as s
-        group by domain
+        group by key_hash
     ) as n
-    where d.domain = n.domain
-), rang as (
-    insert into tenure_arrivals (domain, ordering_key)
-    select domain, ordering_key
+    where k.key_hash = n.key_hash
+), arrived as (
+    insert into tenure_arrivals (key_hash, ordering_key)
+    select key_hash, ordering_key
     from own
-    where not paused and (domain in (select domain from promoted)) is not true
+    where not is_paused and (key_hash in (select key_hash from promoted)) is not true
 ), lane as materialized (
     select c.lane, c.at, c.id, c.most
     from unnest($9::int[], $10::timestamptz[], $11::bigint[], $14::bigint[]) as c(lane, at, id, most)
-    where (select q.paused from tenure_queues q where q.number = c.lane >> 4) is not true
+    where (select q.is_paused from tenure_queues q where q.number = c.lane >> 4) is not true
 ), due as materialized (
-    select r.place, r.lane, r.available_at, r.id, r.domain
+    select r.row_id, r.lane, r.available_at, r.id, r.key_hash
     from lane c
     cross join lateral (
-        select ctid as place, lane, available_at, id, domain
+        select ctid as row_id, lane, available_at, id, key_hash
         from tenure_ready
         where lane = c.lane
           and available_at <= coalesce($1::timestamptz, now())
@@ -91,28 +92,28 @@ with ended as (
     ) as r
     limit $12
 ), leader as materialized (
-    select row_number() over () as nth, place, lane, available_at, id, domain
+    select row_number() over () as nth, row_id, lane, available_at, id, key_hash
     from due
-    where domain is not null
+    where key_hash is not null
 ), chosen as materialized (
-    select place, lane, available_at, id, domain, is_follower
+    select row_id, lane, available_at, id, key_hash, is_follower
     from (
         select f.*, row_number() over (order by nth, turn) as pos
         from (
-            select nth, 0::bigint as turn, place, lane, available_at, id, domain, false as is_follower
+            select nth, 0::bigint as turn, row_id, lane, available_at, id, key_hash, false as is_follower
             from leader
             union all
-            select l.nth, b.turn, b.place, b.lane, b.available_at, b.id, l.domain, true
+            select l.nth, b.turn, b.row_id, b.lane, b.available_at, b.id, l.key_hash, true
             from leader l
             cross join lateral (
-                select b.place, b.turn, b.lane, b.available_at, b.id,
+                select b.row_id, b.turn, b.lane, b.available_at, b.id,
                        bool_and(b.lane = l.lane and b.id = b.turn and b.id > l.id
                                 and b.available_at <= coalesce($1::timestamptz, now()))
                            over (order by b.turn) as is_next
                 from (
-                    select ctid as place, turn, lane, available_at, id
+                    select ctid as row_id, turn, lane, available_at, id
                     from tenure_backlog
-                    where domain = l.domain
+                    where key_hash = l.key_hash
                     order by turn
                     limit $13::bigint - 1
                 ) as b
@@ -122,40 +123,40 @@ with ended as (
               and (select s.id from tenure_setbacks s where s.id = l.id) is null
         ) as f
     ) as f
-    where pos <= $8::bigint - (select count(*) from due where domain is null)
+    where pos <= $8::bigint - (select count(*) from due where key_hash is null)
 ), taken as (
     delete from tenure_ready
     where ctid = any (array(
-        select place from due where domain is null
+        select row_id from due where key_hash is null
         union all
-        select place from chosen where not is_follower))
+        select row_id from chosen where not is_follower))
 ), followed as (
     delete from tenure_backlog
-    where ctid = any (array(select place from chosen where is_follower))
-    returning id, lane, available_at, domain
+    where ctid = any (array(select row_id from chosen where is_follower))
+    returning id, lane, available_at, key_hash
 ), got as materialized (
-    select id, lane, available_at, domain, false as is_follower
+    select id, lane, available_at, key_hash, false as is_follower
     from due
-    where domain is null
+    where key_hash is null
     union all
-    select id, lane, available_at, domain, false
+    select id, lane, available_at, key_hash, false
     from chosen
     where not is_follower
     union all
-    select id, lane, available_at, domain, true
+    select id, lane, available_at, key_hash, true
     from followed
 ), lease as (
-    insert into tenure_leases (token, holder, claimed_at, locked_until, ids, domains)
+    insert into tenure_leases (token, holder, claimed_at, locked_until, ids, key_hashes)
     select $5, $6, coalesce($1::timestamptz, now()),
            coalesce($1::timestamptz, now()) + $7::bigint * interval '1 us', array_agg(id order by id),
-           case when bool_or(domain is not null) then array_agg(domain order by id) end
+           case when bool_or(key_hash is not null) then array_agg(key_hash order by id) end
     from got
     having count(*) > 0
     returning fence, claimed_at, locked_until
 )
-select a.settled, a.is_late, exists (select from tenure_arrivals) as is_rung,
+select a.settled, a.is_late, exists (select from tenure_arrivals) as has_arrivals,
        exists (select from promoted) as has_promoted,
-       coalesce($4::bigint <> (select v.rules from tenure_endpoints_version v where v.one = 1), false)
+       coalesce($4::bigint <> (select v.rules_version from tenure_endpoints_version v where v.singleton = 1), false)
            as is_stale, c.*
 from (select count(*) as settled, coalesce(bool_or(is_late), false) as is_late from ended) a
 left join (

@@ -1,43 +1,43 @@
--- skip_blocked: goes on without the dead head that blocks a domain, and writes down who said so.
--- Parameters: $1 now, $2 ordering key, $3 the dead one, $4 what is written before its last error, $5 what
---   stands between the two, $6 how many characters are kept.
--- Returns: its id, or no row: it blocks nothing.
--- Keeps: laws 4, 7: under the lock of the domain's row; the dead one stays dead. Whoever leaves a domain
---   without a head rings.
--- Relies on: tenure_domains_pkey, tenure_backlog_pkey, tenure_dead_pkey.
+-- skip_blocked: continues a key without the dead head that blocks it, and records the operator's note.
+-- Parameters: $1 now, $2 ordering key, $3 the dead item, $4 text before its last error, $5 text between the
+--   two, $6 maximum number of characters.
+-- Returns: its id, or no row: the item does not block the key.
+-- Keeps: laws 4, 7: under the lock of the key's row; the item stays dead. A key that is left without a head
+--   gets an arrival.
+-- Relies on: tenure_keys_pkey, tenure_backlog_pkey, tenure_dead_pkey.
 with own as materialized (
-    select d.domain, d.head, d.paused, d.ordering_key
-    from tenure_domains d
-    where d.domain = tenure_domain($2::text) and d.blocked and d.head = $3::bigint
+    select k.key_hash, k.head, k.is_paused, k.ordering_key
+    from tenure_keys k
+    where k.key_hash = tenure_key_hash($2::text) and k.is_blocked and k.head = $3::bigint
     for update
 ), promoted as (
     delete from tenure_backlog
     where ctid = any (array(
-        select b.place
+        select b.row_id
         from own o
         cross join lateral (
-            select ctid as place
+            select ctid as row_id
             from tenure_backlog b
-            where b.domain = o.domain and not o.paused
+            where b.key_hash = o.key_hash and not o.is_paused
             order by b.turn
             limit 1
         ) b))
-    returning domain, id, lane, available_at
+    returning key_hash, id, lane, available_at
 ), ready as (
-    insert into tenure_ready (lane, available_at, id, domain)
-    select lane, available_at, id, domain
+    insert into tenure_ready (lane, available_at, id, key_hash)
+    select lane, available_at, id, key_hash
     from promoted
 ), standing as (
-    update tenure_domains d
-    set blocked = false, head = (select p.id from promoted p),
-        since = case when d.paused then d.since else coalesce($1::timestamptz, now()) end
+    update tenure_keys k
+    set is_blocked = false, head = (select p.id from promoted p),
+        state_since = case when k.is_paused then k.state_since else coalesce($1::timestamptz, now()) end
     from own o
-    where d.domain = o.domain
-), rang as (
-    insert into tenure_arrivals (domain, ordering_key)
-    select domain, ordering_key
+    where k.key_hash = o.key_hash
+), arrived as (
+    insert into tenure_arrivals (key_hash, ordering_key)
+    select key_hash, ordering_key
     from own
-    where not paused and not exists (select from promoted)
+    where not is_paused and not exists (select from promoted)
 ), noted as (
     update tenure_dead d
     set last_error = left($4::text || coalesce($5::text || d.last_error, ''), $6::int)

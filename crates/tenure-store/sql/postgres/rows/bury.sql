@@ -1,8 +1,8 @@
--- bury: settles a row dead, whoever holds it. One that is pending is claimed under the operator's
--- token, with a fence of its own, and settled in the same step; one that is claimed is taken over.
--- Parameters: $1 now, $2 the operator's token, $3 id, $4 why.
+-- bury: settles a row as dead, even if a worker holds it. A pending row is claimed under the operator's
+-- token, with a new fence, and settled in the same step; a claimed row is taken from its holder.
+-- Parameters: $1 now, $2 the operator's token, $3 id, $4 reason.
 -- Returns: id, if it was buried.
--- Keeps: laws 5, 6: there is no way from pending to dead but through a claim.
+-- Keeps: laws 5, 6: the only way from pending to dead is through a claim.
 -- Relies on: the key.
 update {table} t
 set {dead_at} = coalesce($1::timestamptz, now()),

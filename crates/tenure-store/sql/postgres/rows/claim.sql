@@ -1,22 +1,22 @@
--- claim: gives up to a limit of pending rows one lease and returns them, in order.
--- Parameters: $1 now, $2 token, $3 holder, $4 term in microseconds, $5 limit, $6 whether it is for a
---   row that must be worked alone, $7 whether it takes such rows in their turn like all others; where
---   rows have a kind, $8 the kinds or null for all.
--- Returns: per row: id, content (the columns that are not the lease's; each column more costs as much as
---   a counter that is raised), available_at, the counters, fence, claimed_at, until. If nothing was
---   claimed, one row of nulls; used says whether that is because the token has a lease already.
--- Keeps: laws 1, 2, 6. The rows are chosen once, so the limit holds whatever the plan; the fence is
---   drawn once, and only if there is something to claim.
--- Relies on: the partial indexes on the order of pending rows. A join would let a plan for an unknown
---   limit read the whole table, hence the array. The rows are locked, so they are found at their place,
---   and the update does not ask for the status again; one that was changed since the statement began is
---   not found there, and is left for the next claim.
+-- claim: takes one lease on pending rows, up to a limit, and returns them in order.
+-- Parameters: $1 now, $2 token, $3 holder, $4 term in microseconds, $5 limit, $6 whether to claim a row
+--   that must be worked alone, $7 whether to take such rows in order like all others; if rows have a kind,
+--   $8 the kinds or null for all.
+-- Returns: per row: id, content (the columns without those of the lease; each additional column costs as
+--   much as raising a counter), available_at, the counters, fence, claimed_at, until. If nothing was
+--   claimed, one row of nulls; used is true if the token has a lease already.
+-- Keeps: laws 1, 2, 6. The rows are chosen once, so the limit holds with any plan; the fence is drawn once,
+--   and only if there is a row to claim.
+-- Relies on: the partial indexes on the order of pending rows. With a join, a plan for an unknown limit
+--   could read the whole table, hence the array. The rows are locked, so the update finds them by their
+--   position and does not check the status again; a row that changed since the statement began is not found
+--   there, and is left for the next claim.
 with used as materialized (
     select exists (
         select 1 from {table} t where t.{token} = $2 and {is_claimed}
     ) as used
 ), claimable as materialized (
-    select t.ctid as place
+    select t.ctid as row_id
     from {table} t
     where {is_pending}
       and (t.{available_at} is null or t.{available_at} <= coalesce($1::timestamptz, now()))
@@ -27,7 +27,7 @@ with used as materialized (
     limit $5::bigint
     for update skip locked
 ), claimable_alone as materialized (
-    select t.ctid as place
+    select t.ctid as row_id
     from {table} t
     where {is_pending}
       and (t.{available_at} is null or t.{available_at} <= coalesce($1::timestamptz, now()))
@@ -49,7 +49,7 @@ with used as materialized (
         {claimed_at} = coalesce($1::timestamptz, now()),
         {fence} = (select fence from drawn)
     where t.ctid = any (array(
-            select place from claimable union all select place from claimable_alone
+            select row_id from claimable union all select row_id from claimable_alone
         ))
       and not (select used from used)
     returning t.*

@@ -1,9 +1,10 @@
--- count: how many rows stand where, in one snapshot.
+-- count: counts the rows by state, in one snapshot.
 -- Parameters: $1 now.
--- Returns: due, delayed, oldest_due (the moment from which the first due row has waited), claimed,
---   lapsed, done, dead; and now.
--- Keeps: nothing; it only reads. An empty table is one row without a key, which is none.
--- Relies on: no index: every row is looked at once.
+-- Returns: due, delayed, oldest_due (the time from which the first due row has waited), claimed, lapsed,
+--   done, dead; and now.
+-- Keeps: nothing; it only reads. For an empty table the result has one row without a key, which does not
+--   count.
+-- Relies on: no index: every row is scanned once.
 select count(t.{key}) filter (where {is_pending}
                           and (t.{available_at} is null or t.{available_at} <= m.now)) as due,
        count(t.{key}) filter (where {is_pending}

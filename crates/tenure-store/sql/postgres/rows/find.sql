@@ -1,7 +1,7 @@
--- find: everything that is known of rows, but for the tokens, which are their holders' secrets.
+-- find: all facts of rows except the tokens, which are secrets of their holders.
 -- Parameters: $1 ids.
--- Returns: per row that exists: id, state, content, the counters, created_at, available_at, holder,
---   fence, claimed_at, until, last_error, done_at, dead_at.
+-- Returns: per row that exists: id, state, content, the counters, created_at, available_at, holder, fence,
+--   claimed_at, until, last_error, done_at, dead_at.
 -- Keeps: nothing; it only reads.
 -- Relies on: the key.
 select t.{key} as id, {state} as state,

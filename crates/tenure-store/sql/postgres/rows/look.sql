@@ -1,8 +1,8 @@
--- look: where rows are now, and what a token has said of them last. The second look after a refusal:
--- it runs in a snapshot of its own, so it also sees a first settle that ran beside its repeat.
+-- look: the current states of rows, and the outcomes that a token reported last for them. It runs after a
+-- refusal, in a newer snapshot, so it also sees a first settle that ran concurrently with its repeat.
 -- Parameters: $1 token, $2 holder, $3 ids.
--- Returns: per row that exists: id, state, is_mine (claimed under this token), the word that the token
---   said last, if the last settle was its own.
+-- Returns: per row that exists: id, state, is_mine (claimed under this token), the outcome that the token
+--   reported, if the last settle was its own.
 -- Keeps: law 9, until the row is settled again; it only reads.
 -- Relies on: the key.
 select t.{key} as id, {state} as state,

@@ -1,8 +1,8 @@
--- page: the ids of one page of a list, newest first; it is filled afterwards.
--- Parameters: $1 a state or null for all, $2 written at or after this moment or null, $3 the largest
---   id, $4 limit.
+-- page: the ids of one page of rows, newest first; another statement reads the rows.
+-- Parameters: $1 a state or null for all, $2 created at or after this time or null, $3 the largest id, $4
+--   limit.
 -- Returns: id.
--- Keeps: nothing; it only reads. A row in no state is no item, and hides none.
+-- Keeps: nothing; it only reads. A row in no state is not an item, and does not hide any.
 -- Relies on: the key, read backwards.
 select t.{key} as id
 from {table} t

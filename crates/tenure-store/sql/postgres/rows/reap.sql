@@ -1,13 +1,13 @@
--- reap: ends lapsed leases, row by row: pending again after a delay, or dead when the crash budget is
--- used up.
--- Parameters: $1 now, $2 limit, $3 delays in microseconds by number of lapses, $4 the crash budget,
---   $5 whether a term that ends this very moment is over, $6 the one row to look at (null: all).
--- Returns: per row: id, the holder and fence it had, the `until` that was, its state now,
---   available_at; the longest lapsed first.
+-- reap: ends lapsed leases, row by row: rows become pending again after a delay, or dead at the crash
+-- limit.
+-- Parameters: $1 now, $2 limit, $3 delays in microseconds by number of lapses, $4 the crash limit, $5
+--   whether a term that ends exactly now is over, $6 a single row to reap (null: all).
+-- Returns: per row: id, its former holder, fence and `until`, its state now, available_at; the longest
+--   lapsed first.
 -- Keeps: laws 5, 6. One conditional statement: a row that was renewed or settled meanwhile fails the
---   predicate under its lock, and one that someone has in hand is left for the next turn.
--- Relies on: the partial index of claimed rows, which are few and are all looked at (an index on
---   `until` would cost every renewal more); the key.
+--   predicate under its lock, and a row that another transaction has locked is left for the next reap.
+-- Relies on: the partial index of claimed rows, which are few and are all scanned (an index on `until`
+--   would cost every renewal more); the key.
 with lapsed as materialized (
     select t.{key} as id, t.{until} as until, t.{holder} as holder
     from {table} t

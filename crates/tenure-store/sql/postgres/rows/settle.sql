@@ -1,11 +1,12 @@
--- settle: ends the hold on named rows of a lease, each with its outcome, and on the rest if asked to.
--- Parameters: $1 now, $2 token, $3 holder, $4 ids, $5 the word for each, $6 delays in microseconds,
---   $7 errors, $8 the word for the rows that are not named (null keeps them held), $9 whether a lapsed
+-- settle: ends the lease on named rows, each with its outcome, and on the other rows of the lease if
+-- requested.
+-- Parameters: $1 now, $2 token, $3 holder, $4 ids, $5 the outcome for each, $6 delays in microseconds, $7
+--   errors, $8 the outcome for the rows that are not named (null keeps them held), $9 whether a lapsed
 --   lease is refused.
--- Returns: id of each row that was ended; late, whether the term was over. What is missing was refused.
--- Keeps: laws 3, 4, 6: key, token, holder and state in one predicate; counters are raised, not set.
+-- Returns: id of each row whose lease was ended; late, whether the term was over. A missing id was refused.
+-- Keeps: laws 3, 4, 6: key, token, holder and state in one predicate; counters are incremented, not set.
 -- Relies on: the partial index on the tokens of claimed rows. The outcomes are looked up by key in one
---   object: joined, a plan for short lists compares every row with every name.
+--   object: with a join, a plan for short lists compares every row with every id.
 with said as materialized (
     select jsonb_object_agg(id::text, jsonb_build_array(word, delay, error)) as outcomes
     from unnest($4::bigint[], $5::text[], $6::bigint[], $7::text[]) as s(id, word, delay, error)

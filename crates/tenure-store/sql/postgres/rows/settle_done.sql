@@ -1,11 +1,11 @@
--- settle_done: ends the hold on named rows of a lease as done, which is what most settles say: settle.sql
--- with nothing to look up for each row.
+-- settle_done: ends the lease on named rows as done, the most common settle: settle.sql without a lookup
+-- for each row.
 -- Parameters: $1 now, $2 token, $3 holder, $4 ids, $5 whether a lapsed lease is refused.
--- Returns: one row: ids of the rows that were ended; late, whether the term was over. What is missing was
---   refused.
+-- Returns: one row: ids of the rows whose lease was ended; late, whether the term was over. A missing id
+--   was refused.
 -- Keeps: laws 3, 4, 6: key, token, holder and state in one predicate.
--- Relies on: the partial index on the tokens of claimed rows; the keys are hashed, which `is true` makes
---   sure of: no plan enters the index anew for each key, or compares every row with every key.
+-- Relies on: the partial index on the tokens of claimed rows; the keys are hashed, which `is true` ensures:
+--   no plan searches the index for each key, or compares every row with every key.
 with term as materialized (
     select t.{until} <= coalesce($1::timestamptz, now()) as is_over
     from {table} t

@@ -3,7 +3,7 @@
 -- Returns: fence, attempt, began_at, outcome, status, error, detail.
 -- Keeps: nothing; it only reads.
 -- Relies on: tenure_delivery_attempts_pkey.
-select fence, attempt, began_at, outcome, status, error, detail::text
+select fence, attempt, began_at, outcome, http_status, error, detail::text
 from tenure_delivery_attempts
 where delivery = $1
 order by fence

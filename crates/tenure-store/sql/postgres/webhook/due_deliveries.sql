@@ -1,32 +1,32 @@
--- due_deliveries: the lanes of endpoints that have something due.
+-- due_deliveries: the lanes of endpoints that have due deliveries.
 -- Parameters: $1 now.
--- Returns: the moment, the version of the endpoints, whether a domain is rung for (place.sql), and beside it
+-- Returns: the time, the version of the endpoints, whether there are arrivals (promote.sql), and beside it
 --   per lane (or one row of nulls): lane.
--- Keeps: nothing; it only reads. It jumps from lane to lane, and never into those of queues: there it would
---   walk past all that was claimed and is not vacuumed yet. What is no queue's number is an endpoint's.
+-- Keeps: nothing; it only reads. It jumps from lane to lane, and never into lanes of queues, where it would
+--   read all claimed rows that are not vacuumed yet. Every number that is not a queue's is an endpoint's.
 -- Relies on: tenure_ready_pkey; tenure_arrivals_pkey. Queues are few.
 with recursive gap as materialized (
-    select (q.number::bigint + 1) * 16 as lo,
-           coalesce(lead(q.number) over (order by q.number)::bigint * 16, 2147483648) as hi
+    select (q.number::bigint + 1) * 16 as first_lane,
+           coalesce(lead(q.number) over (order by q.number)::bigint * 16, 2147483648) as end_lane
     from tenure_queues q
 ), step as (
-    select r.lane, g.hi
+    select r.lane, g.end_lane
     from gap g
     cross join lateral (
         select r.lane
         from tenure_ready r
-        where r.lane >= g.lo and r.lane < g.hi
+        where r.lane >= g.first_lane and r.lane < g.end_lane
         order by r.lane
         limit 1
     ) as r
-    where g.lo < g.hi
+    where g.first_lane < g.end_lane
     union all
-    select r.lane, s.hi
+    select r.lane, s.end_lane
     from step s
     cross join lateral (
         select r.lane
         from tenure_ready r
-        where r.lane > s.lane and r.lane < s.hi
+        where r.lane > s.lane and r.lane < s.end_lane
         order by r.lane
         limit 1
     ) as r
@@ -40,7 +40,7 @@ with recursive gap as materialized (
            limit 1) is not null
 )
 select coalesce($1::timestamptz, now()) as now, v.version,
-       exists (select from tenure_arrivals) as is_rung, d.lane
+       exists (select from tenure_arrivals) as has_arrivals, d.lane
 from tenure_endpoints_version v
 left join due d on true
-where v.one = 1
+where v.singleton = 1

@@ -1,16 +1,16 @@
--- fan_out: writes the deliveries of events that this very transaction has settled done.
--- Parameters: $1 now, $2 the token of the settle, $3 the rules by which the rest was made, $4 events,
---   ascending, $5 the numbers of the endpoints that each is owed to, $6 their names.
--- Returns: one row: whether the rules are still those (else nothing was written: make the rest anew), how
---   many deliveries were written.
--- Keeps: one delivery for each event and endpoint: what is there stays as it is. A repeat of a settle
---   writes nothing: its journal row is that of another transaction. Numbers are drawn in the order of the
---   events, so that those of a key rise; one with a key goes into the backlog, as in enqueue.sql.
+-- fan_out: writes the deliveries of events that this transaction has settled as done.
+-- Parameters: $1 now, $2 the token of the settle, $3 the version of the rules that selected the endpoints,
+--   $4 events, ascending, $5 the numbers of the endpoints that each event goes to, $6 their names.
+-- Returns: one row: whether the rules are unchanged (otherwise nothing was written: select the endpoints
+--   again), the number of deliveries written.
+-- Keeps: one delivery per event and endpoint: an existing one is not changed. A repeated settle writes
+--   nothing: its journal row belongs to another transaction. Numbers are drawn in the order of the events,
+--   so that those of a key rise; a delivery with a key goes into the backlog, as in enqueue.sql.
 -- Relies on: tenure_settled_token, tenure_events_pkey, tenure_events_source, tenure_endpoints_version_pkey.
 with rules as materialized (
-    select v.rules = $3::bigint as is_current
+    select v.rules_version = $3::bigint as is_current
     from tenure_endpoints_version v
-    where v.one = 1
+    where v.singleton = 1
 ), done as materialized (
     select i.id
     from tenure_settled j
@@ -43,13 +43,13 @@ with rules as materialized (
     from fresh
     where ordering_key is null
 ), backlog as (
-    insert into tenure_backlog (domain, turn, id, lane, available_at)
-    select tenure_domain(ordering_key), id, id, lane, available_at
+    insert into tenure_backlog (key_hash, turn, id, lane, available_at)
+    select tenure_key_hash(ordering_key), id, id, lane, available_at
     from fresh
     where ordering_key is not null
 ), arrival as (
-    insert into tenure_arrivals (domain, ordering_key)
-    select tenure_domain(ordering_key), ordering_key
+    insert into tenure_arrivals (key_hash, ordering_key)
+    select tenure_key_hash(ordering_key), ordering_key
     from fresh
     where ordering_key is not null
     group by ordering_key

@@ -1,7 +1,7 @@
--- keep_health: writes down how an endpoint fares. What is owed to whom stays as it is.
+-- keep_health: saves the health of an endpoint. Subscriptions do not change.
 -- Parameters: $1 id, $2 health.
 -- Returns: nothing.
--- Keeps: the endpoint's own version: a change that was begun before can still be made.
+-- Keeps: the version of the endpoint: a concurrent change of its settings can still succeed.
 -- Relies on: tenure_endpoints_pkey, tenure_endpoints_version_pkey.
 with kept as (
     update tenure_endpoints
@@ -11,4 +11,4 @@ with kept as (
 )
 update tenure_endpoints_version
 set version = version + 1
-where one = 1 and exists (select from kept)
+where singleton = 1 and exists (select from kept)

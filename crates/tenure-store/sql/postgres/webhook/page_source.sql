@@ -1,11 +1,11 @@
 -- page_source: the ids of the newest deliveries of an event.
 -- Parameters: $1 before this id, $2 limit, $3 topic, $4 queue number, $5 since, $6 ordering key, $7 until,
---   $8 behind this id, $9 endpoint number (null: any), $10 the event. The queue of a
---   delivery is that of its event.
+--   $8 after this id, $9 endpoint number (null: any), $10 the event. The queue of a delivery is that of
+--   its event.
 -- Returns: ids, newest first.
 -- Keeps: nothing; it only reads.
--- Relies on: tenure_events_source: an event has no more deliveries than there are endpoints.
---   `offset 0` keeps the planner from walking all ids for the order.
+-- Relies on: tenure_events_source: an event has no more deliveries than there are endpoints. `offset 0`
+--   keeps the planner from reading all ids in order.
 select e.id
 from (select * from tenure_events where source = $10::bigint offset 0) e
 where e.id < $1::bigint and e.id > $8::bigint

@@ -1,6 +1,6 @@
--- sources: the events that deliveries owe, each once, however many endpoints it is owed to.
+-- sources: the events of deliveries, each once, whatever the number of its endpoints.
 -- Parameters: $1 ids of events, each once.
--- Returns: id, event_id, topic, ordering_key, lane, payload, headers, encoding; without order.
+-- Returns: id, event_id, topic, ordering_key, lane, payload, headers, encoding; in any order.
 -- Keeps: nothing; it only reads.
 -- Relies on: tenure_events_pkey.
 select e.id, e.event_id, e.topic, e.ordering_key, e.lane, e.payload, e.headers, e.encoding

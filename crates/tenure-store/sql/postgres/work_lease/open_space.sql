@@ -1,8 +1,8 @@
--- open_space: makes a space, if there is none of this name.
+-- open_space: creates a space, if it does not exist.
 -- Parameters: $1 space.
 -- Returns: nothing.
--- Keeps: of two at once one makes it; its watermark is below every offset.
--- Relies on: tenure_watermarks_pkey.
-insert into tenure_watermarks (space)
+-- Keeps: of two concurrent calls one creates it; its watermark is below every offset.
+-- Relies on: tenure_spaces_pkey.
+insert into tenure_spaces (space)
 values ($1)
 on conflict (space) do nothing

@@ -1,8 +1,8 @@
--- watermark: how far a space is through.
+-- watermark: the watermark of a space.
 -- Parameters: $1 space.
--- Returns: its watermark, or no row when there is no such space.
+-- Returns: the watermark, or no row if the space does not exist.
 -- Keeps: nothing is locked.
--- Relies on: tenure_watermarks_pkey.
+-- Relies on: tenure_spaces_pkey.
 select watermark
-from tenure_watermarks
+from tenure_spaces
 where space = $1

@@ -1,9 +1,9 @@
--- allows: which words a check constraint on the status refuses.
+-- allows: the status words that a check constraint refuses.
 -- Parameters: :words, a list in JSON.
--- Returns: each word that is refused.
--- Keeps: nothing; no row is written, the constraint's own expression is asked.
--- Relies on: the constraint knows no column but the status. The names of the others are there
---   twice: one that it knows is ambiguous, and an error.
+-- Returns: each refused word.
+-- Keeps: nothing; it writes no row, and evaluates the expression of the constraint.
+-- Relies on: the constraint uses no column except the status. The names of the other columns occur twice:
+--   if the constraint uses one, the name is ambiguous, which is an error.
 -- statement: allows
 select {table}.{status}
 from (select cast(value as text) as {status} from json_each(:words)) as {table},

@@ -1,8 +1,8 @@
--- drop: takes away a column that was added to a table.
+-- drop: drops a column that was added to a table.
 -- Parameters: none.
 -- Returns: nothing.
--- Keeps: nothing of the table's own is touched: the names were noted when they were
---   added, and bear our mark in the text of this very table.
+-- Keeps: the table's own columns stay: the names were recorded when the columns were added, and the columns
+--   bear Tenure's mark in the text of this very table.
 -- Relies on: nothing.
 -- statement: drop
 alter table {table} drop column {column};

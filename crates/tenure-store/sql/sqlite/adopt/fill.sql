@@ -1,8 +1,8 @@
--- fill: numbers some of the rows that were there before the key was.
+-- fill: numbers some of the rows that existed before the key column.
 -- Parameters: :limit.
--- Returns: nothing; how many rows were changed.
--- Keeps: two rows never have one number.
--- Relies on: the unique index on the added key, which also finds the rows that have none.
+-- Returns: nothing; the number of changed rows.
+-- Keeps: no two rows have the same number.
+-- Relies on: the unique index on the added key, which also finds the rows without a number.
 -- statement: fill
 update {table} as t
 set {key} = s.number

@@ -1,7 +1,7 @@
--- finish: notes that nothing is left to do to an adopted table.
+-- finish: records that the adoption of a table is complete.
 -- Parameters: none.
 -- Returns: nothing.
--- Keeps: rows that have no number yet are left to be numbered: then it is not done.
+-- Keeps: it does nothing while rows without a number exist.
 -- Relies on: the key.
 -- statement: finish
-update {tables} set finished = 1 where name = {name}{unless};
+update {tables} set is_finished = 1 where name = {name}{unless};

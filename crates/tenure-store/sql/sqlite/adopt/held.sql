@@ -1,8 +1,8 @@
--- held: how many rows of an adopted table are claimed by workers of ours.
+-- held: counts the rows of an adopted table that workers of Tenure hold.
 -- Parameters: none.
 -- Returns: one number.
--- Keeps: law 5: a table is not given back under a holder of ours. What the table's own workers have
---   claimed does not count: their tokens do not begin with the name of the holder.
+-- Keeps: law 5: an adoption is not undone while a worker of Tenure holds rows. Claims of the table's own
+--   workers do not count: their tokens do not begin with the name of the holder.
 -- Relies on: the partial index of claimed rows.
 -- statement: held
 select count(*)

@@ -1,7 +1,7 @@
--- index: makes one of our indexes on an adopted table.
+-- index: creates one of Tenure's indexes on an adopted table.
 -- Parameters: none.
 -- Returns: nothing.
--- Keeps: it is there whole or not at all.
+-- Keeps: the index exists completely or not at all.
 -- Relies on: nothing.
 -- statement: index
 create {kind_of_index} if not exists {index} on {table} ({index_columns}){index_where};

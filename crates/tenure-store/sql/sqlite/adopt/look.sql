@@ -1,7 +1,7 @@
--- look: what a table that is to be adopted is, and its columns.
+-- look: the kind and the columns of a table to be adopted.
 -- Parameters: :table its name.
 -- Returns: per column: kind of the relation, rowless, name, type as written, is_nullable, is_unique (by
---   itself), is_generated; no row: there is no such table.
+--   itself), is_generated; no row: the table does not exist.
 -- Keeps: nothing; it only reads.
 -- Relies on: nothing.
 -- statement: look

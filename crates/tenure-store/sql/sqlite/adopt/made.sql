@@ -1,4 +1,4 @@
--- made: the text that makes a table that is to be adopted.
+-- made: the `create table` text of a table to be adopted.
 -- Parameters: :table its name.
 -- Returns: the text.
 -- Keeps: nothing; it only reads.

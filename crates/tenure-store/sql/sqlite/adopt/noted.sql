@@ -1,8 +1,8 @@
--- noted: since when a table is noted as adopted.
+-- noted: the time of a recorded adoption.
 -- Parameters: :table its name.
--- Returns: adopted_at; no row: it is not.
--- Keeps: nothing; it only reads. Who takes a step of an adoption asks first: it was not given
---   back since.
+-- Returns: adopted_at; no row: the table is not adopted.
+-- Keeps: nothing; it only reads. Each step of an adoption runs it first, to check that the adoption was not
+--   undone.
 -- Relies on: the key.
 -- statement: noted
 select adopted_at from tenure_tables where name = :table

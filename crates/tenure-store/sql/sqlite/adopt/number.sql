@@ -1,7 +1,7 @@
--- number: fills the columns that cannot have a default here, in rows that are written from now on.
+-- number: fills the columns that cannot have a default in SQLite, in rows that are written from now on.
 -- Parameters: none.
 -- Returns: nothing.
--- Keeps: two rows never have one number: there is one writer, and an index that says so.
+-- Keeps: no two rows have the same number: there is one writer, and a unique index.
 -- Relies on: the unique index on the added key.
 -- statement: number
 create trigger if not exists {trigger} after insert on {table}

@@ -1,8 +1,8 @@
--- parts: the indexes of a table that is to be adopted, and names that we need and others have.
--- Parameters: :table its name, :names the names that we need, a list in JSON.
--- Returns: what it is, name.
+-- parts: the indexes of a table to be adopted, and names that Tenure needs and other objects have.
+-- Parameters: :table its name, :names the names that Tenure needs, a list in JSON.
+-- Returns: kind, name.
 -- Keeps: nothing; it only reads.
--- Relies on: nothing. A trigger on the table that does what ours does is ours.
+-- Relies on: nothing. A trigger on the table that does the same as Tenure's counts as Tenure's.
 -- statement: parts
 select 'index', name from pragma_index_list(:table)
 union all

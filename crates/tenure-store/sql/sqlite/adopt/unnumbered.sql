@@ -1,7 +1,7 @@
--- unnumbered: whether rows of an adopted table lack the key that was added.
+-- unnumbered: returns whether rows of an adopted table lack the added key.
 -- Parameters: none.
--- Returns: one truth.
+-- Returns: one boolean.
 -- Keeps: nothing; it only reads.
--- Relies on: the unique index on the added key, which also finds the rows that have none.
+-- Relies on: the unique index on the added key, which also finds the rows without a number.
 -- statement: unnumbered
 select exists (select 1 from {table} t where t."tenure_id" is null) as is_unnumbered

@@ -1,8 +1,8 @@
--- claim_chunk: gives a chunk a lease; one that is not there is made. What lapsed is as good as free.
--- look_chunk has told before, in the same transaction, that it may be taken.
+-- claim_chunk: claims a chunk; a missing one is created. A lapsed chunk counts as free. look_chunk has
+-- checked before, in the same transaction, that the chunk can be claimed.
 -- Parameters: :now, :matrix, :chunk, :token, :holder, :until, :fence.
 -- Returns: fence: the number of this claim; claimed and made: cursor and attempts.
--- Keeps: laws 1, 2, 6. The whole key in the predicate; there is one writer.
+-- Keeps: laws 1, 2, 6. The predicate has the whole key; there is one writer.
 -- Relies on: the unique key.
 -- statement: fence
 update tenure_fence set fence = fence + 1 returning fence

@@ -1,10 +1,10 @@
--- count: how many jobs stand where, in one snapshot.
+-- count: counts the jobs by state, in one snapshot.
 -- Parameters: :now.
--- Returns: due, delayed, oldest_due (the moment from which the first due job has waited), claimed,
---   lapsed, completed, failed.
+-- Returns: due, delayed, oldest_due (the time from which the first due job has waited), claimed, lapsed,
+--   completed, failed.
 -- Keeps: nothing; it only reads.
--- Relies on: the partial index on open jobs, which are all looked at; those on when jobs ended,
---   which are counted without a look at the jobs.
+-- Relies on: the partial index on open jobs, which are all scanned; those on the times at which jobs were
+--   settled, which are counted without reading the jobs.
 -- statement: count
 select count(*) filter (where t.locked_until is null
                           and (t.available_at is null or t.available_at <= :now)),

@@ -1,10 +1,11 @@
--- end_chunk: ends the hold on a chunk with a word, or writes down where it is and keeps it. Whether the
--- hold on the job stands was asked before, in the same transaction.
--- Parameters: :now, :matrix, :chunk, :token, :holder, :word (synced, completed, failed, dead, released) or
---   null: it goes on; :row_count, :error, :cursor or null: it stays; :strict whether what has lapsed is refused.
--- Returns: id, if it was done; no row: refused.
+-- end_chunk: ends the lease on a chunk with an outcome, or saves its cursor and keeps the lease. The lease
+-- on the job was checked before, in the same transaction.
+-- Parameters: :now, :matrix, :chunk, :token, :holder, :word, the outcome (synced, completed, failed, dead,
+--   released) or null: the lease continues; :row_count, :error, :cursor or null: unchanged; :strict whether
+--   a lapsed lease is refused.
+-- Returns: id, if the statement took effect; no row: refused.
 -- Keeps: laws 3, 4, 6: the whole key, token, holder and state in one predicate.
--- Relies on: the unique key (the `+` keeps the other index away).
+-- Relies on: the unique key (the `+` rules out the other index).
 -- statement: end_chunk
 update tenure_checkpoints as t
 set cursor = ifnull(:cursor, t.cursor),

@@ -1,10 +1,10 @@
--- held_chunks: chunks that someone has in hand or left there, those first whose term ends or ended first.
--- Parameters: :matrix, or null for all whose youngest job has not ended or that have no job; :before, only
---   those whose term was over at this moment, or null for all; :limit.
+-- held_chunks: chunks with a lease, live or lapsed; those whose term ends or ended first come first.
+-- Parameters: :matrix, or null for all matrices whose newest job is not settled or that have no job;
+--   :before, only chunks whose term was over at this time, or null for all; :limit.
 -- Returns: per chunk: chunk_hash, locked_until, locked_by, claimed_at, fence, completed_at, failed_at,
 --   row_count, last_synced_at, cursor, error_message; and matrix_id.
 -- Keeps: nothing; it only reads.
--- Relies on: the partial index of the chunks in hand, which are few; the index on the jobs' matrix.
+-- Relies on: the partial index of chunks with a lease, which are few; the index on the jobs' matrix.
 -- statement: held_chunks
 select t.chunk_hash, t.locked_until, t.locked_by, t.claimed_at, t.fence, t.completed_at, t.failed_at,
        t.row_count, t.last_synced_at, t.cursor, t.error_message, t.matrix_id

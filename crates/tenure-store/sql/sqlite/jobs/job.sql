@@ -1,8 +1,8 @@
--- job: everything that is known of one job.
+-- job: all facts of one job.
 -- Parameters: :id.
 -- Returns: per job: id, kind, matrix_id, payload, priority, created_at, available_at, locked_until,
 --   locked_by, claimed_at, fence, the counters, error_message, completed_at, failed_at, result, cursor,
---   chunks_total, retry_of, whether it was cancelled. No token: it is its holder's secret.
+--   chunks_total, retry_of, whether it was cancelled. No token: it is a secret of its holder.
 -- Keeps: nothing; it only reads.
 -- Relies on: the key.
 -- statement: job

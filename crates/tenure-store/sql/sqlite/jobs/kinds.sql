@@ -1,10 +1,11 @@
--- kinds: how the jobs of each kind stand that have not ended, and how many failed lately.
--- Parameters: :now, :since the moment from which on is lately.
--- Returns: per kind, by name: kind; due, oldest_due (the moment from which the first has waited); delayed;
+-- kinds: the open jobs of each kind by state, and the number that failed recently.
+-- Parameters: :now, :since the time from which a failure is recent.
+-- Returns: per kind, by name: kind; due, oldest_due (the time from which the first has waited); delayed;
 --   running; lapsed, lapsed_at (when the first did), lapsed_job; crashing (lapsed twice or more),
 --   crashing_job; failed (but not cancelled), failed_job.
 -- Keeps: nothing; it only reads.
--- Relies on: the partial index on open jobs, which are all looked at, and that on when jobs failed.
+-- Relies on: the partial index on open jobs, which are all scanned, and that on the times at which jobs
+--   failed.
 -- statement: kinds
 with looked as materialized (
     select t.kind, t.id, ifnull(t.available_at, t.created_at) as due_at, t.locked_until, t.crashes,

@@ -1,11 +1,12 @@
--- look_chunk: how a chunk stands, and what a token has said of it last: before a claim, and after an end
--- that was refused.
--- Parameters: :matrix, :chunk, :token, :holder; :job, :token, :holder of the hold on a job.
--- Returns: job: until when the hold on it runs, if it is this one; chunk: locked_until, locked_by,
---   completed_at, failed_at, last_synced_at, whether the hold on it is this one, the word that the token
---   said last, if the last end was its own.
--- Keeps: law 9, until the hold on the chunk ends again; it only reads.
--- Relies on: the unique key; the key of the jobs (the `+` keeps the other index away).
+-- look_chunk: the state of a chunk, and the outcome that a token reported last: before a claim, and after a
+-- refused end.
+-- Parameters: :matrix, :chunk, :token, :holder; for the job: :job, and :token and :holder of the lease on
+--   it.
+-- Returns: job: the end of the lease on it, if the caller holds it; chunk: locked_until, locked_by,
+--   completed_at, failed_at, last_synced_at, whether the caller holds it, the outcome that the token
+--   reported, if the last end was its own.
+-- Keeps: law 9, until the lease on the chunk ends again; it only reads.
+-- Relies on: the unique key; the key of the jobs (the `+` rules out the other index).
 -- statement: job
 select t.locked_until
 from tenure_jobs t

@@ -1,10 +1,10 @@
--- note: writes down something of a job, if the hold on it is still this one.
--- Parameters: :now, :id, :token, :holder, :cursor, :chunks_total, :result (each null leaves what is there),
+-- note: saves the progress of a job, if the caller still holds it.
+-- Parameters: :now, :id, :token, :holder, :cursor, :chunks_total, :result (a null keeps the stored value),
 --   :strict whether a lapsed lease is refused.
--- Returns: note: id, if it was written; look: locked_until, completed_at, failed_at, whether the hold on it
---   is this one.
+-- Returns: note: id, if it was written; look: locked_until, completed_at, failed_at, whether the caller
+--   holds it.
 -- Keeps: law 3: key, token, holder and state in one predicate.
--- Relies on: the key (the `+` keeps the other index away).
+-- Relies on: the key (the `+` rules out the other index).
 -- statement: note
 update tenure_jobs as t
 set cursor = ifnull(:cursor, t.cursor),

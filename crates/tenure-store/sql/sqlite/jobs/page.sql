@@ -1,12 +1,12 @@
--- page: one page of a list of jobs, newest first. A statement per way to narrow it; one of them runs.
--- Parameters: :now, :kind, :matrix, :state in capitals, :below the number that all
---   are below, :limit. Where a filter is not named by a statement's first condition, null is for all.
+-- page: one page of jobs, newest first. There is a statement for each filter; one of them runs.
+-- Parameters: :now, :kind, :matrix, :state in capitals, :below, all jobs have a lower number, :limit. A
+--   filter that is not in the first condition of a statement may be null: all.
 -- Returns: per job: id, kind, matrix_id, payload, priority, created_at, available_at, locked_until,
 --   locked_by, claimed_at, fence, the counters, error_message, completed_at, failed_at, result, cursor,
---   chunks_total, retry_of, whether it was cancelled. No token: it is its holder's secret.
+--   chunks_total, retry_of, whether it was cancelled. No token: it is a secret of its holder.
 -- Keeps: nothing; it only reads.
--- Relies on: the indexes on matrix and on kind, the partial ones on open and on failed jobs, the key:
---   each read backwards from the last number on.
+-- Relies on: the indexes on matrix and on kind, the partial ones on open and on failed jobs, the key: each
+--   read backwards from the last number.
 -- statement: matrix
 select t.id, t.kind, t.matrix_id, t.payload, t.priority, t.created_at, t.available_at,
        t.locked_until, t.locked_by, t.claimed_at, t.fence, t.attempts, t.failures, t.crashes,

@@ -1,10 +1,10 @@
--- progress: how far the work on a matrix has come, in one snapshot. A chunk that is in hand again counts as
+-- progress: the progress of the work on a matrix, in one snapshot. A chunk that is claimed again counts as
 -- running, not as done.
 -- Parameters: :now, :matrix.
--- Returns: one row: total, as the youngest job that says one has it; done, running, failed; rows of those
---   that are done, roughly if they are more than 2^53; began_at, when the first chunk was made.
+-- Returns: one row: total, from the newest job that reports one; done, running, failed; rows of the done
+--   chunks, approximate above 2^53; began_at, when the first chunk was created.
 -- Keeps: nothing; it only reads.
--- Relies on: the unique key: the chunks of the matrix are all looked at; the index on the jobs' matrix.
+-- Relies on: the unique key: the chunks of the matrix are all scanned; the index on the jobs' matrix.
 -- statement: progress
 select (select j.chunks_total
         from tenure_jobs j indexed by tenure_jobs_matrix

@@ -1,10 +1,10 @@
--- prune: deletes jobs that ended long ago, and the chunks of the matrices that were theirs alone.
--- Parameters: :done and :dead, the moments before which they must have ended, :limit of each; :ids as JSON,
---   :matrix.
--- Returns: completed, failed: id and matrix_id of each that is to go; the others: nothing.
--- Keeps: law 4: only what has ended. A matrix `job-<number>` lives as long as a job on it; others have a
---   life of their own.
--- Relies on: the indexes on the ended jobs, on the jobs' matrix, the unique key of the chunks.
+-- prune: deletes jobs that were settled long ago, and the chunks of matrices that only they used.
+-- Parameters: :done and :dead, the times before which they must have been settled, :limit of each; :ids as
+--   JSON, :matrix.
+-- Returns: completed, failed: id and matrix_id of each job to delete; the others: nothing.
+-- Keeps: law 4: only settled jobs. A matrix `job-<number>` is deleted with the last job on it; others are
+--   independent of jobs.
+-- Relies on: the indexes on the settled jobs, on the jobs' matrix, the unique key of the chunks.
 -- statement: completed
 select id, matrix_id
 from tenure_jobs

@@ -1,9 +1,9 @@
--- renew_chunks: moves the end forward of a hold on a chunk that stands and is live; run for each.
+-- renew_chunks: extends a lease on a chunk that exists and is live; run for each chunk.
 -- Parameters: :now, :matrix, :chunk, :token, :holder, :until the new end.
--- Returns: id, until and fence, if it was renewed. No row: refused, look_chunk tells why.
+-- Returns: id, until and fence, if it was renewed. No row: refused, look_chunk gives the reason.
 -- Keeps: law 3: the whole key, token, holder and state in one predicate; the end never moves back and
 --   nothing else changes.
--- Relies on: the unique key (the `+` keeps the other index away).
+-- Relies on: the unique key (the `+` rules out the other index).
 -- statement: renew_chunks
 update tenure_checkpoints as t
 set locked_until = max(t.locked_until, :until)

@@ -1,8 +1,8 @@
--- add_queue: declares a queue, or gives one that is there another term.
+-- add_queue: adds a queue, or changes the term of an existing one.
 -- Parameters: :name, :term_ms (null: that of the worker).
 -- Returns: nothing.
--- Keeps: a number is given once, to a queue or an endpoint, so its lanes stay its own.
--- Relies on: the unique index on their names.
+-- Keeps: a number is given once, to a queue or an endpoint, so no two share a lane.
+-- Relies on: the unique index on the names.
 
 -- statement: add_queue
 insert into tenure_queues (number, name, term_ms)

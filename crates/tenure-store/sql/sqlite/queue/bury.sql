@@ -1,10 +1,10 @@
--- bury: settles one item dead, now. Where it is is asked of look.sql before; the end is written by
---   the statements of settle.
+-- bury: settles one item as dead, now. look.sql finds its place before; the statements of settle write the
+-- end.
 -- Parameters: :id.
 -- Returns: lease: the lease that holds the item; key: its ordering key.
--- Keeps: laws 5, 6: a pending item is claimed first (its ready row goes, a fence is drawn as in
---   claim.sql), then ended; one that waits behind the head of its domain just leaves.
--- Relies on: the primary keys; all leases are looked at, they are few.
+-- Keeps: laws 5, 6: a pending item is claimed first (its ready row is deleted, and a fence is drawn as in
+--   claim.sql), then settled; an item behind the head of its key only leaves the backlog.
+-- Relies on: the primary keys; all leases are scanned, they are few.
 
 -- statement: taken
 delete from tenure_ready
@@ -35,6 +35,6 @@ from tenure_events
 where id = :id;
 
 -- statement: lease
-select token, fence, holder, claimed_at, locked_until, ids, domains
+select token, fence, holder, claimed_at, locked_until, ids, ids_by_key
 from tenure_leases
 where instr(',' || trim(ids, '[]') || ',', ',' || :id || ',') > 0;

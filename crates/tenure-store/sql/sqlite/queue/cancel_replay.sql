@@ -1,7 +1,7 @@
--- cancel_replay: ends a replay that is running; what it put back stays so.
+-- cancel_replay: ends a running replay; items already replayed stay pending.
 -- Parameters: :id, :now.
--- Returns: the operation, as replays.sql; no row when it has ended or there is none.
--- Keeps: a step that is under way is waited for, and is the last.
+-- Returns: the operation, as replays.sql; no row when it has ended or does not exist.
+-- Keeps: it waits for a step in progress, which is the last one.
 -- Relies on: the primary key of tenure_replays.
 
 -- statement: cancelled
@@ -14,13 +14,13 @@ where id = :id
 returning
     id,
     filter,
-    rate,
-    expected,
-    reached,
+    rate_per_minute,
+    expected_items,
+    reached_id,
     last_id,
     replayed,
     refused,
     state,
     created_at,
-    next_at,
+    next_step_at,
     ended_at;

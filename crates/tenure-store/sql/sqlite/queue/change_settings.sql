@@ -1,14 +1,15 @@
--- change_settings: changes what is set for all processes, all of it or nothing.
--- Parameters: :version that the caller has seen; :change, a JSON array of [name, value], each name
---   once; a null value takes it out.
--- Returns: moved: the new version, or no row when it had moved, and then the rest must not be run.
--- Keeps: of two changes that have seen the same version one takes effect.
+-- change_settings: changes the settings of the cluster, all of them or none.
+-- Parameters: :version that the caller has read; :change, a JSON array of [name, value], each name once; a
+--   null value removes the setting.
+-- Returns: moved: the new version, or no row if the version has changed; then the other statements must not
+--   run.
+-- Keeps: of two changes that have read the same version one takes effect.
 -- Relies on: the primary keys of tenure_settings_version and tenure_settings.
 
 -- statement: moved
 update tenure_settings_version
 set version = version + 1
-where one = 1
+where singleton = 1
     and version = :version
 returning version;
 

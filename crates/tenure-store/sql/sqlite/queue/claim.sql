@@ -1,23 +1,22 @@
--- claim: gives up to a limit of due items one lease and returns them whole, in order; a head brings
---   a run of its domain along.
--- Parameters: :now, :lane, :limit (due, taken: run lane by lane, the most urgent first, until the
---   limit is reached); :last_at and :last_id, the last item of the lane that was due; :some, a JSON
---   array of [available_at, id]; :keys, of domains, as a JSON array; :most, how many may follow a
---   head; :run, a JSON array of [ordering key, turn]; :token, :holder, :until, :fence, :ids as a JSON
---   array, ascending, and :domains; :names, queue names as a JSON array; :numbers, of endpoints, too.
--- Returns: used: whether the token has a lease already; due: the items with their counters, in
---   order; followers: the same of the first ones of each backlog, and lane and turn, in any order;
---   fence: the number of this claim; queues: name, number and whether it is paused; endpoints: the
---   numbers that are those of endpoints. The payload of a delivery is read by
---   webhook/sources.sql.
--- Keeps: laws 1, 2, 6, 7. What is due is chosen once, so the limit holds; taken removes exactly that
---   from ready, since it is the front of its lane, and taken_some what of it is named; a fence is
---   drawn only if there is something to claim.
--- Relies on: the primary key of tenure_ready, in which what is due lies before what is not; those
---   of the other tables.
+-- claim: takes one lease on due items, up to a limit, and returns them with their payloads, in order; a
+-- head brings a run of its key along.
+-- Parameters: :now, :lane, :limit (due, taken: run lane by lane, the most urgent first, until the limit is
+--   reached); :last_at and :last_id, the last due item of the lane; :some, a JSON array of [available_at,
+--   id]; :keys, ordering keys as a JSON array; :most, the maximum number of items behind a head; :run, a
+--   JSON array of [ordering key, turn]; :token, :holder, :until, :fence, :ids as a JSON array, ascending,
+--   and :ids_by_key; :names, queue names as a JSON array; :numbers, including those of endpoints.
+-- Returns: used: whether the token has a lease already; due: the items with their counters, in order;
+--   followers: the same for the first items of each backlog, with lane and turn, in any order; fence: the
+--   number of this claim; queues: name, number and whether it is paused; endpoints: the numbers that belong
+--   to endpoints. webhook/sources.sql reads the payload of a delivery.
+-- Keeps: laws 1, 2, 6, 7. The due items are chosen once, so the limit holds; taken removes exactly these
+--   from ready, because they are the front of their lane, and taken_some removes the named ones; a fence is
+--   drawn only if there is an item to claim.
+-- Relies on: the primary key of tenure_ready, in which due items come before the others; those of the other
+--   tables.
 
 -- statement: queues
-select queue.name, queue.number, queue.paused
+select queue.name, queue.number, queue.is_paused
 from json_each(:names) as named
 cross join tenure_queues as queue
     on queue.name = named.value;
@@ -118,5 +117,5 @@ set fence = fence + 1
 returning fence;
 
 -- statement: lease
-insert into tenure_leases (token, fence, holder, claimed_at, locked_until, ids, domains)
-values (:token, :fence, :holder, :now, :until, :ids, :domains);
+insert into tenure_leases (token, fence, holder, claimed_at, locked_until, ids, ids_by_key)
+values (:token, :fence, :holder, :now, :until, :ids, :ids_by_key);

@@ -1,15 +1,15 @@
--- count: how many items stand where.
--- Parameters: :now; :lane and :next_lane, where the lanes of a queue or an endpoint begin and end;
---   :kind, event or delivery.
--- Returns: queues: name and number; endpoints: number; waiting, for one of them: due, delayed, and the
---   moment from which the first due item may be claimed; behind: number of a queue or an endpoint and
---   how many of it wait behind the head of their domain; held: claimed and lapsed; settled: dead, and
---   all items, of which those that are in no place are done.
+-- count: counts the items by state.
+-- Parameters: :now; :lane and :next_lane, the first lane of a queue or an endpoint and the first lane after
+--   it; :kind, event or delivery.
+-- Returns: queues: name and number; endpoints: number; waiting, for one of them: due, delayed, and the time
+--   from which the first due item can be claimed; behind: number of a queue or an endpoint, and how many of
+--   its items wait behind the head of their key; held: claimed and lapsed; settled: dead, and all items;
+--   items in no place are done.
 -- Keeps: nothing; it only reads, all of it in one snapshot.
 -- Relies on: the primary keys of tenure_ready, tenure_backlog and tenure_dead, each read once.
---   tenure_events is not read: the last id, less what was pruned or drawn for a turn, is their number.
---   Ids have no other gaps, since there is one writer and a rollback takes them back; to count would
---   read every payload. A lease holds events or deliveries, never both: its first id tells which.
+--   tenure_events is not read, because counting would read every payload: the number of events is the last
+--   id, minus the ids pruned or drawn for a turn. Ids have no other gaps, because there is one writer and a
+--   rollback returns them. A lease holds events or deliveries, never both: its first id shows which.
 
 -- statement: queues
 select name, number
@@ -49,6 +49,6 @@ select
         from tenure_dead
         where (id > 4503599627370496) = (:kind = 'delivery')
     ) as dead,
-    last_id - vacant - iif(kind = 'delivery', 4503599627370496, 0) as total
+    last_id - ids_without_item - iif(kind = 'delivery', 4503599627370496, 0) as total
 from tenure_ids
 where kind = :kind;

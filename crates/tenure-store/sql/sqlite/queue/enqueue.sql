@@ -1,12 +1,11 @@
 -- enqueue: writes events and their places in the queue.
--- Parameters: :lane, :now, :available_at, :event_id, :topic, :ordering_key, :encoding, :headers,
---   :payload of one event (run for each: a payload wrapped into a JSON array of all would be parsed
---   three times over) with its :id; :first and :last, the ids that were given; :kind, event or
---   delivery.
--- Returns: queues: name and number of every queue; last: the last id that was given.
--- Keeps: laws 7, 8: all of it is in one transaction, the caller's or one of its own. The first of a
---   domain of which nothing is known is its head; whatever else has a key waits behind.
--- Relies on: the primary keys; ids of one transaction follow each other, since there is one writer.
+-- Parameters: :lane, :now, :available_at, :event_id, :topic, :ordering_key, :encoding, :headers, :payload
+--   of one event (run for each: a payload inside a JSON array of all events would be parsed three times)
+--   with its :id; :first and :last, the assigned ids; :kind, event or delivery.
+-- Returns: queues: name and number of every queue; last: the last assigned id.
+-- Keeps: laws 7, 8: all of it is in one transaction, the caller's or its own. The first event of an unknown
+--   key is its head; every other event with a key waits behind.
+-- Relies on: the primary keys; the ids of one transaction are consecutive, because there is one writer.
 
 -- statement: queues
 select name, number
@@ -31,7 +30,7 @@ values (
 );
 
 -- statement: heads
-insert into tenure_domains (ordering_key, head, since)
+insert into tenure_keys (ordering_key, head, state_since)
 select ordering_key, min(id), :now
 from tenure_events not indexed
 where id between :first and :last
@@ -43,16 +42,16 @@ on conflict (ordering_key) do nothing;
 insert into tenure_ready (lane, available_at, id)
 select event.lane, event.available_at, event.id
 from tenure_events as event
-left join tenure_domains as domain
-    on domain.ordering_key = event.ordering_key
+left join tenure_keys as key_row
+    on key_row.ordering_key = event.ordering_key
 where event.id between :first and :last
-    and (event.ordering_key is null or domain.head = event.id);
+    and (event.ordering_key is null or key_row.head = event.id);
 
 -- statement: behind
 insert into tenure_backlog (ordering_key, turn, id, lane)
 select event.ordering_key, event.id, event.id, event.lane
 from tenure_events as event not indexed
-cross join tenure_domains as domain
-    on domain.ordering_key = event.ordering_key
+cross join tenure_keys as key_row
+    on key_row.ordering_key = event.ordering_key
 where event.id between :first and :last
-    and domain.head is not event.id;
+    and key_row.head is not event.id;

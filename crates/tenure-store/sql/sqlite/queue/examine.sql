@@ -1,8 +1,8 @@
--- examine: what the file says of itself.
+-- examine: settings and state of the file.
 -- Parameters: none.
--- Returns: file: the version of SQLite, the version of our tables, the journal's mode, the bytes of
---   a page, pages, those that are free; synchronous, asked of the connection that writes: its
---   level; integrity: the first thing that is wrong, or ok.
+-- Returns: file: the version of SQLite, the version of Tenure's tables, the journal mode, the page size in
+--   bytes, the number of pages and of free ones; synchronous, on the writing connection: its level;
+--   integrity: the first fault, or ok.
 -- Keeps: nothing; it only reads.
 -- Relies on: nothing; integrity reads the whole file.
 

@@ -1,10 +1,10 @@
--- find: everything that is known of items.
+-- find: all facts of items.
 -- Parameters: :ids as a JSON array.
--- Returns: the facts of each item that exists, in any order; the columns of the view
---   tenure_outbox, with the lane in place of queue and priority; a delivery has a source and no payload.
+-- Returns: the facts of each item that exists, in any order; the columns of the view tenure_outbox, with
+--   the lane in place of queue and priority; a delivery has a source and no payload.
 -- Keeps: no token is shown.
--- Relies on: the primary keys; tenure_settled_span. The ids of all leases are read once: they are
---   few rows.
+-- Relies on: the primary keys; tenure_settled_id_range. The ids of all leases are read once; leases are
+--   few.
 
 -- statement: find
 with held as materialized (
@@ -48,12 +48,12 @@ select
     case
         when ready.id is null and behind.id is null and dead.id is null and held.id is null then (
             select settled.settled_at
-            from tenure_settled as settled indexed by tenure_settled_span
-            where settled.hi between event.id and event.id | 1023
-                and settled.lo <= event.id
+            from tenure_settled as settled indexed by tenure_settled_id_range
+            where settled.last_id between event.id and event.id | 1023
+                and settled.first_id <= event.id
                 and settled.outcome = 'done'
                 and instr(',' || trim(settled.ids, '[]') || ',', ',' || event.id || ',') > 0
-            order by settled.line desc
+            order by settled.entry desc
             limit 1
         )
     end as done_at,

@@ -1,7 +1,7 @@
--- leave: writes down that a worker took its leave.
+-- leave: records that a worker stopped.
 -- Parameters: :now, :worker.
 -- Returns: nothing.
--- Keeps: a leave is taken once; a second one changes nothing.
+-- Keeps: only the first stop is recorded.
 -- Relies on: the primary key of tenure_workers.
 
 -- statement: leave

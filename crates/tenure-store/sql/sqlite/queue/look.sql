@@ -1,10 +1,9 @@
--- look: where items are now, and what a token has said of them.
+-- look: the current places of items, and the outcomes that a token reported for them.
 -- Parameters: :ids as a JSON array; :token.
--- Returns: place: id and state of each item that exists; said: id and outcome, for each time that
---   the token ended a hold on one of these items.
--- Keeps: law 9: what had taken effect is found in the journal.
--- Relies on: the primary keys; tenure_settled_token. The ids of all leases are read once: they are
---   few rows.
+-- Returns: place: id and state of each item that exists; said: id and outcome, for each lease on one of
+--   these items that the token ended.
+-- Keeps: law 9: the journal shows the settles that took effect.
+-- Relies on: the primary keys; tenure_settled_token. The ids of all leases are read once; leases are few.
 
 -- statement: place
 select

@@ -1,11 +1,11 @@
--- page_all: the ids of a page of items, newest first; find.sql fills it.
+-- page_all: the ids of a page of items, newest first; find.sql reads the items.
 -- Parameters: :after and :before (ids between these), :since (written at or after), :until (written
 --   before), :topic, :queue, :endpoint (each null: all; the queue of a delivery is that of its event),
 --   :limit; of_key: also :key, and :state (null: any).
 -- Returns: id.
 -- Keeps: nothing; it only reads.
--- Relies on: the primary key of tenure_events, or tenure_events_key, read backwards until the page is
---   full; the primary keys of the places. The ids of all leases are read once: they are few rows.
+-- Relies on: the primary key of tenure_events, or tenure_events_key, read backwards until the page is full;
+--   the primary keys of the places. The ids of all leases are read once; leases are few.
 
 -- statement: page_all
 select event.id

@@ -1,10 +1,10 @@
--- page_claimed: the ids of a page of items that are held, newest first; find.sql fills it.
+-- page_claimed: the ids of a page of held items, newest first; find.sql reads the items.
 -- Parameters: :after and :before (ids between these), :since (written at or after), :until (written
 --   before), :topic, :queue, :endpoint (each null: all; the queue of a delivery is that of its event),
 --   :limit.
 -- Returns: id.
 -- Keeps: nothing; it only reads.
--- Relies on: the ids of all leases are read: they are few rows; the primary key of tenure_events.
+-- Relies on: the ids of all leases are read; leases are few; the primary key of tenure_events.
 
 -- statement: page_claimed
 select held.value as id

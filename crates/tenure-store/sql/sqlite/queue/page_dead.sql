@@ -1,11 +1,10 @@
--- page_dead: the ids of a page of items that are dead, newest first; find.sql fills it.
+-- page_dead: the ids of a page of dead items, newest first; find.sql reads the items.
 -- Parameters: :after and :before (ids between these), :since (written at or after), :until (written
 --   before), :topic, :queue, :endpoint (each null: all; the queue of a delivery is that of its event),
 --   :limit.
 -- Returns: id.
 -- Keeps: nothing; it only reads.
--- Relies on: the primary key of tenure_dead, read backwards until the page is full; that of
---   tenure_events.
+-- Relies on: the primary key of tenure_dead, read backwards until the page is full; that of tenure_events.
 
 -- statement: page_dead
 select dead.id

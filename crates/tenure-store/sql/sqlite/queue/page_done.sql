@@ -1,11 +1,11 @@
--- page_done: the ids of a page of items that are done, newest first; find.sql fills it.
+-- page_done: the ids of a page of done items, newest first; find.sql reads the items.
 -- Parameters: :after and :before (ids between these), :since (written at or after), :until (written
 --   before), :topic, :queue, :endpoint (each null: all; the queue of a delivery is that of its event),
 --   :limit.
 -- Returns: id.
--- Keeps: nothing; it only reads. Done is what is in no other place.
--- Relies on: the primary key of tenure_events, read backwards until the page is full; those of the
---   places. The ids of all leases are read once: they are few rows.
+-- Keeps: nothing; it only reads. An item in no other place is done.
+-- Relies on: the primary key of tenure_events, read backwards until the page is full; those of the places.
+--   The ids of all leases are read once; leases are few.
 
 -- statement: page_done
 select event.id

@@ -1,11 +1,11 @@
--- page_pending: the ids of a page of items that wait, newest first; find.sql fills it.
+-- page_pending: the ids of a page of pending items, newest first; find.sql reads the items.
 -- Parameters: :after and :before (ids between these), :since (written at or after), :until (written
 --   before), :topic, :queue, :endpoint (each null: all; the queue of a delivery is that of its event),
 --   :limit.
 -- Returns: id.
 -- Keeps: nothing; it only reads.
--- Relies on: no index: tenure_ready and tenure_backlog are read once. They are narrow, and their
---   length is what waits; to walk the events instead would read all that is done.
+-- Relies on: no index: tenure_ready and tenure_backlog are read once. They are narrow and contain only
+--   waiting items; reading the events instead would also read all that are done.
 
 -- statement: page_pending
 select waiting.id

@@ -1,11 +1,11 @@
--- pause_queue: lets claims pass a queue by, or no longer.
+-- pause_queue: pauses or resumes a queue: claims skip a paused one.
 -- Parameters: :name, :paused.
--- Returns: the number of the queue; no row: there is none of that name.
--- Keeps: leases that stand are not touched.
--- Relies on: the unique index on their names.
+-- Returns: the number of the queue; no row: the queue does not exist.
+-- Keeps: existing leases are not changed.
+-- Relies on: the unique index on the names.
 
 -- statement: pause_queue
 update tenure_queues
-set paused = :paused
+set is_paused = :paused
 where name = :name
 returning number;

@@ -1,27 +1,25 @@
--- prune: deletes settled items past their retention; and of the journal what is old and names
---   nothing that is kept.
--- Parameters: :done and :dead, the moments before which an item must have been done or dead; :old,
---   the earlier of both; :limit; :ids as a JSON array; :named, whether these are from the lines, so
---   that what was not replayed is done for long enough; :line, :lo, :hi of a journal row; :items, how
---   many, and :kind, event or delivery.
--- Returns: lines: the oldest journal rows of done items: line, settled_at, ids; dead: ids of the
---   oldest dead items; settled: of the named items those that may be deleted, and whether they are
---   dead; sources: the events of the named deliveries; kept: of the named items those that exist;
---   others: the oldest journal rows of all other words, and those that prune is through with.
--- Keeps: laws 4, 6: only what stands in no place, or in tenure_dead, and for long enough: the last
---   done row of an item that was replayed counts. A dead item that blocks its domain is kept: the
---   others wait for an operator to decide about it. A journal row stays for the timeline of an item
---   that is kept, up to the longer retention; one that is gone was past it. An event is kept while a
---   delivery of it is.
--- Relies on: tenure_settled_done, tenure_settled_other and tenure_dead_at, from the oldest; the
---   primary keys; tenure_events_source; tenure_dedupe_id; tenure_settled_span for items that were
---   replayed, and events that had deliveries. The ids of all leases are read once: they are few rows.
+-- prune: deletes settled items past their retention, and old journal rows that name no retained item.
+-- Parameters: :done and :dead, the times before which an item must have been settled as done or dead; :old,
+--   the earlier of both; :limit; :ids as a JSON array; :named, whether journal rows of this round name
+--   these ids, so that an item that was not replayed has been done for long enough; :entry, :first_id,
+--   :last_id of a journal row; :items, their number, and :kind, event or delivery.
+-- Returns: entries: the oldest journal rows of done items: entry, settled_at, ids; dead: ids of the oldest
+--   dead items; settled: the named items that may be deleted, and whether they are dead; sources: the
+--   events of the named deliveries; kept: the named items that exist; others: the oldest journal rows with
+--   any other outcome, and those that prune has closed.
+-- Keeps: laws 4, 6: only items that are in no place, or in tenure_dead, and for long enough; for a replayed
+--   item its last done row counts. A dead item that blocks its key is kept: the others wait for an operator
+--   to decide about it. A journal row stays for the timeline of a retained item, up to the longer
+--   retention; a deleted row was past that. An event is kept as long as its deliveries.
+-- Relies on: tenure_settled_done, tenure_settled_other and tenure_dead_at, from the oldest; the primary
+--   keys; tenure_events_source; tenure_dedupe_id; tenure_settled_id_range for items that were replayed, and
+--   events that had deliveries. The ids of all leases are read once; leases are few.
 
--- statement: lines
-select line, settled_at, ids
+-- statement: entries
+select entry, settled_at, ids
 from tenure_settled indexed by tenure_settled_done
 where outcome = 'done'
-    and spent = 0
+    and is_pruned = 0
     and settled_at < :done
 order by settled_at
 limit :limit;
@@ -33,11 +31,11 @@ where dead_at < :dead
     and not exists (
         select 1
         from tenure_events as event
-        cross join tenure_domains as domain
-            on domain.ordering_key = event.ordering_key
+        cross join tenure_keys as key_row
+            on key_row.ordering_key = event.ordering_key
         where event.id = tenure_dead.id
-            and domain.head = event.id
-            and domain.blocked
+            and key_row.head = event.id
+            and key_row.is_blocked
     )
     and not exists (select 1 from tenure_events as owed where owed.source = tenure_dead.id)
 order by dead_at
@@ -72,9 +70,9 @@ where ready.id is null
         else coalesce(
             (
                 select max(settled.settled_at)
-                from tenure_settled as settled indexed by tenure_settled_span
-                where settled.hi between event.id and event.id | 1023
-                    and settled.lo <= event.id
+                from tenure_settled as settled indexed by tenure_settled_id_range
+                where settled.last_id between event.id and event.id | 1023
+                    and settled.first_id <= event.id
                     and settled.outcome = 'done'
                     and instr(',' || trim(settled.ids, '[]') || ',', ',' || event.id || ',') > 0
             ) < :done,
@@ -101,10 +99,10 @@ where id in (select value from json_each(:ids));
 delete from tenure_dead
 where id in (select value from json_each(:ids));
 
--- statement: keys
+-- statement: dedupe_keys
 delete from tenure_dedupe
-where key in (
-    select dedupe.key
+where dedupe_key in (
+    select dedupe.dedupe_key
     from json_each(:ids) as named
     cross join tenure_dedupe as dedupe indexed by tenure_dedupe_id
         on dedupe.id = named.value
@@ -112,7 +110,7 @@ where key in (
 
 -- statement: counted
 update tenure_ids
-set vacant = vacant + :items
+set ids_without_item = ids_without_item + :items
 where kind = :kind;
 
 -- statement: attempts
@@ -127,21 +125,21 @@ cross join tenure_events as event
 
 -- statement: ended
 delete from tenure_settled
-where line = :line;
+where entry = :entry;
 
--- statement: spent
+-- statement: pruned
 update tenure_settled
 set
-    spent = 1,
+    is_pruned = 1,
     ids = :ids,
-    lo = :lo,
-    hi = :hi
-where line = :line;
+    first_id = :first_id,
+    last_id = :last_id
+where entry = :entry;
 
 -- statement: others
-select line
+select entry
 from tenure_settled indexed by tenure_settled_other
-where (outcome <> 'done' or spent = 1)
+where (outcome <> 'done' or is_pruned = 1)
     and settled_at < :old
 order by settled_at
 limit :limit;

@@ -1,9 +1,9 @@
--- prune_workers: deletes workers that nobody has seen for long.
--- Parameters: :before, the moment since which.
+-- prune_workers: deletes workers that have not reported for long.
+-- Parameters: :before, workers whose last report is older are deleted.
 -- Returns: nothing.
--- Keeps: whoever reports.
--- Relies on: the table being small.
+-- Keeps: workers that still report.
+-- Relies on: the table is small.
 
 -- statement: prune_workers
 delete from tenure_workers
-where seen_at < :before;
+where reported_at < :before;

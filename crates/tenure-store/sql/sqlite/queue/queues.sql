@@ -2,9 +2,9 @@
 -- Parameters: none.
 -- Returns: name, term_ms, paused.
 -- Keeps: nothing; it only reads.
--- Relies on: the unique index on their names.
+-- Relies on: the unique index on the names.
 
 -- statement: queues
-select name, term_ms, paused
+select name, term_ms, is_paused
 from tenure_queues
 order by name;

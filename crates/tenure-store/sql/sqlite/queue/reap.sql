@@ -1,14 +1,14 @@
--- reap: ends lapsed leases. What becomes of their items is written by the statements of settle.
--- Parameters: :now, :reached whether a term that ends this very moment is over, :limit (leases);
---   :tokens and :ids as JSON arrays.
--- Returns: lapsed: the leases that are over, the oldest first; counters: lane as enqueued and
---   lapses so far of each item, and from when it could be claimed.
--- Keeps: laws 5, 6: a lease that is live at :now is not among the lapsed.
--- Relies on: no index for lapsed: leases are few, and an index on locked_until would cost every
---   renewal more; the primary keys.
+-- reap: ends lapsed leases. The statements of settle write the new states of their items.
+-- Parameters: :now, :reached whether a term that ends exactly now is over, :limit (leases); :tokens and
+--   :ids as JSON arrays.
+-- Returns: lapsed: the lapsed leases, the oldest first; counters: for each item its lane at enqueue, its
+--   lapses so far, and the time from which it could be claimed.
+-- Keeps: laws 5, 6: a lease that is live at :now is not among them.
+-- Relies on: no index for lapsed: leases are few, and an index on locked_until would cost every renewal
+--   more; the primary keys.
 
 -- statement: lapsed
-select token, fence, holder, claimed_at, locked_until, ids, domains
+select token, fence, holder, claimed_at, locked_until, ids, ids_by_key
 from tenure_leases
 where locked_until < :now
     or (:reached and locked_until = :now)

@@ -1,13 +1,12 @@
--- replay: puts settled items back as a new generation. Which are settled is asked of look.sql
---   before.
--- Parameters: :ids as a JSON array; :now; :numbers, how many turns to draw, and :kind, event or
---   delivery: each has ids of its own; :turns, a JSON array of [id, turn].
--- Returns: domains: of those that have a key: id, key, whether their domain has a head, and whether it
---   is this one, dead and blocking; drawn: the last number.
--- Keeps: laws 4, 6, 7: one that has a key goes to the tail of its domain, by a number that comes after
---   all ids so far; the one that blocks its domain keeps its turn, which is the first. The fence goes on rising and the old tokens stay dead, since no lease is made.
--- Relies on: the primary keys. tenure_ready and tenure_backlog get their rows by the statements of
---   settle.
+-- replay: makes settled items pending again as a new generation. look.sql finds the settled ones before.
+-- Parameters: :ids as a JSON array; :now; :numbers, the number of turns to draw, and :kind, event or
+--   delivery: each kind has its own ids; :turns, a JSON array of [id, turn].
+-- Returns: keys: for items with a key: id, key, whether the key has a head, and whether the item is that
+--   head, dead and blocking; drawn: the last number.
+-- Keeps: laws 4, 6, 7: an item with a key goes to the tail of its key, with a turn above all ids so far;
+--   the item that blocks its key keeps its turn, which is the first. Fences continue to rise and old tokens
+--   stay invalid, because no lease is created.
+-- Relies on: the primary keys. The statements of settle write the rows of tenure_ready and tenure_backlog.
 
 -- statement: opened
 insert into tenure_setbacks as old (id, generation, available_at, replayed_at)
@@ -28,24 +27,24 @@ on conflict (id) do update set
 delete from tenure_dead
 where id in (select value from json_each(:ids));
 
--- statement: domains
+-- statement: keys
 select
     event.id,
     event.ordering_key,
-    domain.head is not null as has_head,
-    coalesce(domain.blocked and domain.head = event.id, 0) as is_blocking
+    key_row.head is not null as has_head,
+    coalesce(key_row.is_blocked and key_row.head = event.id, 0) as is_blocking
 from json_each(:ids) as named
 cross join tenure_events as event
     on event.id = named.value
-left join tenure_domains as domain
-    on domain.ordering_key = event.ordering_key
+left join tenure_keys as key_row
+    on key_row.ordering_key = event.ordering_key
 where event.ordering_key is not null;
 
 -- statement: drawn
 update tenure_ids
 set
     last_id = last_id + :numbers,
-    vacant = vacant + :numbers
+    ids_without_item = ids_without_item + :numbers
 where kind = :kind
 returning last_id;
 

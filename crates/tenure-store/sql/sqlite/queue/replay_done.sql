@@ -1,11 +1,11 @@
--- replay_done: the next of the items that are done and that a replay puts back.
--- Parameters: :after this id and up to :last; bound: :walk, how many are walked past at most; the page:
+-- replay_done: the next done items of a bulk replay.
+-- Parameters: :after this id and up to :last; bound: :walk, the maximum number of items to pass; the page:
 --   :since (written at or after), :until (written before), :topic, :queue, :key, :endpoint, :source, the
 --   event of a delivery (each null: all; the queue of a delivery is that of its event), :limit.
--- Returns: bound: the id up to which to look, if that is not :last; the page: ids, ascending.
--- Keeps: nothing; it only reads. Done is what is in no other place.
--- Relies on: the primary key of tenure_events; those of the places. It walks no farther than it is told,
---   however little matches. The ids of all leases are read once: they are few rows.
+-- Returns: bound: the last id to examine, if that is not :last; the page: ids, ascending.
+-- Keeps: nothing; it only reads. An item in no other place is done.
+-- Relies on: the primary key of tenure_events; those of the places. It reads at most the given number of
+--   rows, even if few match. The ids of all leases are read once; leases are few.
 
 -- statement: bound
 select event.id

@@ -1,18 +1,18 @@
--- report: writes down what a worker says of itself, and when.
+-- report: records the report of a worker and its time.
 -- Parameters: :now, :worker, :host, :pid, :version, :queues, :concurrency, :running, :held,
---   :settings_version, :next_within_ms.
+--   :settings_version, :next_report_within_ms.
 -- Returns: nothing.
--- Keeps: started_at is that of the first report; a leave that was taken stays taken.
+-- Keeps: started_at is that of the first report; a recorded stop stays recorded.
 -- Relies on: the primary key of tenure_workers.
 
 -- statement: report
 insert into tenure_workers (
     worker, host, pid, version, queues, concurrency, running, held, settings_version,
-    next_within_ms, started_at, seen_at
+    next_report_within_ms, started_at, reported_at
 )
 values (
     :worker, :host, :pid, :version, :queues, :concurrency, :running, :held, :settings_version,
-    :next_within_ms, :now, :now
+    :next_report_within_ms, :now, :now
 )
 on conflict (worker) do update set
     host = excluded.host,
@@ -23,5 +23,5 @@ on conflict (worker) do update set
     running = excluded.running,
     held = excluded.held,
     settings_version = excluded.settings_version,
-    next_within_ms = excluded.next_within_ms,
-    seen_at = excluded.seen_at;
+    next_report_within_ms = excluded.next_report_within_ms,
+    reported_at = excluded.reported_at;

@@ -1,22 +1,21 @@
--- settle: ends the hold on named items of a lease, each with its outcome, and on the rest if asked
---   to. Reap and bury end holds by the same statements: journal, setbacks, ready, behind, dead; and
---   whoever leaves a domain without a head gives it the next by next, promoted, heads, idle.
--- Parameters: :token, :now; :ids, what is left in the lease, as a JSON array, ascending, and :domains;
---   :keys, of domains, as a JSON array; :run, a JSON array of [ordering key, turn]; :heads, a JSON
---   array of [ordering key, id or null, whether it is dead and blocks]; of the
---   journal also :outcome, :holder, :fence, :claimed_at and :blocks, a JSON array of arrays of ids,
---   each within one block of 1024, ascending; :setbacks, a JSON array of [id, attempts, failures,
---   crashes (to be added), last_error, available_at, lane (null: as it was)]; :back, the ids that
---   wait again, as a JSON array; :dead, a JSON array of [id, reason].
--- Returns: lease: what is held under the token; next: key, and turn and id of the first that waits
---   (null: none does); whether the domain is paused.
--- Keeps: laws 3, 4, 6, 7, 9. What is ended is taken from the lease of this token or not at all;
---   counters are raised, not set; the key of a ready row is computed from what stands in setbacks
---   and events.
+-- settle: ends the lease on named items, each with its outcome, and on the other items of the lease if
+-- requested. Reap and bury end leases by the same statements: journal, setbacks, ready, behind, dead. The
+-- statements next, promoted, heads and idle give a key without a head its next one.
+-- Parameters: :token, :now; :ids, the ids that stay in the lease, as a JSON array, ascending, and
+--   :ids_by_key; :keys, ordering keys as a JSON array; :run, a JSON array of [ordering key, turn]; :heads,
+--   a JSON array of [ordering key, id or null, whether it is dead and blocks]; for the journal also
+--   :outcome, :holder, :fence, :claimed_at and :blocks, a JSON array of arrays of ids, each within one
+--   block of 1024, ascending; :setbacks, a JSON array of [id, attempts, failures, crashes (to be added),
+--   last_error, available_at, lane (null: unchanged)]; :back, the ids that become pending again, as a JSON
+--   array; :dead, a JSON array of [id, reason].
+-- Returns: lease: the items held under the token; next: key, and turn and id of its first waiting item
+--   (null: there is none); whether the key is paused.
+-- Keeps: laws 3, 4, 6, 7, 9. Only items of the lease with this token are ended; counters are incremented,
+--   not set; the key of a ready row is computed from setbacks and events.
 -- Relies on: the primary keys.
 
 -- statement: lease
-select fence, holder, claimed_at, locked_until, ids, domains
+select fence, holder, claimed_at, locked_until, ids, ids_by_key
 from tenure_leases
 where token = :token;
 
@@ -28,11 +27,11 @@ where token = :token;
 update tenure_leases
 set
     ids = :ids,
-    domains = :domains
+    ids_by_key = :ids_by_key
 where token = :token;
 
 -- statement: journal
-insert into tenure_settled (token, outcome, holder, fence, claimed_at, settled_at, lo, hi, ids)
+insert into tenure_settled (token, outcome, holder, fence, claimed_at, settled_at, first_id, last_id, ids)
 select :token, :outcome, :holder, :fence, :claimed_at, :now, value ->> 0, value ->> '$[#-1]', value
 from json_each(:blocks);
 
@@ -80,10 +79,10 @@ left join tenure_setbacks as setback
     on setback.id = named.value;
 
 -- statement: next
-select named.value as ordering_key, behind.turn, behind.id, coalesce(domain.paused, 0) as paused
+select named.value as ordering_key, behind.turn, behind.id, coalesce(key_row.is_paused, 0) as is_paused
 from json_each(:keys) as named
-left join tenure_domains as domain
-    on domain.ordering_key = named.value
+left join tenure_keys as key_row
+    on key_row.ordering_key = named.value
 left join tenure_backlog as behind
     on behind.ordering_key = named.value
     and behind.turn = (
@@ -100,15 +99,15 @@ where (ordering_key, turn) in (
 );
 
 -- statement: heads
-insert into tenure_domains as old (ordering_key, head, blocked, since)
+insert into tenure_keys as old (ordering_key, head, is_blocked, state_since)
 select value ->> 0, value ->> 1, value ->> 2, :now
 from json_each(:heads)
 where true
 on conflict (ordering_key) do update set
     head = excluded.head,
-    blocked = excluded.blocked,
-    since = iif(old.paused or old.head is excluded.head, old.since, excluded.since);
+    is_blocked = excluded.is_blocked,
+    state_since = iif(old.is_paused or old.head is excluded.head, old.state_since, excluded.state_since);
 
 -- statement: idle
-delete from tenure_domains
+delete from tenure_keys
 where ordering_key in (select value from json_each(:keys));

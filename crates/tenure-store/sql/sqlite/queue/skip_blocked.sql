@@ -1,10 +1,10 @@
--- skip_blocked: writes down who goes on without the dead head that blocks a domain. The domain goes on by
---   the statements of settle.
--- Parameters: :id; :note, what is written before its last error; :before, what stands between the two;
---   :most, how many characters are kept.
+-- skip_blocked: records the operator's note on a dead head that is skipped. The statements of settle
+-- continue the key.
+-- Parameters: :id; :note, text before its last error; :before, text between the two; :most, the maximum
+--   number of characters.
 -- Returns: nothing.
--- Keeps: law 4: the dead one stays dead.
--- Relies on: the primary key of tenure_setbacks; what is dead was held once, and has a row there.
+-- Keeps: law 4: the item stays dead.
+-- Relies on: the primary key of tenure_setbacks; a dead item was held once, so it has a row there.
 
 -- statement: skip_blocked
 update tenure_setbacks

@@ -1,17 +1,17 @@
--- start_replay: puts a replay on record; those that ended long ago go.
--- Parameters: :now; :filter as JSON; :rate, items per minute (null: no limit); :expected (null: nobody
---   counted); :behind this id and up to :last is looked at all; :kept_since, before which one that has
---   ended goes.
+-- start_replay: records a new bulk replay, and deletes those that ended long ago.
+-- Parameters: :now; :filter as JSON; :rate, items per minute (null: no limit); :expected (null: not
+--   counted); :behind and :last, the range of ids to examine: after the first, up to the second;
+--   :kept_since, ended replays before this time are deleted.
 -- Returns: started: the operation, as replays.sql.
--- Keeps: it looks at no item that is newer than the newest of now.
--- Relies on: the primary key of tenure_events, read backwards. Operations are few and are scanned.
+-- Keeps: it examines no item newer than the newest one at its start.
+-- Relies on: the primary key of tenure_events, read backwards. Replays are few and are scanned.
 
 -- statement: gone
 delete from tenure_replays
 where ended_at < :kept_since;
 
 -- statement: started
-insert into tenure_replays (filter, rate, expected, reached, last_id, created_at, next_at)
+insert into tenure_replays (filter, rate_per_minute, expected_items, reached_id, last_id, created_at, next_step_at)
 select
     :filter,
     :rate,
@@ -33,13 +33,13 @@ select
 returning
     id,
     filter,
-    rate,
-    expected,
-    reached,
+    rate_per_minute,
+    expected_items,
+    reached_id,
     last_id,
     replayed,
     refused,
     state,
     created_at,
-    next_at,
+    next_step_at,
     ended_at;

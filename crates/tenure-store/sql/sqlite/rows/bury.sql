@@ -1,10 +1,9 @@
--- bury: settles a row dead, whoever holds it. One that is pending is claimed under the operator's
--- token, with a fence of its own, and settled in the same transaction; one that is claimed is taken
--- over.
+-- bury: settles a row as dead, even if a worker holds it. A pending row is claimed under the operator's
+-- token, with a new fence, and settled in the same transaction; a claimed row is taken from its holder.
 -- Parameters: :now, :token the operator's, :id, :why, :fence.
--- Returns: pending: whether the row waits; fence: the number of the operator's claim; bury: id, if it
+-- Returns: pending: whether the row is pending; fence: the number of the operator's claim; bury: id, if it
 --   was buried.
--- Keeps: laws 5, 6: there is no way from pending to dead but through a claim.
+-- Keeps: laws 5, 6: the only way from pending to dead is through a claim.
 -- Relies on: the key.
 -- statement: pending
 select exists (select 1 from {table} t where t.{key} = :id and {is_pending})

@@ -1,16 +1,15 @@
--- claim: gives up to a limit of pending rows one lease and returns them, in order.
--- Parameters: :now, :token, :holder, :until, :limit, :lone whether rows that must be worked alone are
---   taken in their turn like all others, :fence, :ids as a JSON array; where rows have a kind, :kinds
---   as a JSON array or null for all.
--- Returns: claimable and claimable_alone: the rows as they are before the claim; used: whether the
---   token has a lease already; fence: the number of this claim; claimed: the rows as they are after it.
--- Keeps: laws 1, 2, 6. The rows are chosen once, so the limit holds; the fence is drawn only if there
---   is something to claim. All of it is one transaction, and there is one writer: what was read is
---   not read again, unless the table has a say in what is written to it. `or fail` spares a copy of
---   every page: an error undoes the whole claim anyway. It is left out where there are triggers, whose
---   own words on conflicts it would stand over.
--- Relies on: the partial indexes on the order of pending rows and on the tokens of claimed ones; the
---   key.
+-- claim: takes one lease on pending rows, up to a limit, and returns them in order.
+-- Parameters: :now, :token, :holder, :until, :limit, :lone whether rows that must be worked alone are taken
+--   in order like all others, :fence, :ids as a JSON array; if rows have a kind, :kinds as a JSON array or
+--   null for all.
+-- Returns: claimable and claimable_alone: the rows before the claim; used: whether the token has a lease
+--   already; fence: the number of this claim; claimed: the rows after the claim.
+-- Keeps: laws 1, 2, 6. The rows are chosen once, so the limit holds; the fence is drawn only if there is a
+--   row to claim. All of it is one transaction, and there is one writer: rows are not read again, unless
+--   triggers or generated columns may change them. `or fail` avoids a copy of every page: an error undoes
+--   the whole claim anyway. It is left out if the table has triggers, because it would override their
+--   conflict handling.
+-- Relies on: the partial indexes on the order of pending rows and on the tokens of claimed ones; the key.
 -- statement: used
 select exists (
     select 1 from {table} t where t.{token} = :token and {is_claimed}

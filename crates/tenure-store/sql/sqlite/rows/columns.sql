@@ -1,9 +1,9 @@
--- columns: what a table is made of.
+-- columns: the columns and triggers of a table.
 -- Parameters: :table its name.
--- Returns: version: a number that is another one as soon as any table of the file has been changed.
---   columns: of each column its name, the name as a statement writes it, its declared type, and whether
---   its value is made from others; no row: there is no such table. has_triggers: whether there are
---   others than our own.
+-- Returns: version: a number that changes whenever any table of the file is changed. columns: of each
+--   column its name, the name quoted for a statement, its declared type, and whether its value is generated
+--   from others; no row: the table does not exist. has_triggers: whether the table has triggers other than
+--   Tenure's.
 -- Keeps: nothing; it only reads.
 -- Relies on: nothing.
 -- statement: version

@@ -1,9 +1,9 @@
--- count: how many rows stand where, in one snapshot.
+-- count: counts the rows by state, in one snapshot.
 -- Parameters: :now.
--- Returns: due, delayed, oldest_due (the moment from which the first due row has waited), claimed,
---   lapsed, done, dead.
+-- Returns: due, delayed, oldest_due (the time from which the first due row has waited), claimed, lapsed,
+--   done, dead.
 -- Keeps: nothing; it only reads.
--- Relies on: no index: every row is looked at once.
+-- Relies on: no index: every row is scanned once.
 -- statement: count
 select count(*) filter (where {is_pending}
                           and (t.{available_at} is null or t.{available_at} <= :now)),

@@ -1,11 +1,11 @@
--- create: makes a lease table with its indexes.
+-- create: creates a lease table with its indexes.
 -- Parameters: none.
 -- Returns: nothing.
--- Keeps: the grammar of the columns: claimed, done and dead each have their facts and no others', and
---   never both.
--- Relies on: nothing. Indexes hold no column that a renewal changes (but for one whose mere presence
---   tells the state). `json text` is text that the
---   content of a row shows as JSON; moments are microseconds since 1970.
+-- Keeps: the columns agree: claimed, done and dead rows each have their own facts and no others, and are
+--   never in two states.
+-- Relies on: nothing. Indexes contain no column that a renewal changes (except one whose presence alone
+--   gives the state). `json text` is text that the content of a row shows as JSON; times are microseconds
+--   since 1970.
 -- statement: create
 create table {table} (
     {key} integer primary key autoincrement,

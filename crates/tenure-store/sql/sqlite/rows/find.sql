@@ -1,7 +1,7 @@
--- find: everything that is known of rows.
+-- find: all facts of rows.
 -- Parameters: :ids as a JSON array.
 -- Returns: the whole rows that exist, each with its state; the reader leaves out the tokens, which are
---   their holders' secrets.
+--   secrets of their holders.
 -- Keeps: nothing; it only reads.
 -- Relies on: the key.
 -- statement: find

@@ -1,7 +1,8 @@
--- look: where rows are now, and what a token has said of them last: the answer to what was refused.
+-- look: the current states of rows, and the outcomes that a token reported last for them: the reason of a
+-- refusal.
 -- Parameters: :token, :holder, :ids as a JSON array.
--- Returns: per row that exists: id, state, is_mine (claimed under this token), the word that the token
---   said last, if the last settle was its own.
+-- Returns: per row that exists: id, state, is_mine (claimed under this token), the outcome that the token
+--   reported, if the last settle was its own.
 -- Keeps: law 9, until the row is settled again; it only reads.
 -- Relies on: the key.
 -- statement: look

@@ -1,8 +1,8 @@
--- page: the ids of one page of a list, newest first; it is filled afterwards.
--- Parameters: :state or null for all, :since written at or after this moment or null, :last the
---   largest id, :limit.
+-- page: the ids of one page of rows, newest first; another statement reads the rows.
+-- Parameters: :state or null for all, :since created at or after this time or null, :last the largest id,
+--   :limit.
 -- Returns: id.
--- Keeps: nothing; it only reads. A row in no state is no item, and hides none.
+-- Keeps: nothing; it only reads. A row in no state is not an item, and does not hide any.
 -- Relies on: the key, read backwards.
 -- statement: page
 select t.{key}

@@ -1,11 +1,11 @@
--- reap: ends lapsed leases, row by row: pending again after a delay, or dead when the crash budget is
--- used up.
--- Parameters: :now, :limit, :delays in microseconds by number of lapses as a JSON array, :budget,
---   :reached whether a term that ends this very moment is over, :ids as a JSON array.
--- Returns: lapsed: id, holder, fence and the `until` that was, the longest lapsed first; reap: id, its
+-- reap: ends lapsed leases, row by row: rows become pending again after a delay, or dead at the crash
+-- limit.
+-- Parameters: :now, :limit, :delays in microseconds by number of lapses as a JSON array, :budget, :reached
+--   whether a term that ends exactly now is over, :ids as a JSON array.
+-- Returns: lapsed: id, and the former holder, fence and `until`, the longest lapsed first; reap: id, its
 --   state now, available_at.
--- Keeps: laws 5, 6. Both statements ask whether the term is over, in one transaction.
--- Relies on: the partial index of claimed rows, which are few and are all looked at; the key.
+-- Keeps: laws 5, 6. Both statements check that the term is over, in one transaction.
+-- Relies on: the partial index of claimed rows, which are few and are all scanned; the key.
 -- statement: lapsed
 select t.{key}, t.{holder}, t.{fence}, t.{until}
 from {table} t

@@ -1,11 +1,11 @@
--- renew: moves `until` forward for the rows of a lease that stands and is live; run for each token.
+-- renew: moves `until` forward for the rows of a lease that exists and is live; run for each token.
 -- Parameters: :now, :token, :holder, :until the new end.
 -- Returns: renew: id, until and fence of each row that was renewed; lapsed: whether the token has rows
 --   whose term is over.
--- Keeps: law 3: key, token, holder and state in one predicate; `until` never moves back and nothing
---   else changes.
--- Relies on: the partial index on the tokens of claimed rows; the key (the `+` keeps the other index
---   away from the update).
+-- Keeps: law 3: key, token, holder and state in one predicate; `until` never moves back and nothing else
+--   changes.
+-- Relies on: the partial index on the tokens of claimed rows; the key (the `+` rules out the other index
+--   from the update).
 -- statement: renew
 update {table} as t
 set {until} = max(t.{until}, :until)

@@ -1,11 +1,11 @@
--- settle: ends the hold on a named row of a lease with its outcome; it is said for one row after the other.
--- Parameters: :now, :token, :holder, :id, :word, :delay in microseconds, :error, :strict whether a lapsed
---   lease is refused.
--- Returns: settle: nothing, a row that was not changed was refused; late: whether the term was over; held:
---   the ids of the lease.
--- Keeps: laws 3, 4, 6: key, token, holder and state in one predicate; counters are raised, not set.
--- Relies on: the key (the `+` keeps the other index away: by it all rows of the lease would be looked at for
---   each); for held and late the partial index on the tokens of claimed rows.
+-- settle: ends the lease on a named row with its outcome; run for each row.
+-- Parameters: :now, :token, :holder, :id, :word, the outcome, :delay in microseconds, :error, :strict
+--   whether a lapsed lease is refused.
+-- Returns: settle: nothing, an unchanged row was refused; late: whether the term was over; held: the ids of
+--   the lease.
+-- Keeps: laws 3, 4, 6: key, token, holder and state in one predicate; counters are incremented, not set.
+-- Relies on: the key (the `+` rules out the other index, which would scan all rows of the lease for each
+--   row); for held and late the partial index on the tokens of claimed rows.
 -- statement: held
 select t.{key}
 from {table} t

@@ -1,11 +1,11 @@
--- settle_done: ends the hold on named rows of a lease as done, which is what most settles say: settle.sql
--- for all of them at once.
+-- settle_done: ends the lease on named rows as done, the most common settle: settle.sql for all rows at
+-- once.
 -- Parameters: :now, :token, :holder, :ids as a JSON array, :strict whether a lapsed lease is refused.
--- Returns: nothing; if fewer rows were changed than named, one was refused, and the caller undoes it all.
---   So it does after an error: `or fail` spares a copy of every page. It is left out where there are
---   triggers, whose own words on conflicts it would stand over.
+-- Returns: nothing; if fewer rows were changed than named, at least one was refused, and the caller undoes
+--   everything. It also does so after an error: `or fail` avoids a copy of every page. It is left out if the
+--   table has triggers, because it would override their conflict handling.
 -- Keeps: laws 3, 4, 6: key, token, holder and state in one predicate.
--- Relies on: the key (the `+` keeps the other index away).
+-- Relies on: the key (the `+` rules out the other index).
 -- statement: settle_done
 update or fail {table} as t
 set {done_at} = :now,

@@ -1,11 +1,11 @@
--- add_endpoint: adds an endpoint, if its name is free. Whoever changes an endpoint notes it by moved.
+-- add_endpoint: adds an endpoint, if its name is free. Every change of an endpoint runs moved.
 -- Parameters: :id, :settings, :sealed, :now.
--- Returns: the endpoint as endpoint.sql does, or no row: the name is taken; moved: nothing.
+-- Returns: the endpoint as endpoint.sql returns it, or no row: the name is taken; moved: nothing.
 -- Keeps: a name is given once, and a number is never given twice, to a queue or an endpoint.
 -- Relies on: the primary key. Queues and endpoints are few, and their numbers are read.
 
 -- statement: added
-insert into tenure_endpoints (id, number, settings, sealed, state, since, created_at)
+insert into tenure_endpoints (id, number, settings, sealed_secrets, state, state_since, created_at)
 select :id, max(number) + 1, :settings, :sealed, 'enabled', :now, :now
 from (
     select number from tenure_queues
@@ -14,10 +14,11 @@ from (
 )
 where true
 on conflict (id) do nothing
-returning id, number, settings, sealed, state, why, words, since, health, version, created_at;
+returning id, number, settings, sealed_secrets, state, disabled_cause, disabled_note, state_since,
+    health, version, created_at;
 
 -- statement: moved
 update tenure_endpoints_version
 set
     version = version + 1,
-    rules = rules + 1;
+    rules_version = rules_version + 1;

@@ -5,7 +5,7 @@
 -- Relies on: the primary key.
 
 -- statement: calls
-select delivery, fence, attempt, began_at, outcome, status, error, detail
+select delivery, fence, attempt, began_at, outcome, http_status, error, detail
 from tenure_delivery_attempts
 where delivery = :delivery
 order by fence;

@@ -2,8 +2,8 @@
 -- Parameters: :now.
 -- Returns: version: that of all endpoints; lanes: lane.
 -- Keeps: nothing; it only reads.
--- Relies on: the primary key of tenure_ready: from each lane that has something in line to the next by
---   one search, and one more in that lane.
+-- Relies on: the primary key of tenure_ready: one search leads from each lane with waiting items to the
+--   next, and one more checks that lane.
 
 -- statement: version
 select version

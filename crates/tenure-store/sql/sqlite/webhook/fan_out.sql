@@ -1,9 +1,9 @@
--- fan_out: writes a delivery for each event and endpoint that it is owed to, as a part of the settle
---   that made the event done. They get their places by the statements of enqueue.
--- Parameters: :owed, a JSON array of [event, number and name of the endpoint]; :last, the last id that
---   was given to a delivery; :now.
+-- fan_out: writes a delivery for each event and subscribed endpoint, in the transaction of the settle that
+-- made the event done. The statements of enqueue place the deliveries.
+-- Parameters: :owed, a JSON array of [event, number and name of the endpoint]; :last, the last id assigned
+--   to a delivery; :now.
 -- Returns: nothing.
--- Keeps: law 8: an event is owed to an endpoint once; ids without gaps, in the order of :owed.
+-- Keeps: law 8: one delivery per event and endpoint; ids without gaps, in the order of :owed.
 -- Relies on: tenure_events_source; the primary key of tenure_events.
 
 -- statement: fan_out

@@ -1,7 +1,7 @@
--- keep_health: writes down how an endpoint fares. What is owed to whom stays as it is.
+-- keep_health: saves the health of an endpoint. Subscriptions do not change.
 -- Parameters: :id, :health.
 -- Returns: nothing.
--- Keeps: the endpoint's own version: a change that was begun before can still be made.
+-- Keeps: the version of the endpoint: a concurrent change of its settings can still succeed.
 -- Relies on: the primary keys.
 
 -- statement: kept

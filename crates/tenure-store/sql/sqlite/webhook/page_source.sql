@@ -1,11 +1,10 @@
--- page_source: the ids of a page of deliveries of an event, newest first; find.sql fills it.
--- Parameters: :source, the event; :after and :before (ids between these), :since (written at or
---   after), :until (written before), :topic, :queue of the event, :endpoint, :key, :state (each null:
---   all), :limit.
+-- page_source: the ids of a page of deliveries of an event, newest first; find.sql reads the items.
+-- Parameters: :source, the event; :after and :before (ids between these), :since (written at or after),
+--   :until (written before), :topic, :queue of the event, :endpoint, :key, :state (each null: all), :limit.
 -- Returns: id.
 -- Keeps: nothing; it only reads.
--- Relies on: tenure_events_source: an event has no more deliveries than there are endpoints; the
---   primary keys of the places. The ids of all leases are read once: they are few rows.
+-- Relies on: tenure_events_source: an event has no more deliveries than there are endpoints; the primary
+--   keys of the places. The ids of all leases are read once; leases are few.
 
 -- statement: page_source
 select event.id

@@ -1,13 +1,13 @@
--- record_calls: writes down calls that were made for deliveries.
--- Parameters: :calls, a JSON array of [delivery, fence, attempt, began_at, outcome, status, error,
---   detail as text].
+-- record_calls: records calls made for deliveries.
+-- Parameters: :calls, a JSON array of [delivery, fence, attempt, began_at, outcome, status, error, detail
+--   as text].
 -- Returns: nothing.
--- Keeps: one that is on record already stays as it is; one whose delivery was pruned is not written.
+-- Keeps: a recorded call does not change; a call of a pruned delivery is not recorded.
 -- Relies on: the primary keys.
 
 -- statement: record_calls
 insert into tenure_delivery_attempts
-    (delivery, fence, attempt, began_at, outcome, status, error, detail)
+    (delivery, fence, attempt, began_at, outcome, http_status, error, detail)
 select
     call.value ->> 0,
     call.value ->> 1,

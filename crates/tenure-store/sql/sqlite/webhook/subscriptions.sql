@@ -1,4 +1,4 @@
--- subscriptions: to whom something may be owed.
+-- subscriptions: the enabled endpoints with their settings.
 -- Parameters: none.
 -- Returns: per enabled endpoint: number, id, settings.
 -- Keeps: nothing; it only reads.

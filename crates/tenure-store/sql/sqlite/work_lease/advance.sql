@@ -1,13 +1,13 @@
--- advance: moves the watermark of a space forward, and how far failures are forgiven.
+-- advance: moves the watermark of a space forward, and the bound below which failed offsets are forgotten.
 -- Parameters: :space, :watermark, :forgiven.
--- Returns: both, as they now stand.
--- Keeps: they never go back.
+-- Returns: both, as stored now.
+-- Keeps: they never move back.
 -- Relies on: the unique space.
 
 -- statement: advance
-insert into tenure_watermarks (space, watermark, forgiven)
+insert into tenure_spaces (space, watermark, forgiven_below)
 values (:space, :watermark, :forgiven)
 on conflict (space) do update set
     watermark = max(watermark, excluded.watermark),
-    forgiven = max(forgiven, excluded.forgiven)
-returning watermark, forgiven;
+    forgiven_below = max(forgiven_below, excluded.forgiven_below)
+returning watermark, forgiven_below;

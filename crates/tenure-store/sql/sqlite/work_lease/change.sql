@@ -1,16 +1,15 @@
--- change: writes what was decided about a domain, in the transaction in which it was seen.
--- Parameters: :space, its number; :domain; :number, the domain's; the reservation as it is from now
---   on: :current_offset (null: none), :token, :first_acquired_at, :retry_count, :locked_until;
---   :pushed and :popped, 1 or 0; :offset that leaves the head of the backlog or joins its tail; :lo,
---   :hi and :kind of a range.
+-- change: writes a decision about a domain, in the transaction in which the domain was read.
+-- Parameters: :space, its number; :domain; :number, the domain's; the new reservation: :current_offset
+--   (null: none), :token, :first_acquired_at, :retry_count, :locked_until; :pushed and :popped, 1 or 0;
+--   :offset that leaves the head of the backlog or joins its tail; :first, :last and :kind of a range.
 -- Returns: made: the number of the new domain.
--- Keeps: moved: the version rises. Ranges come after the old ones have gone: they may end at the same
---   offset.
+-- Keeps: moved: the version rises. Ranges are inserted after the old ones were deleted, because they may
+--   end at the same offset.
 -- Relies on: the primary keys, and the unique domain and offset.
 
 -- statement: made
 insert into tenure_reservations (
-    space, domain, current_offset, token, first_acquired_at, retry_count, locked_until, queued
+    space_number, domain, current_offset, token, first_acquired_at, retry_count, locked_until, backlog_length
 )
 values (
     :space, :domain, :current_offset, :token, :first_acquired_at, :retry_count, :locked_until,
@@ -27,7 +26,7 @@ set
     first_acquired_at = :first_acquired_at,
     retry_count = :retry_count,
     locked_until = :locked_until,
-    queued = queued + :pushed - :popped
+    backlog_length = backlog_length + :pushed - :popped
 where number = :number;
 
 -- statement: popped
@@ -35,15 +34,15 @@ delete from tenure_reservation_backlog
 where reservation = :number and log_offset = :offset;
 
 -- statement: pushed
-insert into tenure_reservation_backlog (reservation, place, log_offset)
+insert into tenure_reservation_backlog (reservation, queue_position, log_offset)
 values (
     :number,
     1 + coalesce(
         (
-            select place
+            select queue_position
             from tenure_reservation_backlog
             where reservation = :number
-            order by place desc
+            order by queue_position desc
             limit 1
         ),
         0
@@ -53,8 +52,8 @@ values (
 
 -- statement: gone
 delete from tenure_offsets
-where reservation = :number and hi = :hi;
+where reservation = :number and last_offset = :last;
 
 -- statement: come
-insert into tenure_offsets (reservation, space, lo, hi, kind)
-values (:number, :space, :lo, :hi, :kind);
+insert into tenure_offsets (reservation, space_number, first_offset, last_offset, kind)
+values (:number, :space, :first, :last, :kind);

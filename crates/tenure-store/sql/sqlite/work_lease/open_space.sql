@@ -1,10 +1,10 @@
--- open_space: makes a space, if there is none of this name.
+-- open_space: creates a space, if it does not exist.
 -- Parameters: :space.
 -- Returns: nothing.
 -- Keeps: its watermark is below every offset.
 -- Relies on: the unique space.
 
 -- statement: open_space
-insert into tenure_watermarks (space)
+insert into tenure_spaces (space)
 values (:space)
 on conflict (space) do nothing;

@@ -1,25 +1,26 @@
--- prune: deletes terminal ranges that end below a bound, and the domains that then have nothing.
--- Parameters: :space, :kind, :bound, :limit; :number, a domain's; :hi of a range.
--- Returns: due: the domain's number and hi of each range.
--- Keeps: ranges go whole. A domain goes only while it is idle, with an empty backlog and no range.
--- Relies on: the unique space, tenure_offsets_age, the primary keys.
+-- prune: deletes terminal ranges that end below a bound, and the domains that are empty then.
+-- Parameters: :space, :kind, :bound, :limit; :number, a domain's; :last of a range.
+-- Returns: due: number of the domain and last offset, for each range to delete.
+-- Keeps: only whole ranges are deleted. A domain is deleted only while it is idle, with an empty backlog
+--   and no range.
+-- Relies on: the unique space, tenure_offsets_prunable, the primary keys.
 
 -- statement: due
-select reservation, hi
+select reservation, last_offset
 from tenure_offsets
-where space = (select number from tenure_watermarks where space = :space)
+where space_number = (select number from tenure_spaces where space = :space)
     and kind = :kind
-    and hi < :bound
-order by hi
+    and last_offset < :bound
+order by last_offset
 limit :limit;
 
 -- statement: gone
 delete from tenure_offsets
-where reservation = :number and hi = :hi;
+where reservation = :number and last_offset = :last;
 
 -- statement: evicted
 delete from tenure_reservations
 where number = :number
     and current_offset is null
-    and queued = 0
+    and backlog_length = 0
     and not exists (select 1 from tenure_offsets where reservation = :number);

@@ -1,10 +1,10 @@
--- watermark: how far a space is through.
+-- watermark: the watermark of a space.
 -- Parameters: :space.
--- Returns: its watermark, or no row when there is no such space.
+-- Returns: the watermark, or no row if the space does not exist.
 -- Keeps: nothing is changed.
 -- Relies on: the unique space.
 
 -- statement: watermark
 select watermark
-from tenure_watermarks
+from tenure_spaces
 where space = :space;

@@ -1,17 +1,17 @@
-//! The decisions of the work lease, each a function: those of the core, unless a test planted a
-//! wrong one to see whether the suite notices.
+//! The decisions of the work lease as functions. They are those of the core, unless a test plants a
+//! wrong one to check that the suite detects it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tenure_core::domain::{
+use tenure_core::work_lease::{
     Decided, Domain, DomainView, OffsetView, fail, renew, replay, submit, succeed, try_acquire,
 };
 use tenure_core::{
     AcquireResult, DomainRules, FailResult, ReplayResult, SucceedResult, Timestamp, Token,
 };
 
-/// A question for an offset.
-pub(super) type Ask = fn(
+/// The signature of `try_acquire` and `submit`.
+pub(super) type AcquireRule = fn(
     &DomainView<'_>,
     OffsetView,
     &DomainRules,
@@ -19,20 +19,21 @@ pub(super) type Ask = fn(
     &dyn Fn() -> Token,
 ) -> Decided<AcquireResult>;
 
-/// Whether a domain may be evicted. Asked under the lock under which domains are found and made.
-/// What can be forgotten of it is, before.
+/// Prunes a domain and returns whether it may be evicted. Called under the shard lock,
+/// under which domains are also found and created.
 pub(super) type MayEvict = fn(&mut Arc<Mutex<Domain>>, &dyn Fn(&mut Domain)) -> bool;
 
-/// What a work lease asks before it changes anything.
-pub(super) struct Decisions {
-    pub(super) try_acquire: Ask,
-    pub(super) submit: Ask,
-    pub(super) succeed: fn(&DomainView<'_>, &Token) -> Decided<SucceedResult>,
-    pub(super) fail: fn(&DomainView<'_>, &Token, &DomainRules, Timestamp) -> Decided<FailResult>,
-    pub(super) renew:
-        fn(&DomainView<'_>, &Token, &DomainRules, Timestamp) -> Decided<Option<Timestamp>>,
-    pub(super) replay: fn(&DomainView<'_>, OffsetView, &DomainRules) -> Decided<ReplayResult>,
-    pub(super) may_evict: MayEvict,
+/// The functions that a work lease calls before it changes anything.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Decisions {
+    pub try_acquire: AcquireRule,
+    pub submit: AcquireRule,
+    pub succeed: fn(&DomainView<'_>, &Token) -> Decided<SucceedResult>,
+    pub fail: fn(&DomainView<'_>, &Token, &DomainRules, Timestamp) -> Decided<FailResult>,
+    pub renew: fn(&DomainView<'_>, &Token, &DomainRules, Timestamp) -> Decided<Option<Timestamp>>,
+    pub replay: fn(&DomainView<'_>, OffsetView, &DomainRules) -> Decided<ReplayResult>,
+    pub may_evict: MayEvict,
 }
 
 impl Default for Decisions {
@@ -49,8 +50,8 @@ impl Default for Decisions {
     }
 }
 
-/// Only what is blank and referenced by nobody else. Whoever has found the record but not yet
-/// locked it would go on with one that nobody finds any more, beside a new one.
+/// Evicts only a blank record without other references. A caller that has found the record but not
+/// yet locked it would otherwise continue on an unreachable record, beside a new one.
 fn may_evict(record: &mut Arc<Mutex<Domain>>, prune: &dyn Fn(&mut Domain)) -> bool {
     let Some(alone) = Arc::get_mut(record) else {
         return false;

@@ -1,36 +1,44 @@
-//! The work lease in process: the offsets of a domain strictly in order, one at a time, none twice.
+//! The in-process work lease: works the offsets of a domain strictly in order, one at a time, none
+//! twice.
 //!
-//! The rules are those of [`tenure_core::domain`]; here they get a lock per domain, a clock and
-//! tokens. Each verb decides and changes under its domain's own lock, and no lock is held when it
-//! returns, so nothing outside is ever waited for under one. Nothing outlives the process.
+//! The rules are those of [`tenure_core::work_lease`]; this module adds a lock per domain, a clock
+//! and tokens. Each operation decides and changes under the lock of its domain, and releases the
+//! lock before it returns. So no lock is held while waiting for anything outside. Nothing outlives
+//! the process.
 
+#[cfg_attr(
+    not(feature = "testing"),
+    expect(
+        unreachable_pub,
+        reason = "only tests of this crate replace a decision"
+    )
+)]
 mod decisions;
-#[cfg(feature = "testing")]
-mod planted;
 mod shards;
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tenure_core::domain::{Decided, Domain};
+use tenure_core::work_lease::{Decided, Domain};
 use tenure_core::{
     AcquireResult, Clock, DomainName, DomainRules, FailResult, ReplayResult, Reservation,
     SucceedResult, Timestamp, Token, WorkLeaseError, WorkerId,
 };
 
 use crate::memory::SystemClock;
-use decisions::Decisions;
 #[cfg(feature = "testing")]
-pub use planted::WorkLeaseFault;
+pub use decisions::Decisions;
+#[cfg(not(feature = "testing"))]
+use decisions::Decisions;
 use shards::{Shards, lock};
 
 /// Exclusive work on the offsets of a domain, first in, first out, for one process.
 ///
-/// It hands nothing off and waits for nothing: `succeed` and `fail` tell the next offset as a
-/// hint, and when to try again is up to the caller, who reads `acquired_at` and `retry_count` from
-/// the [`reservation`](Self::reservation). Hints may be lost with their reader:
-/// [`idle_with_backlog`](Self::idle_with_backlog) finds what waits for one.
+/// The work lease starts no work and never waits: `succeed` and `fail` return the next offset as a
+/// hint, and the caller must acquire it. The caller also decides when to retry, from `acquired_at`
+/// and `retry_count` of the [`reservation`](Self::reservation). If a caller loses a hint,
+/// [`idle_with_backlog`](Self::idle_with_backlog) finds the domain that waits.
 ///
 /// ```
 /// use tenure_core::{AcquireResult, DomainRules, SucceedResult, WorkLeaseError};
@@ -51,14 +59,15 @@ use shards::{Shards, lock};
 /// # Ok::<(), WorkLeaseError>(())
 /// ```
 ///
-/// # What is remembered
+/// # Retention
 ///
-/// Every offset that succeeded or was given up, until the watermark has passed it: neighbours cost
-/// nothing, others some 20 bytes. The watermark is one for all domains: the position that the log
-/// is committed up to. Processed offsets below it are forgotten, since it says the same of them.
-/// Those given up stay until [`forget_failed_below`](Self::forget_failed_below), so that
-/// `AlreadyFailed` is their answer until then. A domain of which nothing is left is evicted by
-/// itself when room for new ones is made, or by [`evict`](Self::evict).
+/// The work lease remembers every offset that succeeded or was given up until the watermark passes
+/// it: adjacent offsets share one range, others take about 20 bytes each. All domains share one
+/// watermark: the position up to which the log is committed. Processed offsets below it are
+/// forgotten, because the watermark implies them. Offsets that were given up stay until
+/// [`forget_failed_below`](Self::forget_failed_below), so that they are answered with
+/// `AlreadyFailed` until then. A domain without content is evicted automatically when room for new
+/// ones is made, or by [`evict`](Self::evict).
 pub struct WorkLease {
     rules: DomainRules,
     clock: Arc<dyn Clock>,
@@ -66,17 +75,23 @@ pub struct WorkLease {
     decisions: Decisions,
     shards: Shards,
     watermark: AtomicI64,
-    /// Up to here failures are forgotten once the watermark has passed them.
+    /// Failed offsets below this one are forgotten once the watermark has passed them.
     forgiven: AtomicI64,
 }
 
 impl WorkLease {
-    /// A work lease by these rules, with the machine's clock and random tokens.
+    /// Creates a work lease with these rules, the system clock and random tokens.
     pub fn new(rules: DomainRules) -> Self {
-        Self::with_decisions(rules, Decisions::default())
+        Self::decided_by(rules, Decisions::default())
     }
 
-    fn with_decisions(rules: DomainRules, decisions: Decisions) -> Self {
+    /// Creates a work lease that decides by these functions.
+    #[cfg(feature = "testing")]
+    pub fn with_decisions(rules: DomainRules, decisions: Decisions) -> Self {
+        Self::decided_by(rules, decisions)
+    }
+
+    fn decided_by(rules: DomainRules, decisions: Decisions) -> Self {
         Self {
             rules,
             clock: Arc::new(SystemClock),
@@ -88,29 +103,29 @@ impl WorkLease {
         }
     }
 
-    /// The same, judging by another clock. It is read under a domain's lock and must not wait.
+    /// Replaces the clock. The work lease reads it under a domain's lock, so it must not block.
     #[must_use]
     pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = clock;
         self
     }
 
-    /// The same, with tokens from elsewhere. No two may be equal. It is called under a domain's
-    /// lock and must not wait, nor call this work lease.
+    /// Replaces the token source. Tokens must be unique. The work lease calls it under a domain's
+    /// lock, so it must not block or call this work lease.
     #[must_use]
     pub fn mint(mut self, mint: impl Fn() -> Token + Send + Sync + 'static) -> Self {
         self.mint = Box::new(mint);
         self
     }
 
-    /// Acquires an offset, or queues it behind the one that is in flight.
+    /// Acquires an offset, or queues it behind the one in flight.
     ///
-    /// With a term, the offset in flight is acquired anew when its term is over: under a new token,
-    /// with `acquired_at` and `retry_count` as they were.
+    /// With a term, the offset in flight can be acquired again once its term is over: under a new
+    /// token, with `acquired_at` and `retry_count` unchanged.
     ///
     /// # Errors
     /// Nothing is in flight and the offset is not the head of the backlog; the backlog is at its
-    /// limit; the domain's name cannot be one.
+    /// limit; the domain name is invalid.
     pub fn try_acquire(&self, domain: &str, offset: i64) -> Result<AcquireResult, WorkLeaseError> {
         let record = self.record(domain)?;
         self.decide(&record, |kept, watermark| {
@@ -119,11 +134,11 @@ impl WorkLease {
         })
     }
 
-    /// Acquires an offset if nothing is ahead of it, and else queues it, in one step. Submitted
-    /// offsets of a domain are worked in the order in which they were submitted.
+    /// Acquires an offset if nothing is ahead of it, otherwise queues it, in one step. Submitted
+    /// offsets of a domain are worked in the order of submission.
     ///
     /// # Errors
-    /// The backlog is at its limit; the domain's name cannot be one.
+    /// The backlog is at its limit; the domain name is invalid.
     pub fn submit(&self, domain: &str, offset: i64) -> Result<AcquireResult, WorkLeaseError> {
         let record = self.record(domain)?;
         self.decide(&record, |kept, watermark| {
@@ -132,10 +147,10 @@ impl WorkLease {
         })
     }
 
-    /// Ends the offset in flight as processed, and tells the next one.
+    /// Ends the offset in flight as processed and returns the next one as a hint.
     ///
     /// # Errors
-    /// Nothing is in flight, or it is so under another token.
+    /// Nothing is in flight, or it is in flight under another token.
     pub fn succeed(&self, domain: &str, token: &Token) -> Result<SucceedResult, WorkLeaseError> {
         let record = self.held(domain)?;
         self.decide(&record, |kept, watermark| {
@@ -143,11 +158,11 @@ impl WorkLease {
         })
     }
 
-    /// Counts a failure of the offset in flight: it stays so for a retry, or is given up when it
-    /// had `max_retries` of them.
+    /// Counts a failure of the offset in flight: it stays in flight for a retry, or is given up
+    /// after `max_retries` failures.
     ///
     /// # Errors
-    /// Nothing is in flight, or it is so under another token.
+    /// Nothing is in flight, or it is in flight under another token.
     pub fn fail(&self, domain: &str, token: &Token) -> Result<FailResult, WorkLeaseError> {
         let record = self.held(domain)?;
         self.decide(&record, |kept, watermark| {
@@ -156,11 +171,11 @@ impl WorkLease {
         })
     }
 
-    /// Begins the term of the offset in flight anew, and tells until when it stands; without a
-    /// term it stands for ever.
+    /// Restarts the term of the offset in flight and returns its new end; without a term the
+    /// reservation never expires.
     ///
     /// # Errors
-    /// Nothing is in flight, or it is so under another token.
+    /// Nothing is in flight, or it is in flight under another token.
     pub fn renew(&self, domain: &str, token: &Token) -> Result<Option<Timestamp>, WorkLeaseError> {
         let record = self.held(domain)?;
         self.decide(&record, |kept, watermark| {
@@ -169,10 +184,10 @@ impl WorkLease {
         })
     }
 
-    /// An operator's order: takes a terminal offset out of its set and queues it at the tail.
+    /// Takes a terminal offset out of its set and queues it at the tail, on an operator's request.
     ///
     /// # Errors
-    /// The backlog is at its limit; the domain's name cannot be one.
+    /// The backlog is at its limit; the domain name is invalid.
     pub fn replay(&self, domain: &str, offset: i64) -> Result<ReplayResult, WorkLeaseError> {
         let record = self.record(domain)?;
         self.decide(&record, |kept, watermark| {
@@ -181,13 +196,13 @@ impl WorkLease {
         })
     }
 
-    /// What is in flight in a domain.
+    /// Returns the reservation of the offset in flight in a domain.
     pub fn reservation(&self, domain: &str) -> Option<Reservation> {
         let record = self.shards.find(domain)?;
         lock(&record).reservation().cloned()
     }
 
-    /// A copy of all that is kept of a domain.
+    /// Returns a copy of a domain's record.
     pub fn domain(&self, domain: &str) -> Option<Domain> {
         let record = self.shards.find(domain)?;
         let mut kept = lock(&record);
@@ -195,8 +210,8 @@ impl WorkLease {
         Some(kept.clone())
     }
 
-    /// The domains of which nothing is in flight although something waits, each with the head of
-    /// its backlog. Acquire those: on start, and now and then, in case a hint was lost.
+    /// Lists the domains that have a backlog but nothing in flight, each with the head of its
+    /// backlog. Acquire those on start and periodically, in case a hint was lost.
     pub fn idle_with_backlog(&self) -> Vec<(DomainName, i64)> {
         self.shards.collect(|kept| match kept.reservation() {
             Some(_) => None,
@@ -204,8 +219,8 @@ impl WorkLease {
         })
     }
 
-    /// The domains whose offset in flight is past its term, each with that offset. Acquire those:
-    /// their holders are late or dead. Without a term there are none.
+    /// Lists the domains whose offset in flight is past its term, each with that offset. Acquire
+    /// those: their holders are late or dead. Without a term the list is empty.
     pub fn lapsed(&self) -> Vec<(DomainName, i64)> {
         let now = self.clock.now();
         self.shards.collect(|kept| {
@@ -214,45 +229,45 @@ impl WorkLease {
         })
     }
 
-    /// Says that every offset below this one is terminal, in all domains; what is in flight or
-    /// queued stays as it is. The watermark never goes back.
+    /// Declares every offset below this one terminal, in all domains; offsets in flight or queued
+    /// are not affected. The watermark never moves back.
     pub fn advance_watermark(&self, offset: i64) {
         self.watermark.fetch_max(offset, Ordering::AcqRel);
     }
 
-    /// Every offset below it is terminal, except what is in flight or queued.
+    /// Returns the watermark: every offset below it is terminal, unless it is in flight or queued.
     pub fn watermark(&self) -> i64 {
         self.watermark.load(Ordering::Acquire)
     }
 
-    /// Forgets the offsets below this one that were given up, each once the watermark has passed
-    /// it; their answer is then `AlreadyProcessed`.
+    /// Forgets the failed offsets below this one, each once the watermark has passed it; they are
+    /// then answered with `AlreadyProcessed`.
     pub fn forget_failed_below(&self, offset: i64) {
         self.forgiven.fetch_max(offset, Ordering::AcqRel);
     }
 
-    /// Forgets everything that the watermark says too, and evicts the domains of which nothing is
-    /// left and that nobody is asking about just now. How many those were.
+    /// Forgets everything that the watermark implies, and evicts the domains that have no content
+    /// and that no caller is using at the moment. Returns the number of evicted domains.
     pub fn evict(&self) -> usize {
         self.shards.evict(&|kept| self.prune(kept))
     }
 
-    /// How many domains are kept.
+    /// Returns the number of domains in memory.
     pub fn domains(&self) -> usize {
         self.shards.len()
     }
 
-    /// The bytes that all domains take, about.
+    /// Returns the approximate size of all domains in bytes.
     pub fn footprint(&self) -> usize {
         self.shards.footprint()
     }
 
-    /// The record of a domain; made, if there is none.
+    /// Finds the record of a domain, or creates it.
     fn record(&self, domain: &str) -> Result<Arc<Mutex<Domain>>, WorkLeaseError> {
         self.shards.create(domain, &|kept| self.prune(kept))
     }
 
-    /// The record of a domain that something should be in flight of. It is not made for that.
+    /// Finds the record of a domain that should have an offset in flight. Never creates it.
     fn held(&self, domain: &str) -> Result<Arc<Mutex<Domain>>, WorkLeaseError> {
         match self.shards.find(domain) {
             Some(record) => Ok(record),
@@ -262,7 +277,6 @@ impl WorkLease {
         }
     }
 
-    /// Decides and applies, under the domain's lock.
     fn decide<T>(
         &self,
         record: &Mutex<Domain>,
@@ -275,8 +289,8 @@ impl WorkLease {
         Ok(answer)
     }
 
-    /// Forgets what the watermark says too. It is read under the domain's lock, and so never seen
-    /// lower than by whoever pruned before: what was forgotten stays terminal.
+    /// Forgets everything that the watermark implies. The watermark is read under the domain's
+    /// lock, so it is never lower than at an earlier prune: a forgotten offset stays terminal.
     fn prune(&self, kept: &mut Domain) {
         let watermark = self.watermark();
         kept.prune(watermark);
@@ -285,7 +299,7 @@ impl WorkLease {
 }
 
 impl fmt::Debug for WorkLease {
-    /// Shows how it is set, not what it keeps: tokens do not belong in a log.
+    /// Shows the settings, not the content: tokens do not belong in a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WorkLease")
             .field("rules", &self.rules)
@@ -294,7 +308,7 @@ impl fmt::Debug for WorkLease {
     }
 }
 
-/// Tokens of a boot of its own, each with a number and 128 random bits.
+/// Mints tokens of one boot, each with a number and 128 random bits.
 fn mint() -> impl Fn() -> Token + Send + Sync {
     let worker =
         WorkerId::new("work-lease", rand::random()).expect("`work-lease` is a worker's name");

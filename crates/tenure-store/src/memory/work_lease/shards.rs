@@ -1,38 +1,36 @@
-//! The domains of a work lease by name: found and made under the lock of a shard, worked on under
-//! their own.
+//! The domains of a work lease by name: found and created under the lock of a shard, worked on
+//! under their own lock.
 //!
-//! A record is never replaced while anybody may hold it: it is handed out, made and evicted under
-//! one lock, and evicted only when nobody else refers to it. So all callers of a domain meet at
-//! one lock. No lock is taken while another one is held: a domain that is busy keeps nobody from
-//! another.
+//! A record is never replaced while a caller may hold it: it is returned, created and evicted under
+//! one lock, and evicted only when there is no other reference to it. So all callers of a domain
+//! use the same lock. No lock is taken while another one is held: a busy domain does not block
+//! others.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tenure_core::domain::Domain;
+use tenure_core::work_lease::Domain;
 use tenure_core::{DomainName, WorkLeaseError};
 
 use super::decisions::MayEvict;
 
-/// As many that threads seldom meet in one.
+/// Enough shards that threads seldom contend for one.
 const SHARDS: usize = 64;
 
-/// A shard with fewer domains is not looked through for what can be evicted.
+/// A shard with fewer domains is not swept.
 const SWEEP_MIN: usize = 64;
 
-/// All domains.
 pub(super) struct Shards {
     all: Box<[Mutex<Shard>]>,
     hasher: RandomState,
     may_evict: MayEvict,
 }
 
-/// Some of them.
 #[derive(Default)]
 struct Shard {
     records: HashMap<DomainName, Arc<Mutex<Domain>>>,
-    /// With this many, what can be evicted is, before one more is made.
+    /// Number of domains at which the shard is swept before the next one is created.
     sweep_at: usize,
 }
 
@@ -46,12 +44,11 @@ impl Shards {
         }
     }
 
-    /// The record of a domain, if there is one.
     pub(super) fn find(&self, domain: &str) -> Option<Arc<Mutex<Domain>>> {
         lock(self.shard(domain)).records.get(domain).cloned()
     }
 
-    /// The record of a domain; made, if there is none. Others are pruned and evicted for it.
+    /// Finds the record of a domain, or creates it; may prune and evict others to make room.
     pub(super) fn create(
         &self,
         domain: &str,
@@ -63,8 +60,8 @@ impl Shards {
         }
         let name = DomainName::new(domain)?;
         if shard.records.len() >= shard.sweep_at.max(SWEEP_MIN) {
-            // Twice as many as were left may come before the next look, so that the looks cost
-            // each newcomer no more than a constant.
+            // The next sweep comes after the shard has doubled, so that the cost of sweeps per new
+            // domain is constant.
             shard.sweep(prune, self.may_evict);
         }
         let record = Arc::new(Mutex::new(Domain::new(name.clone())));
@@ -72,7 +69,7 @@ impl Shards {
         Ok(record)
     }
 
-    /// What `look` finds, with the domains it was found in.
+    /// Collects the results of `look`, each with the name of its domain.
     pub(super) fn collect(&self, look: impl Fn(&Domain) -> Option<i64>) -> Vec<(DomainName, i64)> {
         let mut found = Vec::new();
         self.visit(|kept| {
@@ -83,7 +80,7 @@ impl Shards {
         found
     }
 
-    /// Prunes every domain and evicts those of which nothing is left; how many.
+    /// Prunes every domain and evicts those without content; returns the number of evicted ones.
     pub(super) fn evict(&self, prune: &dyn Fn(&mut Domain)) -> usize {
         let mut evicted = 0;
         for shard in &self.all {
@@ -97,7 +94,7 @@ impl Shards {
         lengths.sum()
     }
 
-    /// The bytes that everything takes, about.
+    /// Returns the approximate size of all domains in bytes.
     pub(super) fn footprint(&self) -> usize {
         let shards = self.all.iter().map(|shard| lock(shard).footprint());
         let mut bytes = size_of::<Mutex<Shard>>() * SHARDS + shards.sum::<usize>();
@@ -109,7 +106,7 @@ impl Shards {
         bytes
     }
 
-    /// Looks at every domain, each under its own lock and no other.
+    /// Calls `look` for every domain, each under its own lock and no other.
     fn visit(&self, mut look: impl FnMut(&Domain)) {
         for shard in &self.all {
             let records: Vec<_> = lock(shard).records.values().cloned().collect();
@@ -128,29 +125,29 @@ impl Shards {
 }
 
 impl Shard {
-    /// Prunes and evicts what may be evicted; how many those were.
+    /// Prunes the domains and evicts those that may go; returns the number of evicted ones.
     fn sweep(&mut self, prune: &dyn Fn(&mut Domain), may_evict: MayEvict) -> usize {
         let before = self.records.len();
         self.records.retain(|_, record| !may_evict(record, prune));
         let left = self.records.len();
         self.sweep_at = left.saturating_mul(2);
-        // What is soon needed again is not given back.
+        // Keep capacity that will soon be needed again.
         if self.records.capacity() / 4 > left {
             self.records.shrink_to(left.saturating_mul(2));
         }
         before - left
     }
 
-    /// The bytes of its places, about, without what the records take.
+    /// Returns the approximate size of the table in bytes, without the records.
     fn footprint(&self) -> usize {
-        // A hash map keeps an eighth of its places free and a byte beside each.
+        // A hash map keeps an eighth of its slots free and one byte of metadata per slot.
         let place = size_of::<(DomainName, Arc<Mutex<Domain>>)>() + 1;
         self.records.capacity() * place * 8 / 7
     }
 }
 
-/// A decision is made before anything is written, so a panic under a lock leaves nothing half
-/// done.
+/// Locks a mutex, poisoned or not: decisions are made before anything is written, so a panic under
+/// a lock leaves no partial change.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

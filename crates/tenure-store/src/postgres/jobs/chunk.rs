@@ -1,4 +1,4 @@
-//! Chunks: claimed, renewed and ended by their whole key.
+//! Chunks: claimed, renewed and ended by their full key.
 
 use std::sync::atomic::Ordering;
 
@@ -10,13 +10,13 @@ use tenure_core::{Fence, Guarded, Lease, Timestamp, Token};
 
 use super::super::PostgresStore;
 use super::super::error::store_error;
-use super::super::lend::{Borrow as _, Lent};
+use super::super::pool::{Borrow as _, PooledConn};
 use super::super::row::{get, get_count, get_moment, get_timestamp, moment};
-use super::{Late, hold_params};
-use crate::jobs::{CLAIM_ROUNDS, ChunkLook, Found, JobStands, SeenChunk, said};
+use super::{LatePolicy, hold_params};
+use crate::jobs::{CLAIM_ROUNDS, ChunkRow, ChunkSnapshot, ClaimCheck, JobHoldState, end_params};
 use crate::limits::micros;
 
-/// Who asks for which chunk, and for which job.
+/// The requested chunk, and the token and job of the caller.
 struct Asker<'a> {
     key: &'a ChunkKey,
     token: &'a Token,
@@ -25,8 +25,8 @@ struct Asker<'a> {
 }
 
 impl PostgresStore {
-    /// Claims; what was not given is looked at, and what is free or not there then is asked for
-    /// again.
+    /// Claims a chunk. After a failed attempt it reads the chunk, and retries if the chunk is free
+    /// or does not exist.
     pub(super) async fn claim_one_chunk(
         &self,
         claim: &ClaimChunk,
@@ -50,26 +50,26 @@ impl PostgresStore {
                 return Ok(ChunkClaim::Claimed(chunk));
             }
             let failed = |e| store_error("claim chunk", e);
-            let mut lent = Lent::from(&self.pool).await.map_err(failed)?;
+            let mut lent = PooledConn::from(&self.pool).await.map_err(failed)?;
             let look = self.see_chunk(lent.connection(), &asker).await;
             lent.give_back();
             let look = look.map_err(failed)?;
-            let found = look.found(claim.fresh_for);
-            if let Found::Answer(answer) = found {
+            let found = look.check_claim(claim.fresh_for);
+            if let ClaimCheck::Refused(answer) = found {
                 return Ok(answer);
             }
-            let is_absent = matches!(found, Found::Absent);
-            // A guess that was wrong is no round.
+            let is_absent = matches!(found, ClaimCheck::Missing);
+            // A wrong guess does not count as a round.
             rounds += u32::from(is_absent == is_making);
             if rounds >= CLAIM_ROUNDS {
-                // Somebody's transaction has the row in hand, and goes on having it.
+                // Another transaction keeps the row locked.
                 return Ok(look.held());
             }
             is_making = is_absent;
         }
     }
 
-    /// Takes a chunk that is there.
+    /// Claims a chunk that exists.
     async fn try_claim(&self, claim: &ClaimChunk) -> Result<Option<Chunk>, StoreError> {
         let (job, job_token, job_holder) = hold_params(claim.job.as_ref());
         let query = self.jobs.statements.claim_chunk.query();
@@ -89,7 +89,7 @@ impl PostgresStore {
         claimed(claim, row)
     }
 
-    /// Makes a chunk that is not there.
+    /// Creates and claims a chunk that does not exist.
     async fn try_make(&self, claim: &ClaimChunk) -> Result<Option<Chunk>, StoreError> {
         let (job, job_token, job_holder) = hold_params(claim.job.as_ref());
         let query = self.jobs.statements.make_chunk.query();
@@ -108,7 +108,6 @@ impl PostgresStore {
         claimed(claim, row)
     }
 
-    /// Renews these holds.
     pub(super) async fn renew_some_chunks(
         &self,
         renew: &RenewChunks,
@@ -127,28 +126,28 @@ impl PostgresStore {
             .await
     }
 
-    /// Ends the hold; a repeat is answered as the first one was.
+    /// Ends the hold; a repeated call gets the answer of the first one.
     pub(super) async fn end_one_chunk(
         &self,
         conn: &mut PgConnection,
         end: &EndChunk,
     ) -> Result<Guarded<()>, StoreError> {
-        if self.try_end(conn, end, Late::Accepted).await? {
-            return Ok(Guarded::Kept(()));
+        if self.try_end(conn, end, LatePolicy::Accepted).await? {
+            return Ok(Guarded::Accepted(()));
         }
-        let (word, _, _) = said(end.end.as_ref());
+        let (word, _, _) = end_params(end.end.as_ref());
         Ok(self.look_at(conn, end).await?.answer(word))
     }
 
-    /// Whether the hold was ended, or what was said of it written down.
+    /// Ends the hold or records the cursor; `false`: the statement found no matching hold.
     pub(super) async fn try_end(
         &self,
         conn: &mut PgConnection,
         end: &EndChunk,
-        late: Late,
+        late: LatePolicy,
     ) -> Result<bool, StoreError> {
         let (job, job_token, job_holder) = hold_params(end.job.as_ref());
-        let (word, rows, error) = said(end.end.as_ref());
+        let (word, rows, error) = end_params(end.end.as_ref());
         let query = self.jobs.statements.end_chunk.query();
         let ended = query
             .bind(moment(end.now))
@@ -163,18 +162,18 @@ impl PostgresStore {
             .bind(rows)
             .bind(error)
             .bind(end.cursor.as_deref())
-            .bind(late == Late::Refused)
+            .bind(late == LatePolicy::Refused)
             .fetch_optional(conn)
             .await;
         Ok(ended.map_err(|e| store_error("end chunk", e))?.is_some())
     }
 
-    /// How the chunk stands that could not be ended.
+    /// Reads the state of a chunk that could not be ended.
     pub(super) async fn look_at(
         &self,
         conn: &mut PgConnection,
         end: &EndChunk,
-    ) -> Result<ChunkLook, StoreError> {
+    ) -> Result<ChunkSnapshot, StoreError> {
         let asker = Asker {
             key: &end.key,
             token: &end.token,
@@ -189,7 +188,7 @@ impl PostgresStore {
         &self,
         conn: &mut PgConnection,
         asker: &Asker<'_>,
-    ) -> Result<ChunkLook, sqlx::Error> {
+    ) -> Result<ChunkSnapshot, sqlx::Error> {
         let (job, job_token, job_holder) = hold_params(asker.job);
         let query = self.jobs.statements.look_chunk.query();
         let row = query
@@ -204,21 +203,21 @@ impl PostgresStore {
             .fetch_one(conn)
             .await?;
         let job = match (get(&row, 1)?, get(&row, 2)?) {
-            (true, true) => JobStands::Live,
-            (true, false) => JobStands::Lapsed,
-            (false, _) => JobStands::Gone,
+            (true, true) => JobHoldState::Live,
+            (true, false) => JobHoldState::Lapsed,
+            (false, _) => JobHoldState::Gone,
         };
         let is_there: bool = get(&row, 3)?;
-        Ok(ChunkLook {
+        Ok(ChunkSnapshot {
             now: get_timestamp(&row, 0)?,
             job,
-            chunk: is_there.then(|| seen(&row)).transpose()?,
+            chunk: is_there.then(|| chunk_row(&row)).transpose()?,
         })
     }
 }
 
-fn seen(row: &PgRow) -> Result<SeenChunk, sqlx::Error> {
-    Ok(SeenChunk {
+fn chunk_row(row: &PgRow) -> Result<ChunkRow, sqlx::Error> {
+    Ok(ChunkRow {
         until: get_moment(row, 4)?,
         holder: get(row, 5)?,
         done_at: get_moment(row, 6)?,

@@ -1,7 +1,7 @@
-//! Jobs and checkpoints: leases on the rows of two tables of our own.
+//! Jobs and checkpoints: leases on the rows of two tables that Tenure owns.
 //!
-//! A job's lease rides on the row layout; a chunk is claimed, renewed and ended by its whole key,
-//! with statements of its own.
+//! A job's lease uses the row layout; a chunk has its own statements, which claim, renew and end it
+//! by its full key.
 
 mod chunk;
 mod read;
@@ -11,84 +11,86 @@ use std::time::Duration;
 
 use sqlx::{PgConnection, PgPool};
 use tenure_core::job::{
-    ChunkClaim, ChunkName, ChunkRecord, Job, JobKind, KindStanding, MatrixName, NewJob, Note,
+    ChunkClaim, ChunkName, ChunkRecord, Job, JobId, JobKind, KindStatus, MatrixName, NewJob, Note,
     Noted, Progress, Retried,
 };
 use tenure_core::store::{
     Answer, CheckpointError, ChunkHold, ClaimChunk, EndChunk, HeldChunks, JobFilter, JobHold, Jobs,
-    KeepsJobs, LeaseStore, Operate, RenewChunks, Renewed, StoreError, StoreErrorKind,
+    LeaseStore, Operate, ProvidesJobs, RenewChunks, Renewed, StoreError, StoreErrorKind,
 };
 use tenure_core::{Guarded, Identifier, Timestamp, Token};
 
 use super::PostgresStore;
 use super::error::store_error;
-use super::lend::{Borrow as _, Lent};
+use super::pool::{Borrow as _, PooledConn};
 use super::queue::Sql;
 use super::row::moment;
 use super::rows::{PostgresRows, renewal};
 use super::statements::JobStatements;
-use crate::jobs::{JobDesk, check_end, check_jobs, check_note, jobs_table, signed, state_word};
+use crate::jobs::{
+    JobOperations, check_end, check_jobs, check_note, jobs_table, signed, state_word,
+};
 use crate::limits::micros;
+use crate::render::as_written;
 
-/// How often a retry looks again for the one that was faster.
+/// Maximum attempts of a retry that loses against a concurrent one.
 const RETRY_ROUNDS: u32 = 3;
 
-/// What a store needs for jobs: its statements, and the table of jobs as a lease table.
+/// The statements of jobs and chunks, and the job table as a lease table.
 #[derive(Debug)]
-pub(super) struct JobBook {
+pub(super) struct JobStore {
     statements: JobStatements,
-    jobs: JobDesk<PostgresRows>,
-    /// Whether the last chunk that was claimed was made by its claim: so will the next be, most
-    /// likely, and is asked for in this way first.
+    jobs: JobOperations<PostgresRows>,
+    /// Set if the last chunk claim created its chunk: the next one most likely will too, so it
+    /// tries that first.
     is_making: AtomicBool,
 }
 
-impl JobBook {
-    /// The tables of a database that was migrated.
+impl JobStore {
+    /// Uses the tables of a migrated database.
     pub(super) fn new(pool: &PgPool, schema: Option<&Identifier>) -> Result<Self, StoreError> {
         let rows = |table| PostgresRows::migrated(pool.clone(), table, schema);
-        let statements = JobStatements::new(schema);
+        let statements = JobStatements::new(schema, &as_written);
         let jobs = rows(jobs_table())?.counted_by(statements.count.clone());
         Ok(Self {
             statements,
-            jobs: JobDesk(jobs),
+            jobs: JobOperations(jobs),
             is_making: AtomicBool::new(false),
         })
     }
 
-    /// The same through other connections.
+    /// Returns a copy that uses another pool.
     pub(super) fn through(&self, pool: &PgPool) -> Self {
         Self {
             statements: self.statements.clone(),
-            jobs: JobDesk(self.jobs.0.through(pool.clone())),
+            jobs: JobOperations(self.jobs.0.through(pool.clone())),
             is_making: AtomicBool::new(false),
         }
     }
 
-    /// The same with faults planted in its statements.
+    /// Returns this store with its statement files changed by `edit`.
     #[cfg(feature = "testing")]
-    pub(super) fn planted(self, faults: &[crate::Planted]) -> Self {
+    pub(super) fn edited(self, schema: Option<&Identifier>, edit: crate::render::Edit<'_>) -> Self {
         Self {
-            statements: JobStatements::planted(faults),
+            statements: JobStatements::new(schema, edit),
             ..self
         }
     }
 
-    /// Every statement that only jobs have.
     pub(super) fn statements(&self) -> &JobStatements {
         &self.statements
     }
 }
 
-/// What becomes of a hold whose term is over, though nobody has taken its place.
+/// Treatment of a hold whose term is over but that has no new holder.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Late {
+enum LatePolicy {
     Accepted,
     Refused,
 }
 
-impl KeepsJobs for PostgresStore {
-    fn job_book(&self) -> Option<&dyn Jobs> {
+impl ProvidesJobs for PostgresStore {
+    fn job_store(&self) -> Option<&dyn Jobs> {
         Some(self)
     }
 }
@@ -98,20 +100,20 @@ impl Jobs for PostgresStore {
         &'a self,
         jobs: &'a [NewJob],
         now: Option<Timestamp>,
-    ) -> Answer<'a, Vec<i64>> {
+    ) -> Answer<'a, Vec<JobId>> {
         Box::pin(async move {
             check_jobs(jobs)?;
             read::enqueued(self.enqueue_query(jobs, now).all_from(&self.pool).await)
         })
     }
 
-    fn retry_job(&self, id: i64, now: Option<Timestamp>) -> Answer<'_, Retried> {
+    fn retry_job(&self, id: JobId, now: Option<Timestamp>) -> Answer<'_, Retried> {
         Box::pin(async move {
             let mut rounds = 0;
             loop {
                 let query = self.jobs.statements.retry.query();
-                let query = query.bind(moment(now)).bind(id);
-                // No answer: somebody else was faster, and is seen by the next look.
+                let query = query.bind(moment(now)).bind(id.number());
+                // No row: a concurrent retry was faster; the next attempt sees its job.
                 if let Some(answer) = read::retried(query.first_from(&self.pool).await)? {
                     return Ok(answer);
                 }
@@ -124,10 +126,14 @@ impl Jobs for PostgresStore {
         })
     }
 
-    fn job(&self, id: i64, now: Option<Timestamp>) -> Answer<'_, Option<Job>> {
+    fn job(&self, id: JobId, now: Option<Timestamp>) -> Answer<'_, Option<Job>> {
         Box::pin(async move {
             let query = self.jobs.statements.job.query();
-            let rows = query.bind(moment(now)).bind(id).all_from(&self.pool).await;
+            let rows = query
+                .bind(moment(now))
+                .bind(id.number())
+                .all_from(&self.pool)
+                .await;
             Ok(read::jobs("job", rows)?.pop())
         })
     }
@@ -140,7 +146,7 @@ impl Jobs for PostgresStore {
                 .bind(filter.kind.as_ref().map(JobKind::as_str))
                 .bind(filter.matrix.as_ref().map(MatrixName::as_str))
                 .bind(filter.state.map(state_word))
-                .bind(filter.before)
+                .bind(filter.before.map(JobId::number))
                 .bind(i64::from(limit));
             read::jobs("jobs", query.all_from(&self.pool).await)
         })
@@ -149,7 +155,7 @@ impl Jobs for PostgresStore {
     fn note_job<'a>(&'a self, hold: &'a JobHold, note: &'a Note) -> Answer<'a, Noted> {
         Box::pin(async move {
             check_note(note)?;
-            let query = self.note_query(hold, note, Late::Accepted);
+            let query = self.note_query(hold, note, LatePolicy::Accepted);
             read::noted(query.first_from(&self.pool).await)
         })
     }
@@ -158,7 +164,7 @@ impl Jobs for PostgresStore {
         &self.jobs.jobs.0
     }
 
-    fn job_desk(&self) -> &dyn Operate {
+    fn job_operations(&self) -> &dyn Operate {
         &self.jobs.jobs
     }
 
@@ -180,7 +186,7 @@ impl Jobs for PostgresStore {
     fn end_chunk<'a>(&'a self, end: &'a EndChunk) -> Answer<'a, Guarded<()>> {
         Box::pin(async move {
             check_end(end)?;
-            let lent = Lent::from(&self.pool).await;
+            let lent = PooledConn::from(&self.pool).await;
             let mut lent = lent.map_err(|e| store_error("end chunk", e))?;
             let answer = self.end_one_chunk(lent.connection(), end).await;
             lent.give_back();
@@ -236,7 +242,7 @@ impl Jobs for PostgresStore {
         })
     }
 
-    fn kinds(&self, lately: Duration, now: Option<Timestamp>) -> Answer<'_, Vec<KindStanding>> {
+    fn kinds(&self, lately: Duration, now: Option<Timestamp>) -> Answer<'_, Vec<KindStatus>> {
         Box::pin(async move {
             let query = self.jobs.statements.kinds.query();
             let query = query.bind(moment(now)).bind(micros(lately));
@@ -258,14 +264,14 @@ impl Jobs for PostgresStore {
 }
 
 impl PostgresStore {
-    /// Ends the hold on a chunk, or writes down where it is, in the caller's own transaction: as
-    /// its last statement, since the row stays locked until the commit. Whoever claims the chunk
-    /// next comes after that commit; and if somebody has claimed it before, this is refused, and
-    /// the transaction must be rolled back.
+    /// Ends the hold on a chunk, or records its cursor, in the caller's transaction. Call it as the
+    /// last statement, since the row stays locked until commit. The next claim of the chunk can
+    /// succeed only after that commit; if another holder has claimed it before, this call is
+    /// refused, and the transaction must be rolled back.
     ///
-    /// It must be the caller's and live, and so must the job that it names. What was committed
-    /// before is refused too: so when the answer to a commit was lost, look at the chunk before
-    /// the work is done again.
+    /// The hold must belong to the caller and be live, and so must the job that it names. A chunk
+    /// that was already ended is refused too: if the answer to a commit was lost, read the chunk
+    /// before redoing the work.
     ///
     /// ```no_run
     /// # async fn example(
@@ -282,26 +288,26 @@ impl PostgresStore {
     /// ```
     ///
     /// # Errors
-    /// The hold is gone or its term is over; [`EndChunk::check`] refuses it; or the database is
-    /// away.
+    /// The hold is gone or its term is over; [`EndChunk::check`] refuses it; or the database cannot
+    /// be reached.
     pub async fn end_chunk_in(
         &self,
         conn: &mut PgConnection,
         end: &EndChunk,
     ) -> Result<(), CheckpointError> {
         check_end(end)?;
-        if self.try_end(conn, end, Late::Refused).await? {
+        if self.try_end(conn, end, LatePolicy::Refused).await? {
             return Ok(());
         }
         let look = self.look_at(conn, end).await?;
         Err(CheckpointError::Refused(look.refusal()))
     }
 
-    /// Writes down something of a job in the caller's own transaction, as its last statement: as
-    /// [`PostgresStore::end_chunk_in`] does of a chunk.
+    /// Records a note on a job in the caller's transaction, as its last statement; see
+    /// [`PostgresStore::end_chunk_in`].
     ///
     /// # Errors
-    /// As [`PostgresStore::end_chunk_in`].
+    /// Same as [`PostgresStore::end_chunk_in`].
     pub async fn note_job_in(
         &self,
         conn: &mut PgConnection,
@@ -309,9 +315,9 @@ impl PostgresStore {
         note: &Note,
     ) -> Result<(), CheckpointError> {
         check_note(note)?;
-        let query = self.note_query(hold, note, Late::Refused);
+        let query = self.note_query(hold, note, LatePolicy::Refused);
         match read::noted(query.fetch_optional(conn).await)? {
-            Guarded::Kept(()) => Ok(()),
+            Guarded::Accepted(()) => Ok(()),
             Guarded::Refused(why) => Err(CheckpointError::Refused(why)),
         }
     }
@@ -319,12 +325,12 @@ impl PostgresStore {
     /// Writes jobs in the caller's transaction: they exist if and only if it commits.
     ///
     /// # Errors
-    /// The database refuses or is away.
+    /// A job is not valid, or the database refuses or cannot be reached.
     pub async fn enqueue_jobs_on(
         &self,
         conn: &mut PgConnection,
         jobs: &[NewJob],
-    ) -> Result<Vec<i64>, StoreError> {
+    ) -> Result<Vec<JobId>, StoreError> {
         check_jobs(jobs)?;
         read::enqueued(self.enqueue_query(jobs, None).fetch_all(conn).await)
     }
@@ -342,28 +348,28 @@ impl PostgresStore {
             .bind(all(jobs, |job| job.payload.clone()))
             .bind(all(jobs, |job| job.priority))
             .bind(all(jobs, |job| micros(job.delay)))
-            .bind(all(jobs, |job| job.retry_of))
+            .bind(all(jobs, |job| job.retry_of.map(JobId::number)))
     }
 
-    fn note_query(&self, hold: &JobHold, note: &Note, late: Late) -> Sql<'static> {
+    fn note_query(&self, hold: &JobHold, note: &Note, late: LatePolicy) -> Sql<'static> {
         let query = self.jobs.statements.note.query();
         query
             .bind(moment(None))
-            .bind(hold.id)
+            .bind(hold.id.number())
             .bind(hold.token.expose().to_owned())
             .bind(hold.token.holder().to_owned())
             .bind(note.cursor.clone())
             .bind(note.chunks_total.map(signed))
             .bind(note.result.clone())
-            .bind(late == Late::Refused)
+            .bind(late == LatePolicy::Refused)
     }
 }
 
-/// The id, token and holder of the hold on a job, as the statements take them.
+/// Id, token and holder of a job hold, as statement parameters.
 fn hold_params(job: Option<&JobHold>) -> (Option<i64>, Option<&str>, Option<&str>) {
     let token = job.map(|job| &job.token);
     (
-        job.map(|job| job.id),
+        job.map(|job| job.id.number()),
         token.map(Token::expose),
         token.map(Token::holder),
     )

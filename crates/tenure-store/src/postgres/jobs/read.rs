@@ -1,22 +1,22 @@
-//! Rows of the two tables as the words of the core.
+//! Converts rows of the two tables to core types.
 
 use sqlx::postgres::PgRow;
-use tenure_core::job::{ChunkRecord, Job, KindStanding, MatrixName, Noted, Progress, Retried};
+use tenure_core::job::{ChunkRecord, Job, JobId, KindStatus, MatrixName, Noted, Progress, Retried};
 use tenure_core::store::StoreError;
 use tenure_core::{Counters, Guarded, Refusal};
 
 use super::super::error::{breaks, store_error};
 use super::super::row::{get, get_count, get_moment, get_timestamp, get_total};
 use crate::jobs::{
-    SeenJob, StoredChunk, StoredJob, StoredKind, StoredLease, matrix_of, note_refusal, repeated,
+    JobRow, StoredChunk, StoredJob, StoredKind, StoredLease, matrix_of, note_refusal, repeated,
     unsigned,
 };
 
-type Rows = Result<Vec<PgRow>, sqlx::Error>;
-type Found = Result<Option<PgRow>, sqlx::Error>;
+type RowsResult = Result<Vec<PgRow>, sqlx::Error>;
+type OptionalRow = Result<Option<PgRow>, sqlx::Error>;
 
-/// The jobs of `job.sql` and `page.sql`.
-pub(super) fn jobs(verb: &'static str, rows: Rows) -> Result<Vec<Job>, StoreError> {
+/// Reads the jobs of `job.sql` and `page.sql`.
+pub(super) fn jobs(verb: &'static str, rows: RowsResult) -> Result<Vec<Job>, StoreError> {
     let failed = |e| store_error(verb, e);
     let mut jobs = Vec::new();
     for row in rows.map_err(failed)? {
@@ -59,8 +59,8 @@ fn stored_job(row: &PgRow) -> Result<StoredJob, sqlx::Error> {
     })
 }
 
-/// The numbers of `enqueue.sql`, in order.
-pub(super) fn enqueued(rows: Rows) -> Result<Vec<i64>, StoreError> {
+/// Reads the job ids of `enqueue.sql`, in order.
+pub(super) fn enqueued(rows: RowsResult) -> Result<Vec<JobId>, StoreError> {
     let ids = rows.and_then(|rows| rows.iter().map(|row| get(row, 0)).collect());
     let mut ids: Vec<i64> = ids.map_err(|error| {
         if breaks(&error, "tenure_jobs_retry_of") {
@@ -69,13 +69,14 @@ pub(super) fn enqueued(rows: Rows) -> Result<Vec<i64>, StoreError> {
         store_error("enqueue jobs", error)
     })?;
     ids.sort_unstable();
-    Ok(ids)
+    Ok(ids.into_iter().map(JobId::new).collect())
 }
 
-/// The answer of `retry.sql`; `None`: it is to be asked again.
-pub(super) fn retried(row: Found) -> Result<Option<Retried>, StoreError> {
+/// Reads the answer of `retry.sql`; `None`: retry the statement.
+pub(super) fn retried(row: OptionalRow) -> Result<Option<Retried>, StoreError> {
     let read = |row: PgRow| -> Result<Option<Retried>, sqlx::Error> {
-        let (written, before): (Option<i64>, Option<i64>) = (get(&row, 0)?, get(&row, 1)?);
+        let written = get::<Option<i64>>(&row, 0)?.map(JobId::new);
+        let before = get::<Option<i64>>(&row, 1)?.map(JobId::new);
         Ok(match (get(&row, 2)?, get(&row, 3)?) {
             (false, _) => Some(Retried::Refused(Refusal::NotFound)),
             (true, false) => Some(Retried::Refused(Refusal::NotSettled)),
@@ -88,13 +89,13 @@ pub(super) fn retried(row: Found) -> Result<Option<Retried>, StoreError> {
     answer.map_err(|e| store_error("retry", e))
 }
 
-/// The answer of `note.sql`.
-pub(super) fn noted(row: Found) -> Result<Noted, StoreError> {
+/// Reads the answer of `note.sql`.
+pub(super) fn noted(row: OptionalRow) -> Result<Noted, StoreError> {
     let read = |row: PgRow| -> Result<Noted, sqlx::Error> {
         if get(&row, 0)? {
-            return Ok(Guarded::Kept(()));
+            return Ok(Guarded::Accepted(()));
         }
-        let seen = SeenJob {
+        let seen = JobRow {
             until: get_moment(&row, 2)?,
             done_at: get_moment(&row, 3)?,
             dead_at: get_moment(&row, 4)?,
@@ -109,8 +110,11 @@ pub(super) fn noted(row: Found) -> Result<Noted, StoreError> {
     noted.map_err(|e| store_error("note job", e))
 }
 
-/// The chunks of `chunks.sql` and `notable_chunks.sql`.
-pub(super) fn chunks(matrix: &MatrixName, rows: Rows) -> Result<Vec<ChunkRecord>, StoreError> {
+/// Reads the chunks of `chunks.sql` and `notable_chunks.sql`.
+pub(super) fn chunks(
+    matrix: &MatrixName,
+    rows: RowsResult,
+) -> Result<Vec<ChunkRecord>, StoreError> {
     let failed = |e| store_error("chunks", e);
     let mut chunks = Vec::new();
     for row in rows.map_err(failed)? {
@@ -121,8 +125,8 @@ pub(super) fn chunks(matrix: &MatrixName, rows: Rows) -> Result<Vec<ChunkRecord>
     Ok(chunks)
 }
 
-/// The chunks of `held_chunks.sql`.
-pub(super) fn held_chunks(rows: Rows) -> Result<Vec<ChunkRecord>, StoreError> {
+/// Reads the chunks of `held_chunks.sql`.
+pub(super) fn held_chunks(rows: RowsResult) -> Result<Vec<ChunkRecord>, StoreError> {
     let verb = "held chunks";
     let failed = |e| store_error(verb, e);
     let mut chunks = Vec::new();
@@ -135,8 +139,8 @@ pub(super) fn held_chunks(rows: Rows) -> Result<Vec<ChunkRecord>, StoreError> {
     Ok(chunks)
 }
 
-/// The kinds of `kinds.sql`.
-pub(super) fn kinds(rows: Rows) -> Result<Vec<KindStanding>, StoreError> {
+/// Reads the kinds of `kinds.sql`.
+pub(super) fn kinds(rows: RowsResult) -> Result<Vec<KindStatus>, StoreError> {
     let failed = |e| store_error("kinds", e);
     let mut kinds = Vec::new();
     for row in rows.map_err(failed)? {
@@ -181,8 +185,8 @@ fn stored_chunk(row: &PgRow) -> Result<StoredChunk, sqlx::Error> {
     })
 }
 
-/// The answer of `progress.sql`.
-pub(super) fn progress(row: Found) -> Result<Progress, StoreError> {
+/// Reads the answer of `progress.sql`.
+pub(super) fn progress(row: OptionalRow) -> Result<Progress, StoreError> {
     let read = |row: PgRow| -> Result<Progress, sqlx::Error> {
         Ok(Progress {
             total: get::<Option<i64>>(&row, 0)?.map(unsigned),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use sqlx::postgres::PgRow;
 use tenure_core::store::{
-    Answer, Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Rest, Settle, Settlement,
+    Answer, Claim, Isolation, LeaseStore, Reap, Reaped, Renew, Renewed, Rest, Settle, Settlement,
     StoreError,
 };
 use tenure_core::{
@@ -12,15 +12,17 @@ use tenure_core::{
     State, Timestamp, Token,
 };
 
-use super::super::lend::Borrow as _;
+use super::super::pool::Borrow as _;
 use super::PostgresRows;
 use super::renewal;
-use crate::complaint::used_before;
 use crate::limits::{INLINE_REAP_LIMIT, micros};
+use crate::messages::used_before;
 use crate::postgres::error::{is_refused, lacks_column};
 use crate::postgres::row::{get, get_count, get_moment, get_timestamp, moment};
-use crate::rows::{ReapedRows, Said, first_reap, is_full, rest_word, state_of, takes_lone_rows};
-use crate::second_look::{not_ended, settle_answers};
+use crate::refusal_reason::{not_ended, settle_answers};
+use crate::rows::{
+    ReapedRows, SettleColumns, first_reap, is_full, rest_word, state_of, takes_lone_rows,
+};
 
 impl LeaseStore for PostgresRows {
     fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Option<Held>> {
@@ -47,15 +49,19 @@ impl LeaseStore for PostgresRows {
         Box::pin(async move {
             settle.check()?;
             if first_reap(&self.table, claim).is_some() {
-                // That claim reaps first, and must not take what is being settled for lapsed.
+                // This claim begins with a reap, which must not end the leases being settled:
+                // settle first.
                 let settlement = self.settle_rows(settle).await?;
                 return Ok((settlement, self.claim_or_recover(claim).await?));
             }
-            // They are two transactions anyway, so neither waits for the other. If the settle
-            // fails, who asked gives back what was claimed, as after any answer that was lost.
-            let (settlement, held) =
-                tokio::join!(self.settle_rows(settle), self.claim_or_recover(claim));
-            Ok((settlement?, held?))
+            // Run both at once: they are two transactions anyway. If the settle fails, the caller
+            // releases the claimed rows, as after any lost answer. Reap after the settle, which may
+            // be late.
+            let (settlement, held) = tokio::join!(
+                self.settle_rows(settle),
+                self.claim_rows(claim, claim.most())
+            );
+            Ok((settlement?, self.recover(claim, held?).await?))
         })
     }
 
@@ -65,8 +71,8 @@ impl LeaseStore for PostgresRows {
 }
 
 impl PostgresRows {
-    /// Claims; when that comes back short, lapsed leases are reaped, and an empty claim looks
-    /// again. Where what has lapsed is as good as free, it is reaped first.
+    /// Claims. After a short result it reaps lapsed leases, and retries if the claim was empty. If
+    /// the table treats lapsed rows as free, it reaps first.
     async fn claim_or_recover(&self, claim: &Claim) -> Result<Option<Held>, StoreError> {
         let limit = claim.most();
         if limit == 0 {
@@ -83,6 +89,12 @@ impl PostgresRows {
             }
         }
         let held = self.claim_rows(claim, limit).await?;
+        self.recover(claim, held).await
+    }
+
+    /// Reaps lapsed leases after a short claim, and claims again if it was empty.
+    async fn recover(&self, claim: &Claim, held: Option<Held>) -> Result<Option<Held>, StoreError> {
+        let limit = claim.most();
         let taken = held.as_ref().map_or(0, |held| held.items.len());
         let is_short = u32::try_from(taken).is_ok_and(|taken| taken < limit);
         let Some(policy) = claim.recovery.as_ref().filter(|_| is_short) else {
@@ -93,7 +105,7 @@ impl PostgresRows {
         let reaped = self.reap_rows(&reap).await;
         let reaped = match reaped {
             Ok(reaped) => reaped,
-            // What was claimed is the answer, whatever became of the reap; the reaper will come.
+            // Return the claimed rows even if the reap fails; the reaper retries it.
             Err(_) if held.is_some() => return Ok(held),
             Err(error) => return Err(error),
         };
@@ -106,6 +118,9 @@ impl PostgresRows {
     }
 
     async fn claim_rows(&self, claim: &Claim, limit: u32) -> Result<Option<Held>, StoreError> {
+        if limit == 0 {
+            return Ok(None);
+        }
         let failed = |e| self.error("claim", e);
         let rows = match self.ask_claim(claim, limit).await {
             Err(error) if lacks_column(&error) && self.statements.take_whole_rows() => {
@@ -139,7 +154,7 @@ impl PostgresRows {
             .bind(claim.token.holder())
             .bind(micros(claim.term.length()))
             .bind(i64::from(limit))
-            .bind(claim.company == Company::Alone)
+            .bind(claim.isolation == Isolation::Isolated)
             .bind(takes_lone_rows(&self.table, claim));
         if self.table.kind.is_some() {
             query = query.bind((!claim.kinds.is_empty()).then_some(&claim.kinds));
@@ -179,8 +194,8 @@ impl PostgresRows {
         };
         let ended: HashSet<ItemId> = ended.into_iter().map(ItemId::new).collect();
         let who = (settle.token.expose(), settle.token.holder());
-        let looks = self.look("settle", who, &not_ended(settle, &ended)).await?;
-        let items = settle_answers(settle, &ended, &looks);
+        let positions = self.look("settle", who, &not_ended(settle, &ended)).await?;
+        let items = settle_answers(settle, &ended, &positions);
         let named = items.iter().filter(|(id, _)| ended.contains(id)).count();
         Ok(Settlement {
             items,
@@ -190,10 +205,12 @@ impl PostgresRows {
         })
     }
 
-    /// The ids of the rows that were ended, and whether the term was over.
+    /// Ends rows; returns their ids, and whether the term was over.
     pub(super) async fn end(&self, settle: &Settle) -> Result<(Vec<i64>, bool), sqlx::Error> {
         let items = settle.items.iter();
-        let said: Vec<Said> = items.map(|(id, outcome)| Said::of(*id, outcome)).collect();
+        let said: Vec<SettleColumns> = items
+            .map(|(id, outcome)| SettleColumns::of(*id, outcome))
+            .collect();
         let rows = self
             .statements
             .settle
@@ -218,7 +235,7 @@ impl PostgresRows {
         Ok((ended?, late))
     }
 
-    /// As [`Self::end`], where every word is done.
+    /// Like [`Self::end`], for a settle whose outcomes are all done.
     async fn end_as_done(&self, settle: &Settle) -> Result<(Vec<i64>, bool), sqlx::Error> {
         let ids: Vec<i64> = settle.items.iter().map(|(id, _)| id.number()).collect();
         let row = self
@@ -235,7 +252,7 @@ impl PostgresRows {
         let Some(row) = row else {
             return Ok((Vec::new(), false));
         };
-        // None at all is null.
+        // Null if no row was ended.
         let ended: Option<Vec<i64>> = get(&row, 0)?;
         let ended = ended.unwrap_or_default();
         let late = get(&row, 1)? && !ended.is_empty();
@@ -319,7 +336,7 @@ fn reaped_of(row: &PgRow, state: State) -> Result<Reaped, sqlx::Error> {
     let available_at: Option<Timestamp> = get_moment(row, 5)?;
     Ok(Reaped {
         id: ItemId::new(get(row, 0)?),
-        // A claim that someone wrote by hand may name no holder.
+        // A claim written by hand may have no holder.
         holder: get::<Option<String>>(row, 1)?.unwrap_or_default(),
         fence: Fence::new(get(row, 2)?),
         stale: get_timestamp(row, 6)?.since(until),

@@ -1,35 +1,35 @@
 //! The row layout on PostgreSQL: leases on the rows of any table that a [`LeaseTable`] describes.
 //!
-//! Each verb is one statement, filled with the table's names when it is opened. A refusal is
-//! followed by a second look in a snapshot of its own, and a renewal that finds rows in a
-//! transaction asks again; nothing else takes two round trips.
+//! Each operation is one statement, rendered with the table's names when the table is opened. Only
+//! two cases take a further round trip: a refusal reads the rows again in a new snapshot, and a
+//! renewal retries rows that another transaction has locked.
 
-mod each;
 mod lease;
 mod operate;
-#[cfg(feature = "testing")]
-mod planted;
 pub(super) mod renewal;
+mod row_by_row;
 mod statements;
+#[cfg(feature = "testing")]
+mod testing;
 
 use std::fmt;
 use std::sync::Arc;
 
 use sqlx::PgPool;
 use tenure_core::store::StoreError;
-use tenure_core::{Identifier, ItemId, LeaseTable, Word};
+use tenure_core::{Identifier, ItemId, LeaseTable, OutcomeKind};
 
 use super::PostgresStore;
 use super::error::{row_error, store_error};
-use super::lend::Borrow as _;
+use super::pool::Borrow as _;
 use super::row::get;
 use super::statements::Statement;
+use crate::refusal_reason::{ItemPosition, ItemPositions};
 use crate::render::{Edit, as_written, check_columns};
 use crate::rows::state_of;
-use crate::second_look::{Look, Looks};
 use statements::RowStatements;
 
-/// The rows of one table as leasable items. Clones share the connections.
+/// The rows of one table as leasable items. Clones share the connection pool.
 #[derive(Clone)]
 pub struct PostgresRows {
     pool: PgPool,
@@ -38,35 +38,36 @@ pub struct PostgresRows {
 }
 
 impl PostgresStore {
-    /// Makes a lease table with its indexes, all or nothing.
+    /// Creates a lease table with its indexes, in one transaction.
     ///
     /// # Errors
-    /// It is there already, or the description is no table's.
+    /// The table exists already, or the description is not valid.
     pub async fn create_table(&self, table: &LeaseTable) -> Result<(), StoreError> {
         PostgresRows::create(&self.pool, table, self.schema.as_ref()).await
     }
 
-    /// The rows of a lease table that is there.
+    /// Opens the rows of an existing lease table.
     ///
     /// # Errors
-    /// There is no such table, or it lacks columns that the description names.
+    /// The table does not exist, or lacks columns that the description names.
     pub async fn rows(&self, table: LeaseTable) -> Result<PostgresRows, StoreError> {
         PostgresRows::open(self.pool.clone(), table, self.schema.as_ref()).await
     }
 }
 
 impl PostgresStore {
-    /// The rows of a lease table that was opened before. The database is not asked.
+    /// Opens the rows of a lease table that was opened before, without a query.
     pub(crate) fn rows_unasked(&self, table: LeaseTable) -> Result<PostgresRows, StoreError> {
         PostgresRows::migrated(self.pool.clone(), table, self.schema.as_ref())
     }
 }
 
 impl PostgresRows {
-    /// Makes the table and its indexes, all or nothing. `schema` is where Tenure's own tables are.
+    /// Creates the table and its indexes in one transaction. `schema` is the schema of Tenure's own
+    /// tables.
     ///
     /// # Errors
-    /// It is there already, or the description is no table's.
+    /// The table exists already, or the description is not valid.
     pub async fn create(
         pool: &PgPool,
         table: &LeaseTable,
@@ -81,10 +82,10 @@ impl PostgresRows {
         tx.commit().await.map_err(failed)
     }
 
-    /// Opens a table that is there.
+    /// Opens an existing table.
     ///
     /// # Errors
-    /// There is no such table, or it lacks columns that the description names.
+    /// The table does not exist, or lacks columns that the description names.
     pub async fn open(
         pool: PgPool,
         table: LeaseTable,
@@ -93,8 +94,7 @@ impl PostgresRows {
         Self::open_edited(pool, table, schema, &as_written).await
     }
 
-    /// Opens a table that our own migrations have made, or that was opened before: there is nothing
-    /// to check.
+    /// Opens a table that Tenure's migrations created or that was opened before, without a check.
     pub(crate) fn migrated(
         pool: PgPool,
         table: LeaseTable,
@@ -107,7 +107,7 @@ impl PostgresRows {
         })
     }
 
-    /// The same rows through other connections.
+    /// Returns the same rows through another pool.
     pub(crate) fn through(&self, pool: PgPool) -> Self {
         Self {
             pool,
@@ -115,16 +115,16 @@ impl PostgresRows {
         }
     }
 
-    /// The same rows, counted by a statement that knows more of them.
+    /// Replaces the count statement by a more specific one.
     pub(super) fn counted_by(mut self, count: Statement) -> Self {
-        // Nobody shares them yet.
+        // The statements are not shared yet.
         if let Some(statements) = Arc::get_mut(&mut self.statements) {
             statements.count = count;
         }
         self
     }
 
-    /// What is described.
+    /// The description of the table.
     pub fn table(&self) -> &LeaseTable {
         &self.table
     }
@@ -155,20 +155,19 @@ impl PostgresRows {
         })
     }
 
-    /// What a verb on this table came upon.
     fn error(&self, verb: &'static str, error: sqlx::Error) -> StoreError {
         row_error(verb, &self.table, error)
     }
 
-    /// Where rows are now, and what a token has said of them.
+    /// Returns the current position of rows and their last outcome under this token.
     async fn look(
         &self,
         verb: &'static str,
         (token, holder): (&str, &str),
         ids: &[ItemId],
-    ) -> Result<Looks, StoreError> {
+    ) -> Result<ItemPositions, StoreError> {
         if ids.is_empty() {
-            return Ok(Looks::new());
+            return Ok(ItemPositions::new());
         }
         let failed = |e| self.error(verb, e);
         let found = self
@@ -181,25 +180,25 @@ impl PostgresRows {
             .all_from(&self.pool)
             .await
             .map_err(failed)?;
-        let mut looks = Looks::with_capacity(found.len());
+        let mut positions = ItemPositions::with_capacity(found.len());
         for row in &found {
             let state: Option<&str> = get(row, 1).map_err(failed)?;
             let word: Option<&str> = get(row, 3).map_err(failed)?;
-            let look = Look {
+            let look = ItemPosition {
                 state: state_of(verb, &self.table, state)?,
-                // Null is a comparison with a column that is null: not ours.
+                // Null means that a compared column is null: the caller does not hold the row.
                 is_mine: get::<Option<bool>>(row, 2)
                     .map_err(failed)?
                     .unwrap_or(false),
-                word: word.and_then(Word::parse),
+                last_outcome: word.and_then(OutcomeKind::parse),
             };
-            looks.insert(ItemId::new(get(row, 0).map_err(failed)?), look);
+            positions.insert(ItemId::new(get(row, 0).map_err(failed)?), look);
         }
-        Ok(looks)
+        Ok(positions)
     }
 }
 
-/// The columns of the table, each as it is and quoted, in its order.
+/// The columns of the table in order, each plain and quoted.
 async fn columns(
     pool: &PgPool,
     statements: &RowStatements,

@@ -7,30 +7,30 @@ use tenure_core::store::{
     Answer, Bury, Counts, Filter, Operate, Page, QueueCounts, Replay, Replayed, StoreError,
 };
 use tenure_core::{
-    Content, Counters, EndedHold, Fence, Guarded, ItemId, QueueName, Record, State, Timestamp,
+    Content, Counters, Fence, Guarded, ItemId, PastHold, QueueName, Record, State, Timestamp,
 };
 
-use super::super::lend::Borrow as _;
+use super::super::pool::Borrow as _;
 use super::{PostgresRows, numbers};
 use crate::error_text::error_text;
 use crate::page::{cut, in_order, page_limit};
 use crate::postgres::row::{get, get_count, get_moment, get_timestamp, get_total, moment};
+use crate::refusal_reason::{bury_refusal, replay_answers};
 use crate::rows::{hold_of, state_of};
-use crate::second_look::{bury_refusal, replay_answers};
 
 impl Operate for PostgresRows {
     fn find<'a>(&'a self, ids: &'a [ItemId]) -> Answer<'a, Vec<Record>> {
         Box::pin(self.find_rows("find", ids))
     }
 
-    fn timeline(&self, _id: ItemId) -> Answer<'_, Vec<EndedHold>> {
+    fn timeline(&self, _id: ItemId) -> Answer<'_, Vec<PastHold>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 
     fn list<'a>(&'a self, filter: &'a Filter, limit: u32) -> Answer<'a, Page> {
         Box::pin(async move {
             let limit = page_limit(limit);
-            // One more than asked tells whether there is a next page.
+            // One extra row tells whether there is a next page.
             let ids = self.page_ids(filter, limit + 1).await;
             let (ids, next) = cut(ids.map_err(|e| self.error("list", e))?, limit);
             Ok(Page {
@@ -69,9 +69,9 @@ impl Operate for PostgresRows {
             let back = back.map_err(failed)?;
             let asked = replay.ids.iter().copied();
             let refused: Vec<ItemId> = asked.filter(|id| !back.contains(id)).collect();
-            // No token asks here, and an empty one is nobody's.
-            let looks = self.look("replay", ("", ""), &refused).await?;
-            Ok(replay_answers(&replay.ids, back, &looks))
+            // A replay has no token; an empty one matches no holder.
+            let positions = self.look("replay", ("", ""), &refused).await?;
+            Ok(replay_answers(&replay.ids, back, &positions))
         })
     }
 
@@ -89,10 +89,10 @@ impl Operate for PostgresRows {
                 .await
                 .map_err(|e| self.error("bury", e))?;
             if buried.is_some() {
-                return Ok(Guarded::Kept(()));
+                return Ok(Guarded::Accepted(()));
             }
-            let looks = self.look("bury", ("", ""), &[bury.id]).await?;
-            bury_refusal(bury.id, looks.get(&bury.id))
+            let positions = self.look("bury", ("", ""), &[bury.id]).await?;
+            bury_refusal(bury.id, positions.get(&bury.id))
         })
     }
 }

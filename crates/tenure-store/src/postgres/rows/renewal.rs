@@ -1,4 +1,4 @@
-//! A renewal: it asks a few times, and puts together what it found.
+//! Renewal with retries: merges the results of a few attempts.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
@@ -13,15 +13,15 @@ use crate::postgres::row::{get, get_moment};
 /// The answer for each lease.
 pub(in crate::postgres) type Renewals<K> = Vec<(K, Guarded<Renewed>)>;
 
-/// Before each time that a renewal asks. In all it takes far less than the shortest heartbeat.
+/// Pause before each attempt. The total is far below the shortest heartbeat.
 const PAUSES: [Duration; 3] = [
     Duration::ZERO,
     Duration::from_millis(10),
     Duration::from_millis(30),
 ];
 
-/// Renews leases, each called by a `K`, and asks again for what is in a transaction just now: most
-/// of those are the settles of the same worker, and over in a moment.
+/// Renews leases, each identified by a `K`. Retries rows that a transaction has locked: most of
+/// these are settles of the same worker and finish soon.
 pub(in crate::postgres) async fn renew<K, F>(
     leases: &[K],
     ask: impl Fn(Vec<K>) -> F,
@@ -30,38 +30,38 @@ where
     K: Clone + Eq + Hash,
     F: Future<Output = Result<Vec<PgRow>, sqlx::Error>>,
 {
-    let mut tally = Tally(HashMap::new());
+    let mut progress = RenewalProgress(HashMap::new());
     let mut open = leases.to_vec();
     for pause in PAUSES {
         if open.is_empty() {
             break;
         }
         tokio::time::sleep(pause).await;
-        tally.add(&open, &ask(open.clone()).await?)?;
-        open.retain(|lease| tally.is_busy(lease));
+        progress.add(&open, &ask(open.clone()).await?)?;
+        open.retain(|lease| progress.is_busy(lease));
     }
-    Ok(tally.answers(leases))
+    Ok(progress.answers(leases))
 }
 
-/// What is known of the leases that are being renewed.
+/// Intermediate results of the leases being renewed.
 #[derive(Debug)]
-struct Tally<K>(HashMap<K, Found>);
+struct RenewalProgress<K>(HashMap<K, LeaseProgress>);
 
-/// The rows of a lease, as the last look found them.
+/// The rows of a lease as of the last attempt.
 #[derive(Debug, Default)]
-struct Found {
-    /// When those end that were renewed, now or by an earlier look.
+struct LeaseProgress {
+    /// Lease ends of the rows renewed by this or an earlier attempt.
     renewed: BTreeMap<ItemId, Timestamp>,
     fence: Option<Fence>,
-    /// Those that are in a transaction, and were not renewed yet.
+    /// Rows that are locked and not renewed yet.
     busy: BTreeSet<ItemId>,
     is_lapsed: bool,
 }
 
-impl<K: Clone + Eq + Hash> Tally<K> {
-    /// Takes what a look at these leases brought.
+impl<K: Clone + Eq + Hash> RenewalProgress<K> {
+    /// Merges the rows that an attempt returned for these leases.
     fn add(&mut self, asked: &[K], rows: &[PgRow]) -> Result<(), sqlx::Error> {
-        let mut before: HashMap<&K, Found> = HashMap::new();
+        let mut before: HashMap<&K, LeaseProgress> = HashMap::new();
         for lease in asked {
             before.extend(self.0.remove(lease).map(|found| (lease, found)));
         }
@@ -81,7 +81,8 @@ impl<K: Clone + Eq + Hash> Tally<K> {
             } else if !get::<bool>(row, 4)? {
                 found.is_lapsed = true;
             } else if let Some(until) = known {
-                // It is being settled, or touched otherwise, and was renewed a moment ago.
+                // The row is locked now, for example by a settle, and an earlier attempt renewed
+                // it.
                 found.renewed.insert(id, *until);
                 found.fence = found.fence.or(earlier.and_then(|earlier| earlier.fence));
             } else {
@@ -91,17 +92,17 @@ impl<K: Clone + Eq + Hash> Tally<K> {
         Ok(())
     }
 
-    /// Whether a row of it is in a transaction and was not renewed: it may be ours or buried.
+    /// True if a row of the lease is locked and not renewed: it may still be held, or be buried by
+    /// now.
     fn is_busy(&self, lease: &K) -> bool {
         self.0
             .get(lease)
             .is_some_and(|found| !found.busy.is_empty())
     }
 
-    /// The answers in the order asked, also for one that is asked twice; a lease that is busy has
-    /// none.
+    /// Returns the answers in request order, including duplicates; a busy lease has no answer.
     fn answers(&self, asked: &[K]) -> Renewals<K> {
-        let unknown = Found::default();
+        let unknown = LeaseProgress::default();
         let mut answers = Vec::with_capacity(asked.len());
         for lease in asked {
             let found = self.0.get(lease).unwrap_or(&unknown);
@@ -113,11 +114,11 @@ impl<K: Clone + Eq + Hash> Tally<K> {
     }
 }
 
-impl Found {
+impl LeaseProgress {
     fn answer(&self) -> Guarded<Renewed> {
         let first_end = self.renewed.values().min().copied();
         match (first_end, self.fence) {
-            (Some(until), Some(fence)) => Guarded::Kept(Renewed {
+            (Some(until), Some(fence)) => Guarded::Accepted(Renewed {
                 until,
                 fence,
                 ids: self.renewed.keys().copied().collect(),

@@ -1,4 +1,4 @@
-//! The statements of the row layout, filled for one table.
+//! The statements of the row layout, rendered for one table.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,22 +10,22 @@ use crate::render::{Edit, Names};
 
 macro_rules! row_statements {
     ($($name:ident),* $(,)?) => {
-        /// The statements of one lease table, by the names of their files.
+        /// The statements of one lease table, named after their files.
         #[derive(Debug)]
         pub(super) struct RowStatements {
-            /// The table's name as the statements write it.
+            /// The quoted table name.
             pub(super) table: String,
-            /// What makes the table, one after the other.
+            /// Statements that create the table, in order.
             pub(super) create: Vec<Statement>,
             $(pub(super) $name: Statement,)*
-            /// The claim that names no column but those of the lease.
+            /// The claim that returns whole rows and names only the lease columns.
             claim_whole: Option<Statement>,
-            /// A column that the claim names is gone.
+            /// Set when a column that the claim names no longer exists.
             is_changed: AtomicBool,
         }
 
         impl RowStatements {
-            /// Those of this table; a claim returns its rows whole.
+            /// Renders the statements for this table; a claim returns whole rows.
             pub(super) fn new(
                 table: &LeaseTable,
                 schema: Option<&Identifier>,
@@ -34,7 +34,7 @@ macro_rules! row_statements {
                 let whole = WHOLE.to_owned();
                 let names = Names::of(table, schema)?.with("content", whole);
                 let rendered = |file, text| names.render(file, &edit(file, text));
-                // The names are all filled in: nothing is left for a schema to be written before.
+                // Rendering has already qualified the names, so there is no schema to add.
                 let statement = |file, text| -> Result<Statement, StoreError> {
                     Ok(Statement::new(&rendered(file, text)?, None))
                 };
@@ -55,8 +55,7 @@ macro_rules! row_statements {
                 })
             }
 
-            /// The same, but a claim returns these columns of its rows and no others, which takes
-            /// less of the database's time for each of them.
+            /// Makes the claim return only these columns, which costs the database less per row.
             pub(super) fn with_columns(
                 mut self,
                 columns: &[&str],
@@ -72,7 +71,7 @@ macro_rules! row_statements {
                 Ok(self)
             }
 
-            /// All of them with their names, for the tests that show, prepare and explain each.
+            /// All statements with their names, for tests that show, prepare and explain each.
             #[cfg(feature = "testing")]
             pub(super) fn all(&self) -> Vec<(&'static str, &Statement)> {
                 let create = self.create.iter().map(|part| ("create", part));
@@ -104,14 +103,15 @@ row_statements!(
 );
 
 impl RowStatements {
-    /// The claim for the table as it is now.
+    /// The claim that fits the current table.
     pub(super) fn claim(&self) -> &Statement {
         let whole = self.claim_whole.as_ref();
         let is_changed = self.is_changed.load(Ordering::Relaxed);
         whole.filter(|_| is_changed).unwrap_or(&self.claim)
     }
 
-    /// A column that the claim names is gone: from now on rows come whole. Whether that is news.
+    /// Switches to whole rows after a column that the claim names was dropped. Returns true on the
+    /// first switch.
     pub(super) fn take_whole_rows(&self) -> bool {
         self.claim_whole.is_some() && !self.is_changed.swap(true, Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Chunks: claimed, renewed and ended by their whole key, each in one transaction.
+//! Chunks: each is claimed, renewed and ended by its whole key, in one transaction.
 
 use rusqlite::{OptionalExtension, named_params};
 use tenure_core::job::{Chunk, ChunkClaim, ChunkKey};
@@ -9,10 +9,10 @@ use tenure_core::{Fence, Guarded, ItemId, Lease, Refusal, Timestamp, Token};
 
 use super::super::error::failed;
 use super::super::row;
-use super::{Desk, Late};
-use crate::jobs::{ChunkLook, Found, JobStands, SeenChunk, said};
+use super::{JobTables, LatePolicy};
+use crate::jobs::{ChunkRow, ChunkSnapshot, ClaimCheck, JobHoldState, end_params};
 
-/// Who asks for which chunk, and for which job.
+/// The requested chunk, and the token and job of the caller.
 struct Asker<'a> {
     key: &'a ChunkKey,
     token: &'a Token,
@@ -20,7 +20,7 @@ struct Asker<'a> {
 }
 
 pub(super) fn claim(
-    desk: Desk<'_>,
+    tables: JobTables<'_>,
     claim: &ClaimChunk,
     now: Timestamp,
 ) -> Result<ChunkClaim, StoreError> {
@@ -29,23 +29,23 @@ pub(super) fn claim(
         token: &claim.token,
         job: claim.job.as_ref(),
     };
-    let seen = look(desk, &asker, now).map_err(failed("claim chunk"))?;
-    let statement = match seen.found(claim.fresh_for) {
-        Found::Answer(answer) => return Ok(answer),
-        Found::Free => desk.sql.claim_chunk,
-        Found::Absent => desk.sql.make_chunk,
+    let seen = look(tables, &asker, now).map_err(failed("claim chunk"))?;
+    let statement = match seen.check_claim(claim.fresh_for) {
+        ClaimCheck::Refused(answer) => return Ok(answer),
+        ClaimCheck::Free => tables.sql.claim_chunk,
+        ClaimCheck::Missing => tables.sql.make_chunk,
     };
-    let chunk = take(desk, claim, statement, now).map_err(failed("claim chunk"))?;
+    let chunk = take(tables, claim, statement, now).map_err(failed("claim chunk"))?;
     Ok(ChunkClaim::Claimed(chunk))
 }
 
 fn take(
-    desk: Desk<'_>,
+    tables: JobTables<'_>,
     claim: &ClaimChunk,
     statement: &str,
     now: Timestamp,
 ) -> rusqlite::Result<Chunk> {
-    let mut drawn = desk.connection.prepare_cached(desk.sql.fence)?;
+    let mut drawn = tables.connection.prepare_cached(tables.sql.fence)?;
     let fence = drawn.query_row([], |found| found.get(0))?;
     let until = now.after(claim.term.length());
     let ask = named_params! {
@@ -57,7 +57,7 @@ fn take(
         ":until": until.as_micros(),
         ":fence": fence,
     };
-    let mut taken = desk.connection.prepare_cached(statement)?;
+    let mut taken = tables.connection.prepare_cached(statement)?;
     taken.query_row(ask, |found| {
         Ok(Chunk {
             key: claim.key.clone(),
@@ -73,23 +73,22 @@ fn take(
     })
 }
 
-/// Renews each of these holds.
 pub(super) fn renew_all(
-    desk: Desk<'_>,
+    tables: JobTables<'_>,
     renew: RenewChunks,
     now: Timestamp,
 ) -> rusqlite::Result<Vec<(ChunkHold, Guarded<Renewed>)>> {
     let until = now.after(renew.term.length());
     let mut answers = Vec::with_capacity(renew.holds.len());
     for hold in renew.holds {
-        let answer = renew_one(desk, &hold, until, now)?;
+        let answer = renew_one(tables, &hold, until, now)?;
         answers.push((hold, answer));
     }
     Ok(answers)
 }
 
 fn renew_one(
-    desk: Desk<'_>,
+    tables: JobTables<'_>,
     hold: &ChunkHold,
     until: Timestamp,
     now: Timestamp,
@@ -102,9 +101,9 @@ fn renew_one(
         ":holder": hold.token.holder(),
         ":until": until.as_micros(),
     };
-    let renewed = desk
+    let renewed = tables
         .connection
-        .prepare_cached(desk.sql.renew_chunks)?
+        .prepare_cached(tables.sql.renew_chunks)?
         .query_row(ask, |found| {
             Ok(Renewed {
                 until: row::moment(found, 1)?,
@@ -114,14 +113,14 @@ fn renew_one(
         })
         .optional()?;
     if let Some(renewed) = renewed {
-        return Ok(Guarded::Kept(renewed));
+        return Ok(Guarded::Accepted(renewed));
     }
     let asker = Asker {
         key: &hold.key,
         token: &hold.token,
         job: None,
     };
-    let seen = look(desk, &asker, now)?.chunk;
+    let seen = look(tables, &asker, now)?.chunk;
     let is_lapsed = seen.is_some_and(|seen| seen.is_mine && seen.until.is_some());
     let why = if is_lapsed {
         Refusal::Lapsed
@@ -131,30 +130,34 @@ fn renew_one(
     Ok(Guarded::Refused(why))
 }
 
-/// Ends the hold; a repeat is answered as the first one was.
-pub(super) fn end(desk: Desk<'_>, end: &EndChunk, now: Timestamp) -> rusqlite::Result<Guarded<()>> {
-    if try_end(desk, end, Late::Accepted, now)? {
-        return Ok(Guarded::Kept(()));
+/// Ends the hold; a repeated call gets the same answer as the first.
+pub(super) fn end(
+    tables: JobTables<'_>,
+    end: &EndChunk,
+    now: Timestamp,
+) -> rusqlite::Result<Guarded<()>> {
+    if try_end(tables, end, LatePolicy::Accepted, now)? {
+        return Ok(Guarded::Accepted(()));
     }
-    let (word, _, _) = said(end.end.as_ref());
-    Ok(look_at(desk, end, now)?.answer(word))
+    let (word, _, _) = end_params(end.end.as_ref());
+    Ok(look_at(tables, end, now)?.answer(word))
 }
 
-/// Whether the hold was ended, or what was said of it written down.
+/// Ends the hold or writes its cursor; returns false if it could do neither.
 pub(super) fn try_end(
-    desk: Desk<'_>,
+    tables: JobTables<'_>,
     end: &EndChunk,
-    late: Late,
+    late: LatePolicy,
     now: Timestamp,
 ) -> rusqlite::Result<bool> {
-    match (job_stands(desk, end.job.as_ref(), now)?, late) {
-        (JobStands::Live, _) | (JobStands::Lapsed, Late::Accepted) => {}
-        (JobStands::Gone, _) | (JobStands::Lapsed, Late::Refused) => return Ok(false),
+    match (job_stands(tables, end.job.as_ref(), now)?, late) {
+        (JobHoldState::Live, _) | (JobHoldState::Lapsed, LatePolicy::Accepted) => {}
+        (JobHoldState::Gone, _) | (JobHoldState::Lapsed, LatePolicy::Refused) => return Ok(false),
     }
-    let (word, rows, error) = said(end.end.as_ref());
-    let ended = desk
+    let (word, rows, error) = end_params(end.end.as_ref());
+    let ended = tables
         .connection
-        .prepare_cached(desk.sql.end_chunk)?
+        .prepare_cached(tables.sql.end_chunk)?
         .query_row(
             named_params! {
                 ":now": now.as_micros(),
@@ -166,7 +169,7 @@ pub(super) fn try_end(
                 ":row_count": rows,
                 ":error": error,
                 ":cursor": end.cursor,
-                ":strict": late == Late::Refused,
+                ":strict": late == LatePolicy::Refused,
             },
             |_| Ok(()),
         )
@@ -174,32 +177,36 @@ pub(super) fn try_end(
     Ok(ended.is_some())
 }
 
-/// How the chunk stands that could not be ended.
+/// Reads the state of a chunk that could not be ended.
 pub(super) fn look_at(
-    desk: Desk<'_>,
+    tables: JobTables<'_>,
     end: &EndChunk,
     now: Timestamp,
-) -> rusqlite::Result<ChunkLook> {
+) -> rusqlite::Result<ChunkSnapshot> {
     let asker = Asker {
         key: &end.key,
         token: &end.token,
         job: end.job.as_ref(),
     };
-    look(desk, &asker, now)
+    look(tables, &asker, now)
 }
 
-fn look(desk: Desk<'_>, asker: &Asker<'_>, now: Timestamp) -> rusqlite::Result<ChunkLook> {
+fn look(
+    tables: JobTables<'_>,
+    asker: &Asker<'_>,
+    now: Timestamp,
+) -> rusqlite::Result<ChunkSnapshot> {
     let ask = named_params! {
         ":matrix": asker.key.matrix.as_str(),
         ":chunk": asker.key.chunk.as_str(),
         ":token": asker.token.expose(),
         ":holder": asker.token.holder(),
     };
-    let chunk = desk
+    let chunk = tables
         .connection
-        .prepare_cached(desk.sql.look_chunk)?
+        .prepare_cached(tables.sql.look_chunk)?
         .query_row(ask, |found| {
-            Ok(SeenChunk {
+            Ok(ChunkRow {
                 until: row::past(found, 0)?,
                 holder: found.get(1)?,
                 done_at: row::past(found, 2)?,
@@ -210,34 +217,34 @@ fn look(desk: Desk<'_>, asker: &Asker<'_>, now: Timestamp) -> rusqlite::Result<C
             })
         })
         .optional()?;
-    Ok(ChunkLook {
+    Ok(ChunkSnapshot {
         now,
-        job: job_stands(desk, asker.job, now)?,
+        job: job_stands(tables, asker.job, now)?,
         chunk,
     })
 }
 
 fn job_stands(
-    desk: Desk<'_>,
+    tables: JobTables<'_>,
     job: Option<&JobHold>,
     now: Timestamp,
-) -> rusqlite::Result<JobStands> {
+) -> rusqlite::Result<JobHoldState> {
     let Some(job) = job else {
-        return Ok(JobStands::Live);
+        return Ok(JobHoldState::Live);
     };
     let ask = named_params! {
-        ":job": job.id,
+        ":job": job.id.number(),
         ":token": job.token.expose(),
         ":holder": job.token.holder(),
     };
-    let until = desk
+    let until = tables
         .connection
-        .prepare_cached(desk.sql.look_job)?
+        .prepare_cached(tables.sql.look_job)?
         .query_row(ask, |found| row::moment(found, 0))
         .optional()?;
     Ok(match until {
-        Some(until) if now < until => JobStands::Live,
-        Some(_) => JobStands::Lapsed,
-        None => JobStands::Gone,
+        Some(until) if now < until => JobHoldState::Live,
+        Some(_) => JobHoldState::Lapsed,
+        None => JobHoldState::Gone,
     })
 }

@@ -1,24 +1,24 @@
-//! Jobs and checkpoints: leases on the rows of two tables of our own.
+//! Jobs and checkpoints: leases on the rows of two tables that Tenure owns.
 //!
-//! A job's lease rides on the row layout; a chunk is claimed, renewed and ended by its whole key,
-//! with statements of its own.
+//! The lease of a job uses the row layout; a chunk is claimed, renewed and ended by its whole key,
+//! with its own statements.
 
 mod chunk;
-#[cfg(feature = "testing")]
-mod planted;
 mod read;
+#[cfg(feature = "testing")]
+mod testing;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, named_params};
 use tenure_core::job::{
-    ChunkClaim, ChunkName, ChunkRecord, Job, JobKind, KindStanding, MatrixName, NewJob, Note,
+    ChunkClaim, ChunkName, ChunkRecord, Job, JobId, JobKind, KindStatus, MatrixName, NewJob, Note,
     Noted, Progress, Retried,
 };
 use tenure_core::store::{
     Answer, CheckpointError, ChunkHold, ClaimChunk, EndChunk, HeldChunks, JobFilter, JobHold, Jobs,
-    KeepsJobs, LeaseStore, Operate, RenewChunks, Renewed, StoreError, StoreErrorKind,
+    LeaseStore, Operate, ProvidesJobs, RenewChunks, Renewed, StoreError, StoreErrorKind,
 };
 use tenure_core::{Clock, Guarded, Refusal, SyncState, Timestamp};
 
@@ -28,62 +28,61 @@ use super::statements::HoldStatements;
 use super::writer::Writer;
 use super::{SqliteStore, moment_of, row, statements as sql};
 use crate::jobs::{
-    JobDesk, SeenJob, check_end, check_jobs, check_note, jobs_table, note_refusal, repeated,
+    JobOperations, JobRow, check_end, check_jobs, check_note, jobs_table, note_refusal, repeated,
     signed, state_word,
 };
 use crate::memory::SystemClock;
 
-/// What a store needs for jobs: the statements that judge holds, and the table of jobs as a lease
-/// table.
+/// The statements that check leases, and the job table as a lease table.
 #[derive(Clone, Debug)]
-pub(super) struct JobBook {
+pub(super) struct JobStore {
     holds: &'static HoldStatements,
-    jobs: JobDesk<SqliteRows>,
+    jobs: JobOperations<SqliteRows>,
 }
 
-impl JobBook {
-    /// The tables of a file that was migrated.
+impl JobStore {
+    /// Opens the tables of a migrated file.
     pub(super) async fn open(writer: &Writer, clock: &Arc<dyn Clock>) -> Result<Self, StoreError> {
         let rows = |table| SqliteRows::open(writer.clone(), Arc::clone(clock), table);
         Ok(Self {
             holds: &HoldStatements::WRITTEN,
-            jobs: JobDesk(rows(jobs_table()).await?.counted_by(sql::COUNT_JOBS)),
+            jobs: JobOperations(rows(jobs_table()).await?.counted_by(sql::COUNT_JOBS)),
         })
     }
 
-    /// The same, judging leases by this clock.
+    /// The same store, judging leases by this clock.
     #[cfg(feature = "testing")]
     pub(super) fn with_clock(self, clock: &Arc<dyn Clock>) -> Self {
         Self {
             holds: self.holds,
-            jobs: JobDesk(self.jobs.0.with_clock(Arc::clone(clock))),
+            jobs: JobOperations(self.jobs.0.with_clock(Arc::clone(clock))),
         }
     }
 }
 
-/// A connection, and the statements that judge holds on it.
+/// A connection, and the statements that check leases on it.
 #[derive(Clone, Copy)]
-struct Desk<'a> {
+struct JobTables<'a> {
     connection: &'a Connection,
     sql: &'a HoldStatements,
 }
 
 impl HoldStatements {
-    fn at<'a>(&'a self, connection: &'a Connection) -> Desk<'a> {
+    fn at<'a>(&'a self, connection: &'a Connection) -> JobTables<'a> {
         let sql = self;
-        Desk { connection, sql }
+        JobTables { connection, sql }
     }
 }
 
-/// What becomes of a hold whose term is over, though nobody has taken its place.
+/// Treatment of a hold whose term is over but that no other worker has claimed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Late {
+enum LatePolicy {
     Accepted,
     Refused,
 }
 
-impl KeepsJobs for SqliteStore {
-    fn job_book(&self) -> Option<&dyn Jobs> {
+impl ProvidesJobs for SqliteStore {
+    fn job_store(&self) -> Option<&dyn Jobs> {
         Some(self)
     }
 }
@@ -93,7 +92,7 @@ impl Jobs for SqliteStore {
         &'a self,
         jobs: &'a [NewJob],
         now: Option<Timestamp>,
-    ) -> Answer<'a, Vec<i64>> {
+    ) -> Answer<'a, Vec<JobId>> {
         let jobs = jobs.to_vec();
         Box::pin(self.write("enqueue jobs", now, move |connection, now| {
             check_jobs(&jobs)?;
@@ -101,16 +100,16 @@ impl Jobs for SqliteStore {
         }))
     }
 
-    fn retry_job(&self, id: i64, now: Option<Timestamp>) -> Answer<'_, Retried> {
+    fn retry_job(&self, id: JobId, now: Option<Timestamp>) -> Answer<'_, Retried> {
         Box::pin(self.write("retry", now, move |connection, now| {
             retry(connection, id, now)
         }))
     }
 
-    fn job(&self, id: i64, now: Option<Timestamp>) -> Answer<'_, Option<Job>> {
+    fn job(&self, id: JobId, now: Option<Timestamp>) -> Answer<'_, Option<Job>> {
         let now = self.moment(now);
         Box::pin(self.writer.read("job", move |connection| {
-            let ask = named_params! {":id": id};
+            let ask = named_params! {":id": id.number()};
             Ok(read::jobs(connection, "job", (sql::JOB, ask), now)?.pop())
         }))
     }
@@ -126,7 +125,12 @@ impl Jobs for SqliteStore {
         let (hold, note, sql) = (hold.clone(), note.clone(), self.jobs.holds);
         Box::pin(self.write("note job", None, move |connection, now| {
             check_note(&note)?;
-            let noted = write_note(sql.at(connection), (&hold, &note), Late::Accepted, now);
+            let noted = write_note(
+                sql.at(connection),
+                (&hold, &note),
+                LatePolicy::Accepted,
+                now,
+            );
             noted.map_err(failed("note job"))
         }))
     }
@@ -135,7 +139,7 @@ impl Jobs for SqliteStore {
         &self.jobs.jobs.0
     }
 
-    fn job_desk(&self) -> &dyn Operate {
+    fn job_operations(&self) -> &dyn Operate {
         &self.jobs.jobs
     }
 
@@ -155,8 +159,8 @@ impl Jobs for SqliteStore {
         let (renew, sql) = (renew.clone(), self.jobs.holds);
         Box::pin(
             self.write("renew chunks", renew.now, move |connection, now| {
-                let desk = sql.at(connection);
-                chunk::renew_all(desk, renew, now).map_err(failed("renew chunks"))
+                let tables = sql.at(connection);
+                chunk::renew_all(tables, renew, now).map_err(failed("renew chunks"))
             }),
         )
     }
@@ -209,7 +213,7 @@ impl Jobs for SqliteStore {
         }))
     }
 
-    fn kinds(&self, lately: Duration, now: Option<Timestamp>) -> Answer<'_, Vec<KindStanding>> {
+    fn kinds(&self, lately: Duration, now: Option<Timestamp>) -> Answer<'_, Vec<KindStatus>> {
         let now = self.moment(now);
         Box::pin(self.writer.read("kinds", move |connection| {
             read::kinds(connection, now.before(lately), now)
@@ -229,14 +233,14 @@ impl Jobs for SqliteStore {
 }
 
 impl SqliteStore {
-    /// Ends the hold on a chunk, or writes down where it is, in the transaction that the caller has
-    /// begun on a connection of its own, as its last statement before the commit. If somebody has
-    /// claimed the chunk before, this is refused, and the transaction must be rolled back.
+    /// Ends the hold on a chunk, or writes its cursor, in a transaction that the caller has begun
+    /// on its own connection, as the last statement before the commit. The store refuses this if
+    /// another worker has claimed the chunk; the caller must then roll back.
     ///
-    /// It must be the caller's and live, and so must the job that it names. What was committed
-    /// before is refused too: so when it is not known whether a commit took effect, look at the
-    /// chunk before the work is done again. Begin the transaction with `begin immediate` if it
-    /// reads before it writes.
+    /// The hold must be the caller's and live, and so must the job that it names. The store also
+    /// refuses an end that was committed before: if the result of a commit is unknown, look at the
+    /// chunk before repeating the work. Begin the transaction with `begin immediate` if it reads
+    /// before it writes.
     ///
     /// ```no_run
     /// # fn example(shop: &mut rusqlite::Connection, end: &tenure_core::store::EndChunk)
@@ -258,11 +262,11 @@ impl SqliteStore {
         end_strictly(HoldStatements::WRITTEN.at(connection), end)
     }
 
-    /// Writes down something of a job in the caller's own transaction, as its last statement: as
-    /// [`SqliteStore::end_chunk_in`] does of a chunk.
+    /// Writes a note about a job in the caller's own transaction, as its last statement, like
+    /// [`SqliteStore::end_chunk_in`] for a chunk.
     ///
     /// # Errors
-    /// As [`SqliteStore::end_chunk_in`].
+    /// Same as [`SqliteStore::end_chunk_in`].
     pub fn note_job_in(
         connection: &Connection,
         hold: &JobHold,
@@ -272,36 +276,36 @@ impl SqliteStore {
         note_strictly(HoldStatements::WRITTEN.at(connection), (hold, note))
     }
 
-    /// Writes jobs in the transaction that the caller has begun on a connection of its own: they
-    /// exist if and only if it commits.
+    /// Writes jobs in a transaction that the caller has begun on its own connection: they exist if
+    /// and only if it commits.
     ///
     /// # Errors
     /// The file has no tables of Tenure, or is busy.
     pub fn enqueue_jobs_on(
         connection: &Connection,
         jobs: &[NewJob],
-    ) -> Result<Vec<i64>, StoreError> {
+    ) -> Result<Vec<JobId>, StoreError> {
         check_jobs(jobs)?;
         let now = moment_of(&SystemClock, None);
         enqueue(connection, jobs, now)
     }
 }
 
-fn end_strictly(desk: Desk<'_>, end: &EndChunk) -> Result<(), CheckpointError> {
+fn end_strictly(tables: JobTables<'_>, end: &EndChunk) -> Result<(), CheckpointError> {
     let now = moment_of(&SystemClock, end.now);
-    let ended = chunk::try_end(desk, end, Late::Refused, now);
+    let ended = chunk::try_end(tables, end, LatePolicy::Refused, now);
     if ended.map_err(failed("end chunk"))? {
         return Ok(());
     }
-    let look = chunk::look_at(desk, end, now).map_err(failed("end chunk"))?;
+    let look = chunk::look_at(tables, end, now).map_err(failed("end chunk"))?;
     Err(CheckpointError::Refused(look.refusal()))
 }
 
-fn note_strictly(desk: Desk<'_>, what: (&JobHold, &Note)) -> Result<(), CheckpointError> {
+fn note_strictly(tables: JobTables<'_>, what: (&JobHold, &Note)) -> Result<(), CheckpointError> {
     let now = moment_of(&SystemClock, None);
-    let noted = write_note(desk, what, Late::Refused, now);
+    let noted = write_note(tables, what, LatePolicy::Refused, now);
     match noted.map_err(failed("note job"))? {
-        Guarded::Kept(()) => Ok(()),
+        Guarded::Accepted(()) => Ok(()),
         Guarded::Refused(why) => Err(CheckpointError::Refused(why)),
     }
 }
@@ -310,10 +314,10 @@ fn enqueue(
     connection: &Connection,
     jobs: &[NewJob],
     now: Timestamp,
-) -> Result<Vec<i64>, StoreError> {
+) -> Result<Vec<JobId>, StoreError> {
     write_jobs(connection, jobs, now).map_err(|error| {
         let told = failed("enqueue jobs")(error);
-        // Nothing else of a new job can be there already.
+        // The only unique column of a new job is the reference to the job that it repeats.
         if told.kind() == StoreErrorKind::Conflict {
             return repeated();
         }
@@ -321,18 +325,20 @@ fn enqueue(
     })
 }
 
-/// Looks, and writes in the same transaction: there is one writer.
-fn retry(connection: &Connection, id: i64, now: Timestamp) -> Result<Retried, StoreError> {
-    let ask = named_params! {":id": id};
+/// Reads and writes in one transaction: there is one writer.
+fn retry(connection: &Connection, id: JobId, now: Timestamp) -> Result<Retried, StoreError> {
+    let ask = named_params! {":id": id.number()};
     let Some(job) = read::jobs(connection, "retry", (sql::JOB, ask), now)?.pop() else {
         return Ok(Retried::Refused(Refusal::NotFound));
     };
     if job.completed_at.or(job.failed_at).is_none() {
         return Ok(Retried::Refused(Refusal::NotSettled));
     }
-    let before = || -> rusqlite::Result<Option<i64>> {
+    let before = || -> rusqlite::Result<Option<JobId>> {
         let mut retried = connection.prepare_cached(sql::RETRIED)?;
-        retried.query_row(ask, |found| found.get(0)).optional()
+        retried
+            .query_row(ask, |row| row.get(0).map(JobId::new))
+            .optional()
     };
     if let Some(before) = before().map_err(failed("retry"))? {
         return Ok(Retried::Before(before));
@@ -357,7 +363,7 @@ fn write_jobs(
     connection: &Connection,
     jobs: &[NewJob],
     now: Timestamp,
-) -> rusqlite::Result<Vec<i64>> {
+) -> rusqlite::Result<Vec<JobId>> {
     let mut next = connection.prepare_cached(sql::ENQUEUE_JOBS_NEXT)?;
     let first: i64 = next.query_row([], |found| found.get(0))?;
     let mut write = connection.prepare_cached(sql::ENQUEUE_JOBS_JOB)?;
@@ -372,14 +378,14 @@ fn write_jobs(
             ":payload": job.payload,
             ":priority": job.priority,
             ":available_at": available_at,
-            ":retry_of": job.retry_of,
+            ":retry_of": job.retry_of.map(JobId::number),
         })?;
-        ids.push(id);
+        ids.push(JobId::new(id));
     }
     Ok(ids)
 }
 
-/// A page, by the statement whose index fits the filter best.
+/// Reads a page with the statement whose index fits the filter best.
 fn page(
     connection: &Connection,
     filter: &JobFilter,
@@ -389,7 +395,7 @@ fn page(
     let kind = filter.kind.as_ref().map(JobKind::as_str);
     let matrix = filter.matrix.as_ref().map(MatrixName::as_str);
     let state = filter.state.map(state_word);
-    let below = filter.before.unwrap_or(i64::MAX);
+    let below = filter.before.map_or(i64::MAX, JobId::number);
     let at = now.as_micros();
     let get = |text, ask| read::jobs(connection, "jobs", (text, ask), now);
     if matrix.is_some() {
@@ -423,38 +429,38 @@ fn page(
 }
 
 fn write_note(
-    desk: Desk<'_>,
+    tables: JobTables<'_>,
     (hold, note): (&JobHold, &Note),
-    late: Late,
+    late: LatePolicy,
     now: Timestamp,
 ) -> rusqlite::Result<Noted> {
     let (token, holder) = (hold.token.expose(), hold.token.holder());
-    let noted = desk
+    let noted = tables
         .connection
-        .prepare_cached(desk.sql.note)?
+        .prepare_cached(tables.sql.note)?
         .query_row(
             named_params! {
                 ":now": now.as_micros(),
-                ":id": hold.id,
+                ":id": hold.id.number(),
                 ":token": token,
                 ":holder": holder,
                 ":cursor": note.cursor,
                 ":chunks_total": note.chunks_total.map(signed),
                 ":result": note.result,
-                ":strict": late == Late::Refused,
+                ":strict": late == LatePolicy::Refused,
             },
             |_| Ok(()),
         )
         .optional()?;
     if noted.is_some() {
-        return Ok(Guarded::Kept(()));
+        return Ok(Guarded::Accepted(()));
     }
-    let ask = named_params! {":id": hold.id, ":token": token, ":holder": holder};
-    let seen = desk
+    let ask = named_params! {":id": hold.id.number(), ":token": token, ":holder": holder};
+    let seen = tables
         .connection
-        .prepare_cached(desk.sql.note_look)?
+        .prepare_cached(tables.sql.note_look)?
         .query_row(ask, |found| {
-            Ok(SeenJob {
+            Ok(JobRow {
                 until: row::past(found, 0)?,
                 done_at: row::past(found, 1)?,
                 dead_at: row::past(found, 2)?,

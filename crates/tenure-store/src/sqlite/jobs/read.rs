@@ -1,7 +1,7 @@
-//! Rows of the two tables as the words of the core.
+//! Converts rows of the two tables to core types.
 
 use rusqlite::{Connection, Row, ToSql, named_params};
-use tenure_core::job::{ChunkRecord, Job, KindStanding, MatrixName, Progress};
+use tenure_core::job::{ChunkRecord, Job, KindStatus, MatrixName, Progress};
 use tenure_core::store::{HeldChunks, StoreError};
 use tenure_core::{Counters, Timestamp};
 
@@ -10,13 +10,13 @@ use super::super::{row, statements as sql};
 use crate::jobs::{StoredChunk, StoredJob, StoredKind, StoredLease, matrix_of, unsigned};
 
 /// A statement and its parameters.
-type Ask<'a> = (&'a str, &'a [(&'a str, &'a dyn ToSql)]);
+type Query<'a> = (&'a str, &'a [(&'a str, &'a dyn ToSql)]);
 
-/// The jobs of `job.sql` and `page.sql`.
+/// Reads the jobs of `job.sql` and `page.sql`.
 pub(super) fn jobs(
     connection: &Connection,
     verb: &'static str,
-    (text, params): Ask<'_>,
+    (text, params): Query<'_>,
     now: Timestamp,
 ) -> Result<Vec<Job>, StoreError> {
     let read = || -> rusqlite::Result<Vec<StoredJob>> {
@@ -59,11 +59,11 @@ fn stored_job(found: &Row<'_>) -> rusqlite::Result<StoredJob> {
     })
 }
 
-/// The chunks of `chunks.sql` and `notable_chunks.sql`.
+/// Reads the chunks of `chunks.sql` and `notable_chunks.sql`.
 pub(super) fn chunks(
     connection: &Connection,
     matrix: &MatrixName,
-    (text, params): Ask<'_>,
+    (text, params): Query<'_>,
     now: Timestamp,
 ) -> Result<Vec<ChunkRecord>, StoreError> {
     let read = || -> rusqlite::Result<Vec<StoredChunk>> {
@@ -77,7 +77,7 @@ pub(super) fn chunks(
         .collect()
 }
 
-/// The chunks of `held_chunks.sql`.
+/// Reads the chunks of `held_chunks.sql`.
 pub(super) fn held_chunks(
     connection: &Connection,
     which: &HeldChunks,
@@ -101,12 +101,12 @@ pub(super) fn held_chunks(
         .collect()
 }
 
-/// The kinds of `kinds.sql`.
+/// Reads the kinds of `kinds.sql`.
 pub(super) fn kinds(
     connection: &Connection,
     since: Timestamp,
     now: Timestamp,
-) -> Result<Vec<KindStanding>, StoreError> {
+) -> Result<Vec<KindStatus>, StoreError> {
     let read = || -> rusqlite::Result<Vec<StoredKind>> {
         let ask = named_params! {":now": now.as_micros(), ":since": since.as_micros()};
         let mut statement = connection.prepare_cached(sql::KINDS)?;
@@ -151,7 +151,7 @@ fn stored_chunk(found: &Row<'_>) -> rusqlite::Result<StoredChunk> {
     })
 }
 
-/// The answer of `progress.sql`.
+/// Reads the answer of `progress.sql`.
 pub(super) fn progress(
     connection: &Connection,
     matrix: &MatrixName,

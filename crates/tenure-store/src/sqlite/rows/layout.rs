@@ -1,4 +1,4 @@
-//! How the columns of a row are told: what a claim reads, and the JSON that becomes of it.
+//! The columns that a claim reads from a row, and the JSON built from them.
 
 use std::borrow::Cow;
 
@@ -10,45 +10,45 @@ use tenure_core::{LeaseTable, State};
 
 use super::shape::{Column, Shape};
 
-/// Room for a row as JSON, which spares most rows being moved as they grow.
+/// Initial capacity for a row as JSON; most rows fit without a reallocation.
 const CONTENT_USUAL: usize = 512;
 
-/// Which columns a claim reads, and where they stand in its answer.
+/// The columns that a claim reads, and their positions in the answer.
 #[derive(Debug)]
 pub(super) struct Layout {
     pub(super) key: usize,
     pub(super) created_at: usize,
     pub(super) available_at: usize,
     pub(super) counters: [usize; 4],
-    shown: Vec<Shown>,
-    /// The columns in the order of their places, as a statement writes them.
+    content_columns: Vec<ContentColumn>,
+    /// The columns in order of position, quoted for a statement.
     read: Vec<String>,
 }
 
 /// A column that is part of a row's content.
 #[derive(Debug)]
-pub(super) struct Shown {
-    /// Its name as JSON, with the colon.
+pub(super) struct ContentColumn {
+    /// The name as JSON, with the colon.
     label: String,
     value: Value,
 }
 
-/// What a row's content says of a column.
+/// The source of a column's value in the content.
 #[derive(Debug)]
 enum Value {
-    /// What stands at this place of an answer.
+    /// The value at this position of an answer.
     At {
         place: usize,
-        /// It was declared to hold JSON.
+        /// The column was declared to hold JSON.
         is_json: bool,
     },
-    /// The same for all rows, as JSON.
+    /// The same JSON for all rows.
     Always(String),
 }
 
 impl Layout {
-    /// The layout of the rows that a claim takes of this table. They are read before they are
-    /// changed, and are told as they are after it.
+    /// Builds the layout of the rows that a claim takes from this table. The claim reads them
+    /// before its update, and returns them as they are after it.
     pub(super) fn new(table: &LeaseTable, columns: &[Column]) -> Self {
         let lease = table.lease_facts().map(|(_, column)| column.as_str());
         let status = table.states.status();
@@ -73,7 +73,7 @@ impl Layout {
         let own = columns
             .iter()
             .filter(|one| !lease.contains(&one.name.as_str()));
-        let shown = own.map(|column| {
+        let content_columns = own.map(|column| {
             let status = status.filter(|status| status.column.as_str() == column.name);
             let value = match status.map(|status| status.words.word(State::Claimed)) {
                 Some(word) => Value::Always(serde_json::Value::from(word.as_str()).to_string()),
@@ -82,13 +82,13 @@ impl Layout {
                     is_json: column.is_json,
                 },
             };
-            Shown {
+            ContentColumn {
                 label: label(&column.name),
                 value,
             }
         });
         Self {
-            shown: shown.collect(),
+            content_columns: content_columns.collect(),
             key,
             created_at,
             available_at,
@@ -97,32 +97,36 @@ impl Layout {
         }
     }
 
-    /// The columns that are read, as a statement names them.
+    /// The columns to read, as a statement names them.
     pub(super) fn columns(&self) -> String {
         let columns = self.read.iter().map(|column| format!("t.{column}"));
         columns.collect::<Vec<_>>().join(", ")
     }
 
-    /// How many columns are read.
+    /// Number of columns to read.
     pub(super) fn width(&self) -> usize {
         self.read.len()
     }
 
-    /// A row as it is told, whose columns are these by their places.
+    /// Encodes the row with these values, given by position.
     pub(super) fn content<'a>(
         &self,
         value: impl Fn(usize) -> rusqlite::Result<ValueRef<'a>>,
     ) -> rusqlite::Result<String> {
-        content(value, &self.shown)
+        content(value, &self.content_columns)
     }
 }
 
 /// The columns of an answer, without these.
-pub(super) fn shown(row: &Row<'_>, without: &[&str], shape: &Shape) -> Vec<Shown> {
+pub(super) fn content_columns(
+    row: &Row<'_>,
+    without: &[&str],
+    shape: &Shape,
+) -> Vec<ContentColumn> {
     let names = row.as_ref().column_names().into_iter().enumerate();
     names
         .filter(|(_, name)| !without.contains(name))
-        .map(|(place, name)| Shown {
+        .map(|(place, name)| ContentColumn {
             label: label(name),
             value: Value::At {
                 place,
@@ -132,14 +136,14 @@ pub(super) fn shown(row: &Row<'_>, without: &[&str], shape: &Shape) -> Vec<Shown
         .collect()
 }
 
-/// These columns of a row as a JSON object. What was declared as JSON stands in it as such, other
-/// text as a string, bytes as a string in base64.
+/// Encodes these columns of a row as a JSON object. A column declared as JSON is embedded as such,
+/// other text becomes a string, and bytes become a base64 string.
 pub(super) fn content<'a>(
     value: impl Fn(usize) -> rusqlite::Result<ValueRef<'a>>,
-    shown: &[Shown],
+    content_columns: &[ContentColumn],
 ) -> rusqlite::Result<String> {
     let mut json = Vec::with_capacity(CONTENT_USUAL);
-    for (nth, column) in shown.iter().enumerate() {
+    for (nth, column) in content_columns.iter().enumerate() {
         json.push(if nth == 0 { b'{' } else { b',' });
         json.extend_from_slice(column.label.as_bytes());
         let (place, is_json) = match &column.value {
@@ -167,19 +171,19 @@ pub(super) fn content<'a>(
         };
         written.map_err(unreadable)?;
     }
-    if shown.is_empty() {
+    if content_columns.is_empty() {
         json.push(b'{');
     }
     json.push(b'}');
     String::from_utf8(json).map_err(unreadable)
 }
 
-/// The name of a column in a row that is told as JSON.
+/// Encodes a column name as a JSON object key.
 fn label(column: &str) -> String {
     format!("{}:", serde_json::Value::from(column))
 }
 
-/// A row that cannot be told as JSON.
+/// The error for a row that cannot be encoded as JSON.
 fn unreadable(error: impl std::error::Error + Send + Sync + 'static) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(0, Type::Text, Box::new(error))
 }

@@ -6,29 +6,31 @@ use std::sync::Arc;
 use rusqlite::{Connection, Params, ToSql, named_params};
 use serde_json::json;
 use tenure_core::store::{
-    Answer, Claim, Company, LeaseStore, Reap, Reaped, Renew, Renewed, Settle, Settlement,
+    Answer, Claim, Isolation, LeaseStore, Reap, Reaped, Renew, Renewed, Settle, Settlement,
     StoreError,
 };
 use tenure_core::{
     Boundary, Fence, Guarded, Held, ItemId, Lease, Refusal, State, Timestamp, Token,
 };
 
-use super::each::Way;
 use super::read::{Claimed, ReadRows};
 use super::row::corrupt;
+use super::row_by_row::EndMode;
 use super::shape::Shape;
-use super::{Ask, Desk, SqliteRows, json_ids};
-use crate::complaint::used_before;
+use super::{RowTable, SqliteRows, VerbContext, json_ids};
 use crate::limits::{INLINE_REAP_LIMIT, micros};
-use crate::rows::{ReapedRows, Said, first_reap, is_full, rest_word, state_of, takes_lone_rows};
-use crate::second_look::{not_ended, settle_answers};
+use crate::messages::used_before;
+use crate::refusal_reason::{not_ended, settle_answers};
+use crate::rows::{
+    ReapedRows, SettleColumns, first_reap, is_full, rest_word, state_of, takes_lone_rows,
+};
 
 impl LeaseStore for SqliteRows {
     fn claim<'a>(&'a self, claim: &'a Claim) -> Answer<'a, Option<Held>> {
         Box::pin(async move {
             let (given, claim) = (claim.now, claim.clone());
-            let claimed = self.write("claim", given, move |desk, conn, now| {
-                desk.claim(conn, &claim, now)
+            let claimed = self.write("claim", given, move |table_state, conn, now| {
+                table_state.claim(conn, &claim, now)
             });
             claimed.await?.map(Claimed::held).transpose()
         })
@@ -37,8 +39,8 @@ impl LeaseStore for SqliteRows {
     fn renew<'a>(&'a self, renew: &'a Renew) -> Answer<'a, Vec<(Token, Guarded<Renewed>)>> {
         Box::pin(async move {
             let (given, renew) = (renew.now, renew.clone());
-            self.write("renew", given, move |desk, conn, now| {
-                desk.renew(conn, renew, now)
+            self.write("renew", given, move |table_state, conn, now| {
+                table_state.renew(conn, renew, now)
             })
             .await
         })
@@ -48,8 +50,8 @@ impl LeaseStore for SqliteRows {
         Box::pin(async move {
             settle.check()?;
             let (given, settle) = (settle.now, Arc::new(settle.clone()));
-            self.settle_in_a_way(given, move |desk, conn, now, way| {
-                desk.settle(conn, &settle, now, way)
+            self.settle_in_a_way(given, move |table_state, conn, now, way| {
+                table_state.settle(conn, &settle, now, way)
             })
             .await
         })
@@ -63,14 +65,17 @@ impl LeaseStore for SqliteRows {
         Box::pin(async move {
             settle.check()?;
             let (given, asked) = (settle.now, Arc::new((settle.clone(), claim.clone())));
-            // One transaction: a claim that cannot be carried out leaves the settle undone.
-            let told = self.settle_in_a_way(given, move |desk, conn, now, way| {
+            // One transaction: if the claim fails, the settle is undone.
+            let told = self.settle_in_a_way(given, move |table_state, conn, now, way| {
                 let (settle, claim) = asked.as_ref();
-                let Some(settlement) = desk.settle(conn, settle, now, way)? else {
+                let Some(settlement) = table_state.settle(conn, settle, now, way)? else {
                     return Ok(None);
                 };
                 let claimed_at = claim.now.unwrap_or(now);
-                Ok(Some((settlement, desk.claim(conn, claim, claimed_at)?)))
+                Ok(Some((
+                    settlement,
+                    table_state.claim(conn, claim, claimed_at)?,
+                )))
             });
             let (settlement, claimed) = told.await?;
             Ok((settlement, claimed.map(Claimed::held).transpose()?))
@@ -80,8 +85,8 @@ impl LeaseStore for SqliteRows {
     fn reap<'a>(&'a self, reap: &'a Reap) -> Answer<'a, Vec<Reaped>> {
         Box::pin(async move {
             let (given, reap) = (reap.now, reap.clone());
-            self.write("reap", given, move |desk, conn, now| {
-                desk.reap(conn, &reap, now)?.told()
+            self.write("reap", given, move |table_state, conn, now| {
+                table_state.reap(conn, &reap, now)?.told()
             })
             .await
         })
@@ -89,36 +94,35 @@ impl LeaseStore for SqliteRows {
 }
 
 impl SqliteRows {
-    /// Settles all rows at once; where that cannot be, it is undone, and they are settled one by
-    /// one.
+    /// Settles all rows with one statement; if that fails, undoes it and settles them one by one.
     async fn settle_in_a_way<T: Send + 'static>(
         &self,
         given: Option<Timestamp>,
-        op: impl Fn(&Desk, &Connection, Timestamp, Way) -> Result<Option<T>, StoreError>
+        op: impl Fn(&RowTable, &Connection, Timestamp, EndMode) -> Result<Option<T>, StoreError>
         + Clone
         + Send
         + 'static,
     ) -> Result<T, StoreError> {
         let at_once = op.clone();
         let told = self
-            .write_or_undo("settle", given, move |desk, conn, now| {
-                at_once(desk, conn, now, Way::AtOnce)
+            .write_or_undo("settle", given, move |table_state, conn, now| {
+                at_once(table_state, conn, now, EndMode::AtOnce)
             })
             .await?;
         if let Some(told) = told {
             return Ok(told);
         }
-        self.write("settle", given, move |desk, conn, now| {
-            let told = op(desk, conn, now, Way::OneByOne)?;
+        self.write("settle", given, move |table_state, conn, now| {
+            let told = op(table_state, conn, now, EndMode::OneByOne)?;
             told.ok_or_else(|| corrupt("settle", "rows could not even be settled one by one"))
         })
         .await
     }
 }
 
-impl Desk {
-    /// Claims; when that comes back short, lapsed leases are reaped, and an empty claim looks
-    /// again. Where what has lapsed is as good as free, it is reaped first.
+impl RowTable {
+    /// Claims. A claim below its limit reaps lapsed leases, and an empty one then tries again.
+    /// Where lapsed rows count as free, it reaps first.
     fn claim(
         &self,
         conn: &Connection,
@@ -190,7 +194,7 @@ impl Desk {
         let changed = prepared.and_then(|mut statement| statement.execute(params));
         let changed = changed.map_err(|error| ask.error(error))?;
         if shape.reacts || changed != ids.len() {
-            // A trigger can keep a row from being changed, or change more of it.
+            // A trigger can prevent the update of a row, or change more of it.
             let claimed = ask.read("claimed", named_params! {":token": token}, &shape)?;
             rows = claimed.in_order(&ids);
         }
@@ -235,7 +239,7 @@ impl Desk {
         })?;
         rows.sort_unstable();
         if let Some((_, until, fence)) = rows.first() {
-            return Ok(Guarded::Kept(Renewed {
+            return Ok(Guarded::Accepted(Renewed {
                 until: Timestamp::from_micros(*until),
                 fence: Fence::new(*fence),
                 ids: rows.iter().map(|(id, _, _)| ItemId::new(*id)).collect(),
@@ -249,32 +253,34 @@ impl Desk {
         }))
     }
 
-    /// Nothing: what was done is to be undone, and done the other way.
+    /// Settles; `None` if the caller must undo this and settle with the other [`EndMode`].
     fn settle(
         &self,
         conn: &Connection,
         settle: &Settle,
         now: Timestamp,
-        way: Way,
+        way: EndMode,
     ) -> Result<Option<Settlement>, StoreError> {
         let ask = self.ask(conn, "settle");
         let who = (settle.token.expose(), settle.token.holder());
         let items = settle.items.iter();
-        let mut said: Vec<Said> = items.map(|(id, outcome)| Said::of(*id, outcome)).collect();
+        let mut said: Vec<SettleColumns> = items
+            .map(|(id, outcome)| SettleColumns::of(*id, outcome))
+            .collect();
         if let Some(word) = rest_word(settle.rest) {
             let named: HashSet<i64> = settle.items.iter().map(|(id, _)| id.number()).collect();
             let params = named_params! {":token": who.0, ":holder": who.1};
             let held: Vec<i64> = ask.rows("settle", "held", params, |row| row.get(0))?;
             let rest = held.into_iter().filter(|id| !named.contains(id));
-            said.extend(rest.map(|id| Said::of_rest(id, word)));
+            said.extend(rest.map(|id| SettleColumns::of_rest(id, word)));
         }
         let params = named_params! {":now": now.as_micros(), ":token": who.0, ":holder": who.1};
         let is_over: Option<bool> = ask.value("settle", "late", params)?;
         let Some((ended, failed)) = ask.end(settle, &said, now, way)? else {
             return Ok(None);
         };
-        let looks = ask.look(who, &not_ended(settle, &ended))?;
-        let items = settle_answers(settle, &ended, &looks);
+        let positions = ask.look(who, &not_ended(settle, &ended))?;
+        let items = settle_answers(settle, &ended, &positions);
         let named = items.iter().filter(|(id, _)| ended.contains(id)).count();
         Ok(Some(Settlement {
             items,
@@ -316,7 +322,7 @@ impl Desk {
             let available_at = available_at.filter(|_| state == State::Pending);
             reaped.push(Reaped {
                 id: ItemId::new(id),
-                // A claim that someone wrote by hand may name no holder.
+                // A claim written by hand may lack a holder.
                 holder: holder.unwrap_or_default(),
                 fence: Fence::new(fence),
                 stale: now.since(Timestamp::from_micros(until)),
@@ -331,8 +337,8 @@ impl Desk {
     }
 }
 
-impl Ask<'_> {
-    /// The rows that a claim may take, in order, as they are before it.
+impl VerbContext<'_> {
+    /// Reads the claimable rows, in order, before the claim changes them.
     fn claimable(
         &self,
         claim: &Claim,
@@ -340,24 +346,24 @@ impl Ask<'_> {
         now: i64,
         shape: &Arc<Shape>,
     ) -> Result<ReadRows, StoreError> {
-        let table = &self.desk.table;
+        let table = &self.table_state.table;
         let lone = takes_lone_rows(table, claim);
         let kinds = (!claim.kinds.is_empty()).then(|| json!(claim.kinds).to_string());
         let mut params: Vec<(&str, &dyn ToSql)> = vec![(":now", &now), (":limit", &limit)];
         if table.kind.is_some() {
             params.push((":kinds", &kinds));
         }
-        let statement = match claim.company {
-            Company::Together => {
+        let statement = match claim.isolation {
+            Isolation::Shared => {
                 params.push((":lone", &lone));
                 "claimable"
             }
-            Company::Alone => "claimable_alone",
+            Isolation::Isolated => "claimable_alone",
         };
         self.read(statement, params.as_slice(), shape)
     }
 
-    /// The rows of a statement of the claim.
+    /// Reads the rows of a claim statement.
     fn read(
         &self,
         statement: &str,

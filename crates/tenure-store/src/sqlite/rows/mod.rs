@@ -1,17 +1,17 @@
 //! The row layout in SQLite: leases on the rows of any table that a [`LeaseTable`] describes.
 //!
-//! Each verb is one transaction on the writer's thread; reads have connections of their own.
+//! Each operation is one transaction on the writer thread; reads have their own connections.
 
-mod each;
 mod layout;
 mod lease;
 mod operate;
-#[cfg(feature = "testing")]
-mod planted;
 mod read;
 mod row;
+mod row_by_row;
 mod shape;
 mod statements;
+#[cfg(feature = "testing")]
+mod testing;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,14 +20,14 @@ use std::sync::Arc;
 use rusqlite::{Connection, Params, Row, named_params};
 use serde_json::json;
 use tenure_core::store::StoreError;
-use tenure_core::{Clock, ItemId, LeaseTable, Timestamp, Word};
+use tenure_core::{Clock, ItemId, LeaseTable, OutcomeKind, Timestamp};
 
 use super::error::{failed, row_error};
 use super::writer::Writer;
 use super::{SqliteStore, moment_of};
+use crate::refusal_reason::{ItemPosition, ItemPositions};
 use crate::render::{as_written, check_columns};
 use crate::rows::state_of;
-use crate::second_look::{Look, Looks};
 use shape::{LastShape, Shape};
 use statements::RowStatements;
 
@@ -36,40 +36,40 @@ use statements::RowStatements;
 pub struct SqliteRows {
     writer: Writer,
     clock: Arc<dyn Clock>,
-    desk: Arc<Desk>,
+    table_state: Arc<RowTable>,
 }
 
-/// What the verbs need on the writer's thread: the table and its statements.
+/// State of the operations on the writer thread: the table and its statements.
 #[derive(Debug)]
-struct Desk {
+struct RowTable {
     table: LeaseTable,
     statements: RowStatements,
     last_shape: LastShape,
 }
 
 impl SqliteStore {
-    /// Makes a lease table with its indexes, all or nothing.
+    /// Creates a lease table with its indexes, all or nothing.
     ///
     /// # Errors
-    /// It is there already, or the description is no table's.
+    /// The table exists already, or its description is not valid.
     pub async fn create_table(&self, table: &LeaseTable) -> Result<(), StoreError> {
         SqliteRows::create(self.writer(), table).await
     }
 
-    /// The rows of a lease table that is there.
+    /// Opens the rows of an existing lease table.
     ///
     /// # Errors
-    /// There is no such table, or it lacks columns that the description names.
+    /// The table does not exist, or lacks columns that the description names.
     pub async fn rows(&self, table: LeaseTable) -> Result<SqliteRows, StoreError> {
         SqliteRows::open(self.writer().clone(), Arc::clone(&self.clock), table).await
     }
 }
 
 impl SqliteRows {
-    /// Makes the table and its indexes, all or nothing.
+    /// Creates the table and its indexes, all or nothing.
     ///
     /// # Errors
-    /// It is there already, or the description is no table's.
+    /// The table exists already, or its description is not valid.
     pub async fn create(writer: &Writer, table: &LeaseTable) -> Result<(), StoreError> {
         let statements = RowStatements::new(table, &as_written)?;
         let create = move |conn: &Connection| {
@@ -81,10 +81,10 @@ impl SqliteRows {
         writer.write("create", create).await
     }
 
-    /// Opens a table that is there.
+    /// Opens an existing table.
     ///
     /// # Errors
-    /// There is no such table, or it lacks columns that the description names.
+    /// The table does not exist, or lacks columns that the description names.
     pub async fn open(
         writer: Writer,
         clock: Arc<dyn Clock>,
@@ -94,11 +94,11 @@ impl SqliteRows {
         Self::open_with(writer, clock, table, statements).await
     }
 
-    /// The same rows, counted by a statement that knows more of them.
+    /// The same rows with a count statement specific to this table.
     pub(super) fn counted_by(mut self, count: &str) -> Self {
-        // Nobody shares them yet.
-        if let Some(desk) = Arc::get_mut(&mut self.desk) {
-            desk.statements.replace("count", count);
+        // The state is not shared yet.
+        if let Some(table_state) = Arc::get_mut(&mut self.table_state) {
+            table_state.statements.replace("count", count);
         }
         self
     }
@@ -109,9 +109,9 @@ impl SqliteRows {
         Self { clock, ..self }
     }
 
-    /// What is described.
+    /// The description of the table.
     pub fn table(&self) -> &LeaseTable {
-        &self.desk.table
+        &self.table_state.table
     }
 
     async fn open_with(
@@ -120,42 +120,46 @@ impl SqliteRows {
         table: LeaseTable,
         statements: RowStatements,
     ) -> Result<Self, StoreError> {
-        let desk = Desk {
+        let table_state = RowTable {
             table,
             statements,
             last_shape: LastShape::default(),
         };
-        let desk = writer
+        let table_state = writer
             .read("open", move |conn| {
-                let shape = desk.ask(conn, "open").shape()?;
-                check_columns(&desk.table, &shape.writable())?;
-                Ok(desk)
+                let shape = table_state.ask(conn, "open").shape()?;
+                check_columns(&table_state.table, &shape.writable())?;
+                Ok(table_state)
             })
             .await?;
         Ok(Self {
             writer,
             clock,
-            desk: Arc::new(desk),
+            table_state: Arc::new(table_state),
         })
     }
 
-    /// The given moment, or that of the store's clock.
+    /// Returns the given moment, or the current time of the store's clock.
     fn moment(&self, given: Option<Timestamp>) -> Timestamp {
         moment_of(self.clock.as_ref(), given)
     }
 
-    /// Writes; `op` learns the moment when its turn has come, so that verbs judge in the order in
-    /// which they take effect.
-    async fn write<T: Send + 'static>(
+    /// Writes. `op` gets the time at which its turn comes, so that operations judge leases in the
+    /// order in which they take effect.
+    async fn write<T, Op>(
         &self,
         verb: &'static str,
         given: Option<Timestamp>,
-        op: impl FnOnce(&Desk, &Connection, Timestamp) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, StoreError> {
+        op: Op,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        Op: FnOnce(&RowTable, &Connection, Timestamp) -> Result<T, StoreError> + Send + 'static,
+    {
         self.writer.write(verb, self.at_the_desk(given, op)).await
     }
 
-    /// The same for what may answer nothing: then what it did is undone.
+    /// Like `write`; if `op` returns `None`, its changes are undone.
     async fn write_or_undo<T, Op>(
         &self,
         verb: &'static str,
@@ -164,7 +168,9 @@ impl SqliteRows {
     ) -> Result<Option<T>, StoreError>
     where
         T: Send + 'static,
-        Op: FnOnce(&Desk, &Connection, Timestamp) -> Result<Option<T>, StoreError> + Send + 'static,
+        Op: FnOnce(&RowTable, &Connection, Timestamp) -> Result<Option<T>, StoreError>
+            + Send
+            + 'static,
     {
         let op = self.at_the_desk(given, op);
         self.writer.write_or_undo(verb, op).await
@@ -173,44 +179,46 @@ impl SqliteRows {
     fn at_the_desk<T>(
         &self,
         given: Option<Timestamp>,
-        op: impl FnOnce(&Desk, &Connection, Timestamp) -> T + Send + 'static,
+        op: impl FnOnce(&RowTable, &Connection, Timestamp) -> T + Send + 'static,
     ) -> impl FnOnce(&Connection) -> T + Send + 'static {
-        let (desk, clock) = (Arc::clone(&self.desk), Arc::clone(&self.clock));
-        move |conn| op(&desk, conn, moment_of(clock.as_ref(), given))
+        let (table_state, clock) = (Arc::clone(&self.table_state), Arc::clone(&self.clock));
+        move |conn| op(&table_state, conn, moment_of(clock.as_ref(), given))
     }
 
     async fn read<T: Send + 'static>(
         &self,
         verb: &'static str,
-        op: impl FnOnce(&Desk, &Connection) -> Result<T, StoreError> + Send + 'static,
+        op: impl FnOnce(&RowTable, &Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let desk = Arc::clone(&self.desk);
-        self.writer.read(verb, move |conn| op(&desk, conn)).await
+        let table_state = Arc::clone(&self.table_state);
+        self.writer
+            .read(verb, move |conn| op(&table_state, conn))
+            .await
     }
 }
 
-impl Desk {
-    fn ask<'a>(&'a self, conn: &'a Connection, verb: &'static str) -> Ask<'a> {
-        Ask {
-            desk: self,
+impl RowTable {
+    fn ask<'a>(&'a self, conn: &'a Connection, verb: &'static str) -> VerbContext<'a> {
+        VerbContext {
+            table_state: self,
             conn,
             verb,
         }
     }
 }
 
-/// A verb at work on a connection: it runs the table's statements and names itself in errors.
+/// An operation on a connection: runs the statements of the table and puts its name into errors.
 #[derive(Clone, Copy)]
-struct Ask<'a> {
-    desk: &'a Desk,
+struct VerbContext<'a> {
+    table_state: &'a RowTable,
     conn: &'a Connection,
     verb: &'static str,
 }
 
-impl Ask<'_> {
-    /// What the verb came upon.
+impl VerbContext<'_> {
+    /// Maps a driver error to the error of this operation.
     fn error(&self, error: rusqlite::Error) -> StoreError {
-        row_error(self.verb, &self.desk.table, error)
+        row_error(self.verb, &self.table_state.table, error)
     }
 
     /// Runs a statement and reads every row of its answer.
@@ -221,10 +229,10 @@ impl Ask<'_> {
         params: impl Params,
         read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
     ) -> Result<Vec<T>, StoreError> {
-        self.rows_of(self.desk.statements.get(file, name)?, params, read)
+        self.rows_of(self.table_state.statements.get(file, name)?, params, read)
     }
 
-    /// The same for the text of a statement.
+    /// Like `rows`, for the text of a statement.
     fn rows_of<T>(
         &self,
         text: &str,
@@ -238,22 +246,22 @@ impl Ask<'_> {
         run().map_err(|error| self.error(error))
     }
 
-    /// A statement that changes many rows. Where the table has a say in that, what its triggers do
-    /// on a conflict is left to them.
+    /// Returns a statement that changes many rows. If the table has triggers or generated columns,
+    /// it omits `or fail`, which would override the conflict handling of the triggers.
     fn of_many(
         &self,
         file: &'static str,
         name: &str,
         shape: &Shape,
     ) -> Result<Cow<'_, str>, StoreError> {
-        let text = self.desk.statements.get(file, name)?;
+        let text = self.table_state.statements.get(file, name)?;
         if shape.reacts {
             return Ok(Cow::Owned(text.replacen(" or fail ", " ", 1)));
         }
         Ok(Cow::Borrowed(text))
     }
 
-    /// Runs a statement whose answer is one value, if any.
+    /// Runs a statement that returns at most one value.
     fn value<T: rusqlite::types::FromSql>(
         &self,
         file: &'static str,
@@ -264,30 +272,34 @@ impl Ask<'_> {
         Ok(rows.into_iter().next())
     }
 
-    /// Where rows are now, and what a token has said of them.
-    fn look(&self, (token, holder): (&str, &str), ids: &[ItemId]) -> Result<Looks, StoreError> {
-        type Seen = (i64, Option<String>, bool, Option<String>);
+    /// Reads the current states of rows, and the last outcomes that the token reported for them.
+    fn look(
+        &self,
+        (token, holder): (&str, &str),
+        ids: &[ItemId],
+    ) -> Result<ItemPositions, StoreError> {
+        type PositionRow = (i64, Option<String>, bool, Option<String>);
         if ids.is_empty() {
-            return Ok(Looks::new());
+            return Ok(ItemPositions::new());
         }
         let params = named_params! {":token": token, ":holder": holder, ":ids": json_ids(ids)};
-        let seen: Vec<Seen> = self.rows("look", "look", params, |row| {
+        let seen: Vec<PositionRow> = self.rows("look", "look", params, |row| {
             Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
         })?;
-        let mut looks = Looks::with_capacity(seen.len());
+        let mut positions = ItemPositions::with_capacity(seen.len());
         for (id, state, is_mine, word) in seen {
-            let look = Look {
-                state: state_of(self.verb, &self.desk.table, state.as_deref())?,
+            let look = ItemPosition {
+                state: state_of(self.verb, &self.table_state.table, state.as_deref())?,
                 is_mine,
-                word: word.as_deref().and_then(Word::parse),
+                last_outcome: word.as_deref().and_then(OutcomeKind::parse),
             };
-            looks.insert(ItemId::new(id), look);
+            positions.insert(ItemId::new(id), look);
         }
-        Ok(looks)
+        Ok(positions)
     }
 }
 
-/// Ids as the JSON array that the statements take.
+/// Encodes ids as a JSON array, for a statement parameter.
 fn json_ids(ids: &[ItemId]) -> String {
     let numbers: Vec<i64> = ids.iter().map(|id| id.number()).collect();
     json!(numbers).to_string()
@@ -296,7 +308,7 @@ fn json_ids(ids: &[ItemId]) -> String {
 impl fmt::Debug for SqliteRows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqliteRows")
-            .field("table", &self.desk.table.name)
+            .field("table", &self.table_state.table.name)
             .finish_non_exhaustive()
     }
 }

@@ -6,48 +6,54 @@ use rusqlite::{Connection, Row, named_params};
 use tenure_core::store::{
     Answer, Bury, Counts, Filter, Operate, Page, QueueCounts, Replay, Replayed, StoreError,
 };
-use tenure_core::{EndedHold, Guarded, ItemId, QueueName, Record, State, Timestamp};
+use tenure_core::{Guarded, ItemId, PastHold, QueueName, Record, State, Timestamp};
 
 use super::row::corrupt;
-use super::{Desk, SqliteRows, json_ids};
+use super::{RowTable, SqliteRows, json_ids};
 use crate::error_text::error_text;
 use crate::page::{cut, in_order, page_limit};
-use crate::second_look::{bury_refusal, replay_answers};
+use crate::refusal_reason::{bury_refusal, replay_answers};
 
 impl Operate for SqliteRows {
     fn find<'a>(&'a self, ids: &'a [ItemId]) -> Answer<'a, Vec<Record>> {
         Box::pin(async move {
             let ids = ids.to_vec();
-            self.read("find", move |desk, conn| desk.find(conn, "find", &ids))
-                .await
+            self.read("find", move |table_state, conn| {
+                table_state.find(conn, "find", &ids)
+            })
+            .await
         })
     }
 
-    fn timeline(&self, _id: ItemId) -> Answer<'_, Vec<EndedHold>> {
+    fn timeline(&self, _id: ItemId) -> Answer<'_, Vec<PastHold>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 
     fn list<'a>(&'a self, filter: &'a Filter, limit: u32) -> Answer<'a, Page> {
         Box::pin(async move {
             let filter = filter.clone();
-            self.read("list", move |desk, conn| desk.list(conn, &filter, limit))
-                .await
+            self.read("list", move |table_state, conn| {
+                table_state.list(conn, &filter, limit)
+            })
+            .await
         })
     }
 
     fn count(&self, now: Option<Timestamp>) -> Answer<'_, Counts> {
         Box::pin(async move {
             let now = self.moment(now);
-            self.read("count", move |desk, conn| desk.count(conn, now))
-                .await
+            self.read("count", move |table_state, conn| {
+                table_state.count(conn, now)
+            })
+            .await
         })
     }
 
     fn replay<'a>(&'a self, replay: &'a Replay) -> Answer<'a, Replayed> {
         Box::pin(async move {
             let (given, ids) = (replay.now, replay.ids.clone());
-            self.write("replay", given, move |desk, conn, now| {
-                desk.replay(conn, &ids, now)
+            self.write("replay", given, move |table_state, conn, now| {
+                table_state.replay(conn, &ids, now)
             })
             .await
         })
@@ -56,15 +62,15 @@ impl Operate for SqliteRows {
     fn bury<'a>(&'a self, bury: &'a Bury) -> Answer<'a, Guarded> {
         Box::pin(async move {
             let (given, bury) = (bury.now, bury.clone());
-            self.write("bury", given, move |desk, conn, now| {
-                desk.bury(conn, &bury, now)
+            self.write("bury", given, move |table_state, conn, now| {
+                table_state.bury(conn, &bury, now)
             })
             .await
         })
     }
 }
 
-impl Desk {
+impl RowTable {
     fn find(
         &self,
         conn: &Connection,
@@ -82,7 +88,7 @@ impl Desk {
     fn list(&self, conn: &Connection, filter: &Filter, limit: u32) -> Result<Page, StoreError> {
         let ask = self.ask(conn, "list");
         let limit = page_limit(limit);
-        // One more than asked tells whether there is a next page.
+        // Read one more than requested, to know if there is a next page.
         let params = named_params! {
             ":state": filter.state.map(State::as_str),
             ":since": filter.since.map(Timestamp::as_micros),
@@ -134,9 +140,9 @@ impl Desk {
         let back: HashSet<ItemId> = back.into_iter().collect();
         let asked = ids.iter().copied();
         let refused: Vec<ItemId> = asked.filter(|id| !back.contains(id)).collect();
-        // No token asks here, and an empty one is nobody's.
-        let looks = ask.look(("", ""), &refused)?;
-        Ok(replay_answers(ids, back, &looks))
+        // A replay has no token; an empty one matches no lease.
+        let positions = ask.look(("", ""), &refused)?;
+        Ok(replay_answers(ids, back, &positions))
     }
 
     fn bury(&self, conn: &Connection, bury: &Bury, now: Timestamp) -> Result<Guarded, StoreError> {
@@ -159,14 +165,14 @@ impl Desk {
         };
         let buried: Option<i64> = ask.value("bury", "bury", params)?;
         if buried.is_some() {
-            return Ok(Guarded::Kept(()));
+            return Ok(Guarded::Accepted(()));
         }
-        let looks = ask.look(("", ""), &[bury.id])?;
-        bury_refusal(bury.id, looks.get(&bury.id))
+        let positions = ask.look(("", ""), &[bury.id])?;
+        bury_refusal(bury.id, positions.get(&bury.id))
     }
 }
 
-/// A number of rows.
+/// Reads a number of rows.
 fn total(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
     Ok(u64::try_from(row.get::<_, i64>(index)?).unwrap_or(0))
 }

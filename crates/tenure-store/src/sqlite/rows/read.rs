@@ -1,5 +1,5 @@
-//! Rows as they were read. They are told as items by whoever asked for them: everybody waits for
-//! the thread that writes, and to tell a row as JSON takes longer than to read it.
+//! Rows as they were read. The caller's task converts them to items: all writes wait for the writer
+//! thread, and encoding a row as JSON takes longer than reading it.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,11 +13,11 @@ use tenure_core::{Content, Counters, Held, Item, ItemId, Lease, Timestamp};
 use super::shape::Shape;
 use crate::sqlite::error::failed;
 
-/// A lease on rows that are yet to be told.
+/// A lease on rows that are not converted to items yet.
 pub(super) struct Claimed {
     pub(super) lease: Lease,
     pub(super) rows: ReadRows,
-    /// How many there could have been.
+    /// Limit of the claim.
     pub(super) most: u32,
 }
 
@@ -32,22 +32,22 @@ impl Claimed {
 pub(super) struct ReadRows {
     shape: Arc<Shape>,
     rows: Vec<ReadRow>,
-    /// The columns of one row after the other.
+    /// The columns of all rows, row by row.
     values: Vec<Stored>,
-    /// The texts and bytes of all of them.
+    /// The texts and blobs of all columns.
     bytes: Vec<u8>,
 }
 
-/// What a claim must know of a row itself.
+/// The columns of a row that the claim itself needs.
 struct ReadRow {
     id: ItemId,
     available_at: Timestamp,
     counters: Counters,
-    /// Where its columns begin.
+    /// Index of the row's first column in `values`.
     first: usize,
 }
 
-/// What a column holds; of text and bytes, where they stand.
+/// A column value; text and blobs are ranges of `bytes`.
 enum Stored {
     Null,
     Integer(i64),
@@ -57,7 +57,7 @@ enum Stored {
 }
 
 impl ReadRows {
-    /// None yet, of this shape.
+    /// Creates an empty list of this shape.
     pub(super) fn of(shape: &Arc<Shape>) -> Self {
         Self {
             shape: Arc::clone(shape),
@@ -75,7 +75,7 @@ impl ReadRows {
         self.rows.iter().map(|row| row.id).collect()
     }
 
-    /// Takes one more.
+    /// Adds a row.
     pub(super) fn add(&mut self, row: &Row<'_>) -> rusqlite::Result<()> {
         let layout = &self.shape.layout;
         let available_at: Option<i64> = row.get(layout.available_at)?;
@@ -111,7 +111,7 @@ impl ReadRows {
         begin..self.bytes.len()
     }
 
-    /// Those of these ids, in their order.
+    /// Keeps the rows with these ids, in this order.
     pub(super) fn in_order(mut self, ids: &[ItemId]) -> Self {
         let rows = self.rows.into_iter().map(|row| (row.id, row));
         let mut rows: HashMap<ItemId, ReadRow> = rows.collect();

@@ -1,19 +1,19 @@
-//! Rows of a lease table as the words of the core.
+//! Converts rows of a lease table to core types.
 
 use rusqlite::Row;
 use tenure_core::store::{StoreError, StoreErrorKind};
 use tenure_core::{Content, Counters, Fence, Identifier, ItemId, Record, Timestamp};
 
-use super::Desk;
-use super::layout::{content, shown};
+use super::RowTable;
+use super::layout::{content, content_columns};
 use super::shape::Shape;
 use crate::rows::{hold_of, state_of};
 
-/// The column of an answer that says the state; no column of a table can have this name.
+/// The answer column with the state; no table column can have this name.
 const STATE: &str = ":state";
 
-impl Desk {
-    /// Everything that is known of a row; the inner result is about a word that is none.
+impl RowTable {
+    /// Reads the whole record of a row; the inner error reports an invalid status word.
     pub(super) fn record(
         &self,
         verb: &'static str,
@@ -41,7 +41,7 @@ impl Desk {
             state,
             content: Content::Row(content(
                 |place| row.get_ref(place),
-                &shown(row, &secrets, shape),
+                &content_columns(row, &secrets, shape),
             )?),
             counters: self.counters(row)?,
             created_at: Timestamp::from_micros(get(row, &self.table.created_at)?),
@@ -73,7 +73,7 @@ fn moment(row: &Row<'_>, column: &Identifier) -> rusqlite::Result<Option<Timesta
     Ok(get::<Option<i64>>(row, column)?.map(Timestamp::from_micros))
 }
 
-/// A verb that found what no claim of ours can have written.
+/// Error for a value that no claim of Tenure can have written.
 pub(super) fn corrupt(verb: &'static str, problem: &str) -> StoreError {
     StoreError::new(verb, StoreErrorKind::Corrupt, problem)
 }

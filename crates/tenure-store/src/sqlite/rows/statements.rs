@@ -1,4 +1,4 @@
-//! The statements of the row layout, filled for one table; a file holds those of one transaction.
+//! The statements of the row layout, rendered for one table; a file holds those of one transaction.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ macro_rules! files {
     };
 }
 
-/// Each file with its text.
+/// Name and text of each file.
 const FILES: [(&str, &str); 13] = files!(
     create,
     columns,
@@ -47,21 +47,21 @@ impl RowStatements {
         Ok(Self(files))
     }
 
-    /// Puts another statement in the place of a file that has one, of the same name.
+    /// Replaces the statement of a file that has one, of the same name.
     pub(super) fn replace(&mut self, file: &'static str, text: &str) {
         self.0
             .insert(file, vec![(file.to_owned(), text.to_owned())]);
     }
 
-    /// The statements of a file, in order.
+    /// Returns the statements of a file, in order.
     pub(super) fn of(&self, file: &'static str) -> &[(String, String)] {
         self.0.get(file).map_or(&[], Vec::as_slice)
     }
 
-    /// One statement.
+    /// Returns one statement.
     ///
     /// # Errors
-    /// There is none: a name is misspelt here or in the file.
+    /// The statement does not exist: a name is misspelt here or in the file.
     pub(super) fn get(&self, file: &'static str, name: &str) -> Result<&str, StoreError> {
         let found = self.of(file).iter().find(|(of, _)| of == name);
         found.map(|(_, text)| text.as_str()).ok_or_else(|| {
@@ -70,7 +70,7 @@ impl RowStatements {
         })
     }
 
-    /// All of them, for the tests that show, prepare and explain each.
+    /// Returns all statements, for the tests that show, prepare and explain each.
     #[cfg(feature = "testing")]
     pub(super) fn all(&self) -> Vec<(&'static str, &str, &str)> {
         let files = self.0.iter();
@@ -83,7 +83,7 @@ impl RowStatements {
     }
 }
 
-/// The named statements of a file that has several, in order.
+/// Splits a file into its named statements, in order.
 fn split(text: &str) -> Vec<(String, String)> {
     let mut statements: Vec<(String, String)> = Vec::new();
     for line in text.lines() {

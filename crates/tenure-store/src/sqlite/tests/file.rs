@@ -1,4 +1,4 @@
-//! The file: how it is opened, what it refuses, and who else writes to it.
+//! The file: opening it, refusals, and other processes that write to it.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ async fn a_file_of_a_newer_program_is_refused_and_left_alone() {
     let error = refused(&bench.path).await;
     assert_eq!(error.kind(), StoreErrorKind::Invalid);
     assert!(error.to_string().contains("version 99"), "{error}");
-    assert!(error.advice().unwrap().contains("newer"));
+    assert!(error.hint().unwrap().contains("newer"));
 }
 
 #[tokio::test]
@@ -69,9 +69,9 @@ async fn the_tables_are_made_once_and_the_application_keeps_its_version() {
         .unwrap();
     let config = StoreConfig::default();
     let made = SqliteStore::migrate(&path, &config).await.unwrap();
-    assert_eq!(made, Migrated { from: 0, to: 5 });
+    assert_eq!(made, Migrated { from: 0, to: 1 });
     let again = SqliteStore::migrate(&path, &config).await.unwrap();
-    assert_eq!(again, Migrated { from: 5, to: 5 });
+    assert_eq!(again, Migrated { from: 1, to: 1 });
     assert_eq!(number(&application, "pragma user_version"), 12);
 }
 
@@ -85,7 +85,7 @@ async fn a_file_that_was_migrated_by_hand_is_taken_as_it_is() {
         .unwrap();
     let config = StoreConfig::default();
     let again = SqliteStore::migrate(&path, &config).await.unwrap();
-    assert_eq!(again, Migrated { from: 5, to: 5 });
+    assert_eq!(again, Migrated { from: 1, to: 1 });
     let store = SqliteStore::open(&path, &config).await.unwrap();
     assert!(store.enqueue(&[event("a")]).await.unwrap()[0].is_fresh());
 }
@@ -112,7 +112,7 @@ async fn the_settings_reach_the_connection() {
     }
 }
 
-/// Another process is another connection: the file's lock does not tell them apart.
+/// A second connection stands for another process: the file lock does not distinguish them.
 #[tokio::test]
 async fn a_write_that_another_process_holds_up_for_too_long_can_be_tried_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -127,8 +127,8 @@ async fn a_write_that_another_process_holds_up_for_too_long_can_be_tried_again()
     let error = store.enqueue(&[event("a")]).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unavailable);
     assert!(error.is_transient());
-    assert!(error.advice().unwrap().contains("write transaction open"));
-    // Reads go on meanwhile.
+    assert!(error.hint().unwrap().contains("write transaction open"));
+    // Reads continue meanwhile.
     assert_eq!(store.count(None).await.unwrap().pending(), 0);
     other.execute_batch("rollback").unwrap();
     assert!(store.enqueue(&[event("a")]).await.unwrap()[0].is_fresh());

@@ -1,8 +1,8 @@
-//! Tests of what only this store has: its file, its view, the caller's own connection, its plans.
-//! What every store promises is in the conformance suite.
+//! Tests specific to this store: its file, its view, the caller's own connection, its plans. The
+//! conformance suite tests the guarantees of every store.
 
-mod domains;
 mod file;
+mod keys;
 mod plans;
 mod producer;
 mod webhooks;
@@ -36,7 +36,7 @@ impl Bench {
         }
     }
 
-    /// A connection of somebody else's.
+    /// A separate connection to the file.
     fn stranger(&self) -> Connection {
         Connection::open(&self.path).unwrap()
     }

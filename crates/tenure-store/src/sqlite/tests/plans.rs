@@ -1,17 +1,17 @@
-//! Every statement prepares, and none walks a large table but where it is said why.
+//! Every statement prepares, and none scans a large table except the listed ones, with a reason.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use tenure_core::store::{Claim, Intake, LeaseStore, Operate, Rest, Settle, Webhooks};
 use tenure_core::testing::token;
-use tenure_core::{Event, Outcome, Token};
+use tenure_core::{Event, NewEvent, Outcome, Token};
 
 use super::super::error::failed;
 use super::super::statements::{ALL, HOLDS, JOBS, WEBHOOK, WORK_LEASE};
 use super::*;
 
-/// Statements that read all of a table, and why they may.
+/// Statements that scan a whole table, and the reason.
 const WALKS: [(&str, &str, &str); 9] = [
     (
         "page_pending",
@@ -29,9 +29,9 @@ const WALKS: [(&str, &str, &str); 9] = [
         "it is narrow, and as long as what waits",
     ),
     (
-        "domains",
-        "domain",
-        "a domain is a few bytes, and only those with something open are there",
+        "keys",
+        "key_row",
+        "a key is a few bytes, and only those with something open are there",
     ),
     (
         "count",
@@ -60,7 +60,7 @@ const WALKS: [(&str, &str, &str); 9] = [
     ),
 ];
 
-/// The tables that grow, by their own names and by those that our statements give them.
+/// The tables that grow, under their own names and their aliases in Tenure's statements.
 const LARGE: [&str; 31] = [
     "tenure_events",
     "event",
@@ -79,8 +79,8 @@ const LARGE: [&str; 31] = [
     "waiting",
     "tenure_reservation_backlog",
     "tenure_offsets",
-    "tenure_domains",
-    "domain",
+    "tenure_keys",
+    "key_row",
     "tenure_backlog",
     "behind",
     "first",
@@ -95,7 +95,7 @@ const LARGE: [&str; 31] = [
     "c",
 ];
 
-/// The steps of a plan. Parameters that are not bound are null; that changes no plan.
+/// Returns the steps of a plan. Unbound parameters are null; that does not change a plan.
 fn plan(connection: &Connection, sql: &str) -> Vec<String> {
     let mut statement = connection
         .prepare(&format!("explain query plan {sql}"))
@@ -104,7 +104,7 @@ fn plan(connection: &Connection, sql: &str) -> Vec<String> {
     steps.map(Result::unwrap).collect()
 }
 
-/// The large tables that a plan walks from end to end.
+/// Returns the large tables that a plan scans.
 fn walked(connection: &Connection, sql: &str) -> BTreeSet<String> {
     plan(connection, sql)
         .iter()
@@ -131,7 +131,7 @@ fn check_plans(connection: &Connection, when: &str) {
     }
 }
 
-/// Many jobs that are done, and chunks of many matrices.
+/// Many done jobs, and chunks of many matrices.
 const FILL_JOBS: &str = "
     with recursive n(n) as (select 1 union all select n + 1 from n where n < 3000)
     insert into tenure_jobs (kind, matrix_id, payload, completed_at)
@@ -140,7 +140,8 @@ const FILL_JOBS: &str = "
     insert into tenure_checkpoints (matrix_id, chunk_hash) select 'm' || (n % 50), 'c' || n from n;
 ";
 
-/// Items in every place, and of every past; events, and deliveries of half of them; jobs.
+/// Fills the store with items in every place and with every history: events, deliveries of half of
+/// them, and jobs.
 async fn fill(store: &SqliteStore) {
     let jobs = |conn: &Connection| conn.execute_batch(FILL_JOBS).map_err(failed("fill"));
     store.writer().write("fill", jobs).await.unwrap();
@@ -153,7 +154,11 @@ async fn fill(store: &SqliteStore) {
         .await
         .unwrap();
     let keyed: Vec<Event> = (0..3000)
-        .map(|n| event("order.paid").key(&format!("customer-{}", n % 300)))
+        .map(|n| {
+            NewEvent::from(event("order.paid"))
+                .key(&format!("customer-{}", n % 300))
+                .build()
+        })
         .collect::<Result<_, _>>()
         .unwrap();
     store.enqueue(&keyed).await.unwrap();
@@ -205,7 +210,7 @@ async fn no_statement_walks_a_large_table() {
     check_plans(&connection, "on full tables that were analysed");
 }
 
-/// The views are read row by row as well as whole: by id they look at one item.
+/// Queries of the views by id read one item instead of all.
 #[tokio::test]
 async fn a_view_finds_an_item_by_its_key() {
     let bench = Bench::new().await;
@@ -219,7 +224,7 @@ async fn a_view_finds_an_item_by_its_key() {
     };
     let by_id = "SEARCH event USING INTEGER PRIMARY KEY (rowid=?)";
     let by_key = "SEARCH event USING INDEX tenure_events_key";
-    // Of the whole: events or deliveries, each without the others.
+    // A query of the whole view reads only events or only deliveries.
     let (events, deliveries) = (
         "SEARCH event USING INTEGER PRIMARY KEY (rowid<?)",
         "SEARCH event USING INTEGER PRIMARY KEY (rowid>?)",
@@ -232,7 +237,7 @@ async fn a_view_finds_an_item_by_its_key() {
         );
         let whole = format!("select * from {view}");
         has(&whole, half);
-        // The held ids are not compared with every event.
+        // The plan does not compare the held ids with every event.
         has(&whole, "SEARCH held USING AUTOMATIC");
     }
 }
@@ -277,7 +282,7 @@ fn check_files(folder: &str, all: &[(&str, &str, &str)]) {
     }
 }
 
-/// Counts come from the last id instead of from reading every event: so ids must have no gaps.
+/// Counts use the last id instead of reading every event, so ids must have no gaps.
 #[tokio::test]
 async fn what_was_refused_or_rolled_back_leaves_no_gap_between_ids() {
     let bench = Bench::new().await;
@@ -286,7 +291,10 @@ async fn what_was_refused_or_rolled_back_leaves_no_gap_between_ids() {
     connection.execute_batch("begin").unwrap();
     SqliteStore::enqueue_on(&connection, &[event("b"), event("b")]).unwrap();
     connection.execute_batch("rollback").unwrap();
-    let unknown = [event("c"), event("c").queue("nowhere").unwrap()];
+    let unknown = [
+        event("c"),
+        NewEvent::from(event("c")).queue("nowhere").build().unwrap(),
+    ];
     assert!(bench.store.enqueue(&unknown).await.is_err());
     let bad = "insert into tenure_outbox (topic, payload) values ('d', '1'), ('d', '{')";
     assert!(connection.execute(bad, []).is_err());

@@ -1,8 +1,8 @@
-//! Producers that are not this store: the caller's own connection, and plain SQL on the view.
+//! Producers other than this store: the caller's own connection, and plain SQL on the view.
 
 use tenure_core::store::{Claim, Enqueued, Intake, LeaseStore, Operate, Queues, StoreErrorKind};
 use tenure_core::testing::token;
-use tenure_core::{ItemId, Outcome, QueueName, State};
+use tenure_core::{ItemId, NewEvent, Outcome, QueueName, State};
 use uuid::Uuid;
 
 use super::*;
@@ -44,15 +44,13 @@ async fn a_refused_enqueue_leaves_the_callers_transaction_as_it_was() {
     connection
         .execute("insert into orders values (1)", [])
         .unwrap();
-    let events = [event("a"), event("a").queue("nowhere").unwrap()];
+    let events = [
+        event("a"),
+        NewEvent::from(event("a")).queue("nowhere").build().unwrap(),
+    ];
     let error = SqliteStore::enqueue_on(&connection, &events).unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Invalid);
-    assert!(
-        error
-            .advice()
-            .unwrap()
-            .contains("tenure queues add nowhere")
-    );
+    assert!(error.hint().unwrap().contains("tenure queues add nowhere"));
     SqliteStore::enqueue_on(&connection, &[event("b")]).unwrap();
     connection.execute_batch("commit").unwrap();
     assert_eq!(number(&connection, "select count(*) from orders"), 1);
@@ -63,7 +61,10 @@ async fn a_refused_enqueue_leaves_the_callers_transaction_as_it_was() {
 async fn an_enqueue_without_a_transaction_makes_its_own() {
     let bench = Bench::new().await;
     let connection = bench.stranger();
-    let events = [event("a"), event("a").queue("nowhere").unwrap()];
+    let events = [
+        event("a"),
+        NewEvent::from(event("a")).queue("nowhere").build().unwrap(),
+    ];
     SqliteStore::enqueue_on(&connection, &events).unwrap_err();
     assert!(connection.is_autocommit());
     assert_eq!(number(&connection, "select count(*) from tenure_events"), 0);
@@ -81,13 +82,13 @@ fn a_file_without_tables_is_told_so() {
         error.to_string().contains("tables of Tenure are missing"),
         "{error}"
     );
-    assert!(error.advice().unwrap().contains("migrate"));
+    assert!(error.hint().unwrap().contains("migrate"));
 }
 
 #[tokio::test]
 async fn a_dedupe_key_names_the_event_that_won() {
     let bench = Bench::new().await;
-    let unique = |key: &str| event("a").dedupe(key).unwrap();
+    let unique = |key: &str| NewEvent::from(event("a")).dedupe(key).build().unwrap();
     let first = bench
         .store
         .enqueue(&[unique("x"), event("a"), unique("x")])
@@ -138,7 +139,7 @@ async fn a_plain_insert_enqueues() {
         ("order.paid", "{\"a\": 1}")
     );
     assert_eq!(
-        (first.queue_name().as_str(), first.urgency().level()),
+        (first.queue().as_str(), first.priority().level()),
         ("default", 0)
     );
     assert_eq!(first.event_id().unwrap().get_version_num(), 4);
@@ -146,7 +147,7 @@ async fn a_plain_insert_enqueues() {
     let second = records[1].content.event().unwrap();
     assert_eq!(second.payload_bytes().unwrap(), [0, 1, 255]);
     assert_eq!(
-        (second.queue_name().as_str(), second.urgency().level()),
+        (second.queue().as_str(), second.priority().level()),
         ("mail", 7)
     );
     assert_eq!(second.event_id(), Some(event_id));
@@ -159,7 +160,7 @@ async fn a_plain_insert_enqueues() {
     );
 }
 
-/// Inserts that cannot be accepted, and what is said of them.
+/// Invalid inserts, and their error messages.
 const REFUSED: [(&str, &str); 23] = [
     ("(topic, payload) values ('', '1')", "topic is not"),
     ("(topic, payload) values (null, '1')", "topic is not"),

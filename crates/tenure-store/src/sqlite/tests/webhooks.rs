@@ -1,5 +1,5 @@
-//! Webhooks, where this store alone decides: its ids, its view, and that a settle without endpoints
-//! does no more than before.
+//! Webhooks, where only this store decides: its ids, its view, and that a settle without endpoints
+//! does no additional work.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use tenure_core::store::{
 };
 use tenure_core::testing::token;
 use tenure_core::webhook::{Endpoint, EndpointId, EndpointSettings, NewEndpoint};
-use tenure_core::{Held, ItemId, Outcome, TopicPattern};
+use tenure_core::{Held, ItemId, NewEvent, Outcome, TopicPattern};
 
 use super::*;
 
-/// An endpoint that takes this pattern.
+/// Builds an endpoint that takes this pattern.
 pub(super) fn new_endpoint(name: &str, pattern: &str) -> NewEndpoint {
     let topics = vec![TopicPattern::new(pattern).unwrap()];
     NewEndpoint {
@@ -28,7 +28,7 @@ async fn add(store: &SqliteStore, name: &str) -> Endpoint {
     store.add_endpoint(&endpoint, None).await.unwrap().unwrap()
 }
 
-/// Works off all events, and owes them.
+/// Settles all events with a fan-out.
 async fn relay(store: &SqliteStore) {
     for n in 1.. {
         let token = token("relay", n);
@@ -45,7 +45,7 @@ async fn relay(store: &SqliteStore) {
     }
 }
 
-/// Claims deliveries of these endpoints, of ordinary urgency.
+/// Claims deliveries of these endpoints, with the default priority.
 async fn take(store: &SqliteStore, nth: u64, of: &[&Endpoint]) -> Option<Held> {
     let lane = |endpoint: &&Endpoint| EndpointLane {
         endpoint: endpoint.number,
@@ -60,7 +60,7 @@ fn delivery(nth: i64) -> ItemId {
     ItemId::new(ItemId::FIRST_DELIVERY + nth)
 }
 
-/// The next rowid lies behind all deliveries; the next event does not.
+/// The next rowid is after all deliveries; the next event id is not.
 #[tokio::test]
 async fn events_and_deliveries_have_ids_of_their_own_and_without_gaps() {
     let bench = Bench::new().await;
@@ -73,10 +73,10 @@ async fn events_and_deliveries_have_ids_of_their_own_and_without_gaps() {
     let enqueued = store.enqueue(&[event("order.paid")]).await.unwrap();
     assert_eq!(enqueued[0].id(), ItemId::new(3));
     relay(store).await;
-    // A second time around owes nothing anew.
+    // A replay creates no further deliveries.
     let all = Replay::new([1, 2, 3].map(ItemId::new).to_vec());
     let answers = store.replay(&all).await.unwrap();
-    assert!(answers.iter().all(|(_, answer)| answer.is_kept()));
+    assert!(answers.iter().all(|(_, answer)| answer.is_accepted()));
     relay(store).await;
     let filter = Filter {
         kind: Kind::Deliveries,
@@ -160,7 +160,7 @@ async fn what_an_event_carries_is_read_once_for_all_of_its_deliveries() {
     assert!(Arc::ptr_eq(events[0], events[1]));
 }
 
-/// The number of a queue is nobody's endpoint: its events are not claimed as deliveries.
+/// The number of a queue is not an endpoint's: its events are not claimed as deliveries.
 #[tokio::test]
 async fn the_lane_of_a_queue_is_not_claimed_as_that_of_an_endpoint() {
     let bench = Bench::new().await;
@@ -175,13 +175,16 @@ async fn the_lane_of_a_queue_is_not_claimed_as_that_of_an_endpoint() {
     assert_eq!(store.due_deliveries(None).await.unwrap().lanes, []);
 }
 
-/// The longest name and the longest key make a key that is longer than that of any event.
+/// The longest name and the longest key make a key longer than that of any event.
 #[tokio::test]
 async fn the_longest_key_at_the_longest_name_is_owed() {
     let bench = Bench::new().await;
     let store = &bench.store;
     let billing = add(store, &"b".repeat(EndpointId::BYTES_MAX)).await;
-    let event = event("order.paid").key(&"k".repeat(255)).unwrap();
+    let event = NewEvent::from(event("order.paid"))
+        .key(&"k".repeat(255))
+        .build()
+        .unwrap();
     store.enqueue(&[event.clone(), event]).await.unwrap();
     relay(store).await;
     let first = take(store, 1, &[&billing]).await.unwrap();
@@ -192,7 +195,7 @@ async fn the_longest_key_at_the_longest_name_is_owed() {
     assert_eq!(second.ids(), [delivery(2)]);
 }
 
-/// A fan-out that fails takes its settle with it: the event is still held.
+/// A failed fan-out undoes its settle: the event is still held.
 #[tokio::test]
 async fn an_event_is_not_done_without_its_deliveries() {
     let bench = Bench::new().await;
@@ -216,8 +219,8 @@ async fn an_event_is_not_done_without_its_deliveries() {
     assert_eq!((counts.done, counts.deliveries.endpoints.len()), (1, 1));
 }
 
-/// An event that is kept for its deliveries alone keeps no journal row from being pruned, and goes
-/// with the last of them.
+/// An event kept only for its deliveries does not keep a journal row from being pruned, and is
+/// deleted with the last delivery.
 #[tokio::test]
 async fn nothing_is_left_of_an_event_and_its_deliveries_when_all_is_pruned() {
     let bench = Bench::new().await;

@@ -1,5 +1,5 @@
-//! Two adoptions of one table at once, or an adoption and its undoing: one of them is refused and
-//! says so, and the table ends as if they had come one after the other.
+//! Two concurrent adoptions of one table, or an adoption and its undoing: one of them may be
+//! refused with an error, and the table ends as if they had run in sequence.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -28,7 +28,7 @@ async fn table(place: &Place) -> LeaseTable {
     LeaseTable::sync_jobs()
 }
 
-/// The same file as another process has it open.
+/// Opens the same file as another process would.
 async fn another(place: &Place) -> SqliteStore {
     let Place::Sqlite { path, .. } = place else {
         panic!("PostgreSQL has locks for that");
@@ -37,7 +37,7 @@ async fn another(place: &Place) -> SqliteStore {
     store.unwrap()
 }
 
-/// Adopts the table; how many steps that took.
+/// Adopts the table; returns the number of steps.
 async fn steps(place: &Place, table: &LeaseTable) -> usize {
     let steps = AtomicUsize::new(0);
     let count = |_: &str| {
@@ -50,7 +50,7 @@ async fn steps(place: &Place, table: &LeaseTable) -> usize {
     all
 }
 
-/// Acts when it is told of the nth step, which is before that is taken.
+/// Calls `act` before the nth step.
 fn before_step(nth: usize, act: impl Fn() + Sync) -> impl Fn(&str) + Sync {
     let told = AtomicUsize::new(0);
     move |_: &str| {
@@ -60,13 +60,14 @@ fn before_step(nth: usize, act: impl Fn() + Sync) -> impl Fn(&str) + Sync {
     }
 }
 
-/// Adopts the table as it is found; by the other's plan where it cannot be planned just now.
+/// Adopts the table in its current state. If no plan can be made now, follows the plan of the other
+/// adoption.
 async fn adopt_late(
     store: &SqliteStore,
     table: &LeaseTable,
     plan: &Plan,
 ) -> Result<(), StoreError> {
-    let found = store.look(table).await.unwrap();
+    let found = store.inspect(table).await.unwrap();
     let mut adopted = store.adopted().await.unwrap().into_iter();
     let recorded = adopted.find(|adopted| adopted.table.name == table.name);
     let now = table.plan(&found, recorded.as_ref());
@@ -80,7 +81,7 @@ fn assert_refused(answer: Result<(), StoreError>) {
     assert!(error.to_string().contains("another adoption of sync_jobs"));
 }
 
-/// Who did not adopt the table was told so.
+/// Asserts that one of the two succeeded, and that the other succeeded or was refused.
 fn assert_one_did(first: Result<(), StoreError>, second: Result<(), StoreError>, nth: usize) {
     let any = first.is_ok() || second.is_ok();
     assert!(any, "at step {nth}: {first:?} {second:?}");
@@ -89,7 +90,7 @@ fn assert_one_did(first: Result<(), StoreError>, second: Result<(), StoreError>,
     }
 }
 
-/// Undoes the adoption; all is as it was before.
+/// Undoes the adoption; asserts the original state.
 async fn assert_given_back(place: &Place, table: &LeaseTable, before: &BTreeSet<String>) {
     let recorded = place.recorded(&table.name).await.unwrap();
     let undone = place.tables().undo(&recorded, WhileHeld::Refuse).await;
@@ -115,8 +116,8 @@ async fn the_second_of_two_adoptions_that_began_alike_is_refused() {
     assert_whole(&place, &table).await;
 }
 
-/// Goal: whoever comes while an adoption runs does no harm, at whatever step that is.
-/// Method: between each two steps of an adoption, another process does all that is left of it.
+/// Goal: another adoption at any step does no harm. Method: between each two steps of an adoption,
+/// another process does the remaining steps.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_adoption_between_two_steps_of_another_ends_like_one() {
     let place = Place::sqlite().await;
@@ -142,8 +143,8 @@ async fn an_adoption_between_two_steps_of_another_ends_like_one() {
     }
 }
 
-/// Goal: the same for two that go on beside each other.
-/// Method: at each step of an adoption another process begins, and neither waits.
+/// Goal: two concurrent adoptions do no harm. Method: at each step of an adoption another process
+/// begins one, and neither waits.
 #[tokio::test]
 async fn two_adoptions_at_once_end_like_one() {
     let place = Place::sqlite().await;
@@ -167,8 +168,8 @@ async fn two_adoptions_at_once_end_like_one() {
     }
 }
 
-/// Goal: what was given back stays given back. Method: between each two steps of an adoption,
-/// another process undoes it.
+/// Goal: an undone adoption stays undone. Method: between each two steps of an adoption, another
+/// process undoes it.
 #[tokio::test]
 async fn an_adoption_that_is_undone_half_way_leaves_nothing_behind() {
     let place = Place::sqlite().await;
@@ -183,7 +184,7 @@ async fn an_adoption_that_is_undone_half_way_leaves_nothing_behind() {
     let undone = place.tables().undo(&recorded, WhileHeld::Refuse).await;
     assert_eq!(undone.unwrap(), 0);
     let all = steps(&place, &table).await;
-    // What was looked at before that is no longer what there is.
+    // The record from before is outdated by now.
     let stale = place.tables().undo(&recorded, WhileHeld::Refuse).await;
     assert_refused(stale.map(drop));
     place.execute(&undo).await;

@@ -1,11 +1,11 @@
-//! A row that the table itself keeps from being ended stops no other.
+//! If a constraint of the table prevents the settle of one row, the other rows are still settled.
 
 use tenure_core::store::{Reap, Settle};
 use tenure_core::{Guarded, ItemId, LapsePolicy, LeaseTable, Outcome, State};
 
 use super::{Place, mine};
 
-/// Nobody can judge this check without a row, so the table is adopted.
+/// This check cannot be judged without a row, so the adoption accepts the table.
 const MAKE: &str = "create table outbox (
     id KEY, created_at MOMENT not null default NOW, note text not null,
     status text not null default 'PENDING', check (status <> 'DEAD' or note <> 'stuck')
@@ -36,7 +36,7 @@ async fn a_row_that_cannot_be_settled_stops_no_other() {
         let kept = settlement
             .items
             .iter()
-            .map(|(_, answer)| *answer == Guarded::Kept(()));
+            .map(|(_, answer)| *answer == Guarded::Accepted(()));
         assert_eq!(kept.collect::<Vec<_>>(), [true, false, true], "{told}");
         let dead = "select count(*) from outbox where status = 'DEAD'";
         assert_eq!(place.number(dead).await, 2, "{told}");
@@ -66,14 +66,10 @@ async fn a_row_that_cannot_be_reaped_stops_no_other() {
         let ids: Vec<ItemId> = reaped.iter().map(|row| row.id).collect();
         assert_eq!(ids, [ItemId::new(1), ItemId::new(3)], "{told}");
         assert!(reaped.iter().all(|row| row.state == State::Dead), "{told}");
-        // When nothing else is left, it is told which row it is.
+        // If that row is the only one left, the error names it.
         let error = rows.reap(&reap).await.unwrap_err();
-        assert_eq!(
-            error.concerned_item(),
-            Some(ItemId::new(2)),
-            "{told}: {error}"
-        );
-        // And what comes is claimed.
+        assert_eq!(error.item(), Some(ItemId::new(2)), "{told}: {error}");
+        // Workers still claim new rows.
         place
             .execute("insert into outbox (note) values ('c')")
             .await;

@@ -1,7 +1,7 @@
-//! What is found out before anything is changed: columns that nobody can write, words that are
-//! refused or unknown, names that lead nowhere, and rows that would be left out.
+//! Checks before any change: columns that cannot be written, status values that are refused or
+//! unknown, names that do not exist, and rows that would be left out.
 
-use tenure_core::{LeaseTable, Obstacle, Plan, Said};
+use tenure_core::{LeaseTable, Obstacle, Plan, TableMap};
 
 use super::{Place, identifier};
 
@@ -14,7 +14,7 @@ async fn refused(place: &Place, table: &LeaseTable) -> Vec<Obstacle> {
 
 /// A map of the table `mails`.
 fn mails(fields: &[(&str, &str)]) -> LeaseTable {
-    let said: Said = fields
+    let said: TableMap = fields
         .iter()
         .map(|(field, value)| ((*field).to_owned(), vec![(*value).to_owned()]))
         .collect();
@@ -46,7 +46,7 @@ async fn a_check_that_refuses_a_word_is_told_and_one_that_cannot_be_judged_is_a_
             status text not null default 'PENDING' CHECK
         )";
         let strict = "constraint known check (status in ('PENDING', 'CLAIMED', 'PUBLISHED'))";
-        // An empty table is judged like one with rows.
+        // An empty table gets the same verdict as one with rows.
         for rows in ["", "insert into outbox (state_of) values ('a')"] {
             place.execute(&make.replace("CHECK", strict)).await;
             place.execute(rows).await;
@@ -70,8 +70,8 @@ async fn a_check_that_refuses_a_word_is_told_and_one_that_cannot_be_judged_is_a_
     }
 }
 
-/// SQLite tells no check constraints: they are cut from the text of the table, however that is
-/// written, and nothing is written to judge them.
+/// SQLite does not list check constraints. The adoption parses them from the text of the table, in
+/// any form, and writes nothing to judge them.
 #[tokio::test]
 async fn a_check_is_judged_in_sqlite_however_it_is_written() {
     const WORDS: &str = "('PENDING', 'CLAIMED', 'PUBLISHED')";
@@ -95,7 +95,7 @@ async fn a_check_is_judged_in_sqlite_however_it_is_written() {
         ("length(status) <= 8".to_owned(), "", Verdict::Refused),
         ("status <> 'NOTE'".to_owned(), "", Verdict::Nothing),
         ("note in ('status', 'x')".to_owned(), "", Verdict::Nothing),
-        // A name in quotes that is no column's is a text; of a column it is none.
+        // SQLite takes a quoted name for text if no column has that name.
         (
             "status in (\"PENDING\", \"CLAIMED\")".to_owned(),
             "",
@@ -111,7 +111,7 @@ async fn a_check_is_judged_in_sqlite_however_it_is_written() {
             "",
             Verdict::Told,
         ),
-        // What is equal under a collation is not known.
+        // The adoption cannot know which texts are equal under a collation.
         (
             "status <> 'dead'".to_owned(),
             "collate nocase",
@@ -168,8 +168,8 @@ async fn a_table_with_children_and_a_partition_are_refused() {
     );
 }
 
-/// What a map names is there, or it is told: a column that is silently added for a wrong name makes
-/// every old row pending, or has no order.
+/// A map may name only existing columns. If a column were silently added for a wrong name, every
+/// old row would become pending or have no order.
 #[tokio::test]
 async fn what_a_map_names_must_be_there() {
     for place in Place::both().await {
@@ -212,13 +212,13 @@ async fn what_a_map_names_must_be_there() {
             "{}: {told}",
             place.name()
         );
-        // An empty table may be given its status.
+        // An empty table may get its status column.
         place.execute("delete from mails").await;
         assert!(place.plan(&with("status.column", "staet")).await.is_ok());
     }
 }
 
-/// Rows without a number are noticed after the adoption, and the printed steps leave none behind.
+/// Rows without a number are reported after the adoption, and the printed steps leave none.
 #[tokio::test]
 async fn rows_without_a_number_are_noticed() {
     for place in Place::both().await {
@@ -241,12 +241,12 @@ async fn rows_without_a_number_are_noticed() {
         place.execute(lost).await;
         let plan = place.plan(&table).await.unwrap();
         assert!(!plan.is_done, "{}", place.name());
-        // The last step alone does not call it done.
+        // The last step alone does not complete the adoption.
         let text = place.tables().adoption_sql(&plan).unwrap();
         let last = &text[text.rfind("update ").unwrap()..];
         place
             .execute(
-                "update tenure_tables set finished = FALSE"
+                "update tenure_tables set is_finished = FALSE"
                     .replace(
                         "FALSE",
                         match place {
@@ -267,7 +267,7 @@ async fn rows_without_a_number_are_noticed() {
     }
 }
 
-/// The application's own SQLite may be older than ours: what it computes is what old ones know.
+/// The application's SQLite may be older than Tenure's, so the expressions use only old functions.
 #[tokio::test]
 async fn moments_are_written_as_an_old_sqlite_computes_them() {
     let place = Place::sqlite().await;

@@ -1,8 +1,8 @@
-//! Only what is ours is taken away, whatever became of the table and of its name.
+//! An undo removes only Tenure's own parts, even if the table or its name has changed.
 
 use sqlx::{Connection, Executor, PgConnection};
 use tenure_core::store::{StoreErrorKind, Tables, WhileHeld};
-use tenure_core::{LeaseTable, Whereabouts};
+use tenure_core::{LeaseTable, TableLocation};
 use tenure_store::config::StoreConfig;
 use tenure_store::postgres::PostgresStore;
 
@@ -24,8 +24,9 @@ const MAKE_WITH_FENCE: &str = "create table jobs (
     id KEY, created_at MOMENT not null default NOW, fence bigint not null default 0
 )";
 
-/// A table is dropped and made anew under its name, with columns of its own that have the names of
-/// ours: they stay, whether it is adopted again or only given back.
+/// The application drops a table and creates it again with columns of its own that have the names
+/// of Tenure's columns. They stay, whether the table is adopted again or the adoption is only
+/// undone.
 #[tokio::test]
 async fn a_table_that_was_made_anew_keeps_its_own_columns() {
     for is_adopted_again in [true, false] {
@@ -49,7 +50,7 @@ async fn a_table_that_was_made_anew_keeps_its_own_columns() {
     }
 }
 
-/// A name that leads to a table of another schema is not that of the one that was adopted.
+/// A table of another schema with the same name is not taken for the adopted table.
 #[tokio::test]
 async fn a_table_of_another_schema_is_not_taken_for_the_adopted_one() {
     let place = Place::postgres().await;
@@ -76,8 +77,8 @@ async fn a_table_of_another_schema_is_not_taken_for_the_adopted_one() {
         .await
         .unwrap();
     let recorded = store.adopted().await.unwrap().pop().unwrap();
-    assert_eq!(recorded.whereabouts, Whereabouts::Elsewhere);
-    let found = store.look(&jobs()).await.unwrap();
+    assert_eq!(recorded.location, TableLocation::Elsewhere);
+    let found = store.inspect(&jobs()).await.unwrap();
     assert_eq!(found.schema.as_deref(), Some("app"));
     let obstacles = jobs().plan(&found, Some(&recorded)).unwrap_err();
     assert!(obstacles[0].what.contains("in the schema public"));
@@ -86,12 +87,13 @@ async fn a_table_of_another_schema_is_not_taken_for_the_adopted_one() {
     assert!(store.undo_sql(&recorded).is_err());
     let kept = "select count(*) from app.jobs where error_message = 'mine'";
     assert_eq!(place.number(kept).await, 1);
-    // Where its name leads to it, it is given back.
+    // The undo succeeds where the name resolves to the adopted table.
     undo(&place, &jobs()).await;
     assert_eq!(place.number(kept).await, 1);
 }
 
-/// A name that our index would have is taken: that is told, and the other's index stays.
+/// If another index has the name of Tenure's index, the adoption reports that, and the other index
+/// stays.
 #[tokio::test]
 async fn an_index_of_another_table_is_in_the_way() {
     for place in Place::both().await {
@@ -100,10 +102,10 @@ async fn an_index_of_another_table_is_in_the_way() {
         place.execute(other).await;
         let obstacles = place.plan(&jobs()).await.unwrap_err();
         assert_eq!(obstacles.len(), 1, "{}: {obstacles:?}", place.name());
-        assert!(obstacles[0].what.contains("jobs_claimable is taken"));
+        assert!(obstacles[0].what.contains("jobs_claimable is in use"));
         place.execute("drop index jobs_claimable").await;
         place.adopt(&jobs()).await;
-        // Names that are cut to the same 63 letters are one name.
+        // PostgreSQL cuts names to 63 letters, so names that agree in these letters are the same.
         let long = "a".repeat(60);
         for end in ["b", "c"] {
             let make = MAKE.replace("table jobs", &format!("table {long}{end}"));
@@ -116,7 +118,7 @@ async fn an_index_of_another_table_is_in_the_way() {
     }
 }
 
-/// So is the name of what numbers the rows.
+/// The same holds for the name of the sequence or trigger that numbers the rows.
 #[tokio::test]
 async fn a_sequence_or_trigger_of_somebody_else_is_in_the_way() {
     let make = "create table jobs (id text primary key, created_at MOMENT not null default NOW)";
@@ -124,16 +126,16 @@ async fn a_sequence_or_trigger_of_somebody_else_is_in_the_way() {
     place.execute(make).await;
     place.execute("create sequence jobs_tenure_id_seq").await;
     let obstacles = place.plan(&jobs()).await.unwrap_err();
-    assert!(obstacles[0].what.contains("jobs_tenure_id_seq is taken"));
+    assert!(obstacles[0].what.contains("jobs_tenure_id_seq is in use"));
     let place = Place::sqlite().await;
     place.execute(make).await;
     let trigger = "create trigger jobs_adopted after insert on jobs begin select 1; end";
     place.execute(trigger).await;
     let obstacles = place.plan(&jobs()).await.unwrap_err();
-    assert!(obstacles[0].what.contains("jobs_adopted is taken"));
+    assert!(obstacles[0].what.contains("jobs_adopted is in use"));
 }
 
-/// What is recorded of a table that is gone can be forgotten.
+/// An operator can remove the record of a dropped table.
 #[tokio::test]
 async fn a_table_that_is_gone_is_forgotten() {
     for place in Place::both().await {
@@ -142,7 +144,7 @@ async fn a_table_that_is_gone_is_forgotten() {
             place.adopt(&jobs()).await;
             place.execute(end).await;
             let recorded = place.recorded(&jobs().name).await.unwrap();
-            assert_eq!(recorded.whereabouts, Whereabouts::Gone, "{}", place.name());
+            assert_eq!(recorded.location, TableLocation::Gone, "{}", place.name());
             let printed = place.tables().undo_sql(&recorded).unwrap();
             assert!(!printed.contains("alter table"), "{printed}");
             undo(&place, &jobs()).await;
@@ -150,7 +152,7 @@ async fn a_table_that_is_gone_is_forgotten() {
     }
 }
 
-/// Two adoptions of one table at once would drop each other's indexes.
+/// Two concurrent adoptions of one table would drop each other's indexes.
 #[tokio::test]
 async fn a_second_adoption_at_the_same_time_is_refused() {
     let place = Place::postgres().await;

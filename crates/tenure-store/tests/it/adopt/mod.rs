@@ -1,12 +1,12 @@
-//! Adoption: tables as applications have them become lease tables and go back, on both databases.
+//! Adoption on both databases: tables of applications become lease tables, and are restored.
 
 mod at_once;
-mod by_hand;
 mod each;
 mod judged;
 mod marks;
 mod names;
 mod presets;
+mod raw_sql;
 mod refusals;
 mod resume;
 mod writers;
@@ -28,7 +28,7 @@ impl Place {
         }
     }
 
-    /// A statement as this database writes it: what is meant by MOMENT, KEY and NOW differs.
+    /// Returns a statement for this database, with MOMENT, KEY and NOW replaced.
     fn written(&self, sql: &str) -> String {
         let (moment, key, now) = match self {
             Self::Postgres { .. } => (
@@ -62,7 +62,7 @@ impl Place {
         done.unwrap_or_else(|error| panic!("{error}\n{sql}"));
     }
 
-    /// The one number that a query answers.
+    /// Runs a query that returns one number.
     async fn number(&self, sql: &str) -> i64 {
         match self {
             Self::Postgres { pool, .. } => {
@@ -76,7 +76,7 @@ impl Place {
         }
     }
 
-    /// Everything that the database knows of its own tables, but for Tenure's.
+    /// The catalogue of all tables except Tenure's.
     async fn catalogue(&self) -> BTreeSet<String> {
         match self {
             Self::Postgres { pool, .. } => {
@@ -101,11 +101,11 @@ impl Place {
     }
 
     async fn plan(&self, table: &LeaseTable) -> Result<Plan, Vec<Obstacle>> {
-        let found = self.tables().look(table).await.unwrap();
+        let found = self.tables().inspect(table).await.unwrap();
         table.plan(&found, self.recorded(&table.name).await.as_ref())
     }
 
-    /// Adopts the table; what it is then.
+    /// Adopts the table; returns its description.
     async fn adopt(&self, table: &LeaseTable) -> LeaseTable {
         let plan = self.plan(table).await;
         let plan = plan.unwrap_or_else(|obstacles| panic!("{}: {obstacles:#?}", self.name()));

@@ -1,14 +1,14 @@
-//! Names: what a database is given is what was said, or it is refused.
+//! Names: the database gets a name unchanged, or the name is refused.
 
 use sqlx::Row;
 use tenure_core::{Identifier, LeaseTable, StatusWord};
 
 use super::Place;
 
-/// Numbers from a seed: the same at every run.
-struct Dice(u64);
+/// Random numbers from a seed, the same in every run.
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn roll(&mut self, sides: u64) -> u64 {
         self.0 = self
             .0
@@ -17,7 +17,7 @@ impl Dice {
         (self.0 >> 33) % sides
     }
 
-    /// A name: mostly of what names are made of, now and then of what breaks out of quotes.
+    /// A name: mostly valid characters, sometimes ones that break out of quotes.
     fn name(&mut self) -> String {
         const FINE: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789_";
         const BAD: [&str; 14] = [
@@ -44,10 +44,10 @@ fn is_plain(name: &str) -> bool {
 
 #[test]
 fn a_hundred_thousand_names_are_refused_or_stay_as_they_are() {
-    let mut dice = Dice(20_261_116);
+    let mut rng = Rng(20_261_116);
     let (mut taken, mut refused) = (0, 0);
     for _ in 0..100_000 {
-        let name = dice.name();
+        let name = rng.name();
         match Identifier::new(&name) {
             Ok(checked) => {
                 assert_eq!(checked.as_str(), name);
@@ -68,15 +68,15 @@ fn a_hundred_thousand_names_are_refused_or_stay_as_they_are() {
     assert!(taken > 10_000 && refused > 10_000, "{taken} and {refused}");
 }
 
-/// A sample of them as the names of real tables and columns: what the catalogue says is what was
-/// said, and the rows can be leased.
+/// Uses a sample of the accepted names for real tables and columns: the catalogue has the same
+/// names, and the rows can be leased.
 #[tokio::test]
 async fn names_that_are_taken_reach_the_database_unchanged() {
-    let mut dice = Dice(7);
+    let mut rng = Rng(7);
     for place in Place::both().await {
         let mut tried = 0;
         while tried < 15 {
-            let (name, until) = (dice.name(), dice.name());
+            let (name, until) = (rng.name(), rng.name());
             let (Ok(name), Ok(until)) = (Identifier::new(&name), Identifier::new(&until)) else {
                 continue;
             };
@@ -93,7 +93,7 @@ async fn names_that_are_taken_reach_the_database_unchanged() {
             let mut table = LeaseTable::sync_jobs().named(name.clone());
             table.columns.until = until.clone();
             let table = place.adopt(&table).await;
-            let found = place.tables().look(&table).await.unwrap();
+            let found = place.tables().inspect(&table).await.unwrap();
             assert!(found.column(until.as_str()).is_some(), "{name} {until}");
             let held = place.claim(&table, &super::mine(tried), 1).await;
             assert_eq!(held.unwrap().items.len(), 1, "{name} {until}");

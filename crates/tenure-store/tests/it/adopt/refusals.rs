@@ -1,11 +1,11 @@
-//! What cannot be leased is refused before anything is changed, with what is missing.
+//! A table that cannot be leased is refused before any change, with the reason.
 
 use tenure_core::LeaseTable;
 use tenure_core::store::WhileHeld;
 
 use super::{Place, identifier, mine};
 
-/// What is there, and what is said of it.
+/// Tables, each with its error message.
 const CASES: [(&str, &str); 6] = [
     ("select 1;", "there is no table outbox"),
     ("create view outbox as select 1 as id", "is a view"),
@@ -43,8 +43,8 @@ async fn a_table_that_cannot_be_leased_is_refused_with_what_is_missing() {
     }
 }
 
-/// Types that would look right and are not: PostgreSQL's moments without a zone, words of an enum,
-/// tokens of 36 characters; and SQLite's tables without row numbers.
+/// Unsuitable types are refused: PostgreSQL's timestamps without a zone, status values of an enum,
+/// tokens of 36 characters; and SQLite's tables without row ids.
 #[tokio::test]
 async fn types_that_only_look_right_are_refused() {
     let place = Place::postgres().await;
@@ -106,7 +106,7 @@ async fn a_table_is_not_given_back_under_a_holder_unless_forced() {
         assert!(place.recorded(&table.name).await.is_some(), "{told}");
         assert_eq!(undo(WhileHeld::Force).await.unwrap(), 0, "{told}");
         assert_eq!(place.catalogue().await, before, "{told}");
-        // What someone else has claimed by hand is none of our business.
+        // A claim by another program's own statements does not prevent the undo.
         let table = place
             .adopt(&LeaseTable::sync_jobs().named(identifier("jobs")))
             .await;

@@ -1,4 +1,4 @@
-//! An adoption that was broken off goes on where it stopped, wherever that was.
+//! An interrupted adoption continues where it stopped.
 
 use tenure_core::store::{Rest, Settle, WhileHeld};
 use tenure_core::{LeaseTable, Plan};
@@ -26,7 +26,7 @@ async fn table(place: &Place) -> LeaseTable {
     LeaseTable::sync_jobs()
 }
 
-/// The SQL of a plan, cut into what takes effect by itself.
+/// The SQL of a plan, split into its transactions.
 fn steps(place: &Place, plan: &Plan) -> Vec<String> {
     let text = place.tables().adoption_sql(plan).unwrap();
     let lines: Vec<&str> = text
@@ -48,7 +48,7 @@ fn steps(place: &Place, plan: &Plan) -> Vec<String> {
     }
 }
 
-/// Stops after each step in turn, and goes on.
+/// Interrupts an adoption after each step in turn, and continues it.
 #[tokio::test]
 async fn an_adoption_that_was_broken_off_goes_on_where_it_stopped() {
     for place in Place::both().await {
@@ -79,7 +79,7 @@ async fn an_adoption_that_was_broken_off_goes_on_where_it_stopped() {
     }
 }
 
-/// Half way there, a table can be given back, too.
+/// A half-finished adoption can be undone.
 #[tokio::test]
 async fn half_an_adoption_can_be_undone() {
     for place in Place::both().await {
@@ -96,7 +96,8 @@ async fn half_an_adoption_can_be_undone() {
     }
 }
 
-/// An index whose making failed is left behind by PostgreSQL; the next try drops it first.
+/// PostgreSQL leaves an invalid index behind if its creation failed; the next attempt drops it
+/// first.
 #[tokio::test]
 async fn an_index_that_was_broken_off_is_made_anew() {
     let place = Place::postgres().await;

@@ -1,22 +1,24 @@
-//! A large table is adopted while an application writes to it: none of its writers waits for long.
+//! A large table is adopted while an application writes to it, and no writer waits for long.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use sqlx::postgres::PgPoolOptions;
 use sqlx::{Executor, PgPool};
 use tenure_core::LeaseTable;
+use tenure_core::testing::Extent;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::Place;
 
-const ROWS: i64 = 1_000_000;
 const WRITERS: i64 = 4;
 
-/// What the writers have in common.
+/// State shared by the writers.
 #[derive(Default)]
 struct Hall {
+    rows: i64,
     is_over: AtomicBool,
     writes: AtomicU64,
     longest: AtomicU64,
@@ -37,7 +39,7 @@ impl Hall {
                 }
                 1 => {
                     let sql = "update outbox set payload = 'touched' where id = $1";
-                    let id = format!("k{}", (turn * 7_919) % ROWS);
+                    let id = format!("k{}", (turn * 7_919) % self.rows);
                     sqlx::query(sql).bind(id).execute(pool).await
                 }
                 _ => {
@@ -54,8 +56,12 @@ impl Hall {
     }
 }
 
+/// Goal: no writer waits a second for the adoption, even if the adoption waits for another
+/// transaction. Method: the server aborts a writer's statement that waits a second for a lock. A
+/// short run shares the machine with other tests, so only a full run checks times.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_million_rows_are_adopted_and_no_writer_waits_for_a_second() {
+async fn many_rows_are_adopted_and_no_writer_waits_for_a_second() {
+    let (rows, writes_min) = Extent::chosen().size((50_000, 50), (1_000_000, 500));
     let place = Place::postgres().await;
     let Place::Postgres { pool, .. } = &place else {
         return;
@@ -67,17 +73,23 @@ async fn a_million_rows_are_adopted_and_no_writer_waits_for_a_second() {
                  created_at timestamptz not null default now()
              );
              insert into outbox (id, payload)
-             select 'k' || n, 'p' from generate_series(0, {ROWS} - 1) n;
+             select 'k' || n, 'p' from generate_series(0, {rows} - 1) n;
              analyze outbox"
         ))
         .await;
-    let hall = Arc::new(Hall::default());
+    let hall = Arc::new(Hall {
+        rows,
+        ..Hall::default()
+    });
     let mut writers = JoinSet::new();
+    let options = pool.connect_options().as_ref().clone();
+    let impatient = PgPoolOptions::new().connect_with(options.options([("lock_timeout", "1s")]));
+    let impatient = impatient.await.unwrap();
     for nth in 0..WRITERS {
-        let (hall, pool) = (Arc::clone(&hall), pool.clone());
+        let (hall, pool) = (Arc::clone(&hall), impatient.clone());
         writers.spawn(async move { hall.write(&pool, nth).await });
     }
-    // Someone who has the table for a while at the start, as a report does.
+    // This transaction locks the table for a while at the start, as a report does.
     let mut report = pool.begin().await.unwrap();
     report.execute("select count(*) from outbox").await.unwrap();
     let let_go = tokio::spawn(async move {
@@ -97,19 +109,20 @@ async fn a_million_rows_are_adopted_and_no_writer_waits_for_a_second() {
     let longest = Duration::from_micros(hall.longest.load(Ordering::Relaxed));
     let writes = hall.writes.load(Ordering::Relaxed);
     say(&format!(
-        "{ROWS} rows in {took:?}, {writes} writes beside it; the longest took {longest:?}"
+        "{rows} rows in {took:?}, {writes} writes beside it; the longest took {longest:?}"
     ));
+    let longest_max = Extent::chosen().size(Duration::MAX, Duration::from_secs(1));
+    assert!(longest < longest_max, "a writer waited {longest:?}");
     assert!(
-        longest < Duration::from_secs(1),
-        "a writer waited {longest:?}"
+        writes > writes_min,
+        "only {writes} writes: nobody was beside it"
     );
-    assert!(writes > 500, "only {writes} writes: nobody was beside it");
     assert!(place.plan(&table).await.unwrap().is_done);
     let lacking = "select count(*) from outbox where tenure_id is null";
     assert_eq!(place.number(lacking).await, 0);
 }
 
-/// For people who run it with `--nocapture`.
+/// Prints a line, visible with `--nocapture`.
 fn say(text: &str) {
     #[expect(clippy::print_stderr, reason = "the figures of a run")]
     {

@@ -1,9 +1,9 @@
-//! Claim: what is given out, to whom, in what order, how much, and until when.
+//! Claim: which items it takes, in which order, how many, for which holder and until when.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tenure_core::store::{Company, Settle, StoreErrorKind};
+use tenure_core::store::{Isolation, Settle, StoreErrorKind};
 use tenure_core::{Content, Counters, Guarded, ItemId, State, Term};
 
 use crate::world::{T0, TERM, TICK, World, ask, at, at_once, dead, fresh, retry, token};
@@ -92,7 +92,7 @@ async fn a_claim_of_nothing_changes_nothing(world: &dyn World) {
     let claim = ask(&token("holder", 1), 10, T0);
     assert!(world.try_claim(claim.clone()).await.is_none());
     assert_eq!(world.dump().await, nothing);
-    // The token was not used up: no lease was drawn.
+    // The empty claim created no lease, so its token can be used again.
     let ids = world.add(1).await;
     assert_eq!(world.try_claim(claim).await.expect("an item").ids(), ids);
 }
@@ -103,7 +103,7 @@ async fn an_item_is_not_claimed_before_it_is_available(world: &dyn World) {
     let answer = world
         .settle_one(&token("holder", 1), id, retry(60), at(1))
         .await;
-    assert_eq!(answer, Guarded::Kept(()));
+    assert_eq!(answer, Guarded::Accepted(()));
     let due = at(61);
     for early in [at(1), due.before(TICK)] {
         let claim = ask(&token("holder", 2), 1, early);
@@ -122,7 +122,7 @@ async fn only_pending_items_are_claimed(world: &dyn World) {
     let settle = Settle::new(holder).item(ids[0], tenure_core::Outcome::Done);
     let settlement = world.settle(settle.item(ids[1], dead()).at(at(1))).await;
     assert_eq!(settlement.refused().count(), 0);
-    // One done, one dead, one claimed, one pending.
+    // Of the four items, one is done, one dead, one claimed and one pending.
     assert_eq!(world.drain("other", at(2)).await, [ids[3]]);
 }
 
@@ -142,7 +142,7 @@ async fn a_claim_brings_the_whole_item(world: &dyn World) {
                 let row: serde_json::Value = serde_json::from_str(row).expect("a row is JSON");
                 assert_eq!(row["topic"], "order.paid");
                 assert_eq!(row["id"], item.id.number());
-                // SQLite keeps the payload as text, PostgreSQL as JSON.
+                // SQLite stores the payload as text, PostgreSQL as JSON.
                 let payload = &row["payload"];
                 payload.as_str().map_or(payload.to_string(), str::to_owned)
             }
@@ -157,7 +157,7 @@ async fn a_claimed_item_tells_what_it_went_through(world: &dyn World) {
     let kept = world
         .settle_one(&token("holder", 1), id, retry(1), at(1))
         .await;
-    assert_eq!(kept, Guarded::Kept(()));
+    assert_eq!(kept, Guarded::Accepted(()));
     world.claim(&token("holder", 2), 1, at(2)).await;
     assert_eq!(world.reap_at(at(40)).await.len(), 1);
     let held = world.claim(&token("holder", 3), 1, at(41)).await;
@@ -208,7 +208,7 @@ async fn each_claim_has_its_own_term(world: &dyn World) {
     }
 }
 
-/// A claim whose answer was lost must not be repeated: the token would cover two of them.
+/// A claim whose answer was lost must not be repeated, because one token would cover two claims.
 ///
 /// Proves: S1-013
 async fn a_token_that_has_a_lease_gets_no_second_one(world: &dyn World) {
@@ -219,14 +219,14 @@ async fn a_token_that_has_a_lease_gets_no_second_one(world: &dyn World) {
     let again = world.lease().claim(&ask(&holder, 1, at(1))).await;
     let error = again.expect_err("the token was used before");
     assert_eq!(error.kind(), StoreErrorKind::Conflict, "{error}");
-    assert!(error.advice().is_some(), "it says what to do");
+    assert!(error.hint().is_some(), "it says what to do");
     assert_eq!(world.dump().await, before);
     assert_eq!(world.release(&holder, at(2)).await, 1);
     assert_eq!(world.drain("holder-2", at(2)).await.len(), ids.len());
 }
 
-/// At the very end of a term nobody holds a live lease, and a claim may take the item: it is put
-/// back first, so it is observably pending in between and its counters move.
+/// Exactly at the end of its term a lease is no longer live, and a claim may take the item. The
+/// claim reaps the lease first: the item is pending in between, and its counters change.
 ///
 /// Proves: S4-026, S4-038, S4-053
 async fn an_empty_claim_takes_what_it_reaped(world: &dyn World) {
@@ -260,8 +260,8 @@ async fn a_claim_reaps_but_leaves_what_is_not_due_yet(world: &dyn World) {
     );
 }
 
-/// Where what has lapsed is as good as free, it is taken at once and in its turn, be the claim full
-/// or short, whatever the delays are and however often it has lapsed.
+/// A recovering claim takes lapsed rows at once and in their order, whether or not it is full, and
+/// regardless of the delays and the number of lapses.
 ///
 /// Proves: S5-021, S5-022, S5-046
 async fn what_has_lapsed_is_claimed_in_its_turn(world: &dyn World) {
@@ -280,7 +280,7 @@ async fn what_has_lapsed_is_claimed_in_its_turn(world: &dyn World) {
         assert_eq!(held.ids(), [old], "after {lapses} lapses");
         assert_eq!(u64::from(held.items[0].counters.crashes), lapses);
     }
-    // One more than the budget allows.
+    // The next lapse is one more than the policy allows.
     let last = ask(&fresh("other"), 1, at(180)).recovery(recovery);
     let held = world.try_claim(last).await.expect("the other is free");
     assert_eq!(held.ids(), [new]);
@@ -301,7 +301,7 @@ async fn a_short_claim_reaps_and_keeps_what_it_had(world: &dyn World) {
         "the lease is not reopened for what was put back"
     );
     assert_eq!(world.state(lapsed).await, State::Pending);
-    // A full claim has work enough and reaps nothing.
+    // A full claim reaps nothing.
     world.claim(&token("other", 2), 1, at(31)).await;
     let ids = world.add(1).await;
     let claim = ask(&token("other", 3), 1, at(99)).recovery(Some(at_once()));
@@ -324,6 +324,6 @@ async fn a_claim_without_recovery_leaves_lapsed_leases(world: &dyn World) {
 async fn an_ordinary_item_is_not_claimed_alone(world: &dyn World) {
     world.add(2).await;
     let mut claim = ask(&token("other", 1), 10, T0);
-    claim.company = Company::Alone;
+    claim.isolation = Isolation::Isolated;
     assert!(world.try_claim(claim).await.is_none());
 }

@@ -1,4 +1,4 @@
-//! What the processes of a cluster tell each other: settings and workers.
+//! State shared by the processes of a cluster: settings and workers.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -41,7 +41,7 @@ fn change(version: u64, values: &[(&str, Option<&str>)]) -> ChangeSettings {
     }
 }
 
-/// Makes a change; the new version, if it took effect.
+/// Changes the settings; returns the new version if the change took effect.
 async fn set(world: &dyn World, version: u64, values: &[(&str, Option<&str>)]) -> Option<u64> {
     let change = change(version, values);
     let answer = outbox(world).change_settings(&change).await;
@@ -52,7 +52,7 @@ async fn settings(world: &dyn World) -> ClusterSettings {
     outbox(world).settings().await.expect("settings")
 }
 
-/// Settings as they are expected.
+/// Expected settings, for comparison.
 fn of(version: u64, values: &[(&str, &str)]) -> ClusterSettings {
     let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
     ClusterSettings {
@@ -61,7 +61,7 @@ fn of(version: u64, values: &[(&str, &str)]) -> ClusterSettings {
     }
 }
 
-/// Waits for all answers, which are asked for at the same time.
+/// Waits for all answers concurrently.
 async fn all<T>(asked: Vec<Answer<'_, T>>) -> Vec<T> {
     let mut waiting: Vec<_> = asked.into_iter().enumerate().collect();
     let mut answers: Vec<Option<T>> = waiting.iter().map(|_| None).collect();
@@ -121,7 +121,7 @@ async fn a_change_of_settings_is_whole_and_raises_the_version(world: &dyn World)
     assert_eq!(set(world, 0, &first).await, Some(1));
     let both = of(1, &[("batch", "50"), ("term", "60s")]);
     assert_eq!(settings(world).await, both);
-    // A new one, a changed one, one taken out, and one taken out that was not there.
+    // The change adds one setting, changes one, removes one, and removes one that does not exist.
     let second = [
         ("heartbeat", Some("10s")),
         ("batch", Some("70")),
@@ -131,7 +131,7 @@ async fn a_change_of_settings_is_whole_and_raises_the_version(world: &dyn World)
     assert_eq!(set(world, 1, &second).await, Some(2));
     let left = of(2, &[("batch", "70"), ("heartbeat", "10s")]);
     assert_eq!(settings(world).await, left);
-    // To change nothing is a change, too: whoever asks learns that nobody else was there.
+    // An empty change also raises the version: the caller learns that no other change came between.
     assert_eq!(set(world, 2, &[]).await, Some(3));
     assert_eq!(settings(world).await.values, left.values);
 }
@@ -169,7 +169,7 @@ async fn of_many_changes_at_once_one_takes_effect(world: &dyn World) {
         assert_eq!(won.len(), 1, "{answers:?}");
         let found = settings(world).await;
         assert_eq!(found.version, version + 1);
-        // A name per winner so far, and the last of them.
+        // The settings contain one name per winner so far, and the name of the last winner.
         assert_eq!(u64::try_from(found.values.len()), Ok(version + 2));
         assert!(found.values.contains(&("last".to_owned(), won[0].clone())));
     }
@@ -177,7 +177,7 @@ async fn of_many_changes_at_once_one_takes_effect(world: &dyn World) {
 
 async fn names_and_values_are_kept_as_they_are(world: &dyn World) {
     let long = "x".repeat(100_000);
-    // In the order of their bytes.
+    // The names are in byte order.
     let odd = [
         ("", ""),
         (" ", "  "),
@@ -243,7 +243,7 @@ async fn a_report_takes_the_place_of_the_last_one(world: &dyn World) {
     let record = |report: &WorkerReport, seen: u64| WorkerRecord {
         report: report.clone(),
         started_at: T0,
-        seen_at: at(seen),
+        reported_at: at(seen),
         left_at: None,
     };
     assert_eq!(workers(world, 10).await, [record(&first, 0)]);
@@ -261,7 +261,7 @@ async fn what_a_worker_says_is_kept_whatever_it_is(world: &dyn World) {
         running: u32::MAX,
         held: u32::MAX,
         settings_version: 1 << 62,
-        // Not called silent sooner than it said.
+        // The worker does not count as missing before this time has passed.
         next_within: Duration::from_micros(1_001),
         ..report(worker("A-z_9.", u64::MAX))
     };
@@ -281,11 +281,14 @@ async fn a_leave_is_taken_once_and_for_good(world: &dyn World) {
     tell(world, &report(other), 0).await;
     store.leave(&first, Some(at(5))).await.expect("leave");
     store.leave(&first, Some(at(9))).await.expect("leave");
-    // Its last report was on its way when it left.
+    // The worker's last report was in flight when the worker left.
     tell(world, &report(first.clone()), 10).await;
     let found = workers(world, 10).await;
     assert_eq!(found[0].report.worker, first);
-    assert_eq!((found[0].seen_at, found[0].left_at), (at(10), Some(at(5))));
+    assert_eq!(
+        (found[0].reported_at, found[0].left_at),
+        (at(10), Some(at(5)))
+    );
     assert_eq!(found[1].left_at, None);
     let before = world.dump().await;
     let unknown = worker("nobody", 1);
@@ -296,7 +299,7 @@ async fn a_leave_is_taken_once_and_for_good(world: &dyn World) {
 async fn workers_are_listed_with_those_seen_last_first(world: &dyn World) {
     let store = outbox(world);
     let reports: Vec<WorkerReport> = (0..1000).map(|n| report(worker("mill", n))).collect();
-    // Two are seen at each moment; those go by their ids.
+    // Each time has two reports, which are sorted by id.
     let asked = reports.iter().zip(0..);
     let asked = asked.map(|(report, n)| store.report(report, Some(at(n / 2))));
     all(asked.collect()).await;
@@ -321,9 +324,9 @@ async fn a_worker_that_missed_three_reports_is_silent(world: &dyn World) {
     let found = workers(world, 1).await;
     let end = at(10).after(Duration::from_millis(3 * 7_500));
     for (now, presence) in [
-        (T0, Presence::Here),
-        (at(10), Presence::Here),
-        (end, Presence::Here),
+        (T0, Presence::Active),
+        (at(10), Presence::Active),
+        (end, Presence::Active),
         (end.after(TICK), Presence::Silent),
     ] {
         assert_eq!(found[0].presence(now), presence, "at {now}");
@@ -344,7 +347,7 @@ async fn without_a_moment_the_clock_of_the_store_counts(world: &dyn World) {
         .expect("report");
     store.leave(&id, None).await.expect("leave");
     let (now, found) = store.workers(1).await.expect("workers");
-    let (seen_at, left_at) = (found[0].seen_at, found[0].left_at.unwrap());
-    assert_eq!(found[0].started_at, seen_at);
-    assert!(before <= seen_at && seen_at <= left_at && left_at <= now);
+    let (reported_at, left_at) = (found[0].reported_at, found[0].left_at.unwrap());
+    assert_eq!(found[0].started_at, reported_at);
+    assert!(before <= reported_at && reported_at <= left_at && left_at <= now);
 }

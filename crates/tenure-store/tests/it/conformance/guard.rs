@@ -1,7 +1,7 @@
-//! The guards: whoever does not hold the current token changes not a byte, and is told why.
+//! The guards: a caller without the current token changes not a single byte, and gets the reason.
 //!
-//! Each check brings an item into a situation with a token that has no right to it, and then tries
-//! every verb with that token.
+//! Each check brings an item into a state in which a token has no right to it, and then tries every
+//! operation with that token.
 
 use tenure_core::store::{Reap, Rest, Settle};
 use tenure_core::{Guarded, ItemId, Outcome, Refusal, State, Timestamp, Token};
@@ -22,7 +22,7 @@ on_every_store!(
     a_holder_touches_only_what_it_holds,
 );
 
-/// The measure of these checks: what is kept cannot change without the dump.
+/// The other checks rely on this: every change of the stored data changes the dump.
 async fn the_dump_shows_every_change(world: &dyn World) {
     let mut dumps = vec![world.dump().await];
     let id = world.add(1).await[0];
@@ -30,7 +30,7 @@ async fn the_dump_shows_every_change(world: &dyn World) {
     let (first, second) = (token("holder", 1), token("holder", 2));
     world.claim(&first, 1, T0).await;
     dumps.push(world.dump().await);
-    assert!(world.renew(&first, at(1)).await.is_kept());
+    assert!(world.renew(&first, at(1)).await.is_accepted());
     dumps.push(world.dump().await);
     assert_eq!(world.release(&first, at(2)).await, 1);
     dumps.push(world.dump().await);
@@ -38,17 +38,18 @@ async fn the_dump_shows_every_change(world: &dyn World) {
     dumps.push(world.dump().await);
     assert_eq!(world.reap_at(at(60)).await.len(), 1);
     dumps.push(world.dump().await);
-    assert!(world.bury(id, 1, at(61)).await.is_kept());
+    assert!(world.bury(id, 1, at(61)).await.is_accepted());
     dumps.push(world.dump().await);
-    assert!(world.replay(id, at(62)).await.is_kept());
+    assert!(world.replay(id, at(62)).await.is_accepted());
     dumps.push(world.dump().await);
     let distinct: std::collections::BTreeSet<&String> = dumps.iter().collect();
     assert_eq!(distinct.len(), dumps.len());
     assert_eq!(world.dump().await, dumps[8], "to look changes nothing");
 }
 
-/// Tries every verb with a token that has no right to `id` and no lease of its own. `said` is what
-/// it once said of the item, if anything: to repeat that is no refusal, but changes nothing either.
+/// Tries every operation with a token that has no right to `id` and no lease of its own. `said` is
+/// the outcome that this token settled the item with before, if any: a repeat of that settle is
+/// accepted, but changes nothing.
 async fn refuse_all(
     world: &dyn World,
     stale: &Token,
@@ -64,7 +65,7 @@ async fn refuse_all(
                 settle = settle.strict();
             }
             let settlement = world.settle(settle).await;
-            let is_repeat = said.is_some_and(|said| said.word() == outcome.word());
+            let is_repeat = said.is_some_and(|said| said.kind() == outcome.kind());
             if !is_repeat {
                 assert_eq!(
                     settlement.items,
@@ -75,7 +76,7 @@ async fn refuse_all(
             assert_eq!((settlement.rest, settlement.late), (0, false));
         }
     }
-    // To release or finish by the token alone finds nothing that is held under it.
+    // A release or done of all items of the token finds no held item.
     for rest in [Rest::Release, Rest::Done] {
         let settlement = world
             .settle(Settle::new(stale.clone()).rest(rest).at(now))
@@ -95,7 +96,7 @@ async fn another_workers_token_is_refused(world: &dyn World) {
     let (mine, yours) = (token("mine", 1), token("yours", 1));
     world.claim(&mine, 1, T0).await;
     world.claim(&yours, 1, T0).await;
-    // The other worker has a lease, but not on this item.
+    // The other worker has a lease on another item.
     let before = world.dump().await;
     for outcome in every_outcome() {
         let answer = world.settle_one(&yours, ids[0], outcome, at(1)).await;
@@ -103,21 +104,21 @@ async fn another_workers_token_is_refused(world: &dyn World) {
     }
     assert_eq!(world.dump().await, before);
     let hold = world.record(ids[0]).await.hold.expect("it is held");
-    assert!(world.renew(&yours, at(2)).await.is_kept());
+    assert!(world.renew(&yours, at(2)).await.is_accepted());
     assert_eq!(
         world.record(ids[0]).await.hold,
         Some(hold),
         "another lease was renewed"
     );
-    // Nor has a third that had one once.
+    // A worker that has released its lease has no right to the item either.
     assert_eq!(world.release(&yours, at(3)).await, 1);
     refuse_all(world, &yours, ids[0], (Refusal::Lost, None), at(4)).await;
     let answer = world.settle_one(&mine, ids[0], Outcome::Done, at(5)).await;
-    assert_eq!(answer, Guarded::Kept(()));
+    assert_eq!(answer, Guarded::Accepted(()));
 }
 
-/// A token per worker would not do: the worker stalls, is reaped, claims the item again, and its
-/// first hold must not pass for its second.
+/// The name of the worker alone would not be enough: a worker stalls, is reaped and claims the item
+/// again, and the token of its first claim must not be valid for the second.
 ///
 /// Proves: S1-014, S1-015, S1-062, S4-049
 async fn an_earlier_token_of_the_same_worker_is_refused(world: &dyn World) {
@@ -127,9 +128,9 @@ async fn an_earlier_token_of_the_same_worker_is_refused(world: &dyn World) {
     world.claim(&second, 1, at(2)).await;
     let said = Some(&Outcome::RELEASE);
     refuse_all(world, &first, id, (Refusal::Lost, said), at(3)).await;
-    assert!(world.renew(&second, at(4)).await.is_kept());
+    assert!(world.renew(&second, at(4)).await.is_accepted());
     let answer = world.settle_one(&second, id, Outcome::Done, at(5)).await;
-    assert_eq!(answer, Guarded::Kept(()));
+    assert_eq!(answer, Guarded::Accepted(()));
 }
 
 /// Proves: S1-014, S1-015
@@ -138,7 +139,7 @@ async fn a_made_up_token_is_refused(world: &dyn World) {
     for made_up in [token("nobody", 1), token("holder", 2), token("holder", 0)] {
         refuse_all(world, &made_up, id, (Refusal::Lost, None), at(1)).await;
     }
-    // Not even when the term is over: the lease is there until it is reaped.
+    // The token is refused even after the term, because the lease exists until it is reaped.
     refuse_all(
         world,
         &token("nobody", 1),
@@ -149,7 +150,7 @@ async fn a_made_up_token_is_refused(world: &dyn World) {
     .await;
 }
 
-/// There is no "no token": what nobody holds, nobody may settle.
+/// No token can settle an item without a holder.
 ///
 /// Proves: S1-015, S4-012
 async fn a_token_that_was_never_given_out_is_refused_on_a_pending_item(world: &dyn World) {
@@ -169,7 +170,7 @@ async fn a_token_after_done_or_dead_is_refused(world: &dyn World) {
     for outcome in [Outcome::Done, crate::world::dead()] {
         let (holder, id) = world.item_in_fresh_lease().await;
         let kept = world.settle_one(&holder, id, outcome.clone(), at(1)).await;
-        assert_eq!(kept, Guarded::Kept(()));
+        assert_eq!(kept, Guarded::Accepted(()));
         let why = Refusal::AlreadySettled;
         refuse_all(world, &holder, id, (why, Some(&outcome)), at(2)).await;
         refuse_all(world, &token("nobody", 1), id, (why, None), at(2)).await;
@@ -180,14 +181,14 @@ async fn a_token_after_done_or_dead_is_refused(world: &dyn World) {
 async fn a_token_after_a_replay_is_refused(world: &dyn World) {
     let id = world.item_in(State::Done).await;
     let old = token("holder", 1);
-    assert_eq!(world.replay(id, at(2)).await, Guarded::Kept(()));
+    assert_eq!(world.replay(id, at(2)).await, Guarded::Accepted(()));
     let said = Some(&Outcome::Done);
     refuse_all(world, &old, id, (Refusal::NotClaimed, said), at(3)).await;
     let new = token("holder", 2);
     world.claim(&new, 1, at(4)).await;
     refuse_all(world, &old, id, (Refusal::Lost, said), at(5)).await;
     let answer = world.settle_one(&new, id, Outcome::Done, at(6)).await;
-    assert_eq!(answer, Guarded::Kept(()));
+    assert_eq!(answer, Guarded::Accepted(()));
 }
 
 /// Proves: S1-014, S1-015, S1-022
@@ -199,13 +200,13 @@ async fn a_token_after_a_reap_is_refused(world: &dyn World) {
     let new = token("holder", 2);
     world.claim(&new, 1, at(33)).await;
     refuse_all(world, &old, id, (Refusal::Lost, None), at(34)).await;
-    assert!(world.renew(&new, at(35)).await.is_kept());
+    assert!(world.renew(&new, at(35)).await.is_accepted());
 }
 
 /// Proves: S1-015
 async fn a_token_after_a_bury_is_refused(world: &dyn World) {
     let id = world.item_in(State::Claimed).await;
-    assert_eq!(world.bury(id, 1, at(1)).await, Guarded::Kept(()));
+    assert_eq!(world.bury(id, 1, at(1)).await, Guarded::Accepted(()));
     for stale in [token("holder", 1), token("operator", 1)] {
         refuse_all(world, &stale, id, (Refusal::AlreadySettled, None), at(2)).await;
     }
@@ -230,7 +231,7 @@ async fn a_live_lease_is_not_reaped_by_anyone(world: &dyn World) {
     assert_eq!(world.settle(settle).await.refused().count(), 0);
 }
 
-/// A token that is good for one item is not good for its neighbours.
+/// A token that is valid for one item is not valid for its neighbours.
 ///
 /// Proves: S1-015
 async fn a_holder_touches_only_what_it_holds(world: &dyn World) {
@@ -245,12 +246,12 @@ async fn a_holder_touches_only_what_it_holds(world: &dyn World) {
         .at(at(1));
     let settlement = world.settle(settle).await;
     let expected = [
-        (ids[0], Guarded::Kept(())),
+        (ids[0], Guarded::Accepted(())),
         (ids[1], Guarded::Refused(Refusal::Lost)),
         (ids[2], Guarded::Refused(Refusal::NotClaimed)),
     ];
     assert_eq!(settlement.items, expected);
     assert_eq!(world.record(ids[1]).await, yours_before);
     assert_eq!(world.state(ids[2]).await, State::Pending);
-    assert!(world.renew(&yours, at(2)).await.is_kept());
+    assert!(world.renew(&yours, at(2)).await.is_accepted());
 }

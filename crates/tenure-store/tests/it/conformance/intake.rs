@@ -1,10 +1,12 @@
-//! Enqueue and the queues: what goes in, what is refused, and which of it comes out first. For the
-//! built-in outbox; a lease table is filled by its owner.
+//! Enqueue and queues: accepted and refused events, and the order of claims. These checks run on
+//! the built-in outbox; the rows of a lease table come from its owner.
 
 use std::time::Duration;
 
 use tenure_core::store::{Enqueued, Filter, Pause, Store, StoreError, StoreErrorKind};
-use tenure_core::{Encoding, Event, Guarded, ItemId, Priority, QueueName, Refusal, State, Term};
+use tenure_core::{
+    Encoding, Event, Guarded, ItemId, NewEvent, Priority, QueueName, Refusal, State, Term,
+};
 use uuid::Uuid;
 
 use crate::world::{T0, TICK, World, ask, fresh};
@@ -83,11 +85,12 @@ async fn a_new_event_is_pending(world: &dyn World) {
 async fn an_event_comes_back_as_it_was_given(world: &dyn World) {
     add_queue(world, "mail").await;
     let payload = "{ \"b\":1,\"a\" : 1.0, \"b\": 2, \"z\":\"\\u0000]ß😀\" }";
-    let given = Event::from_json("order.paid", payload)
-        .and_then(|event| event.queue("mail"))
-        .and_then(|event| event.header("Trace", "ä'\"\\ b"))
-        .and_then(|event| event.header("x-empty", ""))
-        .map(|event| event.priority(Priority::MAX))
+    let given = NewEvent::from_json("order.paid", payload)
+        .queue("mail")
+        .header("Trace", "ä'\"\\ b")
+        .header("x-empty", "")
+        .priority(Priority::MAX.level())
+        .build()
         .expect("the event is well formed");
     let answers = enqueue(world, std::slice::from_ref(&given)).await;
     let Enqueued::Fresh { id, event_id } = answers[0] else {
@@ -102,8 +105,8 @@ async fn an_event_comes_back_as_it_was_given(world: &dyn World) {
         assert_eq!(event.payload(), payload, "byte for byte");
         assert_eq!(event.encoding(), None);
         assert_eq!(event.headers(), given.headers());
-        assert_eq!(event.queue_name(), given.queue_name());
-        assert_eq!(event.urgency(), Priority::MAX);
+        assert_eq!(event.queue(), given.queue());
+        assert_eq!(event.priority(), Priority::MAX);
         assert_eq!(event.event_id(), Some(event_id));
     }
 }
@@ -119,7 +122,15 @@ async fn bytes_come_back_as_bytes(world: &dyn World) {
 
 async fn the_receivers_key_can_be_chosen(world: &dyn World) {
     let chosen = Uuid::from_u128(0x0192_0000_0000_7000_8000_0000_0000_0001);
-    let answers = enqueue(world, &[event("a").id(chosen), event("b"), event("c")]).await;
+    let answers = enqueue(
+        world,
+        &[
+            NewEvent::from(event("a")).event_id(chosen).build().unwrap(),
+            event("b"),
+            event("c"),
+        ],
+    )
+    .await;
     let keys: Vec<Uuid> = answers
         .iter()
         .map(|answer| match answer {
@@ -166,7 +177,11 @@ async fn enqueueing_nothing_writes_nothing(world: &dyn World) {
 /// Proves: S4-015
 async fn a_delay_is_kept_to_the_microsecond(world: &dyn World) {
     let delay = Duration::from_micros(3_600_000_001);
-    let id = enqueue_one(world, event("later").delay(delay).unwrap()).await;
+    let id = enqueue_one(
+        world,
+        NewEvent::from(event("later")).delay(delay).build().unwrap(),
+    )
+    .await;
     let record = world.record(id).await;
     let due = record.available_at.expect("it has a time");
     assert_eq!(due, record.created_at.after(delay));
@@ -179,7 +194,12 @@ async fn the_urgent_come_first(world: &dyn World) {
     let levels = [0, 7, 3, 7, 0, 5];
     let events: Vec<Event> = levels
         .iter()
-        .map(|level| event("t").priority(Priority::new(*level).unwrap()))
+        .map(|level| {
+            NewEvent::from(event("t"))
+                .priority(Priority::new(*level).unwrap().level())
+                .build()
+                .unwrap()
+        })
         .collect();
     let answers = enqueue(world, &events).await;
     let ids: Vec<ItemId> = answers.iter().map(|answer| answer.id()).collect();
@@ -195,13 +215,26 @@ async fn the_urgent_come_first(world: &dyn World) {
 }
 
 async fn a_dedupe_key_is_taken_once(world: &dyn World) {
-    let first = enqueue(world, &[event("a").dedupe("order-7").unwrap()]).await;
+    let first = enqueue(
+        world,
+        &[NewEvent::from(event("a"))
+            .dedupe("order-7")
+            .build()
+            .unwrap()],
+    )
+    .await;
     assert!(first[0].is_fresh());
     let again = enqueue(
         world,
         &[
-            event("b").dedupe("order-7").unwrap(),
-            event("c").dedupe("order-8").unwrap(),
+            NewEvent::from(event("b"))
+                .dedupe("order-7")
+                .build()
+                .unwrap(),
+            NewEvent::from(event("c"))
+                .dedupe("order-8")
+                .build()
+                .unwrap(),
         ],
     )
     .await;
@@ -212,7 +245,12 @@ async fn a_dedupe_key_is_taken_once(world: &dyn World) {
 }
 
 async fn of_two_with_one_key_in_a_call_the_first_counts(world: &dyn World) {
-    let events = ["a", "b", "c"].map(|topic| event(topic).dedupe("order-7").unwrap());
+    let events = ["a", "b", "c"].map(|topic| {
+        NewEvent::from(event(topic))
+            .dedupe("order-7")
+            .build()
+            .unwrap()
+    });
     let answers = enqueue(world, &events).await;
     assert!(answers[0].is_fresh());
     for answer in &answers[1..] {
@@ -227,14 +265,17 @@ async fn of_two_with_one_key_in_a_call_the_first_counts(world: &dyn World) {
 }
 
 async fn a_dedupe_key_stays_taken_when_its_event_is_done(world: &dyn World) {
-    let unique = event("a").dedupe("order-7").unwrap();
+    let unique = NewEvent::from(event("a"))
+        .dedupe("order-7")
+        .build()
+        .unwrap();
     let id = enqueue_one(world, unique.clone()).await;
     let holder = fresh("worker");
     world.claim(&holder, 1, T0).await;
     let kept = world
         .settle_one(&holder, id, tenure_core::Outcome::Done, T0)
         .await;
-    assert_eq!(kept, Guarded::Kept(()));
+    assert_eq!(kept, Guarded::Accepted(()));
     assert_eq!(enqueue(world, &[unique]).await, [Enqueued::Existed { id }]);
 }
 
@@ -256,12 +297,12 @@ fn is_refused_with_hint<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
         error.to_string().contains("letters"),
         "{error} names the queue"
     );
-    assert!(error.advice().is_some(), "{error} says what to do");
+    assert!(error.hint().is_some(), "{error} says what to do");
 }
 
 async fn an_unknown_queue_is_refused_with_a_hint(world: &dyn World) {
     let before = world.dump().await;
-    let stray = event("a").queue("letters").unwrap();
+    let stray = NewEvent::from(event("a")).queue("letters").build().unwrap();
     is_refused_with_hint(outbox(world).enqueue(&[stray]).await);
     let claim = ask(&fresh("worker"), 1, T0).queues(vec![queue("letters")]);
     is_refused_with_hint(outbox(world).claim(&claim).await);
@@ -280,8 +321,14 @@ async fn an_unknown_queue_is_refused_with_a_hint(world: &dyn World) {
 async fn one_bad_event_keeps_out_all(world: &dyn World) {
     let before = world.dump().await;
     let events = [
-        event("good").dedupe("order-7").unwrap(),
-        event("bad").queue("letters").unwrap(),
+        NewEvent::from(event("good"))
+            .dedupe("order-7")
+            .build()
+            .unwrap(),
+        NewEvent::from(event("bad"))
+            .queue("letters")
+            .build()
+            .unwrap(),
         event("good"),
     ];
     is_refused_with_hint(outbox(world).enqueue(&events).await);
@@ -295,7 +342,8 @@ async fn one_bad_event_keeps_out_all(world: &dyn World) {
 async fn the_first_queue_is_served_first(world: &dyn World) {
     add_queue(world, "mail").await;
     add_queue(world, "audit").await;
-    let events = ["default", "mail", "audit", "mail"].map(|name| event("t").queue(name).unwrap());
+    let events = ["default", "mail", "audit", "mail"]
+        .map(|name| NewEvent::from(event("t")).queue(name).build().unwrap());
     let answers = enqueue(world, &events).await;
     let ids: Vec<ItemId> = answers.iter().map(|answer| answer.id()).collect();
     let order = ["audit", "mail", "default"];
@@ -305,7 +353,11 @@ async fn the_first_queue_is_served_first(world: &dyn World) {
 
 async fn a_queue_that_is_not_asked_for_is_left_alone(world: &dyn World) {
     add_queue(world, "mail").await;
-    let mail = enqueue_one(world, event("t").queue("mail").unwrap()).await;
+    let mail = enqueue_one(
+        world,
+        NewEvent::from(event("t")).queue("mail").build().unwrap(),
+    )
+    .await;
     let other = enqueue_one(world, event("t")).await;
     assert_eq!(claim_from(world, &["default"], 9).await, [other]);
     assert!(claim_from(world, &[], 9).await.is_empty());
@@ -314,11 +366,15 @@ async fn a_queue_that_is_not_asked_for_is_left_alone(world: &dyn World) {
 
 async fn a_paused_queue_is_passed_by(world: &dyn World) {
     add_queue(world, "mail").await;
-    let mail = enqueue_one(world, event("t").queue("mail").unwrap()).await;
+    let mail = enqueue_one(
+        world,
+        NewEvent::from(event("t")).queue("mail").build().unwrap(),
+    )
+    .await;
     let other = enqueue_one(world, event("t")).await;
     let set = |pause| async move {
         let answer = outbox(world).pause_queue(&queue("mail"), pause).await;
-        assert_eq!(answer.expect("pause"), Guarded::Kept(()));
+        assert_eq!(answer.expect("pause"), Guarded::Accepted(()));
     };
     set(Pause::Begin).await;
     assert_eq!(claim_from(world, &["mail", "default"], 9).await, [other]);
@@ -339,9 +395,9 @@ async fn a_queue_can_be_given_another_term(world: &dyn World) {
         assert_eq!(names, ["default", "mail"], "by name, each once");
         assert_eq!((queues[1].term, queues[1].paused), (term, false));
     }
-    // A pause outlives a new term.
+    // A new term does not end the pause.
     let answer = outbox(world).pause_queue(&mail, Pause::Begin).await;
-    assert_eq!(answer.expect("pause"), Guarded::Kept(()));
+    assert_eq!(answer.expect("pause"), Guarded::Accepted(()));
     outbox(world)
         .add_queue(&mail, None)
         .await
@@ -349,10 +405,14 @@ async fn a_queue_can_be_given_another_term(world: &dyn World) {
     assert!(outbox(world).queues().await.expect("queues")[1].paused);
 }
 
-/// A worker must not be given lonely items of queues that it does not serve.
+/// A worker must not get items to be claimed alone from queues that it does not serve.
 async fn a_lonely_item_stays_in_its_queue(world: &dyn World) {
     add_queue(world, "mail").await;
-    let id = enqueue_one(world, event("t").queue("mail").unwrap()).await;
+    let id = enqueue_one(
+        world,
+        NewEvent::from(event("t")).queue("mail").build().unwrap(),
+    )
+    .await;
     for n in 1..=2 {
         let now = crate::world::at(100 * n);
         let claim = ask(&fresh("victim"), 1, now).queues(vec![queue("mail")]);

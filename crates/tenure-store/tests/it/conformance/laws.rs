@@ -1,5 +1,5 @@
-//! The laws of the lease core: one canonical test each, named after it. (What the first says of
-//! domains, and the seventh, are in `turns`.)
+//! One test for each law of the lease core, named after it. (`turns` has the seventh law, and the
+//! first one for keys.)
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ on_every_store!(
     law_9_a_repeated_settle_gives_the_same_answer,
 );
 
-/// However often one asks while the leases are live, each item is given out once.
+/// While the leases are live, any number of claims returns each item once.
 ///
 /// Proves: S1-006, S4-036, S4-039, S4-052
 async fn law_1_an_item_has_at_most_one_live_lease(world: &dyn World) {
@@ -43,7 +43,7 @@ async fn law_2_a_token_is_never_issued_twice_and_a_fence_only_rises(world: &dyn 
     let error = world.lease().claim(&ask(&token("a", 1), 1, at(9))).await;
     let error = error.expect_err("the token has a lease");
     assert_eq!(error.kind(), StoreErrorKind::Conflict);
-    // A clock that steps back does not take the fence with it.
+    // A clock that steps back does not lower the fence.
     let second = world.claim(&token("b", 1), 1, at(5)).await.lease;
     assert!(second.fence > first.fence);
     assert_eq!(world.release(&first.token, at(6)).await, 1);
@@ -78,7 +78,7 @@ async fn law_4_done_and_dead_are_final_but_for_a_replay(world: &dyn World) {
         let before = world.dump().await;
         assert!(world.drain("worker", at(9999)).await.is_empty());
         assert!(world.reap_at(at(9999)).await.is_empty());
-        assert!(!world.bury(id, 1, at(9999)).await.is_kept());
+        assert!(!world.bury(id, 1, at(9999)).await.is_accepted());
         let turned = if state == State::Done {
             dead()
         } else {
@@ -88,18 +88,18 @@ async fn law_4_done_and_dead_are_final_but_for_a_replay(world: &dyn World) {
             !world
                 .settle_one(&holder, id, turned.clone(), at(2))
                 .await
-                .is_kept()
+                .is_accepted()
         );
         assert_eq!(world.dump().await, before);
-        assert_eq!(world.replay(id, at(3)).await, Guarded::Kept(()));
+        assert_eq!(world.replay(id, at(3)).await, Guarded::Accepted(()));
         assert_eq!(world.counters(id).await.generation, 1);
-        // The old token is as dead as before.
+        // The old token is still invalid.
         let answer = world.settle_one(&holder, id, turned, at(4)).await;
         assert_eq!(answer, Guarded::Refused(Refusal::NotClaimed));
         let new = fresh("holder");
         assert_eq!(world.claim(&new, 1, at(5)).await.ids(), [id]);
         let answer = world.settle_one(&new, id, Outcome::Done, at(6)).await;
-        assert_eq!(answer, Guarded::Kept(()));
+        assert_eq!(answer, Guarded::Accepted(()));
     }
 }
 
@@ -117,18 +117,19 @@ async fn law_5_a_live_lease_is_ended_by_its_holder_or_a_bury_alone(world: &dyn W
     );
     let claim = ask(&token("other", 1), 9, at(29)).recovery(Some(at_once()));
     assert!(world.try_claim(claim).await.is_none());
-    assert!(!world.replay(ids[0], at(29)).await.is_kept());
+    assert!(!world.replay(ids[0], at(29)).await.is_accepted());
     let by_another = Settle::new(token("other", 1)).rest(Rest::Release);
     assert_eq!(world.settle(by_another.at(at(29))).await.rest, 0);
     assert_eq!(world.dump().await, before);
-    assert_eq!(world.bury(ids[0], 1, at(29)).await, Guarded::Kept(()));
-    let Guarded::Kept(renewed) = world.renew(&holder, at(29)).await else {
+    assert_eq!(world.bury(ids[0], 1, at(29)).await, Guarded::Accepted(()));
+    let Guarded::Accepted(renewed) = world.renew(&holder, at(29)).await else {
         panic!("the bury of one item took the lease on the other");
     };
     assert_eq!(renewed.ids, [ids[1]]);
 }
 
-/// Every verb is tried on an item in every state: it causes one of the six, or nothing at all.
+/// Every operation is tried on an item in every state: it causes one of the six transitions, or
+/// changes nothing.
 ///
 /// Proves: S4-003, S4-010
 async fn law_6_only_the_six_transitions_exist(world: &dyn World) {
@@ -149,7 +150,7 @@ async fn law_6_only_the_six_transitions_exist(world: &dyn World) {
             let is_done = match outcome {
                 Some(outcome) => world.settle_one(&holder, id, outcome.clone(), at(2)).await,
                 None if is_claim => match world.try_claim(ask(&fresh("worker"), 1, at(2))).await {
-                    Some(_) => Guarded::Kept(()),
+                    Some(_) => Guarded::Accepted(()),
                     None => Guarded::Refused(Refusal::Lost),
                 },
                 None => world.replay(id, at(2)).await,
@@ -164,14 +165,14 @@ async fn law_6_only_the_six_transitions_exist(world: &dyn World) {
                     "{cause:?} on {from}: {is_done:?}"
                 );
             }
-            // What is held goes out of the way of the next.
+            // Ends the leases of held items before the next round.
             world.reap_at(at(99)).await;
             world.tidy(at(99)).await;
         }
     }
 }
 
-/// Items go through every kind of end; all of them are somewhere, and all of them get done.
+/// Items are settled or lapse in every way; all of them still exist, and all of them become done.
 ///
 /// Proves: S4-057, S4-058
 async fn law_8_what_was_added_is_never_lost(world: &dyn World) {
@@ -182,7 +183,7 @@ async fn law_8_what_was_added_is_never_lost(world: &dyn World) {
     for (id, outcome) in ids.iter().zip(every_outcome()) {
         settle = settle.item(*id, outcome);
     }
-    // Four settled, four lapsed, four not yet claimed.
+    // Four items are settled, four have lapsed, and four are not yet claimed.
     assert_eq!(world.settle(settle).await.refused().count(), 0);
     assert_eq!(world.reap_at(at(60)).await.len(), 4);
     let counts = world.operate().count(Some(at(99))).await.expect("count");

@@ -1,5 +1,5 @@
-//! Lost answers: each verb is carried out and its answer is dropped once. The caller repeats it or
-//! releases by its token, as the port says, and ends in a right state.
+//! Lost answers: each operation takes effect, but its first answer is dropped. The caller repeats
+//! it or releases by its token, as the port documents, and the final state is correct.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,7 +7,7 @@ use tenure_core::store::{
     Answer, Bury, Claim, LeaseStore, Operate, Reap, Reaped, Renew, Renewed, Replay, Rest, Settle,
     Settlement, StoreError, StoreErrorKind,
 };
-use tenure_core::{Event, Guarded, Held, Outcome, Refusal, State, Term, Token};
+use tenure_core::{Guarded, Held, NewEvent, Outcome, Refusal, State, Term, Token};
 
 use crate::world::{T0, World, ask, at, at_once, every_outcome, fresh, token};
 
@@ -22,7 +22,7 @@ on_every_store!(
     the_answer_of_an_enqueue_is_lost,
 );
 
-/// Carries out each verb and loses the first answer.
+/// A store that runs each operation and loses its first answer.
 #[derive(Debug)]
 struct Forgetful<'w> {
     store: &'w dyn LeaseStore,
@@ -75,13 +75,12 @@ impl LeaseStore for Forgetful<'_> {
     }
 }
 
-/// The caller was told that the database is away, and does not know what happened.
+/// Asserts the error of an unavailable database, which leaves the result unknown to the caller.
 fn is_lost<T: std::fmt::Debug>(answer: Result<T, StoreError>) {
     assert!(answer.expect_err("the answer was lost").is_transient());
 }
 
-/// The items are leased to someone who does not know. He chose the token, so he can give them
-/// back.
+/// The holder does not know which items it holds, but it chose the token, so it can release them.
 async fn the_answer_of_a_claim_is_lost(world: &dyn World) {
     let ids = world.add(3).await;
     let store = Forgetful::new(world.lease());
@@ -91,7 +90,7 @@ async fn the_answer_of_a_claim_is_lost(world: &dyn World) {
         world.drain("other", at(1)).await.is_empty(),
         "they are held"
     );
-    // A repeat would be a second claim under the same token; it is refused or finds nothing.
+    // A repeat is a second claim with the same token, which is refused or returns nothing.
     let held = store.claim(&ask(&lost, 10, at(1))).await.unwrap_or(None);
     assert_eq!(held, None);
     assert_eq!(world.release(&lost, at(2)).await, 3);
@@ -109,7 +108,7 @@ async fn the_answer_of_a_renew_is_lost(world: &dyn World) {
     let renew = Renew::new(vec![token("holder", 1)], Term::STANDARD);
     is_lost(store.renew(&renew.clone().at(at(10))).await);
     let answers = store.renew(&renew.at(at(11))).await.expect("renew");
-    let Guarded::Kept(renewed) = &answers[0].1 else {
+    let Guarded::Accepted(renewed) = &answers[0].1 else {
         panic!("a live lease was refused");
     };
     assert_eq!((renewed.until, &renewed.ids), (at(41), &vec![id]));
@@ -124,7 +123,7 @@ async fn the_answer_of_a_settle_is_lost(world: &dyn World) {
         is_lost(store.settle(&settle).await);
         let after_the_first = world.dump().await;
         let again = store.settle(&settle.at(at(2))).await.expect("settle");
-        assert_eq!(again.items, [(id, Guarded::Kept(()))], "{outcome:?}");
+        assert_eq!(again.items, [(id, Guarded::Accepted(()))], "{outcome:?}");
         assert_eq!(world.dump().await, after_the_first, "done once, told twice");
         world.tidy(at(500)).await;
     }
@@ -138,10 +137,10 @@ async fn the_answer_of_a_release_is_lost(world: &dyn World) {
     let release = Settle::new(holder).rest(Rest::Release);
     is_lost(store.settle(&release.clone().at(at(1))).await);
     let other = world.claim(&token("other", 1), 1, at(2)).await;
-    // The repeat comes when one of them is somebody else's already.
+    // When the repeat comes, another worker already holds one of the items.
     let again = store.settle(&release.at(at(3))).await.expect("settle");
     assert_eq!(again.rest, 0);
-    assert!(world.renew(&other.lease.token, at(4)).await.is_kept());
+    assert!(world.renew(&other.lease.token, at(4)).await.is_accepted());
     assert_eq!(world.state(ids[1]).await, State::Pending);
     assert_eq!(world.counters(ids[1]).await.attempts, 1, "given back once");
 }
@@ -177,8 +176,8 @@ async fn the_answer_of_a_reap_is_lost(world: &dyn World) {
     assert_eq!(world.drain("other", at(31)).await, [id]);
 }
 
-/// A repeated replay or bury is refused by the state that the first one left, and nothing happens
-/// twice.
+/// A repeated replay or bury is refused because of the state after the first one, and nothing
+/// happens twice.
 async fn the_answers_of_the_operators_verbs_are_lost(world: &dyn World) {
     let done = world.item_in(State::Done).await;
     let operate: &dyn Operate = world.operate();
@@ -204,7 +203,7 @@ async fn the_answers_of_the_operators_verbs_are_lost(world: &dyn World) {
             .bury(&bury)
             .await
             .expect("carried out, answer lost")
-            .is_kept()
+            .is_accepted()
     );
     let before = world.dump().await;
     let again = operate.bury(&bury).await.expect("bury");
@@ -212,16 +211,16 @@ async fn the_answers_of_the_operators_verbs_are_lost(world: &dyn World) {
     assert_eq!(world.dump().await, before);
 }
 
-/// With a dedupe key the repeat finds the first; without one it would be a second event. In the
-/// row layout the owner of the table inserts, so there is nothing to lose here.
+/// With a dedupe key the repeat finds the first event; without one it would create a second event.
+/// In the row layout the owner of the table inserts, so there is nothing to test.
 async fn the_answer_of_an_enqueue_is_lost(world: &dyn World) {
     let Some(outbox) = world.outbox() else {
         let id = world.item_in(State::Pending).await;
         assert_eq!(world.drain("worker", T0).await, [id]);
         return;
     };
-    let event = Event::from_json("order.paid", "1").and_then(|event| event.dedupe("order-7"));
-    let events = [event.expect("the event is well formed")];
+    let event = NewEvent::from_json("order.paid", "1").dedupe("order-7");
+    let events = [event.build().expect("the event is well formed")];
     outbox
         .enqueue(&events)
         .await
@@ -233,5 +232,5 @@ async fn the_answer_of_an_enqueue_is_lost(world: &dyn World) {
     let done = world
         .settle_one(&holder, again[0].id(), Outcome::Done, at(1))
         .await;
-    assert_eq!(done, Guarded::Kept(()));
+    assert_eq!(done, Guarded::Accepted(()));
 }

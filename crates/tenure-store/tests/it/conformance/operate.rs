@@ -1,9 +1,9 @@
-//! The operator's verbs: look, count, replay, bury.
+//! Operators' calls: find, count, replay, bury.
 
 use std::time::Duration;
 
 use tenure_core::store::{Bury, Filter, Replay, Settle};
-use tenure_core::{Counters, Guarded, ItemId, Outcome, Refusal, State, Word};
+use tenure_core::{Counters, Guarded, ItemId, Outcome, OutcomeKind, Refusal, State};
 
 use crate::world::{T0, TICK, World, at, dead, fresh, retry, token};
 
@@ -119,7 +119,7 @@ async fn counts_tell_where_items_stand(world: &dyn World) {
         .item(ids[1], dead())
         .item(ids[2], retry(100));
     assert_eq!(world.settle(settle.at(at(1))).await.refused().count(), 0);
-    // Left: one lapsed at 30, two held until 50, one back at 101, three due.
+    // These are left: one lapsed at 30, two held until 50, one pending again at 101, three due.
     let counts = world.operate().count(Some(at(30))).await.expect("count");
     assert_eq!(
         (counts.claimed, counts.lapsed),
@@ -142,8 +142,7 @@ async fn counts_tell_where_items_stand(world: &dyn World) {
     assert_eq!((counts.queues[0].1.due, counts.queues[0].1.delayed), (4, 0));
 }
 
-/// The policy on what a replay resets: the counters and the error go, the generation tells how
-/// often it happened.
+/// A replay resets the counters and the error, and raises the generation by one.
 ///
 /// Proves: S4-008, S4-009, S4-032, S4-033, S4-034, S4-046
 async fn a_replay_opens_a_new_generation(world: &dyn World) {
@@ -151,7 +150,7 @@ async fn a_replay_opens_a_new_generation(world: &dyn World) {
         let (holder, id) = world.item_in_fresh_lease().await;
         assert_eq!(
             world.settle_one(&holder, id, retry(0), at(1)).await,
-            Guarded::Kept(())
+            Guarded::Accepted(())
         );
         world.drain("victim", at(2)).await;
         assert_eq!(world.reap_at(at(60)).await.len(), 1);
@@ -159,12 +158,12 @@ async fn a_replay_opens_a_new_generation(world: &dyn World) {
         world.claim(&holder, 1, at(60)).await;
         assert_eq!(
             world.settle_one(&holder, id, end, at(61)).await,
-            Guarded::Kept(())
+            Guarded::Accepted(())
         );
         assert_eq!(world.state(id).await, last);
         for generation in 1..=2 {
             let now = at(100 * u64::from(generation));
-            assert_eq!(world.replay(id, now).await, Guarded::Kept(()));
+            assert_eq!(world.replay(id, now).await, Guarded::Accepted(()));
             let record = world.record(id).await;
             assert_eq!(record.state, State::Pending);
             let expected = Counters {
@@ -183,7 +182,7 @@ async fn a_replay_opens_a_new_generation(world: &dyn World) {
             assert_eq!(held.ids(), [id]);
             assert_eq!(held.items[0].counters, expected);
             let done = world.settle_one(&holder, id, Outcome::Done, now).await;
-            assert_eq!(done, Guarded::Kept(()));
+            assert_eq!(done, Guarded::Accepted(()));
         }
     }
 }
@@ -196,7 +195,7 @@ async fn a_replay_answers_for_each_item(world: &dyn World) {
         world
             .settle_one(&holder, ids[0], Outcome::Done, at(1))
             .await,
-        Guarded::Kept(())
+        Guarded::Accepted(())
     );
     let asked = vec![ids[2], ItemId::new(987_654), ids[0], ids[1]];
     let replay = Replay {
@@ -207,7 +206,7 @@ async fn a_replay_answers_for_each_item(world: &dyn World) {
     let expected = [
         (asked[0], Guarded::Refused(Refusal::NotSettled)),
         (asked[1], Guarded::Refused(Refusal::NotFound)),
-        (asked[2], Guarded::Kept(())),
+        (asked[2], Guarded::Accepted(())),
         (asked[3], Guarded::Refused(Refusal::NotSettled)),
     ];
     assert_eq!(answers, expected);
@@ -219,7 +218,7 @@ async fn an_item_that_is_named_twice_is_replayed_once(world: &dyn World) {
         let replay = Replay::new(vec![id, id]).at(at(50));
         let answers = world.operate().replay(&replay).await.expect("replay");
         let expected = [
-            (id, Guarded::Kept(())),
+            (id, Guarded::Accepted(())),
             (id, Guarded::Refused(Refusal::NotSettled)),
         ];
         assert_eq!(answers, expected);
@@ -232,7 +231,8 @@ async fn what_is_not_settled_is_not_replayed(world: &dyn World) {
     let pending = world.add(1).await[0];
     let before = world.dump().await;
     for id in [pending, claimed] {
-        // Not even when its lease has lapsed: that is the reaper's to end.
+        // A claimed item is not replayed even after its lease has lapsed, because the reaper must
+        // end the lease first.
         for now in [at(1), at(99)] {
             assert_eq!(
                 world.replay(id, now).await,
@@ -261,8 +261,11 @@ async fn a_fence_rises_over_a_replay(world: &dyn World) {
         let done = world
             .settle_one(&holder, id, Outcome::Done, at(10 * n + 1))
             .await;
-        assert_eq!(done, Guarded::Kept(()));
-        assert_eq!(world.replay(id, at(10 * n + 2)).await, Guarded::Kept(()));
+        assert_eq!(done, Guarded::Accepted(()));
+        assert_eq!(
+            world.replay(id, at(10 * n + 2)).await,
+            Guarded::Accepted(())
+        );
     }
 }
 
@@ -271,9 +274,9 @@ async fn a_pending_item_can_be_buried(world: &dyn World) {
     let (holder, id) = world.item_in_fresh_lease().await;
     assert_eq!(
         world.settle_one(&holder, id, retry(500), at(1)).await,
-        Guarded::Kept(())
+        Guarded::Accepted(())
     );
-    assert_eq!(world.bury(id, 1, at(2)).await, Guarded::Kept(()));
+    assert_eq!(world.bury(id, 1, at(2)).await, Guarded::Accepted(()));
     let record = world.record(id).await;
     assert_eq!((record.state, record.dead_at), (State::Dead, Some(at(2))));
     assert_eq!(record.last_error.as_deref(), Some("the customer is gone"));
@@ -293,7 +296,7 @@ async fn a_pending_item_can_be_buried(world: &dyn World) {
 async fn a_claimed_item_can_be_buried(world: &dyn World) {
     let id = world.item_in(State::Claimed).await;
     let holder = token("holder", 1);
-    assert_eq!(world.bury(id, 1, at(2)).await, Guarded::Kept(()));
+    assert_eq!(world.bury(id, 1, at(2)).await, Guarded::Accepted(()));
     let record = world.record(id).await;
     assert_eq!((record.state, record.dead_at), (State::Dead, Some(at(2))));
     assert_eq!(record.hold, None);
@@ -307,7 +310,7 @@ async fn a_claimed_item_can_be_buried(world: &dyn World) {
     if world.outbox().is_some() {
         let timeline = world.operate().timeline(id).await.expect("timeline");
         assert_eq!(timeline.len(), 1);
-        assert_eq!(timeline[0].word, Word::Buried);
+        assert_eq!(timeline[0].outcome, OutcomeKind::Buried);
         assert_eq!(timeline[0].holder, holder.holder(), "whose hold it ended");
     }
 }
@@ -316,13 +319,13 @@ async fn a_bury_leaves_the_neighbours_alone(world: &dyn World) {
     let ids = world.add(3).await;
     let holder = token("holder", 1);
     world.claim(&holder, 3, T0).await;
-    assert_eq!(world.bury(ids[1], 1, at(2)).await, Guarded::Kept(()));
+    assert_eq!(world.bury(ids[1], 1, at(2)).await, Guarded::Accepted(()));
     let settle = Settle::new(holder).done(ids.clone()).at(at(3));
     let answers: Vec<_> = world.settle(settle).await.items;
     let expected = [
-        (ids[0], Guarded::Kept(())),
+        (ids[0], Guarded::Accepted(())),
         (ids[1], Guarded::Refused(Refusal::AlreadySettled)),
-        (ids[2], Guarded::Kept(())),
+        (ids[2], Guarded::Accepted(())),
     ];
     assert_eq!(answers, expected);
 }
@@ -342,8 +345,8 @@ async fn what_is_settled_is_not_buried(world: &dyn World) {
 
 async fn a_buried_item_can_be_replayed(world: &dyn World) {
     let id = world.item_in(State::Pending).await;
-    assert_eq!(world.bury(id, 1, at(1)).await, Guarded::Kept(()));
-    assert_eq!(world.replay(id, at(2)).await, Guarded::Kept(()));
+    assert_eq!(world.bury(id, 1, at(1)).await, Guarded::Accepted(()));
+    assert_eq!(world.replay(id, at(2)).await, Guarded::Accepted(()));
     assert_eq!(world.claim(&token("worker", 1), 1, at(2)).await.ids(), [id]);
 }
 
@@ -356,12 +359,12 @@ async fn a_reason_is_cut_and_can_be_kept(world: &dyn World) {
         now: Some(at(1)),
     };
     let answer = world.operate().bury(&bury).await.expect("bury");
-    assert_eq!(answer, Guarded::Kept(()));
+    assert_eq!(answer, Guarded::Accepted(()));
     let expected = "€\u{fffd}".repeat(500);
     assert_eq!(world.record(id).await.last_error, Some(expected));
 }
 
-/// A lease table keeps no journal.
+/// Only the queue layout has a journal.
 async fn the_timeline_tells_how_each_hold_ended(world: &dyn World) {
     let id = world.add(1).await[0];
     let mut now = T0;
@@ -370,23 +373,23 @@ async fn the_timeline_tells_how_each_hold_ended(world: &dyn World) {
         let holder = fresh("holder");
         let held = world.claim(&holder, 1, now).await;
         let settled_at = now.after(Duration::from_secs(1));
-        let word = outcome.word();
+        let word = outcome.kind();
         assert_eq!(
             world.settle_one(&holder, id, outcome, settled_at).await,
-            Guarded::Kept(())
+            Guarded::Accepted(())
         );
         expected.push((held.lease.fence, word, now, settled_at));
         now = now.after(Duration::from_secs(2));
     }
-    assert_eq!(world.replay(id, now).await, Guarded::Kept(()));
+    assert_eq!(world.replay(id, now).await, Guarded::Accepted(()));
     let held = world.claim(&fresh("holder"), 1, now).await;
     let later = now.after(Duration::from_mins(1));
     assert_eq!(world.reap_at(later).await.len(), 1);
-    expected.push((held.lease.fence, Word::Lapsed, now, later));
+    expected.push((held.lease.fence, OutcomeKind::Lapsed, now, later));
     let timeline = world.operate().timeline(id).await.expect("timeline");
     let found: Vec<_> = timeline
         .iter()
-        .map(|line| (line.fence, line.word, line.claimed_at, line.settled_at))
+        .map(|line| (line.fence, line.outcome, line.claimed_at, line.settled_at))
         .collect();
     if world.outbox().is_some() {
         assert_eq!(found, expected);

@@ -1,9 +1,11 @@
-//! Prune: what goes, what stays, and what is known of either.
+//! Prune: the items that it deletes and keeps, and their records.
 
 use std::time::Duration;
 
 use tenure_core::store::{Enqueued, Prune, Pruned, Settle, Store, WorkerReport};
-use tenure_core::{Event, Guarded, ItemId, Outcome, Refusal, State, Timestamp, Word, WorkerId};
+use tenure_core::{
+    Event, Guarded, ItemId, NewEvent, Outcome, OutcomeKind, Refusal, State, Timestamp, WorkerId,
+};
 
 use crate::world::{T0, TICK, World, at, dead, fresh, retry, token};
 
@@ -34,7 +36,7 @@ async fn prune(world: &dyn World, prune: Prune) -> Pruned {
     outbox(world).prune(&prune).await.expect("prune")
 }
 
-/// Prunes with one retention of an hour; how many were done and dead.
+/// Prunes with a retention of an hour for both states; returns the numbers of done and dead items.
 async fn prune_at(world: &dyn World, now: Timestamp) -> (u64, u64) {
     let pruned = prune(world, Prune::new(HOUR, HOUR).at(now)).await;
     assert!(!pruned.more);
@@ -81,7 +83,7 @@ async fn names(world: &dyn World) -> Vec<String> {
     ids.collect()
 }
 
-/// Claims all that is due and settles each item so.
+/// Claims all due items and settles each with this outcome.
 async fn settle_all(world: &dyn World, outcome: &Outcome, now: Timestamp) -> Vec<ItemId> {
     let holder = fresh("settler");
     let ids = world.claim(&holder, 1000, now).await.ids();
@@ -93,9 +95,9 @@ async fn settle_all(world: &dyn World, outcome: &Outcome, now: Timestamp) -> Vec
     ids
 }
 
-async fn words(world: &dyn World, id: ItemId) -> Vec<Word> {
+async fn words(world: &dyn World, id: ItemId) -> Vec<OutcomeKind> {
     let timeline = world.operate().timeline(id).await.expect("timeline");
-    timeline.into_iter().map(|line| line.word).collect()
+    timeline.into_iter().map(|line| line.outcome).collect()
 }
 
 async fn an_item_goes_when_its_retention_is_past_and_not_at_its_end(world: &dyn World) {
@@ -130,10 +132,10 @@ async fn done_and_dead_have_retentions_of_their_own(world: &dyn World) {
 async fn what_is_pending_or_claimed_is_never_pruned(world: &dyn World) {
     let ids = world.add(4).await;
     let (first, second) = (fresh("holder"), fresh("holder"));
-    // One waits after a setback, one was never claimed, one is held, one is held and lapsed.
+    // One item waits after a failure, one was never claimed, one is held, and one has lapsed.
     assert_eq!(world.claim(&first, 2, T0).await.ids(), ids[..2]);
     let back = world.settle_one(&first, ids[0], retry(5), at(1)).await;
-    assert_eq!(back, Guarded::Kept(()));
+    assert_eq!(back, Guarded::Accepted(()));
     assert_eq!(world.claim(&second, 1, T0).await.ids(), [ids[2]]);
     let long_after = at(1).after(HOUR * 24 * 365);
     assert_eq!(prune_at(world, long_after).await, (0, 0));
@@ -154,7 +156,7 @@ async fn what_is_pending_or_claimed_is_never_pruned(world: &dyn World) {
 async fn what_was_replayed_since_is_not_pruned(world: &dyn World) {
     for state in [State::Done, State::Dead] {
         let id = world.item_by(&fresh("holder"), state).await;
-        assert_eq!(world.replay(id, at(2)).await, Guarded::Kept(()));
+        assert_eq!(world.replay(id, at(2)).await, Guarded::Accepted(()));
         let long_after = at(2).after(HOUR * 2);
         assert_eq!(prune_at(world, long_after).await, (0, 0));
         assert_eq!(world.state(id).await, State::Pending, "after {state}");
@@ -163,7 +165,7 @@ async fn what_was_replayed_since_is_not_pruned(world: &dyn World) {
         assert_eq!(prune_at(world, long_after).await, (0, 0));
         assert_eq!(world.state(id).await, State::Claimed, "after {state}");
         let settled = world.settle_one(&holder, id, dead(), long_after).await;
-        assert_eq!(settled, Guarded::Kept(()));
+        assert_eq!(settled, Guarded::Accepted(()));
         assert_eq!(prune_at(world, long_after.after(HOUR)).await, (0, 0));
         assert_eq!(world.state(id).await, State::Dead, "after {state}");
         let past = long_after.after(HOUR + TICK);
@@ -172,12 +174,12 @@ async fn what_was_replayed_since_is_not_pruned(world: &dyn World) {
     }
 }
 
-/// The last time counts, even if it came at the very moment of the replay.
+/// The time of the last settle counts, even if it equals the time of the replay.
 async fn what_was_replayed_and_done_again_is_kept_from_then(world: &dyn World) {
     let ids = world.add(2).await;
     assert_eq!(settle_all(world, &Outcome::Done, at(1)).await, ids);
     let again = at(1800);
-    assert_eq!(world.replay(ids[0], again).await, Guarded::Kept(()));
+    assert_eq!(world.replay(ids[0], again).await, Guarded::Accepted(()));
     assert_eq!(
         settle_all(world, &Outcome::Done, again).await,
         [ids[0]],
@@ -194,7 +196,7 @@ async fn what_was_replayed_and_done_again_is_kept_from_then(world: &dyn World) {
 async fn what_was_pruned_is_not_found(world: &dyn World) {
     let holder = fresh("holder");
     let id = world.item_by(&holder, State::Dead).await;
-    // Its journal row is kept for longer than itself.
+    // The journal row is kept for longer than the item.
     let ask = Prune::new(HOUR * 9, HOUR).at(at(2).after(HOUR));
     assert_eq!(prune(world, ask).await.dead, 1);
     let now = at(3).after(HOUR);
@@ -213,7 +215,10 @@ async fn what_was_pruned_is_not_found(world: &dyn World) {
 
 async fn a_dedupe_key_is_free_again_after_a_prune(world: &dyn World) {
     let event = || Event::from_json("t", "1").expect("an event");
-    let keyed = [event().dedupe("order-7").expect("a key")];
+    let keyed = [NewEvent::from(event())
+        .dedupe("order-7")
+        .build()
+        .expect("a key")];
     let store = outbox(world);
     let first = store.enqueue(&keyed).await.expect("enqueue")[0].id();
     settle_all(world, &Outcome::Done, at(1)).await;
@@ -241,7 +246,7 @@ async fn counts_stay_true_over_a_prune(world: &dyn World) {
     let counts = world.operate().count(Some(late)).await.expect("count");
     let places = (counts.pending(), counts.claimed, counts.done, counts.dead);
     assert_eq!(places, (2, 2, 1, 0));
-    // The last id of all is pruned, too: what comes after it is still counted right.
+    // The item with the last id is pruned as well; later items must still get new numbers.
     world.reap_at(late).await;
     settle_all(world, &Outcome::Done, late).await;
     let far = late.after(HOUR * 2);
@@ -280,12 +285,13 @@ async fn a_round_keeps_to_its_limit_and_says_if_there_is_more(world: &dyn World)
     assert_eq!((counts.done, counts.dead), (0, 0));
 }
 
-/// All were settled at once, so one row names them; each has its own way from there.
+/// All items were settled at once, so one journal row names them; then each of them is kept or
+/// pruned on its own.
 async fn a_journal_row_stays_for_those_of_its_items_that_are_kept(world: &dyn World) {
     let ids = world.add(4).await;
     assert_eq!(settle_all(world, &Outcome::Done, at(1)).await, ids);
     for id in &ids[1..3] {
-        assert_eq!(world.replay(*id, at(2)).await, Guarded::Kept(()));
+        assert_eq!(world.replay(*id, at(2)).await, Guarded::Accepted(()));
     }
     let ask = |dead| Prune::new(HOUR, dead).at(at(2).after(HOUR));
     let pruned = prune(world, ask(HOUR * 24)).await;
@@ -293,10 +299,13 @@ async fn a_journal_row_stays_for_those_of_its_items_that_are_kept(world: &dyn Wo
     for (id, is_there) in ids.iter().zip([false, true, true, false]) {
         assert_eq!(exists(world, *id).await, is_there);
     }
-    assert_eq!(words(world, ids[1]).await, [Word::Done]);
+    assert_eq!(words(world, ids[1]).await, [OutcomeKind::Done]);
     let now = at(3).after(HOUR);
     settle_all(world, &Outcome::Done, now).await;
-    assert_eq!(words(world, ids[1]).await, [Word::Done, Word::Done]);
+    assert_eq!(
+        words(world, ids[1]).await,
+        [OutcomeKind::Done, OutcomeKind::Done]
+    );
     assert_eq!(world.record(ids[2]).await.done_at, Some(now));
     let pruned = prune(
         world,
@@ -312,7 +321,7 @@ async fn the_journal_goes_back_as_far_as_the_longer_retention(world: &dyn World)
     for (second, outcome) in [(1, retry(0)), (2, Outcome::RELEASE), (3, retry(0))] {
         settle_all(world, &outcome, at(second)).await;
     }
-    let all = [Word::Retry, Word::Release, Word::Retry];
+    let all = [OutcomeKind::Retry, OutcomeKind::Release, OutcomeKind::Retry];
     for (short, long) in [(HOUR, HOUR * 2), (HOUR * 2, HOUR)] {
         let ask = Prune::new(short, long).at(at(1).after(HOUR * 2));
         prune(world, ask).await;

@@ -1,5 +1,5 @@
-//! Reap: lapsed leases end, live ones never do; what a lapse costs, and how a poison item dies
-//! alone.
+//! Reap: it ends lapsed leases, never live ones; a lapse is counted, and a poison item becomes
+//! dead.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -95,14 +95,14 @@ async fn live_leases_are_left_alone(world: &dyn World) {
     assert_eq!(reaped.len(), 1);
     assert_eq!(reaped[0].id, ids[0]);
     assert_eq!(world.state(ids[1]).await, State::Claimed);
-    assert!(world.renew(&new, at(32)).await.is_kept());
+    assert!(world.renew(&new, at(32)).await.is_accepted());
     let settle = Settle::new(new).done([ids[1]]).strict().at(at(33));
     assert_eq!(world.settle(settle).await.refused().count(), 0);
 }
 
 async fn a_reap_is_bounded_and_takes_the_oldest_first(world: &dyn World) {
     let ids = world.add(5).await;
-    // The later the claim, the sooner it lapses.
+    // The later claims have shorter terms, so they lapse sooner.
     for n in 0..5_u64 {
         let term = Term::new(Duration::from_secs(20 - 2 * n)).unwrap();
         let claim = ask(&token("holder", n), 1, at(n)).term(term);
@@ -167,7 +167,7 @@ async fn only_what_is_still_held_lapses(world: &dyn World) {
     assert_eq!(world.counters(ids[0]).await, Counters::default());
 }
 
-/// Lets the only item lapse once more; the reap's answer for it.
+/// Lets the only item lapse once more; returns the answer of the reap for it.
 async fn lapse(
     world: &dyn World,
     policy: &LapsePolicy,
@@ -265,7 +265,7 @@ async fn only_a_replay_ends_loneliness(world: &dyn World) {
     for n in 1..=2 {
         lapse(world, &at_once(), at(100 * n)).await;
     }
-    // A retry and a release leave it where it was.
+    // Neither a retry nor a release changes the number of lapses.
     for (n, outcome) in [
         (3, crate::world::retry(0)),
         (4, tenure_core::Outcome::RELEASE),
@@ -282,16 +282,16 @@ async fn only_a_replay_ends_loneliness(world: &dyn World) {
         assert_eq!(held.expect("it is alone").ids(), [id]);
         assert_eq!(
             world.settle_one(&holder, id, outcome, now).await,
-            Guarded::Kept(())
+            Guarded::Accepted(())
         );
     }
-    assert_eq!(world.bury(id, 1, at(500)).await, Guarded::Kept(()));
-    assert_eq!(world.replay(id, at(501)).await, Guarded::Kept(()));
+    assert_eq!(world.bury(id, 1, at(500)).await, Guarded::Accepted(()));
+    assert_eq!(world.replay(id, at(501)).await, Guarded::Accepted(()));
     assert_eq!(world.claim(&fresh("worker"), 9, at(501)).await.ids(), [id]);
 }
 
-/// One item kills its worker whenever it is in hand, and with it every lease of that worker. The
-/// others must get through, and it must die.
+/// One item kills its worker at each attempt, so that all leases of that worker lapse. The other
+/// items must become done, and the poison item dead.
 ///
 /// Proves: S4-041, S4-057, S4-058
 async fn a_poison_item_dies_alone(world: &dyn World) {
@@ -301,7 +301,7 @@ async fn a_poison_item_dies_alone(world: &dyn World) {
     for round in 0..20 {
         let now = at(100 * round);
         world.reap(Reap::new(100, policy.clone()).at(now)).await;
-        // A worker has at most one lonely item in hand, and none beside others.
+        // A worker holds at most one poison item, and no other item with it.
         let together = fresh("worker");
         let alone = fresh("worker");
         let held = match world.try_claim(ask(&together, 100, now)).await {
@@ -340,5 +340,5 @@ async fn a_worker_that_was_reaped_settles_in_vain(world: &dyn World) {
     let answer = world
         .settle_one(&new, id, tenure_core::Outcome::Done, at(34))
         .await;
-    assert_eq!(answer, Guarded::Kept(()));
+    assert_eq!(answer, Guarded::Accepted(()));
 }

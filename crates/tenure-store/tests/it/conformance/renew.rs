@@ -1,4 +1,4 @@
-//! Renew: a live lease is prolonged, a lapsed one is not, and nothing else changes.
+//! Renew: it extends a live lease, but not a lapsed one, and changes nothing else.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn a_renewal_moves_the_end_and_nothing_else(world: &dyn World) {
     for id in &ids {
         expected.push(world.record(*id).await);
     }
-    let Guarded::Kept(renewed) = world.renew(&holder, at(10)).await else {
+    let Guarded::Accepted(renewed) = world.renew(&holder, at(10)).await else {
         panic!("a live lease was refused");
     };
     assert_eq!(renewed.until, at(10).after(TERM));
@@ -39,7 +39,7 @@ async fn a_renewal_moves_the_end_and_nothing_else(world: &dyn World) {
         let hold = record.hold.as_mut().expect("it was held");
         hold.until = renewed.until;
         let renewed = world.record(record.id).await;
-        // In the row layout the content is the whole row, with the end of the lease in it.
+        // In the row layout the content is the whole row, including the end of the lease.
         record.content = renewed.content.clone();
         assert_eq!(renewed, record);
     }
@@ -50,7 +50,7 @@ async fn a_renewal_never_shortens_a_lease(world: &dyn World) {
     let short = Term::new(Duration::from_secs(5)).unwrap();
     let renew = Renew::new(vec![token("holder", 1)], short).at(at(1));
     let answers = world.lease().renew(&renew).await.expect("renew");
-    let Guarded::Kept(renewed) = &answers[0].1 else {
+    let Guarded::Accepted(renewed) = &answers[0].1 else {
         panic!("a live lease was refused");
     };
     assert_eq!(renewed.until, T0.after(TERM));
@@ -58,7 +58,7 @@ async fn a_renewal_never_shortens_a_lease(world: &dyn World) {
     assert_eq!(hold.until, T0.after(TERM));
 }
 
-/// A lease is live while `now < until`: at equality nobody holds it.
+/// A lease is live while `now < until`; when both are equal, it has lapsed.
 async fn a_lease_is_renewed_up_to_its_end_and_not_at_it(world: &dyn World) {
     world.item_in(State::Claimed).await;
     let holder = token("holder", 1);
@@ -72,7 +72,7 @@ async fn a_lease_is_renewed_up_to_its_end_and_not_at_it(world: &dyn World) {
         );
     }
     assert_eq!(world.dump().await, before);
-    assert!(world.renew(&holder, end.before(TICK)).await.is_kept());
+    assert!(world.renew(&holder, end.before(TICK)).await.is_accepted());
 }
 
 /// Proves: S1-017
@@ -80,13 +80,13 @@ async fn a_renewed_lease_outlives_its_first_term(world: &dyn World) {
     let id = world.item_in(State::Claimed).await;
     let holder = token("holder", 1);
     for now in [20, 40, 60] {
-        assert!(world.renew(&holder, at(now)).await.is_kept());
+        assert!(world.renew(&holder, at(now)).await.is_accepted());
     }
     assert!(world.reap_at(at(89)).await.is_empty(), "it was live");
     let settled = world
         .settle(Settle::new(holder).done([id]).strict().at(at(89)))
         .await;
-    assert_eq!(settled.items, [(id, Guarded::Kept(()))]);
+    assert_eq!(settled.items, [(id, Guarded::Accepted(()))]);
     assert!(!settled.late);
 }
 
@@ -107,13 +107,13 @@ async fn many_leases_are_renewed_at_once(world: &dyn World) {
     let answers = world.lease().renew(&renew).await.expect("renew");
     let tokens: Vec<_> = answers.iter().map(|(of, _)| of.clone()).collect();
     assert_eq!(tokens, asked, "the answers come in the order asked");
-    let Guarded::Kept(renewed) = &answers[0].1 else {
+    let Guarded::Accepted(renewed) = &answers[0].1 else {
         panic!("a live lease was refused");
     };
     assert_eq!((renewed.until, &renewed.ids), (at(92), &vec![ids[2]]));
     assert_eq!(answers[1].1, Guarded::Refused(Refusal::Lost));
     assert_eq!(answers[2].1, Guarded::Refused(Refusal::Lapsed));
-    assert!(answers[3].1.is_kept());
+    assert!(answers[3].1.is_accepted());
 }
 
 async fn a_renewal_tells_what_is_still_held(world: &dyn World) {
@@ -123,8 +123,8 @@ async fn a_renewal_tells_what_is_still_held(world: &dyn World) {
     let kept = world
         .settle_one(&holder, ids[1], tenure_core::Outcome::Done, at(1))
         .await;
-    assert_eq!(kept, Guarded::Kept(()));
-    let Guarded::Kept(renewed) = world.renew(&holder, at(2)).await else {
+    assert_eq!(kept, Guarded::Accepted(()));
+    let Guarded::Accepted(renewed) = world.renew(&holder, at(2)).await else {
         panic!("a live lease was refused");
     };
     assert_eq!(renewed.ids, [ids[0], ids[2]]);
@@ -134,12 +134,12 @@ async fn a_renewal_tells_what_was_buried(world: &dyn World) {
     let ids = world.add(2).await;
     let holder = token("holder", 1);
     world.claim(&holder, 2, T0).await;
-    assert_eq!(world.bury(ids[0], 1, at(1)).await, Guarded::Kept(()));
-    let Guarded::Kept(renewed) = world.renew(&holder, at(2)).await else {
+    assert_eq!(world.bury(ids[0], 1, at(1)).await, Guarded::Accepted(()));
+    let Guarded::Accepted(renewed) = world.renew(&holder, at(2)).await else {
         panic!("a live lease was refused");
     };
     assert_eq!(renewed.ids, [ids[1]]);
-    assert_eq!(world.bury(ids[1], 2, at(3)).await, Guarded::Kept(()));
+    assert_eq!(world.bury(ids[1], 2, at(3)).await, Guarded::Accepted(()));
     let answer = world.renew(&holder, at(4)).await;
     assert_eq!(
         answer,

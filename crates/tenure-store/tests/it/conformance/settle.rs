@@ -1,9 +1,11 @@
-//! Settle: how a hold ends, what is counted, what is kept, and what a repeat is told.
+//! Settle: the end of a lease, the counters and records of its items, and the answer to a repeat.
 
 use std::time::Duration;
 
 use tenure_core::store::{Rest, Settle, StoreErrorKind};
-use tenure_core::{Again, Counters, Failure, Guarded, Outcome, Refusal, RetryPolicy, State, Word};
+use tenure_core::{
+    Again, Counters, Failure, Guarded, Outcome, OutcomeKind, Refusal, RetryPolicy, State,
+};
 
 use crate::world::{T0, TERM, TICK, World, ask, at, at_once, dead, every_outcome, retry, token};
 
@@ -37,7 +39,7 @@ async fn done_is_published(world: &dyn World) {
     let id = world.item_in(State::Claimed).await;
     let settle = Settle::new(token("holder", 1)).done([id]).at(at(3));
     let settlement = world.settle(settle).await;
-    assert_eq!(settlement.items, [(id, Guarded::Kept(()))]);
+    assert_eq!(settlement.items, [(id, Guarded::Accepted(()))]);
     assert_eq!((settlement.rest, settlement.late), (0, false));
     let record = world.record(id).await;
     assert_eq!(record.state, State::Done);
@@ -56,7 +58,7 @@ async fn retry_puts_it_back_and_counts_a_failure(world: &dyn World) {
     let answer = world
         .settle_one(&token("holder", 1), id, retry(60), at(3))
         .await;
-    assert_eq!(answer, Guarded::Kept(()));
+    assert_eq!(answer, Guarded::Accepted(()));
     let record = world.record(id).await;
     assert_eq!(record.state, State::Pending);
     assert_eq!(record.available_at, Some(at(63)));
@@ -77,7 +79,7 @@ async fn dead_is_the_end(world: &dyn World) {
     let answer = world
         .settle_one(&token("holder", 1), id, dead(), at(3))
         .await;
-    assert_eq!(answer, Guarded::Kept(()));
+    assert_eq!(answer, Guarded::Accepted(()));
     let record = world.record(id).await;
     assert_eq!(record.state, State::Dead);
     assert_eq!(record.dead_at, Some(at(3)));
@@ -88,7 +90,7 @@ async fn dead_is_the_end(world: &dyn World) {
     }
     assert_eq!(record.counters.attempts, 1);
     assert_eq!(record.counters.failures, 1);
-    // No verb of a worker brings it back, however long one waits.
+    // No operation of a worker makes the item pending again, at any time.
     let before = world.dump().await;
     assert!(world.reap_at(at(1_000_000)).await.is_empty());
     let claim = ask(&token("other", 1), 10, at(1_000_000)).recovery(Some(at_once()));
@@ -96,7 +98,8 @@ async fn dead_is_the_end(world: &dyn World) {
     assert_eq!(world.dump().await, before);
 }
 
-/// A rolling deploy gives back what it has not started; that must not kill anything.
+/// During a rolling deploy, workers release items that they have not started. Releases must never
+/// make an item dead.
 ///
 /// Proves: S4-019, S4-020, S4-021, S4-024, S4-025
 async fn release_costs_nothing_but_an_attempt(world: &dyn World) {
@@ -104,11 +107,11 @@ async fn release_costs_nothing_but_an_attempt(world: &dyn World) {
     let kept = world
         .settle_one(&token("holder", 1), id, retry(1), at(1))
         .await;
-    assert_eq!(kept, Guarded::Kept(()));
+    assert_eq!(kept, Guarded::Accepted(()));
     let second = token("holder", 2);
     world.claim(&second, 1, at(2)).await;
     let kept = world.settle_one(&second, id, Outcome::RELEASE, at(3)).await;
-    assert_eq!(kept, Guarded::Kept(()));
+    assert_eq!(kept, Guarded::Accepted(()));
     let record = world.record(id).await;
     assert_eq!(record.state, State::Pending);
     assert_eq!(record.hold, None);
@@ -135,7 +138,7 @@ async fn a_release_can_hold_back(world: &dyn World) {
     let kept = world
         .settle_one(&token("holder", 1), id, snooze, at(3))
         .await;
-    assert_eq!(kept, Guarded::Kept(()));
+    assert_eq!(kept, Guarded::Accepted(()));
     assert_eq!(world.record(id).await.available_at, Some(at(63)));
     let early = ask(&token("other", 1), 1, at(63).before(TICK));
     assert!(world.try_claim(early).await.is_none());
@@ -154,7 +157,7 @@ async fn a_delay_that_no_calendar_holds_is_cut(world: &dyn World) {
         let holder = token("patient", n);
         let id = world.item_by(&holder, State::Claimed).await;
         let answer = world.settle_one(&holder, id, outcome, at(1)).await;
-        assert_eq!(answer, Guarded::Kept(()));
+        assert_eq!(answer, Guarded::Accepted(()));
         let record = world.record(id).await;
         assert_eq!(record.state, State::Pending);
         let year = at(366 * 24 * 60 * 60);
@@ -169,7 +172,7 @@ async fn what_is_not_named_stays_held(world: &dyn World) {
     let kept = world
         .settle_one(&holder, ids[1], Outcome::Done, at(1))
         .await;
-    assert_eq!(kept, Guarded::Kept(()));
+    assert_eq!(kept, Guarded::Accepted(()));
     for id in [ids[0], ids[2]] {
         let record = world.record(id).await;
         let hold = record.hold.expect("it is still held");
@@ -189,7 +192,7 @@ async fn the_rest_is_done_if_told_so(world: &dyn World) {
     world.claim(&holder, 3, T0).await;
     let settle = Settle::new(holder).item(ids[1], retry(60)).rest(Rest::Done);
     let settlement = world.settle(settle.at(at(5))).await;
-    assert_eq!(settlement.items, [(ids[1], Guarded::Kept(()))]);
+    assert_eq!(settlement.items, [(ids[1], Guarded::Accepted(()))]);
     assert_eq!(settlement.rest, 2);
     for id in [ids[0], ids[2]] {
         let record = world.record(id).await;
@@ -249,14 +252,14 @@ async fn the_answers_come_in_the_order_named(world: &dyn World) {
         .await;
     let expected = [
         (named[0], Guarded::Refused(Refusal::NotClaimed)),
-        (named[1], Guarded::Kept(())),
+        (named[1], Guarded::Accepted(())),
         (named[2], Guarded::Refused(Refusal::NotFound)),
-        (named[3], Guarded::Kept(())),
+        (named[3], Guarded::Accepted(())),
     ];
     assert_eq!(settlement.items, expected);
 }
 
-/// The lease is still there, so nobody else got the item: the work counts.
+/// The lease still exists, so no other worker got the item, and the settle is accepted.
 async fn a_late_settle_is_accepted_and_told(world: &dyn World) {
     for (late_by, is_late) in [
         (None, false),
@@ -270,7 +273,7 @@ async fn a_late_settle_is_accepted_and_told(world: &dyn World) {
         };
         let settle = Settle::new(id.0).done([id.1]).at(now);
         let settlement = world.settle(settle).await;
-        assert_eq!(settlement.items, [(id.1, Guarded::Kept(()))]);
+        assert_eq!(settlement.items, [(id.1, Guarded::Accepted(()))]);
         assert_eq!(settlement.late, is_late, "settled at {now}");
         assert_eq!(world.record(id.1).await.done_at, Some(now));
     }
@@ -304,7 +307,7 @@ async fn an_item_named_twice_is_an_error(world: &dyn World) {
     let error = world.lease().settle(&settle.at(at(1))).await;
     let error = error.expect_err("it contradicts itself");
     assert_eq!(error.kind(), StoreErrorKind::Invalid);
-    assert_eq!(error.concerned_item(), Some(id));
+    assert_eq!(error.item(), Some(id));
     assert_eq!(world.dump().await, before);
 }
 
@@ -343,7 +346,7 @@ async fn errors_are_cut_and_can_be_kept(world: &dyn World) {
     for outcome in outcomes {
         let (holder, id) = world.item_in_fresh_lease().await;
         let answer = world.settle_one(&holder, id, outcome, at(1)).await;
-        assert_eq!(answer, Guarded::Kept(()));
+        assert_eq!(answer, Guarded::Accepted(()));
         assert_eq!(
             world.record(id).await.last_error.as_deref(),
             Some(kept.as_str())
@@ -358,7 +361,7 @@ async fn a_repeat_is_answered_as_the_first_time(world: &dyn World) {
         let (holder, id) = world.item_in_fresh_lease().await;
         let settle = Settle::new(holder).item(id, outcome.clone()).at(at(1));
         let first = world.settle(settle.clone()).await;
-        assert_eq!(first.items, [(id, Guarded::Kept(()))]);
+        assert_eq!(first.items, [(id, Guarded::Accepted(()))]);
         let before = world.dump().await;
         for now in [at(1), at(2), at(500)] {
             let again = world.settle(settle.clone().at(now)).await;
@@ -373,16 +376,19 @@ async fn a_repeat_with_another_word_is_refused(world: &dyn World) {
     for first in every_outcome() {
         let (holder, id) = world.item_in_fresh_lease().await;
         let kept = world.settle_one(&holder, id, first.clone(), at(1)).await;
-        assert_eq!(kept, Guarded::Kept(()));
+        assert_eq!(kept, Guarded::Accepted(()));
         let before = world.dump().await;
         for second in every_outcome() {
-            if second.word() == first.word() {
+            if second.kind() == first.kind() {
                 continue;
             }
             let answer = world.settle_one(&holder, id, second.clone(), at(2)).await;
-            let why = match first.word() {
-                Word::Done | Word::Dead => Refusal::AlreadySettled,
-                Word::Retry | Word::Release | Word::Lapsed | Word::Buried => Refusal::NotClaimed,
+            let why = match first.kind() {
+                OutcomeKind::Done | OutcomeKind::Dead => Refusal::AlreadySettled,
+                OutcomeKind::Retry
+                | OutcomeKind::Release
+                | OutcomeKind::Lapsed
+                | OutcomeKind::Buried => Refusal::NotClaimed,
             };
             assert_eq!(answer, Guarded::Refused(why), "{first:?}, then {second:?}");
         }
@@ -391,7 +397,7 @@ async fn a_repeat_with_another_word_is_refused(world: &dyn World) {
     }
 }
 
-/// The first answer was lost and the caller settles more in the repeat.
+/// The answer to the first settle was lost, and the repeat also settles additional items.
 async fn a_repeat_beside_something_new_is_told_apart(world: &dyn World) {
     let ids = world.add(3).await;
     let holder = token("holder", 1);
@@ -407,7 +413,10 @@ async fn a_repeat_beside_something_new_is_told_apart(world: &dyn World) {
     );
     let more = first.done([ids[1]]).rest(Rest::Release).at(at(2));
     let settlement = world.settle(more.clone()).await;
-    let expected = [(ids[0], Guarded::Kept(())), (ids[1], Guarded::Kept(()))];
+    let expected = [
+        (ids[0], Guarded::Accepted(())),
+        (ids[1], Guarded::Accepted(())),
+    ];
     assert_eq!(settlement.items, expected);
     assert_eq!(settlement.rest, 1);
     assert_eq!(world.counters(ids[0]).await.failures, 1, "counted once");
@@ -426,13 +435,13 @@ async fn settle_and_claim_does_both(world: &dyn World) {
     let claim = ask(&second, 2, at(1));
     let answer = world.lease().settle_and_claim(&settle, &claim).await;
     let (settlement, held) = answer.expect("settle and claim");
-    assert_eq!(settlement.items, [(ids[0], Guarded::Kept(()))]);
+    assert_eq!(settlement.items, [(ids[0], Guarded::Accepted(()))]);
     assert_eq!((settlement.rest, settlement.late), (1, false));
     let held = held.expect("there is more");
     assert_eq!(held.ids(), ids[2..4]);
     assert_eq!((&held.lease.token, held.lease.until), (&second, at(31)));
     assert_eq!(world.state(ids[1]).await, State::Done);
-    // A settle that is refused does not keep the claim from going on.
+    // The claim takes items even if the settle is refused.
     let stale = Settle::new(token("nobody", 1)).done([ids[2]]).at(at(2));
     let claim = ask(&token("holder", 3), 9, at(2));
     let answer = world.lease().settle_and_claim(&stale, &claim).await;
@@ -442,7 +451,7 @@ async fn settle_and_claim_does_both(world: &dyn World) {
         [(ids[2], Guarded::Refused(Refusal::Lost))]
     );
     assert_eq!(held.expect("one is left").ids(), [ids[4]]);
-    // And nothing to claim does not undo the settle.
+    // The settle takes effect even if the claim is empty.
     let settle = Settle::new(second).rest(Rest::Done).at(at(3));
     let claim = ask(&token("holder", 4), 9, at(3));
     let answer = world.lease().settle_and_claim(&settle, &claim).await;
@@ -450,7 +459,7 @@ async fn settle_and_claim_does_both(world: &dyn World) {
     assert_eq!((settlement.rest, held), (2, None));
 }
 
-/// With `max_retries` an item is worked `max_retries + 1` times, then it is dead.
+/// With `max_retries`, an item is worked `max_retries + 1` times; then it is dead.
 ///
 /// Proves: S4-040, S4-041, S4-042, S4-043
 async fn retries_end_as_the_policy_says(world: &dyn World) {
@@ -474,7 +483,7 @@ async fn retries_end_as_the_policy_says(world: &dyn World) {
             let outcome = policy.judge(held.items[0].counters.failures, &failure, 1.0);
             assert_eq!(
                 world.settle_one(&holder, id, outcome, now).await,
-                Guarded::Kept(())
+                Guarded::Accepted(())
             );
             let record = world.record(id).await;
             match record.available_at {

@@ -1,4 +1,4 @@
-//! Time: the store's clock judges, unless a moment is given; and it is exact to the microsecond.
+//! Time: the store uses its own clock unless a time is given; times are exact to the microsecond.
 
 use std::time::Duration;
 
@@ -27,18 +27,18 @@ async fn without_a_given_moment_the_stores_clock_judges(world: &dyn World) {
     assert!(lease.claimed_at >= written_at && lease.claimed_at < T0);
     assert_eq!(lease.until, lease.claimed_at.after(TERM));
     let id = held.items[0].id;
-    // Half a minute has not passed, so all of these find a live lease.
+    // Less than half a minute has passed, so all of these operations find a live lease.
     let policy = LapsePolicy::default();
     assert!(world.reap(Reap::new(9, policy)).await.is_empty());
     let renew = Renew::new(vec![holder.clone()], Term::HEAVY);
     let answers = world.lease().renew(&renew).await.expect("renew");
-    let Guarded::Kept(renewed) = &answers[0].1 else {
+    let Guarded::Accepted(renewed) = &answers[0].1 else {
         panic!("a live lease was refused");
     };
     assert!(renewed.until >= lease.claimed_at.after(Duration::from_mins(1)));
     assert!(renewed.until < T0);
     let settlement = world.settle(Settle::new(holder).done([id]).strict()).await;
-    assert_eq!(settlement.items, [(id, Guarded::Kept(()))]);
+    assert_eq!(settlement.items, [(id, Guarded::Accepted(()))]);
     let done_at = world.record(id).await.done_at.expect("it is done");
     assert!(done_at >= lease.claimed_at && done_at < T0);
 }
@@ -65,7 +65,7 @@ async fn every_moment_is_kept_to_the_microsecond(world: &dyn World) {
     };
     assert_eq!(
         world.settle_one(&first, id, retry, odd).await,
-        Guarded::Kept(())
+        Guarded::Accepted(())
     );
     let due = odd.after(Duration::from_micros(100_001));
     assert_eq!(world.record(id).await.available_at, Some(due));
@@ -74,7 +74,7 @@ async fn every_moment_is_kept_to_the_microsecond(world: &dyn World) {
     let done = world
         .settle_one(&second, id, tenure_core::Outcome::Done, due.after(TICK))
         .await;
-    assert_eq!(done, Guarded::Kept(()));
+    assert_eq!(done, Guarded::Accepted(()));
     assert_eq!(world.record(id).await.done_at, Some(due.after(TICK)));
 }
 
@@ -82,13 +82,13 @@ async fn every_moment_is_kept_to_the_microsecond(world: &dyn World) {
 async fn a_clock_that_steps_back_shortens_no_lease(world: &dyn World) {
     let id = world.item_in(State::Claimed).await;
     let holder = token("holder", 1);
-    assert!(world.renew(&holder, at(10)).await.is_kept());
-    let Guarded::Kept(renewed) = world.renew(&holder, at(3)).await else {
+    assert!(world.renew(&holder, at(10)).await.is_accepted());
+    let Guarded::Accepted(renewed) = world.renew(&holder, at(3)).await else {
         panic!("a live lease was refused");
     };
     assert_eq!(renewed.until, at(40));
     assert!(world.reap_at(at(2)).await.is_empty());
-    // And it still ends: nothing is held for ever.
+    // The lease still ends, so no item is held forever.
     assert_eq!(world.reap_at(at(41)).await.len(), 1);
     assert_eq!(world.state(id).await, State::Pending);
 }

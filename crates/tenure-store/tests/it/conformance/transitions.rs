@@ -1,8 +1,8 @@
-//! The six transitions happen; the other ten are tried with every verb that could cause them, and
-//! are refused without a byte changed.
+//! The six transitions happen. The other ten are tried with every operation that could cause them,
+//! and are refused without changing a byte.
 
 use tenure_core::store::Settle;
-use tenure_core::{Cause, Guarded, ItemId, Outcome, Refusal, State, TRANSITIONS, Word};
+use tenure_core::{Cause, Guarded, ItemId, Outcome, OutcomeKind, Refusal, State, TRANSITIONS};
 
 use crate::world::{World, ask, at, at_once, dead, every_outcome, fresh, retry, token};
 
@@ -32,22 +32,23 @@ async fn the_six_transitions_happen(world: &dyn World) {
             None if cause == Cause::Replay => world.replay(id, at(2)).await,
             None => {
                 assert_eq!(world.claim(&holder, 1, at(2)).await.ids(), [id]);
-                Guarded::Kept(())
+                Guarded::Accepted(())
             }
         };
-        assert_eq!(answer, Guarded::Kept(()), "{from} to {to}");
+        assert_eq!(answer, Guarded::Accepted(()), "{from} to {to}");
         assert_eq!(world.state(id).await, to, "{from} to {to}");
-        // Out of the way of the next one.
+        // Settles the item before the next one is added.
         world.tidy(at(1000)).await;
     }
 }
 
-/// Tries to settle `id` with every word, as its last holder, as its worker's next claim, and as a
-/// stranger. Whoever repeats what he said before may be told so again.
-async fn settle_in_vain(world: &dyn World, id: ItemId, why: Refusal, said: Option<Word>) {
+/// Tries to settle `id` with every outcome, by three tokens: that of its last holder, that of the
+/// same worker's next claim, and an unknown one. A repeat of the holder's own outcome may be
+/// accepted.
+async fn settle_in_vain(world: &dyn World, id: ItemId, why: Refusal, said: Option<OutcomeKind>) {
     for stale in [token("holder", 1), token("holder", 2), token("stranger", 1)] {
         for outcome in every_outcome() {
-            if stale == token("holder", 1) && said == Some(outcome.word()) {
+            if stale == token("holder", 1) && said == Some(outcome.kind()) {
                 continue;
             }
             let answer = world.settle_one(&stale, id, outcome.clone(), at(2)).await;
@@ -56,7 +57,7 @@ async fn settle_in_vain(world: &dyn World, id: ItemId, why: Refusal, said: Optio
     }
 }
 
-/// Pending to pending, to done, to dead.
+/// Tests three transitions: from pending to pending, to done and to dead.
 ///
 /// Proves: S4-010
 async fn nothing_leads_from_pending_but_a_claim(world: &dyn World) {
@@ -68,13 +69,13 @@ async fn nothing_leads_from_pending_but_a_claim(world: &dyn World) {
         Guarded::Refused(Refusal::NotSettled)
     );
     assert!(world.reap_at(at(9999)).await.is_empty());
-    assert!(!world.renew(&token("holder", 1), at(2)).await.is_kept());
+    assert!(!world.renew(&token("holder", 1), at(2)).await.is_accepted());
     assert_eq!(world.dump().await, before);
-    // To dead there is no way at all but through a claim: see the bury below.
+    // A pending item can become dead only through a claim; see the bury below.
 }
 
-/// Claimed to claimed: by a second claim, with the same token, a new one, or one that reaps; by a
-/// replay.
+/// Tests the transition from claimed to claimed: by a second claim with the same token, with a new
+/// token, or with a reap; and by a replay.
 ///
 /// Proves: S4-010, S4-036
 async fn nothing_leads_from_claimed_to_claimed(world: &dyn World) {
@@ -87,7 +88,7 @@ async fn nothing_leads_from_claimed_to_claimed(world: &dyn World) {
         ask(&fresh("other"), 10, at(9999)),
         ask(&token("holder", 1), 10, at(1)),
     ] {
-        // Its own token again: a conflict, or nothing to claim.
+        // A claim with the token of the lease gets a conflict, or is empty.
         if let Ok(held) = world.lease().claim(&claim).await {
             assert!(held.is_none(), "claimed twice by {claim:?}");
         }
@@ -97,65 +98,65 @@ async fn nothing_leads_from_claimed_to_claimed(world: &dyn World) {
         Guarded::Refused(Refusal::NotSettled)
     );
     assert_eq!(world.dump().await, before);
-    assert!(world.renew(&token("holder", 1), at(3)).await.is_kept());
+    assert!(world.renew(&token("holder", 1), at(3)).await.is_accepted());
 }
 
-/// Done to claimed, to done, to dead.
+/// Tests three transitions: from done to claimed, to done and to dead.
 ///
 /// Proves: S4-010, S4-044, S4-045
 async fn nothing_leads_from_done_but_a_replay(world: &dyn World) {
     let id = world.item_in(State::Done).await;
     let before = world.dump().await;
-    nothing_moves(world, id, Word::Done).await;
-    // To say it again is answered as before, and is not done a second time.
+    nothing_moves(world, id, OutcomeKind::Done).await;
+    // A repeat gets the same answer and has no second effect.
     let settle = Settle::new(token("holder", 1)).done([id]).at(at(5));
     assert_eq!(world.settle(settle).await.refused().count(), 0);
     assert_eq!(world.dump().await, before);
 }
 
-/// Dead to claimed, to done, to dead.
+/// Tests three transitions: from dead to claimed, to done and to dead.
 ///
 /// Proves: S4-010, S4-029, S4-044, S4-045
 async fn nothing_leads_from_dead_but_a_replay(world: &dyn World) {
     let id = world.item_in(State::Dead).await;
     let before = world.dump().await;
-    nothing_moves(world, id, Word::Dead).await;
+    nothing_moves(world, id, OutcomeKind::Dead).await;
     let answer = world
         .settle_one(&token("holder", 1), id, dead(), at(5))
         .await;
-    assert_eq!(answer, Guarded::Kept(()), "a repeat");
+    assert_eq!(answer, Guarded::Accepted(()), "a repeat");
     assert_eq!(world.dump().await, before);
 }
 
-/// Tries everything but a replay on a settled item.
-async fn nothing_moves(world: &dyn World, id: ItemId, said: Word) {
+/// Tries every operation except a replay on a settled item.
+async fn nothing_moves(world: &dyn World, id: ItemId, said: OutcomeKind) {
     settle_in_vain(world, id, Refusal::AlreadySettled, Some(said)).await;
     for now in [at(2), at(99_999)] {
         assert!(world.drain("other", now).await.is_empty());
         let claim = ask(&fresh("other"), 10, now).recovery(Some(at_once()));
         assert!(world.try_claim(claim).await.is_none());
         assert!(world.reap_at(now).await.is_empty());
-        assert!(!world.renew(&token("holder", 1), now).await.is_kept());
+        assert!(!world.renew(&token("holder", 1), now).await.is_accepted());
     }
     let answer = world.bury(id, 1, at(3)).await;
     assert_eq!(answer, Guarded::Refused(Refusal::AlreadySettled));
 }
 
-/// There is no way from pending to dead: the operator claims it and settles it dead in one step,
-/// and the item shows it.
+/// There is no transition from pending to dead: a bury claims the item for the operator and settles
+/// it as dead in one step, and the item shows the claim.
 ///
 /// Proves: S4-010, S4-042
 async fn a_pending_item_is_buried_through_a_claim(world: &dyn World) {
     let earlier = world.item_in(State::Done).await;
     let id = world.add(1).await[0];
-    assert_eq!(world.bury(id, 1, at(2)).await, Guarded::Kept(()));
+    assert_eq!(world.bury(id, 1, at(2)).await, Guarded::Accepted(()));
     let record = world.record(id).await;
     assert_eq!((record.state, record.dead_at), (State::Dead, Some(at(2))));
     assert_eq!(record.counters.attempts, 1, "it was with a holder");
     if world.outbox().is_some() {
         let timeline = world.operate().timeline(id).await.expect("timeline");
         assert_eq!(timeline.len(), 1);
-        assert_eq!(timeline[0].word, Word::Buried);
+        assert_eq!(timeline[0].outcome, OutcomeKind::Buried);
         assert_eq!(timeline[0].holder, token("operator", 1).holder());
         assert_eq!(
             (timeline[0].claimed_at, timeline[0].settled_at),
@@ -183,7 +184,7 @@ async fn a_lapsed_item_is_pending_before_it_is_claimed_again(world: &dyn World) 
     );
     if world.outbox().is_some() {
         let timeline = world.operate().timeline(id).await.expect("timeline");
-        let words: Vec<Word> = timeline.iter().map(|line| line.word).collect();
-        assert_eq!(words, [Word::Lapsed]);
+        let words: Vec<OutcomeKind> = timeline.iter().map(|line| line.outcome).collect();
+        assert_eq!(words, [OutcomeKind::Lapsed]);
     }
 }

@@ -1,20 +1,21 @@
-//! Turns: what a claim takes of a domain, and what becomes of a run of its items when some of them
-//! do not end.
+//! Turns: the items of a key that a claim takes, and runs of which some items are not settled.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tenure_core::store::{Claim, Reap, Rest, Settle};
-use tenure_core::{Counters, Guarded, ItemId, OnDead, Outcome, Priority, Refusal, State, Word};
+use tenure_core::{
+    Counters, Guarded, ItemId, NewEvent, OnDead, Outcome, OutcomeKind, Priority, Refusal, State,
+};
 
-use super::domains::{add_keyed, add_run, enqueue, keyed, ranked};
+use super::keys::{add_keyed, add_run, enqueue, keyed, ranked};
 use crate::world::{T0, World, ask, at, at_once, dead, fresh, retry, token};
 
 on_every_queue!(
-    law_1_whatever_is_held_of_a_domain_is_held_by_one_lease,
-    law_7_in_a_domain_items_are_settled_in_order,
-    only_the_head_of_a_domain_is_claimed,
-    a_domain_goes_across_queues_and_priorities,
+    law_1_whatever_is_held_of_a_key_is_held_by_one_lease,
+    law_7_in_a_key_items_are_settled_in_order,
+    only_the_head_of_a_key_is_claimed,
+    a_key_goes_across_queues_and_priorities,
     a_run_is_claimed_behind_its_head,
     a_claim_with_runs_that_is_not_full_leaves_nothing,
     runs_fill_what_the_unkeyed_leave_of_the_limit,
@@ -31,44 +32,46 @@ on_every_queue!(
     the_rest_of_a_run_is_settled_in_order_too,
     a_head_that_waits_holds_back_its_key_alone,
     a_dead_head_is_skipped,
-    a_dead_head_blocks_its_domain_if_that_is_asked_for,
+    a_dead_head_blocks_its_key_if_that_is_asked_for,
     a_lapse_is_charged_to_the_first_of_a_run,
     a_head_that_lapsed_once_too_often_makes_way,
     a_head_that_lapsed_once_too_often_can_block,
     a_repeated_settle_of_a_run_gives_the_same_answer,
 );
 
-/// While some of a domain is held, no claim gets more of it, whatever it asks for.
+/// While a worker holds an item of a key, no claim gets another item of the key, whatever its
+/// options are.
 ///
 /// Proves: S3-001, S3-007, S4-039, S4-051
-async fn law_1_whatever_is_held_of_a_domain_is_held_by_one_lease(world: &dyn World) {
+async fn law_1_whatever_is_held_of_a_key_is_held_by_one_lease(world: &dyn World) {
     let ids = add_keyed(world, &["a", "b", "a", "b", "a", "b", "a"]).await;
     let holder = fresh("worker");
-    // A run of two of each; only the first is ended.
-    let held = world.try_claim(ask(&holder, 4, T0).abreast(2)).await;
+    // The claim takes a run of two items of each key. The loop settles only the first item of each
+    // run.
+    let held = world.try_claim(ask(&holder, 4, T0).min_parallel(2)).await;
     let held = held.expect("there are items").ids();
     assert_eq!(sorted(held), ids[..4]);
     for settled in [None, Some(ids[0]), Some(ids[1])] {
         if let Some(id) = settled {
             let answer = world.settle_one(&holder, id, Outcome::Done, at(1)).await;
-            assert_eq!(answer, Guarded::Kept(()));
+            assert_eq!(answer, Guarded::Accepted(()));
         }
         let claim = ask(&fresh("other"), 9, at(2)).recovery(Some(at_once()));
-        assert_eq!(world.try_claim(claim.abreast(1)).await, None);
+        assert_eq!(world.try_claim(claim.min_parallel(1)).await, None);
     }
     let answer = world
         .settle_one(&holder, ids[2], Outcome::Done, at(3))
         .await;
-    assert_eq!(answer, Guarded::Kept(()));
+    assert_eq!(answer, Guarded::Accepted(()));
     let next = world.claim(&fresh("other"), 9, at(4)).await.ids();
-    assert_eq!(next, [ids[4]], "the other domain is still held");
+    assert_eq!(next, [ids[4]], "the other key is still held");
 }
 
-/// Three domains, worked by claims of every width that end in every way: what ends of a domain
-/// ends in its order, whatever was tried in between.
+/// Works through three keys with claims of every limit and with every outcome: the items of a key
+/// are always settled in their order.
 ///
 /// Proves: S3-001, S3-021, S4-051
-async fn law_7_in_a_domain_items_are_settled_in_order(world: &dyn World) {
+async fn law_7_in_a_key_items_are_settled_in_order(world: &dyn World) {
     let keys = ["a", "b", "c"];
     let mut ids: BTreeMap<ItemId, &str> = BTreeMap::new();
     for round in 0..4 {
@@ -79,7 +82,7 @@ async fn law_7_in_a_domain_items_are_settled_in_order(world: &dyn World) {
     for turn in 0.. {
         let now = at(turn * 60);
         let holder = fresh("worker");
-        let claim = ask(&holder, 6, now).abreast(1 + u32::try_from(turn % 3).unwrap());
+        let claim = ask(&holder, 6, now).min_parallel(1 + u32::try_from(turn % 3).unwrap());
         let Some(held) = world.try_claim(claim).await else {
             break;
         };
@@ -95,7 +98,7 @@ async fn law_7_in_a_domain_items_are_settled_in_order(world: &dyn World) {
         for (id, answer) in world.settle(settle).await.items {
             let state = world.state(id).await;
             assert_ne!(state, State::Claimed, "nothing stays held");
-            if answer.is_kept() && state.is_terminal() {
+            if answer.is_accepted() && state.is_terminal() {
                 ended.entry(ids[&id]).or_default().push(id);
             }
         }
@@ -116,16 +119,16 @@ fn sorted(mut ids: Vec<ItemId>) -> Vec<ItemId> {
     ids
 }
 
-/// The ids of a domain that a claim takes which may take runs of up to four.
+/// Claims one run of up to four items and returns its ids.
 async fn claim_run(world: &dyn World, now: tenure_core::Timestamp) -> Vec<ItemId> {
     let held = world
-        .try_claim(ask(&fresh("worker"), 4, now).abreast(1))
+        .try_claim(ask(&fresh("worker"), 4, now).min_parallel(1))
         .await;
     held.map(|held| held.ids()).unwrap_or_default()
 }
 
 /// Proves: S3-007, S3-024
-async fn only_the_head_of_a_domain_is_claimed(world: &dyn World) {
+async fn only_the_head_of_a_key_is_claimed(world: &dyn World) {
     let ids = add_keyed(world, &["a", "a", "b", "a"]).await;
     let plain = world.add(1).await[0];
     let holder = token("worker", 1);
@@ -138,21 +141,27 @@ async fn only_the_head_of_a_domain_is_claimed(world: &dyn World) {
     let answer = world
         .settle_one(&holder, ids[0], Outcome::Done, at(10))
         .await;
-    assert_eq!(answer, Guarded::Kept(()));
+    assert_eq!(answer, Guarded::Accepted(()));
     assert_eq!(
         world.claim(&token("worker", 2), 9, at(11)).await.ids(),
         [ids[1]]
     );
 }
 
-async fn a_domain_goes_across_queues_and_priorities(world: &dyn World) {
+async fn a_key_goes_across_queues_and_priorities(world: &dyn World) {
     let outbox = world.outbox().expect("the queue layout");
     let mail = tenure_core::QueueName::new("mail").expect("a queue's name");
     outbox.add_queue(&mail, None).await.expect("add a queue");
     let events = [
         keyed("a"),
-        keyed("a").priority(Priority::MAX),
-        keyed("a").queue("mail").expect("a queue's name"),
+        NewEvent::from(keyed("a"))
+            .priority(Priority::MAX.level())
+            .build()
+            .unwrap(),
+        NewEvent::from(keyed("a"))
+            .queue("mail")
+            .build()
+            .expect("a queue's name"),
     ];
     let ids = enqueue(world, &events).await;
     for (n, id) in (1..).zip(ids) {
@@ -163,15 +172,15 @@ async fn a_domain_goes_across_queues_and_priorities(world: &dyn World) {
         let answer = world
             .settle_one(&token("worker", n), id, Outcome::Done, at(n))
             .await;
-        assert_eq!(answer, Guarded::Kept(()));
+        assert_eq!(answer, Guarded::Accepted(()));
     }
 }
 
 async fn a_run_is_claimed_behind_its_head(world: &dyn World) {
     let ids = add_keyed(world, &["a", "b", "a", "b", "a", "b", "a", "b", "a"]).await;
-    // Runs of 8 / 2.
+    // A limit of 8 with at least 2 in parallel gives runs of 4.
     let held = world
-        .try_claim(ask(&fresh("worker"), 8, T0).abreast(2))
+        .try_claim(ask(&fresh("worker"), 8, T0).min_parallel(2))
         .await
         .expect("there are items");
     assert!(held.is_full);
@@ -185,9 +194,9 @@ async fn a_run_is_claimed_behind_its_head(world: &dyn World) {
     assert_eq!((counts.claimed, counts.pending()), (8, 1));
 }
 
-/// What may be claimed is looked at up to the limit; what of it has no key is taken, and the heads
-/// with their runs share the rest, the last one cut to fit.
-/// By the store's own clock, so that it may look at no more than it needs.
+/// The claim considers as many items as its limit. It takes the items without a key; the heads and
+/// their runs share the rest of the limit, and the last run is cut to fit. The claim passes no
+/// time, because with its own clock the store may read fewer items.
 async fn a_claim_with_runs_that_is_not_full_leaves_nothing(world: &dyn World) {
     let keys: Vec<String> = (0..30).map(|nth| format!("k{}", nth % 10)).collect();
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
@@ -195,7 +204,9 @@ async fn a_claim_with_runs_that_is_not_full_leaves_nothing(world: &dyn World) {
     let mut taken = Vec::new();
     loop {
         let holder = fresh("worker");
-        let claim = Claim::new(holder.clone(), 32).abreast(2).recovery(None);
+        let claim = Claim::new(holder.clone(), 32)
+            .min_parallel(2)
+            .recovery(None);
         let held = world.lease().claim(&claim).await.expect("claim");
         let Some(held) = held else { break };
         taken.extend(held.ids());
@@ -212,12 +223,12 @@ async fn a_claim_with_runs_that_is_not_full_leaves_nothing(world: &dyn World) {
 async fn runs_fill_what_the_unkeyed_leave_of_the_limit(world: &dyn World) {
     let keyed = add_keyed(world, &["a", "b", "a", "b", "a", "b"]).await;
     let plain = world.add(2).await;
-    let claim = ask(&fresh("worker"), 5, at(9)).abreast(2);
+    let claim = ask(&fresh("worker"), 5, at(9)).min_parallel(2);
     let held = world.try_claim(claim).await.expect("there are items");
     let expected = [keyed[0], keyed[1], keyed[2], plain[0], plain[1]];
     assert_eq!(sorted(held.ids()), expected);
     assert!(held.is_full);
-    // Not asked for, there are none.
+    // A claim without `min_parallel` takes no runs.
     let more = add_keyed(world, &["c", "d", "c", "d"]).await;
     let held = world.claim(&fresh("worker"), 9, at(9)).await;
     assert_eq!(sorted(held.ids()), more[..2]);
@@ -226,13 +237,16 @@ async fn runs_fill_what_the_unkeyed_leave_of_the_limit(world: &dyn World) {
 async fn a_run_stops_before_what_is_not_due(world: &dyn World) {
     let events = [keyed("a"), keyed("a"), ranked("a", 3600), keyed("a")];
     let ids = enqueue(world, &events).await;
-    // These are due by the store's own clock.
+    // At this time, by the store's own clock, all events but the delayed one are due.
     let now = world.record(ids[3]).await.created_at;
     assert_eq!(claim_run(world, now).await, ids[..2]);
 }
 
 async fn a_run_stays_in_its_lane(world: &dyn World) {
-    let urgent = keyed("a").priority(Priority::MAX);
+    let urgent = NewEvent::from(keyed("a"))
+        .priority(Priority::MAX.level())
+        .build()
+        .unwrap();
     let ids = enqueue(world, &[keyed("a"), keyed("a"), urgent, keyed("a")]).await;
     assert_eq!(claim_run(world, T0).await, ids[..2]);
 }
@@ -241,7 +255,7 @@ async fn a_run_stops_before_what_was_replayed(world: &dyn World) {
     let done = add_run(world, 1).await;
     world.tidy(T0).await;
     let ids = add_run(world, 2).await;
-    assert_eq!(world.replay(done[0], at(1)).await, Guarded::Kept(()));
+    assert_eq!(world.replay(done[0], at(1)).await, Guarded::Accepted(()));
     let last = add_run(world, 1).await;
     assert_eq!(claim_run(world, at(2)).await, ids);
     assert_eq!(world.state(last[0]).await, State::Pending);
@@ -260,17 +274,21 @@ async fn a_lonely_head_leads_nobody(world: &dyn World) {
         world.claim(&token("worker", n), 1, at(n * 60)).await;
         assert_eq!(world.reap_at(at(n * 60 + 31)).await.len(), 1);
     }
-    assert_eq!(claim_run(world, at(300)).await, [], "it is not for company");
-    let alone = ask(&fresh("worker"), 4, at(300)).abreast(1).alone();
+    assert_eq!(
+        claim_run(world, at(300)).await,
+        [],
+        "it is not for isolation"
+    );
+    let alone = ask(&fresh("worker"), 4, at(300)).min_parallel(1).alone();
     let held = world.try_claim(alone).await.expect("the head, alone");
     assert_eq!(held.ids(), ids[..1]);
 }
 
-/// The ids of a run of `n` items that are held under the token.
+/// Claims a run of `n` items; returns its token and ids.
 async fn held_run(world: &dyn World, n: u32) -> (tenure_core::Token, Vec<ItemId>) {
     let ids = add_run(world, n).await;
     let holder = fresh("worker");
-    let held = world.try_claim(ask(&holder, n, T0).abreast(1)).await;
+    let held = world.try_claim(ask(&holder, n, T0).min_parallel(1)).await;
     assert_eq!(held.expect("there are items").ids(), ids);
     (holder, ids)
 }
@@ -303,7 +321,7 @@ async fn what_is_left_of_a_run_goes_back_behind_its_head(world: &dyn World) {
         let settle = settle.item(ids[1], outcome.clone()).at(at(1));
         let answer = world.settle(settle).await;
         assert_eq!((answer.refused().count(), answer.rest), (0, 0));
-        assert!(!world.renew(&holder, at(1)).await.is_kept(), "all went");
+        assert!(!world.renew(&holder, at(1)).await.is_accepted(), "all went");
         for id in &ids[2..] {
             let attempts = Counters {
                 attempts: 1,
@@ -311,8 +329,8 @@ async fn what_is_left_of_a_run_goes_back_behind_its_head(world: &dyn World) {
             };
             assert_eq!(world.counters(*id).await, attempts);
             let timeline = world.operate().timeline(*id).await.expect("timeline");
-            let words: Vec<Word> = timeline.iter().map(|line| line.word).collect();
-            assert_eq!(words, [Word::Release]);
+            let words: Vec<OutcomeKind> = timeline.iter().map(|line| line.outcome).collect();
+            assert_eq!(words, [OutcomeKind::Release]);
         }
         assert_eq!(claim_run(world, at(2)).await, ids[1..2], "{outcome:?}");
         world.reap_at(at(60)).await;
@@ -358,7 +376,7 @@ async fn what_follows_a_release_goes_back_with_it(world: &dyn World) {
     let first = world
         .settle_one(&holder, ids[0], Outcome::Done, at(2))
         .await;
-    assert_eq!(first, Guarded::Kept(()), "it is still held");
+    assert_eq!(first, Guarded::Accepted(()), "it is still held");
     assert_eq!(claim_run(world, at(3)).await, ids[1..2]);
 }
 
@@ -393,10 +411,22 @@ async fn the_rest_of_a_run_is_settled_in_order_too(world: &dyn World) {
 }
 
 async fn held_run_of(world: &dyn World, key: &str, n: usize) -> (tenure_core::Token, Vec<ItemId>) {
-    let ids = enqueue(world, &vec![keyed(key).priority(Priority::MAX); n]).await;
+    let ids = enqueue(
+        world,
+        &vec![
+            NewEvent::from(keyed(key))
+                .priority(Priority::MAX.level())
+                .build()
+                .unwrap();
+            n
+        ],
+    )
+    .await;
     let holder = fresh("worker");
     let limit = u32::try_from(n).unwrap();
-    let held = world.try_claim(ask(&holder, limit, T0).abreast(1)).await;
+    let held = world
+        .try_claim(ask(&holder, limit, T0).min_parallel(1))
+        .await;
     assert_eq!(held.expect("there are items").ids(), ids);
     (holder, ids)
 }
@@ -425,7 +455,7 @@ async fn a_dead_head_is_skipped(world: &dyn World) {
     assert_eq!(world.state(ids[2]).await, State::Claimed);
 }
 
-async fn a_dead_head_blocks_its_domain_if_that_is_asked_for(world: &dyn World) {
+async fn a_dead_head_blocks_its_key_if_that_is_asked_for(world: &dyn World) {
     let (holder, ids) = held_run(world, 3).await;
     let settle = Settle::new(holder)
         .item(ids[0], dead())
@@ -441,7 +471,7 @@ async fn a_dead_head_blocks_its_domain_if_that_is_asked_for(world: &dyn World) {
     }
 }
 
-/// A worker that died was working on one of them, and the first one at that.
+/// The dead worker was working on the first item of the run only.
 async fn a_lapse_is_charged_to_the_first_of_a_run(world: &dyn World) {
     let (_, ids) = held_run(world, 3).await;
     let reaped = world.reap(Reap::new(9, at_once()).at(at(31))).await;
@@ -458,17 +488,17 @@ async fn a_lapse_is_charged_to_the_first_of_a_run(world: &dyn World) {
         assert_eq!(record.last_error.is_some(), nth == 0);
         assert_eq!(record.available_at == Some(at(31)), nth == 0);
         let timeline = world.operate().timeline(*id).await.expect("timeline");
-        assert_eq!(timeline[0].word, Word::Lapsed);
+        assert_eq!(timeline[0].outcome, OutcomeKind::Lapsed);
     }
     assert_eq!(claim_run(world, at(32)).await, ids[..1]);
 }
 
-/// Lapses of the head, alone from the third claim on, until it is dead.
+/// Lets the head lapse until it is dead. From the third claim on, the head is claimed alone.
 async fn wear_out(world: &dyn World, on_dead: OnDead) -> Vec<ItemId> {
     let ids = add_run(world, 3).await;
     for n in 0..6 {
         let holder = fresh("worker");
-        let mut claim = ask(&holder, 4, at(n * 60)).abreast(1);
+        let mut claim = ask(&holder, 4, at(n * 60)).min_parallel(1);
         if n >= 2 {
             claim = claim.alone();
         }
@@ -492,7 +522,7 @@ async fn a_head_that_lapsed_once_too_often_can_block(world: &dyn World) {
     assert_eq!(world.state(ids[1]).await, State::Pending);
 }
 
-/// What took effect is answered as it was; what was refused is refused again.
+/// A repeat gives accepted outcomes the same answer, and refuses the refused ones again.
 async fn a_repeated_settle_of_a_run_gives_the_same_answer(world: &dyn World) {
     let (holder, ids) = held_run(world, 4).await;
     let settle = Settle::new(holder)
@@ -502,7 +532,11 @@ async fn a_repeated_settle_of_a_run_gives_the_same_answer(world: &dyn World) {
         .done([ids[3]])
         .at(at(1));
     let kept = |answer: &tenure_core::store::Settlement| -> Vec<bool> {
-        answer.items.iter().map(|(_, it)| it.is_kept()).collect()
+        answer
+            .items
+            .iter()
+            .map(|(_, it)| it.is_accepted())
+            .collect()
     };
     let first = world.settle(settle.clone()).await;
     assert_eq!(kept(&first), [true, true, true, false]);

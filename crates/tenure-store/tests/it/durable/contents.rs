@@ -1,4 +1,4 @@
-//! A store that is opened for a test, and everything that it keeps of a space, read past its verbs.
+//! A store opened for a test, and the whole contents of a space, read directly.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use tempfile::TempDir;
-use tenure_core::domain::Domain;
 use tenure_core::store::Store;
 use tenure_core::testing::ManualClock;
+use tenure_core::work_lease::Domain;
 use tenure_core::{SpaceName, Timestamp};
 use tenure_store::config::StoreConfig;
 use tenure_store::memory::MemoryStore;
@@ -16,7 +16,7 @@ use tenure_store::postgres::PostgresStore;
 use tenure_store::sqlite::SqliteStore;
 use tenure_store::testing::{self, Database};
 
-/// What a domain holds, whoever keeps it. One of which nothing is known is the same as none.
+/// The contents of a domain in any store. A domain that does not exist equals an empty one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Contents {
     pub(super) current: Option<i64>,
@@ -35,8 +35,8 @@ impl Contents {
         }
     }
 
-    /// What is left when the watermark's word is taken for all that is below it: databases delete
-    /// ranges whole, and later.
+    /// The contents above the watermark. Below it the stores may differ, because databases delete
+    /// whole ranges, and later.
     pub(super) fn above(&self, watermark: i64, forgiven: i64) -> Self {
         Self {
             processed: clipped(&self.processed, watermark),
@@ -45,7 +45,7 @@ impl Contents {
         }
     }
 
-    /// The invariants of the contract that can be read from what is kept.
+    /// Violations of the contract's invariants in the contents.
     pub(super) fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         let is_in = |ranges: &[(i64, i64)], offset: i64| {
@@ -88,7 +88,7 @@ fn clipped(ranges: &[(i64, i64)], from: i64) -> Vec<(i64, i64)> {
     ranges.collect()
 }
 
-/// A store with a way to look into it.
+/// A store with direct access to its contents.
 pub(super) enum Place {
     Memory(Box<MemoryStore>),
     Sqlite {
@@ -120,7 +120,7 @@ impl Place {
     }
 
     pub(super) async fn postgres() -> Self {
-        let database = testing::postgres().await;
+        let database = testing::migrated().await;
         let config = StoreConfig::default();
         PostgresStore::migrate(&database.url, &config)
             .await
@@ -140,7 +140,7 @@ impl Place {
         }
     }
 
-    /// Every domain of a space.
+    /// The contents of every domain of a space.
     pub(super) async fn contents(&self, space: &SpaceName) -> BTreeMap<String, Contents> {
         match self {
             Self::Memory(store) => {
@@ -169,25 +169,25 @@ impl Place {
     }
 }
 
-/// A domain, a word, and two numbers.
+/// A domain, the kind of the row, and two numbers.
 type Row = (String, String, Option<i64>, Option<i64>);
 
-/// All that a database keeps of a space, in order. Both read it.
+/// All rows of a space, in order, for both databases.
 const ROWS: &str = "
     select domain, word, one, two
     from (
         select r.domain, 'current' as word, r.current_offset as one,
                cast(null as bigint) as two, 0 as place
-        from tenure_watermarks s join tenure_reservations r on r.space = s.number
+        from tenure_spaces s join tenure_reservations r on r.space_number = s.number
         where s.space = $1
         union all
-        select r.domain, 'waits', b.log_offset, cast(null as bigint), b.place
-        from tenure_watermarks s join tenure_reservations r on r.space = s.number
+        select r.domain, 'waits', b.log_offset, cast(null as bigint), b.queue_position
+        from tenure_spaces s join tenure_reservations r on r.space_number = s.number
         join tenure_reservation_backlog b on b.reservation = r.number
         where s.space = $1
         union all
-        select r.domain, o.kind, o.lo, o.hi, o.hi
-        from tenure_watermarks s join tenure_reservations r on r.space = s.number
+        select r.domain, o.kind, o.first_offset, o.last_offset, o.last_offset
+        from tenure_spaces s join tenure_reservations r on r.space_number = s.number
         join tenure_offsets o on o.reservation = r.number
         where s.space = $1
     ) as found

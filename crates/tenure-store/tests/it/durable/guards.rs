@@ -1,18 +1,18 @@
-//! The guards of the statements on PostgreSQL, one by one: what was decided from a view that no
-//! longer holds is not written.
+//! The guards of PostgreSQL's statements, one by one: a decision from an outdated view is not
+//! written.
 
 use std::time::Duration;
 
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
-use tenure_store::Planted;
 use tenure_store::config::StoreConfig;
 use tenure_store::postgres::PostgresStore;
 use tenure_store::testing::{self, Database};
 
 use super::tables::faults;
-use crate::world::{Desk, T0};
+use crate::faults::{Plant as _, Planted};
+use crate::world::{Operator, T0};
 
-/// A store, and a stranger who has our statements.
+/// A store, and a connection with its statements.
 struct Bench {
     store: PostgresStore,
     stranger: PgConnection,
@@ -24,9 +24,9 @@ impl Bench {
         Self::planted(&[]).await
     }
 
-    /// With statements that are wrong in these places.
+    /// A bench with faults in its statements.
     async fn planted(faults: &[Planted]) -> Self {
-        let database = testing::postgres().await;
+        let database = testing::migrated().await;
         let config = StoreConfig::default();
         PostgresStore::migrate(&database.url, &config)
             .await
@@ -46,11 +46,11 @@ impl Bench {
         }
     }
 
-    fn desk(&self) -> Desk<'_> {
-        Desk::new(&self.store)
+    fn operator(&self) -> Operator<'_> {
+        Operator::new(&self.store)
     }
 
-    /// Number and version of the domain A.
+    /// The number and the version of the domain A.
     async fn stands(&self) -> (i64, i64) {
         let seen = "select number, version from tenure_reservations where domain = 'A'";
         sqlx::query_as(seen)
@@ -59,7 +59,7 @@ impl Bench {
             .unwrap()
     }
 
-    /// Writes that offset 7 of the domain A is in flight, as decided from what was seen.
+    /// Writes the decision that offset 7 of the domain A is in flight, made from the given view.
     async fn write(&mut self, watermark: i64, stands: Option<(i64, i64)>) -> Written {
         let stands = stands.map_or("null, null".to_owned(), |(number, version)| {
             format!("{number}, {version}")
@@ -97,27 +97,27 @@ async fn run(connection: &mut PgConnection, text: &str) {
         .unwrap();
 }
 
-/// Writes twice what was decided from one view of the domain.
+/// Writes two decisions from the same view of the domain.
 async fn write_twice(bench: &mut Bench) -> [Written; 2] {
-    bench.desk().process("A", 1).await;
+    bench.operator().process("A", 1).await;
     let seen = Some(bench.stands().await);
     let first = bench.write(i64::MIN, seen).await;
     [first, bench.write(i64::MIN, seen).await]
 }
 
-/// Writes that A is made, as decided before it came, ended and was evicted.
+/// Writes the creation of A, decided before A was created, finished and evicted by others.
 async fn write_what_is_over(bench: &mut Bench) -> Written {
-    bench.desk().process("A", 7).await;
-    bench.desk().advance_watermark(8).await;
+    bench.operator().process("A", 7).await;
+    bench.operator().advance_watermark(8).await;
     bench.write(i64::MIN, None).await
 }
 
-/// Writes what was decided from a view of the domain that was there before this one.
+/// Writes a decision from a view of an earlier domain with the same name.
 async fn write_to_the_next(bench: &mut Bench) -> Written {
-    bench.desk().process("A", 1).await;
+    bench.operator().process("A", 1).await;
     let seen = bench.stands().await;
-    bench.desk().advance_watermark(2).await;
-    bench.desk().process("A", 3).await;
+    bench.operator().advance_watermark(2).await;
+    bench.operator().process("A", 3).await;
     let next = bench.stands().await;
     assert_eq!(
         next.1, seen.1,
@@ -139,14 +139,14 @@ async fn of_two_changes_that_were_decided_from_one_view_one_is_written() {
 #[tokio::test]
 async fn of_two_that_make_a_domain_one_does() {
     let mut bench = Bench::new().await;
-    bench.desk().process("B", 1).await;
+    bench.operator().process("B", 1).await;
     assert_eq!(bench.write(i64::MIN, None).await, Written::Change);
     assert_eq!(bench.write(i64::MIN, None).await, Written::Nothing);
     bench.is_sound().await;
 }
 
-/// A domain may come, end and be evicted between a look and the write that follows: whoever saw
-/// none then must look again, or an offset would be worked twice.
+/// Between a read and its write, a domain may be created, finished and evicted. A caller that saw
+/// no domain must then read again; otherwise an offset would be worked twice.
 ///
 /// Proves: S3-030, S3-032
 #[tokio::test]
@@ -167,7 +167,7 @@ async fn a_change_does_not_reach_a_domain_that_was_made_anew() {
     bench.is_sound().await;
 }
 
-/// Each guard, taken away: what it keeps out is written.
+/// If a guard is removed, the outdated decision is written.
 #[tokio::test]
 async fn a_guard_that_is_missing_is_noticed() {
     let without = |from, to| Planted {
@@ -192,27 +192,23 @@ async fn a_guard_that_is_missing_is_noticed() {
     assert_eq!(write_to_the_next(&mut bench).await, Written::Change);
 }
 
-/// And if the watermark is just being moved, it neither waits nor makes the domain.
+/// While the watermark is being moved, a call neither waits nor creates the domain.
 #[tokio::test]
 async fn a_domain_is_not_made_while_the_watermark_moves() {
     let mut bench = Bench::new().await;
-    bench.desk().process("B", 1).await;
+    bench.operator().process("B", 1).await;
     let mut mover = PgConnection::connect(&bench.database.url).await.unwrap();
-    run(
-        &mut mover,
-        "begin; update tenure_watermarks set watermark = 8",
-    )
-    .await;
+    run(&mut mover, "begin; update tenure_spaces set watermark = 8").await;
     assert_eq!(bench.write(i64::MIN, None).await, Written::Nothing);
     run(&mut mover, "rollback").await;
     assert_eq!(bench.write(i64::MIN, None).await, Written::Change);
 }
 
-/// Whoever prunes passes by a domain that is just being changed, and it is pruned the next time.
+/// A prune skips a domain that is being changed; the next prune deletes it.
 #[tokio::test]
 async fn a_domain_that_is_being_changed_is_not_evicted() {
     let bench = Bench::new().await;
-    bench.desk().process("A", 1).await;
+    bench.operator().process("A", 1).await;
     let mut writer = PgConnection::connect(&bench.database.url).await.unwrap();
     run(
         &mut writer,
@@ -220,12 +216,12 @@ async fn a_domain_that_is_being_changed_is_not_evicted() {
     )
     .await;
     let moved = tokio::time::timeout(Duration::from_mins(1), async {
-        bench.desk().advance_watermark(2).await
+        bench.operator().advance_watermark(2).await
     });
     assert_eq!(moved.await.expect("it waits for nobody"), 2);
     assert_eq!(bench.stands().await, (1, 2));
     run(&mut writer, "commit").await;
-    bench.desk().advance_watermark(2).await;
+    bench.operator().advance_watermark(2).await;
     let left: i64 = sqlx::query_scalar("select count(*) from tenure_reservations")
         .fetch_one(bench.store.pool())
         .await
@@ -234,15 +230,16 @@ async fn a_domain_that_is_being_changed_is_not_evicted() {
     bench.is_sound().await;
 }
 
-/// Ranges go in rounds; the domain goes with its last one.
+/// Ranges are pruned in rounds; the domain is deleted with its last range.
 #[tokio::test]
 async fn many_ranges_are_pruned_in_rounds() {
     let bench = Bench::new().await;
-    bench.desk().process("A", 0).await;
-    let fill = "insert into tenure_offsets (reservation, space, lo, hi, kind)
+    bench.operator().process("A", 0).await;
+    let fill = "insert into tenure_offsets
+                (reservation, space_number, first_offset, last_offset, kind)
                 select 1, 1, n * 2, n * 2, 'processed' from generate_series(1, 2500) as n";
     sqlx::query(fill).execute(bench.store.pool()).await.unwrap();
-    bench.desk().at(T0).advance_watermark(10_000).await;
+    bench.operator().at(T0).advance_watermark(10_000).await;
     for table in ["tenure_offsets", "tenure_reservations"] {
         let count = format!("select count(*) from {table}");
         let left: i64 = sqlx::query_scalar(AssertSqlSafe(count))

@@ -1,5 +1,5 @@
-//! Work leases that outlive a process: every store keeps the model's contract step by step, and on
-//! PostgreSQL many processes, some of them killed, keep it together.
+//! Work leases that survive a process: every store follows the model's contract step by step, and
+//! on PostgreSQL many processes follow it together while some of them are killed.
 
 mod contents;
 mod guards;

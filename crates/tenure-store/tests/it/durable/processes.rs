@@ -1,12 +1,11 @@
-//! Many processes on one PostgreSQL, some of them killed in the middle of their work: every offset
-//! is worked in the order in which it was submitted, none after it was processed, and whatever dies
-//! leaves no domain behind that stands still.
+//! Many processes on one PostgreSQL, some of them killed in the middle of their work. Every offset
+//! is worked in the order of submission, none is worked after it was processed, and a dead process
+//! leaves no domain stuck.
 //!
-//! The work of an offset is a line in the table `worked`, written only while its token stands: the
-//! receiver refuses a stale holder.
+//! To work on an offset, a process writes a row into the table `worked`, only while its token is
+//! current. So the receiver refuses a stale holder.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::process::{Child, Command, Stdio};
+use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use tenure_core::{
     AcquireResult, DomainName, DomainRules, FailResult, SpaceName, SucceedResult, Term, Token,
     WorkLeaseError, WorkerId,
 };
+use tenure_nemesis::{Process, Schedule, argument, say, until};
 use tenure_store::config::StoreConfig;
 use tenure_store::postgres::PostgresStore;
 use tenure_store::testing;
@@ -25,19 +25,18 @@ use tokio::task::JoinSet;
 
 use super::tables::faults;
 
-const DOMAINS: usize = 1000;
-/// Offsets that are submitted to each domain.
+/// Number of domains for each kill; many kills make over a thousand domains.
+const DOMAINS_PER_KILL: usize = 40;
+/// Number of offsets submitted to each domain.
 const EACH: usize = 3;
-/// So long does a dead holder block its domain.
+/// The term of a reservation, for which a dead holder blocks its domain.
 const TERM: Duration = Duration::from_secs(2);
-/// A run that takes longer stands still.
-const DEADLINE: Duration = Duration::from_mins(5);
 
 const WORKED: &str = "create table worked (
     line bigint generated always as identity, domain text, log_offset bigint, token text);
     create table run_over (is_over bool)";
 
-/// A worker of this process: a store, tokens, and its own luck.
+/// A worker of this process: a store, tokens, and random numbers.
 struct Worker {
     store: Arc<PostgresStore>,
     id: WorkerId,
@@ -70,8 +69,8 @@ impl Worker {
         leases.try_acquire(ask, offset, &fresh).await.unwrap()
     }
 
-    /// Works a domain from an offset on, hint after hint, until someone else has it or this worker
-    /// forgets a hint.
+    /// Works on a domain from this offset on, following each hint to the next offset, until another
+    /// worker has the domain or this worker drops a hint.
     async fn work(&mut self, ask: &DomainAsk, mut offset: i64, mut answer: AcquireResult) {
         loop {
             let AcquireResult::Acquired(token) = answer else {
@@ -86,20 +85,20 @@ impl Worker {
             offset = hint;
             answer = match self.try_acquire(ask, hint).await {
                 Ok(answer) => answer,
-                // Another one has taken it up and is through with it.
+                // Another worker has taken over the offset and finished it.
                 Err(WorkLeaseError::BacklogOrdering { .. }) => return,
                 Err(error) => panic!("{error}"),
             };
         }
     }
 
-    /// Works one offset, with some failures; the hint.
+    /// Works on one offset, with some failures; returns the hint to the next one.
     async fn work_one(&mut self, ask: &DomainAsk, offset: i64, token: &Token) -> Option<i64> {
         let leases = self.leases();
         while self.luck.random_bool(0.2) {
             match leases.fail(ask, token).await.unwrap() {
                 Ok(FailResult::RetryScheduled(_)) => {}
-                // This worker was slower than its term.
+                // This worker took longer than its term.
                 Err(
                     WorkLeaseError::TokenMismatch { .. } | WorkLeaseError::LeaseNotFound { .. },
                 ) => {
@@ -132,7 +131,7 @@ impl Worker {
             .unwrap();
     }
 
-    /// Kicks what stands idle and takes over what has lapsed, until the run is over.
+    /// Works on idle domains and takes over lapsed ones, until the run is over.
     async fn kick_until_over(mut self) {
         while !is_over(&self.store).await {
             let leases = self.leases();
@@ -153,8 +152,8 @@ impl Worker {
         }
     }
 
-    /// Submits to these domains, each in an order of its own, and works what it gets at once.
-    /// Between times it asks what must have no effect.
+    /// Submits offsets to these domains, in each domain's own order, and works on acquired offsets
+    /// at once. In between, makes calls that must have no effect.
     async fn produce(mut self, domains: Vec<(DomainName, Vec<i64>)>) {
         for nth in 0..EACH {
             for (domain, offsets) in &domains {
@@ -166,7 +165,7 @@ impl Worker {
                 let refused = leases.succeed(&ask, &stranger).await.unwrap();
                 assert!(refused.unwrap_err().is_illegal_state());
                 let before = offsets[self.luck.random_range(0..=nth)];
-                // Whatever it is, it is nothing new: none but an acquired one changes anything.
+                // Every answer except an acquired offset changes nothing.
                 if let Ok(answer) = self.try_acquire(&ask, before).await {
                     self.work(&ask, before, answer).await;
                 }
@@ -210,41 +209,13 @@ async fn is_over(store: &PostgresStore) -> bool {
     number(store, "select count(*) from run_over").await > 0
 }
 
-/// A process that is killed when it is dropped.
-struct Process(Child);
-
-impl Process {
-    /// This test program again, to run one half of a test.
-    fn start(half: &str, url: &str) -> Self {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        let name = format!("durable::processes::{half}");
-        command
-            .args(["--exact", &name, "--nocapture", &format!("argument={url}")])
-            .stdout(Stdio::piped());
-        Self(command.spawn().unwrap())
-    }
-
-    /// As `kill -9` does.
-    fn kill(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
+/// Starts this test program again as a child process that runs one test.
+fn start(half: &str, url: &str) -> Process {
+    let name = format!("durable::processes::{half}");
+    Process::piped(&mut Process::test(&name, url))
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
-
-/// What this process was given, if it is the other half of a test; the test runner takes it for
-/// one more filter.
-fn argument() -> Option<String> {
-    std::env::args().find_map(|word| Some(word.strip_prefix("argument=")?.to_owned()))
-}
-
-/// The other half: a process that works until the run is over, or until it is killed.
+/// A child process that works until the run is over or it is killed.
 #[tokio::test]
 async fn a_process_that_kicks() {
     let Some(url) = argument() else { return };
@@ -253,7 +224,7 @@ async fn a_process_that_kicks() {
     Worker::new(store, "child", seed).kick_until_over().await;
 }
 
-/// The other half: a process that acquires ten domains, says so and then does nothing.
+/// A child process that acquires ten domains, prints their tokens and then does nothing.
 #[tokio::test]
 async fn a_process_that_holds() {
     let Some(url) = argument() else { return };
@@ -271,27 +242,15 @@ async fn a_process_that_holds() {
     std::future::pending::<()>().await;
 }
 
-/// The tokens that a holding process says.
+/// Reads the tokens that the child process prints.
 fn tokens(process: &mut Process) -> Vec<Token> {
-    let said = process.0.stdout.take().unwrap();
-    let lines = BufReader::new(said).lines().map(Result::unwrap);
+    let lines = std::iter::from_fn(|| process.line());
     let tokens = lines.filter_map(|line| Token::parse(line.strip_prefix("held ")?));
     tokens.take(10).collect()
 }
 
-/// Waits for a fact, until the deadline.
-async fn until<F: Future<Output = bool>>(what: &str, mut fact: impl FnMut() -> F) {
-    let wait = async {
-        while !fact().await {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    let waited = tokio::time::timeout(DEADLINE, wait).await;
-    waited.unwrap_or_else(|_| panic!("it never came to this: {what}"));
-}
-
 async fn started() -> (testing::Database, Arc<PostgresStore>) {
-    let database = testing::postgres().await;
+    let database = testing::migrated().await;
     PostgresStore::migrate(&database.url, &StoreConfig::default())
         .await
         .unwrap();
@@ -304,12 +263,12 @@ async fn started() -> (testing::Database, Arc<PostgresStore>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_domains_of_a_killed_holder_go_on_and_its_late_answer_is_refused() {
     let (database, store) = started().await;
-    let mut holder = Process::start("a_process_that_holds", &database.url);
+    let mut holder = start("a_process_that_holds", &database.url);
     let tokens = tokens(&mut holder);
     assert_eq!(tokens.len(), 10);
     holder.kill();
     let mut worker = Worker::new(Arc::clone(&store), "heir", 1);
-    until("all have lapsed", || async {
+    until("all have lapsed", async || {
         store.lapsed(&space(), 100, None).await.unwrap().len() == 10
     })
     .await;
@@ -328,7 +287,7 @@ async fn the_domains_of_a_killed_holder_go_on_and_its_late_answer_is_refused() {
     }
 }
 
-/// The order in which a domain's offsets were worked; each as often as it was begun.
+/// The order in which a domain's offsets were worked, with repeats.
 async fn order_of_work(store: &PostgresStore, domain: &DomainName) -> Vec<i64> {
     let lines = "select log_offset from worked where domain = $1 order by line";
     let mut lines: Vec<i64> = sqlx::query_scalar(lines)
@@ -336,19 +295,21 @@ async fn order_of_work(store: &PostgresStore, domain: &DomainName) -> Vec<i64> {
         .fetch_all(store.pool())
         .await
         .unwrap();
-    // A holder that dies leaves its offset to another one, which begins it again.
+    // After the death of a holder, another worker repeats its offset.
     lines.dedup();
     lines
 }
 
 /// Proves: S3-001, S3-007, S3-008, S3-009, S3-012, S3-013, S3-025, S3-029, S3-030, S3-033, S3-071
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_domains_keep_their_order_while_processes_are_killed() {
+async fn many_domains_keep_their_order_while_processes_are_killed() {
     let (database, store) = started().await;
-    let seed: u64 = rand::random();
+    let Schedule { seed, kills, .. } = Schedule::from_environment();
+    say(&format!("work leases: {kills} kills, seed {seed}"));
     let mut luck = StdRng::seed_from_u64(seed);
     let mut domains = Vec::new();
-    for n in 0..DOMAINS {
+    let number_of_domains = DOMAINS_PER_KILL * kills;
+    for n in 0..number_of_domains {
         let mut offsets: Vec<i64> = (0..i64::try_from(EACH).unwrap())
             .map(|n| n * 7 - 5)
             .collect();
@@ -356,19 +317,20 @@ async fn a_thousand_domains_keep_their_order_while_processes_are_killed() {
         domains.push((named(&format!("domain-{n}")), offsets));
     }
     let mut processes: Vec<Process> = (0..4)
-        .map(|_| Process::start("a_process_that_kicks", &database.url))
+        .map(|_| start("a_process_that_kicks", &database.url))
         .collect();
     let mut tasks = JoinSet::new();
-    for (n, part) in domains.chunks(DOMAINS / 4).enumerate() {
+    for (n, part) in domains.chunks(number_of_domains / 4).enumerate() {
         let seed = luck.random();
         let producer = Worker::new(Arc::clone(&store), &format!("producer-{n}"), seed);
         tasks.spawn(producer.produce(part.to_vec()));
         let worker = Worker::new(Arc::clone(&store), &format!("worker-{n}"), luck.random());
         tasks.spawn(worker.kick_until_over());
     }
-    let total = i64::try_from(DOMAINS * EACH).unwrap();
-    for (at, victim) in [(total / 6, 0), (total / 3, 1), (total / 2, 2)] {
-        until("enough is worked for the next kill", || async {
+    let total = i64::try_from(number_of_domains * EACH).unwrap();
+    for victim in 0..kills {
+        let at = total * i64::try_from(victim + 1).unwrap() / i64::try_from(kills + 2).unwrap();
+        until("enough is worked for the next kill", async || {
             number(&store, "select count(*) from worked").await >= at
         })
         .await;
@@ -378,10 +340,11 @@ async fn a_thousand_domains_keep_their_order_while_processes_are_killed() {
             Vec::<String>::new(),
             "seed {seed}"
         );
-        processes.push(Process::start("a_process_that_kicks", &database.url));
+        processes.push(start("a_process_that_kicks", &database.url));
     }
-    until("all is processed", || async {
-        let processed = "select coalesce(sum(hi - lo + 1), 0)::bigint from tenure_offsets";
+    until("all is processed", async || {
+        let processed = "select coalesce(sum(last_offset - first_offset + 1), 0)::bigint \
+                         from tenure_offsets";
         number(&store, processed).await == total
     })
     .await;
@@ -402,6 +365,6 @@ async fn a_thousand_domains_keep_their_order_while_processes_are_killed() {
         assert_eq!(worked, *offsets, "seed {seed}: {domain}");
     }
     let left = "select count(*) from tenure_reservations
-                where current_offset is not null or queued > 0";
+                where current_offset is not null or backlog_length > 0";
     assert_eq!(number(&store, left).await, 0, "seed {seed}");
 }

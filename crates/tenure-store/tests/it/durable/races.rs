@@ -1,4 +1,5 @@
-//! Many callers at once, from several connections: one gets it, and the others are told so.
+//! Many concurrent callers on several connections: one succeeds, and the others get an answer that
+//! says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,10 +15,10 @@ use tokio::task::JoinSet;
 
 use super::tables::faults;
 
-/// Callers at once.
+/// Number of concurrent callers.
 const CALLERS: u64 = 8;
 
-/// Stores on one database, as several processes have them.
+/// Stores on one database, like several processes.
 type Shared = Vec<Arc<dyn Store>>;
 
 /// Two stores with eight connections in all.
@@ -33,7 +34,7 @@ async fn two_on_postgres(url: &str) -> (Shared, Arc<PostgresStore>) {
     (stores, one)
 }
 
-/// Two stores on one file, as two processes have it.
+/// Opens two stores on one file, like two processes.
 async fn two_on_sqlite(folder: &tempfile::TempDir) -> Shared {
     let path = folder.path().join("tenure.db");
     let mut stores: Shared = Vec::new();
@@ -56,7 +57,7 @@ fn fresh() -> Token {
     token("racer", GRANTS.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Calls at once, each on one of the stores in turn; all answers.
+/// Concurrent calls, each on one of the stores in turn; returns all answers.
 async fn at_once<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
     stores: &Shared,
     call: impl Fn(Arc<dyn Store>, u64) -> F,
@@ -83,8 +84,8 @@ async fn one_of_many_acquires(stores: &Shared, rounds: u64) {
     }
 }
 
-/// An offset ends, the watermark passes it and its domain is evicted, while others still try to
-/// acquire it: it is worked once.
+/// An offset is finished, the watermark passes it and its domain is evicted, while other callers
+/// try to acquire the offset. It is worked once.
 async fn an_evicted_offset_is_not_acquired_again(stores: &Shared, rounds: i64) {
     for round in 0..rounds {
         let answers = at_once(stores, move |store, _| async move {
@@ -104,8 +105,8 @@ async fn an_evicted_offset_is_not_acquired_again(stores: &Shared, rounds: i64) {
     }
 }
 
-/// All submit to one domain and work what they get: each offset once, in the order of its arrival
-/// as far as one caller can know it.
+/// All callers submit to one domain and work on their offsets. Each offset is worked once; the
+/// offsets of one caller are worked in their order.
 async fn all_get_on_with_one_hot_domain(stores: &Shared, each: i64) {
     let worked = at_once(stores, move |store, caller| async move {
         let (leases, ask) = (store.work_leases(), ask("hot"));
@@ -114,7 +115,7 @@ async fn all_get_on_with_one_hot_domain(stores: &Shared, each: i64) {
             let offset = i64::try_from(caller + 1).unwrap() * 1000 + n;
             let mut next = Some(offset);
             let mut answer = leases.submit(&ask, offset, &fresh()).await.unwrap();
-            // Works until a hint is taken by someone else.
+            // The caller works until another caller acquires the next offset.
             while let (Some(offset), Ok(AcquireResult::Acquired(token))) = (next, &answer) {
                 worked.push(offset);
                 next = leases.succeed(&ask, token).await.unwrap().unwrap().hint();
@@ -126,7 +127,7 @@ async fn all_get_on_with_one_hot_domain(stores: &Shared, each: i64) {
         worked
     });
     let mut worked: Vec<i64> = worked.await.into_iter().flatten().collect();
-    // What was submitted between a hint and the next look is found by the kick.
+    // This search finds offsets that were submitted between a hint and the next read.
     let leases = stores[0].work_leases();
     let ask = ask("hot");
     while let [(_, head)] = leases.idle_with_backlog(&ask.space, 1).await.unwrap()[..] {
@@ -151,7 +152,7 @@ async fn all_get_on_with_one_hot_domain(stores: &Shared, each: i64) {
 /// Proves: S3-001, S3-007, S3-025, S3-033, S3-071
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_postgres_one_of_many_gets_it() {
-    let database = testing::postgres().await;
+    let database = testing::migrated().await;
     let (stores, store) = two_on_postgres(&database.url).await;
     one_of_many_acquires(&stores, 40).await;
     an_evicted_offset_is_not_acquired_again(&stores, 60).await;

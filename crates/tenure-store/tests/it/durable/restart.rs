@@ -1,4 +1,4 @@
-//! What is in flight outlives the process that acquired it.
+//! An offset in flight survives the process that acquired it.
 
 use tenure_core::store::{DomainAsk, WorkLeases};
 use tenure_core::testing::token;
@@ -11,7 +11,8 @@ fn ask() -> DomainAsk {
     DomainAsk::new(space, DomainName::new("A").unwrap())
 }
 
-/// The first half of a life: 1 in flight, failed once; 2 waits; 0 is over. The token as text.
+/// The first process: offset 1 is in flight and failed once, 2 waits, 0 is finished. Returns the
+/// token as text.
 async fn before(leases: &dyn WorkLeases) -> String {
     let ask = ask();
     for (offset, claim) in [(0, 1), (1, 2), (2, 3)] {
@@ -28,7 +29,7 @@ async fn before(leases: &dyn WorkLeases) -> String {
     held.expose().to_owned()
 }
 
-/// The second half, by another process that was told the token.
+/// The second process, which gets the token of the first.
 async fn after(leases: &dyn WorkLeases, text: &str) {
     let ask = ask();
     let held = Token::parse(text).unwrap();
@@ -60,7 +61,7 @@ async fn survives(url: &str) {
 /// Proves: S3-015, S3-016, S3-017
 #[tokio::test]
 async fn a_token_outlives_its_process_on_postgres() {
-    let database = testing::postgres().await;
+    let database = testing::migrated().await;
     survives(&database.url).await;
 }
 
@@ -72,7 +73,7 @@ async fn a_token_outlives_its_process_on_sqlite() {
     survives(&format!("sqlite://{}", path.display())).await;
 }
 
-/// The tables may have a schema of their own.
+/// The tables of work leases may be in a separate schema.
 #[tokio::test]
 async fn work_leases_live_in_the_schema_of_the_tables() {
     let database = testing::postgres().await;

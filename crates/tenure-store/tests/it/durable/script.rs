@@ -1,4 +1,4 @@
-//! The scripts: what orchestrators of a few domains might do, in any order.
+//! Scripts: random calls of orchestrators on a few domains.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tenure_core::{DomainRules, Term};
 /// The domains of a script.
 pub(super) const DOMAINS: [&str; 3] = ["A", "B", "customer 7"];
 
-/// A run: rules for all, then steps.
+/// A script: rules for all domains, then steps.
 #[derive(Clone, Debug)]
 pub(super) struct Script {
     pub(super) rules: DomainRules,
@@ -19,20 +19,21 @@ pub(super) struct Script {
 /// One call.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
-    /// How much later than the step before.
+    /// Time since the previous step.
     pub(super) wait: Duration,
     pub(super) domain: usize,
     pub(super) verb: Verb,
 }
 
-/// A token is named by how many grants ago it was given, or is a stranger's.
+/// An operation. A token is named by the number of grants since it was issued, or is unknown.
 #[derive(Clone, Debug)]
 pub(super) enum Verb {
     TryAcquire(i64),
     Submit(i64),
-    /// The head of the backlog, as an orchestrator follows a hint; nothing if none waits.
+    /// Acquires the head of the backlog, as an orchestrator follows a hint; does nothing if the
+    /// backlog is empty.
     Follow,
-    /// With the token in flight, if there is one.
+    /// Uses the token of the offset in flight, if there is one.
     Succeed,
     Fail,
     Renew,
@@ -85,7 +86,7 @@ fn verb() -> impl Strategy<Value = Verb> {
     ]
 }
 
-/// Few, so that they meet and touch; and the ends.
+/// Draws from a few values, so that offsets collide and adjoin, and from the extremes.
 fn offset() -> impl Strategy<Value = i64> {
     prop_oneof![
         16 => -2..12_i64,

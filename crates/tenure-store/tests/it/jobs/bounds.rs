@@ -1,7 +1,7 @@
-//! What is too large or too odd to be kept is refused where it enters, in the same words by both
-//! databases, and never changed in silence.
+//! Values that are too large or invalid are refused before they are written, with the same message
+//! on both databases, and never changed silently.
 
-use tenure_core::job::{COUNT_MAX, CURSOR_BYTES_MAX, MatrixName, NewJob, Note};
+use tenure_core::job::{COUNT_MAX, CURSOR_BYTES_MAX, JobId, MatrixName, NewJob, Note};
 use tenure_core::store::{ChunkEnd, EndChunk, StoreError, StoreErrorKind};
 use tenure_core::testing::token;
 
@@ -24,9 +24,9 @@ fn at(cursor: String) -> Note {
 #[tokio::test]
 async fn cursors_counts_and_results_have_bounds_and_a_note_is_written_whole_or_not() {
     for place in Place::both().await {
-        let book = place.book();
+        let book = place.jobs();
         let hold = held_job(book, "m", &token("jobs", 1), NOW).await;
-        // The leases of these tests lie ahead of the clock: what is written is not late.
+        // The leases of these tests end after the clock's time, so no write is late.
         for (note, words) in [
             (at("x".repeat(CURSOR_BYTES_MAX + 1)), "65537 bytes"),
             (at("a\0b".to_owned()), "NUL"),
@@ -58,7 +58,7 @@ async fn cursors_counts_and_results_have_bounds_and_a_note_is_written_whole_or_n
             chunks_total: Some(COUNT_MAX),
             ..at("x".repeat(CURSOR_BYTES_MAX))
         };
-        assert!(book.note_job(&hold, &longest).await.unwrap().is_kept());
+        assert!(book.note_job(&hold, &longest).await.unwrap().is_accepted());
 
         let (key, token) = (key("m", "a"), token("chunks", 1));
         take(book, &asks(&key, &token, NOW)).await;
@@ -76,14 +76,14 @@ async fn cursors_counts_and_results_have_bounds_and_a_note_is_written_whole_or_n
         };
         assert_invalid(&place, book.end_chunk(&odd).await, "NUL");
         let end = ends(&key, &token, synced(), NOW);
-        assert!(book.end_chunk(&end).await.unwrap().is_kept());
+        assert!(book.end_chunk(&end).await.unwrap().is_accepted());
     }
 }
 
 #[tokio::test]
 async fn the_own_matrix_of_a_job_is_named_by_no_other() {
     for place in Place::both().await {
-        let book = place.book();
+        let book = place.jobs();
         let job = |matrix: &str| {
             let job = NewJob::new("import", "{}").unwrap();
             job.matrix(MatrixName::new(matrix).unwrap())
@@ -94,7 +94,7 @@ async fn the_own_matrix_of_a_job_is_named_by_no_other() {
         }
         assert_eq!(place.ask("select count(*) from tenure_jobs").await, "0");
         let again = NewJob {
-            retry_of: Some(1),
+            retry_of: Some(JobId::new(1)),
             ..job("job-1")
         };
         let fine = [job("job-"), job("job-1a"), job("jobs-1"), again];
@@ -102,16 +102,16 @@ async fn the_own_matrix_of_a_job_is_named_by_no_other() {
     }
 }
 
-/// Rows that somebody wrote by hand may be anything: whoever looks is answered all the same.
+/// Hand-written rows may contain any number; progress must still be readable.
 #[tokio::test]
 async fn progress_is_told_however_many_rows_there_are() {
     for place in Place::both().await {
-        let book = place.book();
+        let book = place.jobs();
         for (no, chunk) in (1..).zip(["a", "b", "c"]) {
             let (key, token) = (key("m", chunk), token("chunks", no));
             take(book, &asks(&key, &token, NOW)).await;
             let end = ends(&key, &token, synced(), NOW);
-            assert!(book.end_chunk(&end).await.unwrap().is_kept());
+            assert!(book.end_chunk(&end).await.unwrap().is_accepted());
         }
         let matrix = MatrixName::new("m").unwrap();
         let told = book.progress(&matrix, Some(NOW)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Chunks: claimed, renewed and ended by their whole key; worked on again, or done for good.
+//! Chunks: claimed, renewed and finished by their whole key; repeated, or done for good.
 
 use std::collections::BTreeSet;
 
@@ -23,14 +23,14 @@ async fn renew(
     book.renew_chunks(&renew).await.unwrap().remove(0).1
 }
 
-/// A chunk that nobody has seen is made by its claim, and is the claimer's for two minutes; for
-/// all others it is held.
+/// A claim creates an unknown chunk and holds it for two minutes; other claims get the answer that
+/// it is held.
 ///
 /// Proves: S5-009, S5-033, S5-034, S5-035, S5-036, S5-037
 #[tokio::test]
 async fn a_chunk_is_made_by_its_first_claim_and_held_for_its_term() {
     for place in Place::both().await {
-        let (book, key) = (place.book(), key("orders", "2026-11"));
+        let (book, key) = (place.jobs(), key("orders", "2026-11"));
         let (mine, theirs) = (token("w", 1), token("x", 1));
         let chunk = take(book, &asks(&key, &mine, NOW)).await;
         let until = NOW.after(TWO_MINUTES);
@@ -56,8 +56,8 @@ async fn a_chunk_is_made_by_its_first_claim_and_held_for_its_term() {
     }
 }
 
-/// A heartbeat each half minute keeps a chunk for as long as it takes. It is one call for many, it
-/// revives nothing, and a lapsed lease is refused even if nobody has taken the chunk.
+/// A heartbeat every half minute keeps a chunk for any time. One call renews many chunks and
+/// revives none: a lapsed lease is refused even if no other worker has claimed the chunk.
 ///
 /// Proves: S5-006, S5-038, S5-044
 #[tokio::test]
@@ -67,9 +67,9 @@ async fn a_heartbeat_each_half_minute_keeps_chunks_and_revives_none() {
         heartbeat: Some(seconds(30)),
         ..Settings::default()
     };
-    assert!(settings.check().is_ok(), "the rhythm of the specification");
+    assert!(settings.check().is_ok(), "the timing of the specification");
     for place in Place::both().await {
-        let book = place.book();
+        let book = place.jobs();
         let one = |n: u64| hold(&key("m", &format!("c{n}")), &token("w", n));
         let holds: Vec<ChunkHold> = (1..=50).map(one).collect();
         for mine in &holds {
@@ -82,7 +82,7 @@ async fn a_heartbeat_each_half_minute_keeps_chunks_and_revives_none() {
             let answers = book.renew_chunks(&renew).await.unwrap();
             assert!(answers.iter().map(|(hold, _)| hold).eq(&holds));
             for (_, answer) in answers {
-                let Guarded::Kept(renewed) = answer else {
+                let Guarded::Accepted(renewed) = answer else {
                     panic!("refused on {}: {answer:?}", place.name());
                 };
                 assert_eq!(renewed.until, now.after(TWO_MINUTES));
@@ -99,24 +99,24 @@ async fn a_heartbeat_each_half_minute_keeps_chunks_and_revives_none() {
             renew(book, &holds[0].key, &holds[0].token, end).await,
             Guarded::Refused(Refusal::Lost)
         );
-        assert!(renew(book, &holds[0].key, &theirs, end).await.is_kept());
+        assert!(renew(book, &holds[0].key, &theirs, end).await.is_accepted());
     }
 }
 
-/// A chunk that is done is free, tells when and how many rows, and may be done again, but not if
-/// that was less than the asker's bound ago.
+/// A done chunk is free and shows the time and the number of its rows. It may be done again, unless
+/// it was done more recently than the caller's bound.
 ///
 /// Proves: S5-036, S5-039, S5-040, S5-041
 #[tokio::test]
 async fn a_chunk_that_was_done_lately_is_not_given_to_who_asks_for_an_older_one() {
     for place in Place::both().await {
-        let (book, key) = (place.book(), key("m", "c"));
+        let (book, key) = (place.jobs(), key("m", "c"));
         let mine = token("w", 1);
         take(book, &asks(&key, &mine, NOW)).await;
         let done_at = NOW.after(seconds(10));
         let mut end = ends(&key, &mine, synced(), done_at);
         end.cursor = Some("here".into());
-        assert!(book.end_chunk(&end).await.unwrap().is_kept());
+        assert!(book.end_chunk(&end).await.unwrap().is_accepted());
         let told = book.chunks(&key.matrix, None, 9).await.unwrap().remove(0);
         assert_eq!((told.state, told.hold), (SyncState::Available, None));
         assert_eq!((told.synced_at, told.row_count), (Some(done_at), Some(7)));
@@ -131,7 +131,7 @@ async fn a_chunk_that_was_done_lately_is_not_given_to_who_asks_for_an_older_one(
         }
         let again = take(book, &ask(1, 60, 60)).await;
         assert_eq!(again.cursor.as_deref(), Some("here"));
-        // While it is held again it is held, however lately it was done.
+        // A chunk that is held again counts as held, even if it was done recently.
         let answer = book.claim_chunk(&ask(2, 600, 60)).await.unwrap();
         assert!(matches!(answer, ChunkClaim::Held { .. }), "{answer:?}");
         let back = ends(
@@ -140,7 +140,7 @@ async fn a_chunk_that_was_done_lately_is_not_given_to_who_asks_for_an_older_one(
             ChunkEnd::Released,
             done_at.after(seconds(61)),
         );
-        assert!(book.end_chunk(&back).await.unwrap().is_kept());
+        assert!(book.end_chunk(&back).await.unwrap().is_accepted());
         let told = book.chunks(&key.matrix, None, 9).await.unwrap().remove(0);
         assert_eq!((told.synced_at, told.row_count), (Some(done_at), Some(7)));
         take(
@@ -151,22 +151,22 @@ async fn a_chunk_that_was_done_lately_is_not_given_to_who_asks_for_an_older_one(
     }
 }
 
-/// What is done for good, or failed for good, is not given any more.
+/// A chunk that is done or failed for good cannot be claimed.
 ///
 /// Proves: S5-008, S5-015, S5-016, S5-033
 #[tokio::test]
 async fn a_chunk_that_has_ended_for_good_is_final() {
     for place in Place::both().await {
-        let (book, done) = (place.book(), key("m", "done"));
+        let (book, done) = (place.jobs(), key("m", "done"));
         let given_up = key("m", "dead");
         let mine = token("w", 1);
         take(book, &asks(&done, &mine, NOW)).await;
         let end = ends(&done, &mine, ChunkEnd::Completed { row_count: 3 }, NOW);
-        assert!(book.end_chunk(&end).await.unwrap().is_kept());
+        assert!(book.end_chunk(&end).await.unwrap().is_accepted());
         let theirs = token("w", 2);
         take(book, &asks(&given_up, &theirs, NOW)).await;
         let end = ends(&given_up, &theirs, dead(), NOW);
-        assert!(book.end_chunk(&end).await.unwrap().is_kept());
+        assert!(book.end_chunk(&end).await.unwrap().is_accepted());
         let later = NOW.after(seconds(90_000));
         for (key, expected) in [
             (&done, ChunkClaim::Done { at: NOW }),
@@ -189,14 +189,14 @@ async fn a_chunk_that_has_ended_for_good_is_final() {
     }
 }
 
-/// A failure is counted and told, cut to a length that people read, and the chunk may be tried
-/// again from where it was.
+/// A failure is counted and recorded, cut to a readable length, and the chunk may be retried from
+/// its cursor.
 ///
 /// Proves: S5-033
 #[tokio::test]
 async fn a_chunk_that_fails_is_free_again_and_keeps_its_counters() {
     for place in Place::both().await {
-        let (book, key) = (place.book(), key("m", "c"));
+        let (book, key) = (place.jobs(), key("m", "c"));
         for n in 1..=3 {
             let mine = token("w", n);
             let chunk = take(book, &asks(&key, &mine, NOW)).await;
@@ -205,7 +205,7 @@ async fn a_chunk_that_fails_is_free_again_and_keeps_its_counters() {
             let error = format!("{n}\0{}", "é".repeat(5000));
             let mut end = ends(&key, &mine, ChunkEnd::Failed { error }, NOW);
             end.cursor = Some(format!("row {n}"));
-            assert!(book.end_chunk(&end).await.unwrap().is_kept());
+            assert!(book.end_chunk(&end).await.unwrap().is_accepted());
         }
         let told = book.chunks(&key.matrix, None, 9).await.unwrap().remove(0);
         let error = told.error.unwrap();
@@ -217,13 +217,13 @@ async fn a_chunk_that_fails_is_free_again_and_keeps_its_counters() {
     }
 }
 
-/// Whoever was replaced, or has ended its hold, changes nothing any more, whatever it says.
+/// A worker that lost its lease or has finished the chunk changes nothing, whatever it writes.
 ///
 /// Proves: S5-002, S5-007, S5-033, S5-042
 #[tokio::test]
 async fn a_holder_that_was_replaced_changes_nothing() {
     for place in Place::both().await {
-        // By another worker, and by itself in a later claim.
+        // One holder is replaced by another worker, the other one by a later claim of its own.
         for (name, new) in [("c", token("x", 1)), ("d", token("w", 2))] {
             replaced_by(&place, &key("m", name), &new).await;
         }
@@ -231,7 +231,7 @@ async fn a_holder_that_was_replaced_changes_nothing() {
 }
 
 async fn replaced_by(place: &Place, key: &ChunkKey, new: &Token) {
-    let (book, old) = (place.book(), token("w", 1));
+    let (book, old) = (place.jobs(), token("w", 1));
     take(book, &asks(key, &old, NOW)).await;
     let then = NOW.after(TWO_MINUTES);
     take(book, &asks(key, new, then)).await;
@@ -257,9 +257,9 @@ async fn replaced_by(place: &Place, key: &ChunkKey, new: &Token) {
     );
     assert_eq!(book.chunks(&key.matrix, None, 9).await.unwrap(), before);
     let done = ends(key, new, synced(), then);
-    assert!(book.end_chunk(&done).await.unwrap().is_kept());
-    // The same word again is the same answer: the first may have been lost on its way.
-    assert!(book.end_chunk(&done).await.unwrap().is_kept());
+    assert!(book.end_chunk(&done).await.unwrap().is_accepted());
+    // A repeat gets the same answer, because the first answer may have been lost.
+    assert!(book.end_chunk(&done).await.unwrap().is_accepted());
     let other = ends(key, new, failed(), then);
     assert_eq!(
         book.end_chunk(&other).await.unwrap(),
@@ -272,19 +272,19 @@ async fn replaced_by(place: &Place, key: &ChunkKey, new: &Token) {
     );
 }
 
-/// One name in two matrices is two chunks: what happens to one leaves the other as it was.
+/// The same name in two matrices means two chunks: a change of one does not affect the other.
 ///
 /// Proves: S5-035, S5-038, S5-042
 #[tokio::test]
 async fn one_name_in_two_matrices_is_two_chunks() {
     for place in Place::both().await {
-        let (book, one, two) = (place.book(), key("m1", "same"), key("m2", "same"));
+        let (book, one, two) = (place.jobs(), key("m1", "same"), key("m2", "same"));
         let (mine, theirs) = (token("w", 1), token("w", 2));
         take(book, &asks(&one, &mine, NOW)).await;
         take(book, &asks(&two, &theirs, NOW)).await;
         let before = book.chunks(&two.matrix, None, 9).await.unwrap();
         let later = NOW.after(seconds(30));
-        assert!(renew(book, &one, &mine, later).await.is_kept());
+        assert!(renew(book, &one, &mine, later).await.is_accepted());
         let cross = renew(book, &two, &mine, later).await;
         assert_eq!(cross, Guarded::Refused(Refusal::Lost), "{}", place.name());
         let cross = ends(&two, &mine, synced(), later);
@@ -293,9 +293,10 @@ async fn one_name_in_two_matrices_is_two_chunks() {
             refused(Refusal::Lost)
         );
         let end = ends(&one, &mine, synced(), later);
-        assert!(book.end_chunk(&end).await.unwrap().is_kept());
+        assert!(book.end_chunk(&end).await.unwrap().is_accepted());
         assert_eq!(book.chunks(&two.matrix, None, 9).await.unwrap(), before);
-        // Nor is a third made of what is free in the first, and no name stands for another.
+        // A free chunk of the first matrix creates no chunk in a third matrix, and names are
+        // compared exactly.
         let free = book.chunks(&one.matrix, None, 9).await.unwrap();
         take(book, &asks(&key("m3", "same"), &token("w", 3), later)).await;
         assert_eq!(book.chunks(&one.matrix, None, 9).await.unwrap(), free);
@@ -306,51 +307,51 @@ async fn one_name_in_two_matrices_is_two_chunks() {
         let told = book.chunks(&two.matrix, None, 9).await.unwrap();
         assert_eq!(told.last(), before.last(), "{}", place.name());
         assert!(
-            renew(book, &two, &theirs, later).await.is_kept(),
+            renew(book, &two, &theirs, later).await.is_accepted(),
             "{}",
             place.name()
         );
     }
 }
 
-/// A token that claimed two chunks holds two: what is said of one by its whole key leaves the other
-/// as it was.
+/// A token that claimed two chunks holds both. A write to one of them by its whole key does not
+/// affect the other.
 #[tokio::test]
 async fn one_token_on_two_chunks_is_two_holds() {
     for place in Place::both().await {
-        let (book, a, b) = (place.book(), key("m", "a"), key("m", "b"));
+        let (book, a, b) = (place.jobs(), key("m", "a"), key("m", "b"));
         let mine = token("w", 1);
         take(book, &asks(&a, &mine, NOW)).await;
         take(book, &asks(&b, &mine, NOW)).await;
         let later = NOW.after(seconds(30));
-        assert!(renew(book, &a, &mine, later).await.is_kept());
+        assert!(renew(book, &a, &mine, later).await.is_accepted());
         let told = book.chunks(&a.matrix, None, 9).await.unwrap();
         let ends_at = |nth: usize| told[nth].hold.as_ref().unwrap().until;
         assert_eq!(ends_at(0), later.after(TWO_MINUTES), "{}", place.name());
         assert_eq!(ends_at(1), NOW.after(TWO_MINUTES), "{}", place.name());
         let end = ends(&a, &mine, synced(), later);
-        assert!(book.end_chunk(&end).await.unwrap().is_kept());
+        assert!(book.end_chunk(&end).await.unwrap().is_accepted());
         let gone = renew(book, &a, &mine, later).await;
         assert_eq!(gone, Guarded::Refused(Refusal::Lost), "{}", place.name());
-        assert!(renew(book, &b, &mine, later).await.is_kept());
+        assert!(renew(book, &b, &mine, later).await.is_accepted());
         let both = vec![hold(&a, &mine), hold(&b, &mine)];
         let renew = RenewChunks::new(both, term()).at(later);
         let answers = book.renew_chunks(&renew).await.unwrap();
-        let is_kept = answers.iter().map(|(_, answer)| answer.is_kept());
+        let is_kept = answers.iter().map(|(_, answer)| answer.is_accepted());
         assert!(is_kept.eq([false, true]), "{}", place.name());
         let twice = vec![hold(&b, &mine), hold(&b, &mine)];
         let renew = RenewChunks::new(twice, term()).at(later.after(seconds(1)));
         let answers = book.renew_chunks(&renew).await.unwrap();
-        let is_kept = answers.iter().map(|(_, answer)| answer.is_kept());
+        let is_kept = answers.iter().map(|(_, answer)| answer.is_accepted());
         assert!(is_kept.eq([true, true]), "{}", place.name());
     }
 }
 
-/// Progress counts each chunk once, by where it stands now, and lists go by name.
+/// Progress counts each chunk once, by its current state, and lists are sorted by name.
 #[tokio::test]
 async fn progress_tells_where_every_chunk_stands() {
     for place in Place::both().await {
-        let book = place.book();
+        let book = place.jobs();
         let nothing = MatrixName::new("none").unwrap();
         let told = book.progress(&nothing, Some(NOW)).await.unwrap();
         assert_eq!((told.total, told.done, told.began_at), (None, 0, None));
@@ -370,17 +371,17 @@ async fn progress_tells_where_every_chunk_stands() {
                 _ => continue,
             };
             let end = ends(&key, &mine, end, NOW);
-            assert!(book.end_chunk(&end).await.unwrap().is_kept());
+            assert!(book.end_chunk(&end).await.unwrap().is_accepted());
         }
         another_matrix(&place).await;
-        // Failed for good, though it was done once.
+        // This chunk fails for good after it was done once.
         for (n, end) in (80..).zip([synced(), dead()]) {
             let (key, mine) = (key("m", "dead"), token("w", n));
             take(book, &asks(&key, &mine, NOW)).await;
             let end = ends(&key, &mine, end, NOW);
-            assert!(book.end_chunk(&end).await.unwrap().is_kept());
+            assert!(book.end_chunk(&end).await.unwrap().is_accepted());
         }
-        // Done once, and in hand again.
+        // This chunk is done once, and then held again.
         let then = NOW.after(seconds(60));
         take(book, &asks(&key("m", "c1"), &token("w", 91), then)).await;
         let told = book.progress(&matrix, Some(then)).await.unwrap();
@@ -391,7 +392,7 @@ async fn progress_tells_where_every_chunk_stands() {
         assert_eq!((told.rows, told.began_at, told.now), (107, Some(NOW), then));
         let each = seconds(20); // three ended in a minute
         assert_eq!(told.left(), Some(each * 37), "{}", place.name());
-        // c4 to c7 have lapsed, c1 has not.
+        // The leases of c4 to c7 have lapsed; that of c1 has not.
         let told = book.progress(&matrix, Some(NOW.after(TWO_MINUTES))).await;
         assert_eq!(told.unwrap().running, 1, "{}", place.name());
         let mut names = BTreeSet::new();
@@ -410,9 +411,9 @@ async fn progress_tells_where_every_chunk_stands() {
     }
 }
 
-/// A younger job, a chunk that is done and one that is held, all of no concern to others.
+/// Creates a newer job, a done chunk and a held chunk, which must not affect other matrices.
 async fn another_matrix(place: &Place) {
-    let book = place.book();
+    let book = place.jobs();
     held_job(book, "n", &token("w", 92), NOW).await;
     let total = "update tenure_jobs set chunks_total = 7 where matrix_id = 'n'";
     place.change(total).await.unwrap();
@@ -421,12 +422,12 @@ async fn another_matrix(place: &Place) {
         take(book, &asks(&key, &mine, NOW)).await;
         if n == 93 {
             let end = ends(&key, &mine, synced(), NOW);
-            assert!(book.end_chunk(&end).await.unwrap().is_kept());
+            assert!(book.end_chunk(&end).await.unwrap().is_accepted());
         }
     }
 }
 
-/// Whoever comes at once, one of them has it, in every round; through connections of their own.
+/// One of several concurrent claims succeeds, in every round; each has its own connection.
 ///
 /// Proves: S5-017, S5-033
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -435,7 +436,8 @@ async fn of_many_who_ask_at_once_one_gets_the_chunk() {
         let (one, two) = (place.another().await, place.another().await);
         for round in 0..40 {
             let key = key("m", &format!("c{}", round / 2));
-            // In even rounds it is to be made, in odd ones it is there and free.
+            // In even rounds the claim must create the chunk; in odd rounds the chunk exists and is
+            // free.
             let now = NOW.after(seconds(200 * round));
             let (mine, theirs) = (token("w", round), token("x", round));
             let asked = (asks(&key, &mine, now), asks(&key, &theirs, now));

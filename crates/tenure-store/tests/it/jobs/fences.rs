@@ -1,4 +1,5 @@
-//! The job as a second fence: whoever has lost its job gets no chunk of it and ends none.
+//! The lease of the job guards its chunks: a worker that has lost its job can neither claim nor
+//! finish a chunk.
 
 use tenure_core::job::ChunkClaim;
 use tenure_core::store::{Bury, ClaimChunk, EndChunk, Settle};
@@ -7,13 +8,13 @@ use tenure_core::{ItemId, Refusal};
 
 use super::{NOW, Place, asks, claim_job, ends, held_job, key, refused, seconds, synced, take};
 
-/// A chunk's lease may outlive that of its job; it is of no use then.
+/// The lease of a chunk may end later than that of its job, but is invalid once the job is lost.
 ///
 /// Proves: S5-001, S5-002, S5-045
 #[tokio::test]
 async fn who_has_lost_its_job_gets_no_chunk_and_ends_none() {
     for place in Place::both().await {
-        let book = place.book();
+        let book = place.jobs();
         let hold = held_job(book, "m", &token("w", 1), NOW).await;
         let late = NOW.after(seconds(290));
         let (one, two) = (key("m", "1"), key("m", "2"));
@@ -27,14 +28,19 @@ async fn who_has_lost_its_job_gets_no_chunk_and_ends_none() {
         };
         take(book, &claim(&one, 1, late)).await;
         take(book, &claim(&two, 2, late)).await;
-        // The term of the job is over, but it is still nobody else's: no new chunk, but what is
-        // done may be told.
+        // The term of the job is over, but no other worker holds the job. The worker gets no new
+        // chunk, but may still finish one.
         let over = NOW.after(seconds(300));
         let three = key("m", "3");
         let answer = book.claim_chunk(&claim(&three, 3, over)).await.unwrap();
         assert_eq!(answer, ChunkClaim::JobLost, "{}", place.name());
-        assert!(book.end_chunk(&end(&one, 1, over)).await.unwrap().is_kept());
-        // Now it is held by another claim, though by the same worker.
+        assert!(
+            book.end_chunk(&end(&one, 1, over))
+                .await
+                .unwrap()
+                .is_accepted()
+        );
+        // Now a later claim holds the job, though it is a claim of the same worker.
         claim_job(book, &token("w", 2), over).await.unwrap();
         let before = book.chunks(&two.matrix, None, 9).await.unwrap();
         let answer = book.claim_chunk(&claim(&three, 4, over)).await.unwrap();
@@ -46,17 +52,17 @@ async fn who_has_lost_its_job_gets_no_chunk_and_ends_none() {
         note.cursor = Some("far".into());
         assert_eq!(book.end_chunk(&note).await.unwrap(), refused(Refusal::Lost));
         assert_eq!(book.chunks(&two.matrix, None, 9).await.unwrap(), before);
-        // Without a job, as a helper, the chunk is still its own.
+        // For a call that names no job, the worker still holds the chunk.
         let alone = ends(&two, &token("c", 2), synced(), over);
-        assert!(book.end_chunk(&alone).await.unwrap().is_kept());
+        assert!(book.end_chunk(&alone).await.unwrap().is_accepted());
     }
 }
 
-/// A job that is cancelled or done gives no chunk any more, and lets none be ended.
+/// Chunks of a cancelled or finished job can be neither claimed nor finished.
 #[tokio::test]
 async fn an_ended_job_has_no_chunks_to_give() {
     for place in Place::both().await {
-        let book = place.book();
+        let book = place.jobs();
         for nth in 1..=2 {
             let hold = held_job(book, "m", &token("w", nth), NOW).await;
             let chunk = key("m", &format!("c{nth}"));
@@ -64,10 +70,16 @@ async fn an_ended_job_has_no_chunks_to_give() {
             claim.job = Some(hold.clone());
             take(book, &claim).await;
             if nth == 1 {
-                let bury = Bury::new(ItemId::new(hold.id), token("op", 1), "why").at(NOW);
-                assert!(book.job_desk().bury(&bury).await.unwrap().is_kept());
+                let bury = Bury::new(ItemId::from(hold.id), token("op", 1), "why").at(NOW);
+                assert!(
+                    book.job_operations()
+                        .bury(&bury)
+                        .await
+                        .unwrap()
+                        .is_accepted()
+                );
             } else {
-                let done = Settle::new(hold.token.clone()).done([ItemId::new(hold.id)]);
+                let done = Settle::new(hold.token.clone()).done([ItemId::from(hold.id)]);
                 let done = book.job_leases().settle(&done.at(NOW)).await.unwrap();
                 assert_eq!(done.refused().count(), 0);
             }

@@ -1,4 +1,5 @@
-//! Chunks that failed for good: said by the current hold alone, of one chunk alone, and final.
+//! Chunks that failed for good: only the current lease can fail a chunk, it fails no other chunk,
+//! and the failure is final.
 
 use tenure_core::job::{ChunkClaim, ChunkRecord, MatrixName};
 use tenure_core::store::{ChunkEnd, ClaimChunk, EndChunk, JobHold, RenewChunks, Settle};
@@ -12,17 +13,17 @@ use super::{
 
 async fn chunks(place: &Place, matrix: &str) -> Vec<ChunkRecord> {
     let matrix = MatrixName::new(matrix).unwrap();
-    place.book().chunks(&matrix, None, 9).await.unwrap()
+    place.jobs().chunks(&matrix, None, 9).await.unwrap()
 }
 
-/// Whoever was replaced, has the chunk of another matrix, or has lost the job that it works for
-/// fails nothing; the holder does, once.
+/// A worker that was replaced, that holds the chunk of another matrix, or that has lost its job
+/// cannot fail the chunk. The holder can, once.
 ///
 /// Proves: S5-002, S5-008, S5-016, S5-033
 #[tokio::test]
 async fn a_chunk_is_failed_for_good_by_its_holder_alone_and_under_its_whole_key() {
     for place in Place::both().await {
-        let (book, one, two) = (place.book(), key("m1", "same"), key("m2", "same"));
+        let (book, one, two) = (place.jobs(), key("m1", "same"), key("m2", "same"));
         let (old, new, theirs) = (token("w", 1), token("x", 1), token("y", 1));
         take(book, &asks(&one, &old, NOW)).await;
         let then = NOW.after(TWO_MINUTES);
@@ -50,7 +51,7 @@ async fn a_chunk_is_failed_for_good_by_its_holder_alone_and_under_its_whole_key(
         assert_eq!(after, before, "{}", place.name());
 
         let end = ends(&one, &new, dead(), then);
-        assert!(book.end_chunk(&end).await.unwrap().is_kept());
+        assert!(book.end_chunk(&end).await.unwrap().is_accepted());
         let told = chunks(&place, "m1").await.remove(0);
         assert_eq!((told.state, told.hold), (SyncState::Failed, None));
         assert_eq!(told.error.as_deref(), Some("no such month"));
@@ -74,18 +75,18 @@ async fn a_chunk_is_failed_for_good_by_its_holder_alone_and_under_its_whole_key(
     }
 }
 
-/// What has failed for good stays so, whatever its last holder or others say; the same word again
-/// is the same answer.
+/// A chunk that failed for good stays failed, whatever its last holder or others write. A repeat
+/// gets the same answer.
 ///
 /// Proves: S5-008, S5-016, S5-033
 #[tokio::test]
 async fn a_chunk_that_failed_for_good_stays_so() {
     for place in Place::both().await {
-        let (book, key, mine) = (place.book(), key("m", "c"), token("w", 1));
+        let (book, key, mine) = (place.jobs(), key("m", "c"), token("w", 1));
         take(book, &asks(&key, &mine, NOW)).await;
         let mut end = ends(&key, &mine, dead(), NOW);
         end.cursor = Some("row 7".into());
-        assert!(book.end_chunk(&end).await.unwrap().is_kept());
+        assert!(book.end_chunk(&end).await.unwrap().is_accepted());
         let before = chunks(&place, "m").await;
         assert_eq!(before[0].cursor.as_deref(), Some("row 7"));
 
@@ -110,16 +111,16 @@ async fn a_chunk_that_failed_for_good_stays_so() {
         let renew = RenewChunks::new(vec![hold(&key, &mine)], term()).at(NOW);
         let renewed = book.renew_chunks(&renew).await.unwrap().remove(0).1;
         assert_eq!(renewed, Guarded::Refused(Refusal::Lost), "{}", place.name());
-        assert!(book.end_chunk(&end).await.unwrap().is_kept());
+        assert!(book.end_chunk(&end).await.unwrap().is_accepted());
         assert_eq!(chunks(&place, "m").await, before, "{}", place.name());
     }
 }
 
-/// A job may end well with chunks that failed for good, and its progress tells them.
+/// A job may succeed with chunks that failed for good, and its progress counts them.
 #[tokio::test]
 async fn what_failed_for_good_is_told_by_itself_and_not_waited_for() {
     for place in Place::both().await {
-        let book = place.book();
+        let book = place.jobs();
         let job = held_job(book, "m", &token("j", 1), NOW).await;
         let total = "update tenure_jobs set chunks_total = 4";
         place.change(total).await.unwrap();
@@ -132,7 +133,7 @@ async fn what_failed_for_good_is_told_by_itself_and_not_waited_for() {
             take(book, &ask).await;
             let mut end = ends(&key, &mine, end, NOW);
             end.job = Some(job.clone());
-            assert!(book.end_chunk(&end).await.unwrap().is_kept());
+            assert!(book.end_chunk(&end).await.unwrap().is_accepted());
             let told = book.progress(&matrix, Some(then)).await.unwrap();
             assert_eq!((told.done, told.failed), (1, nth - 1), "{}", place.name());
             assert_eq!((told.ended(), told.running, told.rows), (nth, 0, 7));
@@ -140,24 +141,24 @@ async fn what_failed_for_good_is_told_by_itself_and_not_waited_for() {
             assert_eq!(told.left(), Some(left), "{}", place.name());
         }
         let settle = Settle::new(job.token);
-        let settle = settle.item(ItemId::new(job.id), Outcome::Done).at(NOW);
+        let settle = settle.item(ItemId::from(job.id), Outcome::Done).at(NOW);
         let settled = book.job_leases().settle(&settle).await.unwrap();
         assert_eq!(settled.refused().count(), 0, "{}", place.name());
     }
 }
 
-/// Goal: whoever looks at a matrix sees what is in hand and what went wrong, and no more rows than
-/// asked for, however many chunks there are.
+/// Goal: an overview of a matrix shows held and failed chunks, and no more rows than requested,
+/// however many chunks there are.
 #[tokio::test]
 async fn of_many_chunks_only_those_that_people_should_see_are_told() {
     for place in Place::both().await {
-        let book = place.book();
+        let book = place.jobs();
         let end = |name: &'static str, nth: u64, end: Option<ChunkEnd>| async move {
             let (key, mine) = (key("m", name), token("w", nth));
             take(book, &asks(&key, &mine, NOW)).await;
             if let Some(end) = end {
                 let end = ends(&key, &mine, end, NOW);
-                assert!(book.end_chunk(&end).await.unwrap().is_kept());
+                assert!(book.end_chunk(&end).await.unwrap().is_accepted());
             }
         };
         end("a", 1, Some(failed())).await;
@@ -169,7 +170,7 @@ async fn of_many_chunks_only_those_that_people_should_see_are_told() {
         end("f", 7, Some(ChunkEnd::Completed { row_count: 1 })).await;
         end("g", 8, Some(dead())).await;
         end("h", 9, None).await;
-        // Written by hand, without a word about the cause.
+        // These rows are hand-written and have no cause.
         let mute = format!(
             "insert into tenure_checkpoints (matrix_id, chunk_hash, failed_at)
              values ('m', 'i', {now}), ('n', 'b', {now})",

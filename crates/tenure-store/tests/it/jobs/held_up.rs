@@ -1,4 +1,4 @@
-//! Rows in somebody's transaction: only whoever holds such a row is held up by that.
+//! Locked rows: a transaction that locks a row delays only the holder of that row.
 
 use std::future::Future;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use tokio::time::timeout;
 
 use super::{NOW, Place, asks, claim_job, held_job, hold, key, seconds, take, term};
 
-/// The answers, which must come at once: each hold, and whether it was kept.
+/// Returns each lease and its refusal, if any; asserts that the answers come at once.
 async fn answers<Hold>(
     asked: impl Future<Output = Vec<(Hold, Guarded<Renewed>)>>,
 ) -> Vec<(Hold, Option<Refusal>)> {
     let answers = timeout(Duration::from_secs(20), asked).await;
     let answers = answers.expect("nobody is waited for");
     let refusal = |answer: Guarded<Renewed>| match answer {
-        Guarded::Kept(_) => None,
+        Guarded::Accepted(_) => None,
         Guarded::Refused(why) => Some(why),
     };
     let answers = answers.into_iter();
@@ -27,17 +27,16 @@ async fn answers<Hold>(
         .collect()
 }
 
-/// Goal: a transaction that has one job or one chunk in hand costs no other lease its renewal.
-/// Method: of two jobs and of two chunks one each is locked by a transaction that stays open; the
-/// other is renewed at once, and the locked one is neither kept nor lost. One that has lapsed or
-/// was never there is told as ever.
+/// Goal: a transaction that locks one job or one chunk prevents no other renewal. Method: an open
+/// transaction locks one of two jobs and one of two chunks. The others are renewed at once; for the
+/// locked ones there is no answer. Lapsed and unknown leases are answered as usual.
 #[tokio::test]
 async fn a_row_in_a_transaction_costs_no_other_lease_its_renewal() {
     let place = Place::postgres().await;
     let Place::Postgres { database, .. } = &place else {
         panic!("it is PostgreSQL");
     };
-    let book = place.book();
+    let book = place.jobs();
     let [locked, free, gone] = [1, 2, 3].map(|no| token("jobs", no));
     let first = held_job(book, "m", &locked, NOW).await;
     held_job(book, "m", &free, NOW).await;
@@ -75,7 +74,7 @@ async fn a_row_in_a_transaction_costs_no_other_lease_its_renewal() {
     let renewed = async { book.renew_chunks(&renew).await.unwrap() };
     assert_eq!(answers(renewed).await, [(chunks[1].clone(), None)]);
 
-    // By the first claims it is over; the other was renewed.
+    // Five minutes later, the lease that was not renewed has lapsed; the other one is live.
     let late = NOW.after(Duration::from_mins(5));
     let lapsed = (locked.clone(), Some(Refusal::Lapsed));
     assert_eq!(

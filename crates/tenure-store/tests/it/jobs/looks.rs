@@ -1,9 +1,9 @@
-//! What people are shown of jobs beside each one by itself: how every kind stands, and which chunks
-//! are in hand or were left there; and what a claim recovered on its way.
+//! Overviews of jobs: counts by kind, held and abandoned chunks, and the jobs that a claim
+//! recovered.
 
 use std::time::Duration;
 
-use tenure_core::job::{ChunkRecord, KindStanding, NewJob};
+use tenure_core::job::{ChunkRecord, JobId, KindStatus, NewJob};
 use tenure_core::store::{Bury, Claim, HeldChunks, Jobs, Recovered, Settle, Tables};
 use tenure_core::testing::token;
 use tenure_core::{ItemId, LapsePolicy, Outcome, State, Term, Timestamp};
@@ -13,15 +13,15 @@ use super::{NOW, Place, asks, claim_job, held_job, key, seconds, take};
 
 const DAY: Duration = Duration::from_hours(24);
 
-async fn kinds(book: &dyn Jobs, now: Timestamp) -> Vec<KindStanding> {
+async fn kinds(book: &dyn Jobs, now: Timestamp) -> Vec<KindStatus> {
     book.kinds(DAY, Some(now)).await.unwrap()
 }
 
-/// Each standing is counted where it belongs, and what was cancelled has not failed.
+/// Each state is counted correctly, and cancelled jobs do not count as failed.
 #[tokio::test]
 async fn every_kind_is_told_with_what_keeps_it() {
     for place in Place::both().await {
-        let book = place.book();
+        let book = place.jobs();
         assert_eq!(kinds(book, NOW).await, []);
         let job = |kind| NewJob::new(kind, "{}").unwrap();
         let mut later = job("import");
@@ -36,7 +36,7 @@ async fn every_kind_is_told_with_what_keeps_it() {
         assert_eq!((import.due, import.delayed, import.running), (2, 1, 0));
         assert_eq!(import.oldest_due, Some(seconds(60)));
 
-        // The first is claimed, lapses twice, and is left in hand the third time.
+        // The first job lapses twice, and is held a third time.
         let mut now = then;
         for n in 1..=3 {
             assert!(claim_job(book, &token("w", n), now).await.is_some());
@@ -45,12 +45,15 @@ async fn every_kind_is_told_with_what_keeps_it() {
         }
         let told = kinds(book, now).await;
         let import = &told[1];
-        assert_eq!((import.lapsed, import.lapsed_job), (1, Some(1)));
+        assert_eq!((import.lapsed, import.lapsed_job), (1, Some(JobId::new(1))));
         assert_eq!(import.longest_lapsed, Some(seconds(1)));
-        assert_eq!((import.crashing, import.crashing_job), (1, Some(1)));
+        assert_eq!(
+            (import.crashing, import.crashing_job),
+            (1, Some(JobId::new(1)))
+        );
         assert_eq!((import.running, import.failed), (0, 0));
 
-        // It fails for good, and the other is cancelled.
+        // The first job fails for good, and an operator cancels the other.
         let last = token("w", 4);
         assert!(claim_job(book, &last, now).await.is_some());
         let dead = Outcome::Dead {
@@ -61,30 +64,36 @@ async fn every_kind_is_told_with_what_keeps_it() {
         let answer = book.job_leases().settle(&settle).await.unwrap();
         assert_eq!(answer.refused().count(), 0);
         let bury = Bury::new(ItemId::new(2), token("op", 1), "not needed").at(now);
-        assert!(book.job_desk().bury(&bury).await.unwrap().is_kept());
+        assert!(
+            book.job_operations()
+                .bury(&bury)
+                .await
+                .unwrap()
+                .is_accepted()
+        );
         let told = kinds(book, now).await;
         let import = &told[1];
-        assert_eq!((import.failed, import.failed_job), (1, Some(1)));
+        assert_eq!((import.failed, import.failed_job), (1, Some(JobId::new(1))));
         assert_eq!((import.crashing, import.lapsed, import.due), (0, 0, 0));
-        let told = book.job(1, Some(now)).await.unwrap().unwrap();
+        let told = book.job(JobId::new(1), Some(now)).await.unwrap().unwrap();
         assert!(!told.is_cancelled, "{}", place.name());
-        // A day later that is history.
+        // A day later, the failed job no longer counts.
         assert_eq!(kinds(book, now.after(DAY)).await[1].failed, 0);
     }
 }
 
-/// Goal: jobs are counted by their indexes, and that is no other count than that of the rows.
+/// Goal: counting jobs by index gives the same result as counting rows.
 #[tokio::test]
 async fn jobs_are_counted_as_their_rows_are() {
     for place in Place::both().await {
-        let book = place.book();
+        let book = place.jobs();
         let rows = match &place {
             Place::Postgres { store, .. } => Tables::rows(store.as_ref(), table()).await,
             Place::Sqlite { store, .. } => Tables::rows(store, table()).await,
         };
         let rows = rows.unwrap();
         let both = async |now| {
-            let counts = book.job_desk().count(Some(now)).await.unwrap();
+            let counts = book.job_operations().count(Some(now)).await.unwrap();
             assert_eq!(counts, rows.count(Some(now)).await.unwrap());
             let waits = &counts.queues[0].1;
             let open = (waits.due, waits.delayed, waits.oldest_due);
@@ -122,7 +131,7 @@ async fn jobs_are_counted_as_their_rows_are() {
         let told = place.name();
         let is = both(now).await;
         assert_eq!(is, ((1, 1, waited(3)), 1, 0, 2, 1), "{told}");
-        // The lease lapses, and the last one is due.
+        // The lease has lapsed, and the last job is due.
         let is = both(now.after(seconds(7200))).await;
         assert_eq!(is, ((2, 0, waited(7203)), 1, 1, 2, 1), "{told}");
     }
@@ -135,22 +144,28 @@ fn names(chunks: &[ChunkRecord]) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// What is in hand is told, the first to end first; and of all matrices together only what somebody
-/// should come by for.
+/// A list of held chunks begins with the earliest end. Over all matrices, it has only the chunks
+/// that need attention.
 #[tokio::test]
 async fn chunks_in_hand_or_left_there_are_told() {
     for place in Place::both().await {
-        let book = place.book();
+        let book = place.jobs();
         held_job(book, "m", &token("w", 1), NOW).await;
         let later = NOW.after(seconds(10));
         take(book, &asks(&key("m", "b"), &token("w", 2), later)).await;
         take(book, &asks(&key("m", "a"), &token("w", 3), NOW)).await;
-        // Nobody's job, and one whose job has ended.
+        // One chunk has no job, and the job of another is finished.
         take(book, &asks(&key("free", "c"), &token("w", 4), NOW)).await;
         let ended = held_job(book, "gone", &token("w", 5), NOW).await;
         take(book, &asks(&key("gone", "d"), &token("w", 6), NOW)).await;
-        let bury = Bury::new(ItemId::new(ended.id), token("op", 1), "why").at(NOW);
-        assert!(book.job_desk().bury(&bury).await.unwrap().is_kept());
+        let bury = Bury::new(ItemId::from(ended.id), token("op", 1), "why").at(NOW);
+        assert!(
+            book.job_operations()
+                .bury(&bury)
+                .await
+                .unwrap()
+                .is_accepted()
+        );
 
         let mut ask = HeldChunks {
             matrix: Some(key("m", "a").matrix),
@@ -164,7 +179,7 @@ async fn chunks_in_hand_or_left_there_are_told() {
         let of_gone = book.held_chunks(&ask, Some(NOW)).await.unwrap();
         assert_eq!(names(&of_gone), [("gone", "d")]);
 
-        // The term is two minutes; the second one ends ten seconds later.
+        // Every term is two minutes; the chunk `b` was claimed ten seconds after the others.
         ask = HeldChunks {
             matrix: None,
             lapsed_for: Some(seconds(60)),
@@ -180,11 +195,11 @@ async fn chunks_in_hand_or_left_there_are_told() {
     }
 }
 
-/// A claim tells what it took back, also what became failed by it.
+/// A claim returns the jobs that it recovered, including those that it settled as dead.
 #[tokio::test]
 async fn a_claim_tells_what_it_recovered() {
     for place in Place::both().await {
-        let book = place.book();
+        let book = place.jobs();
         held_job(book, "m", &token("w", 1), NOW).await;
         let mut now = NOW;
         let term = Term::new(seconds(300)).unwrap();

@@ -1,8 +1,7 @@
-//! Jobs and checkpoints on both databases: what their specification says, and what happens when
-//! holders die, come late or race.
+//! Jobs and checkpoints on both databases: their specification, and holders that die, are late or
+//! race.
 
 mod bounds;
-mod by_hand;
 mod chunks;
 mod fences;
 mod for_good;
@@ -10,6 +9,7 @@ mod held_up;
 mod looks;
 pub(crate) mod plans;
 mod planted;
+mod raw_sql;
 mod retries;
 mod rows;
 mod transaction;
@@ -19,7 +19,7 @@ use std::time::Duration;
 use sqlx::{AssertSqlSafe, Row};
 use tenure_core::job::{Chunk, ChunkClaim, ChunkKey, ChunkName, MatrixName, NewJob};
 use tenure_core::store::{
-    ChunkEnd, ChunkHold, Claim, ClaimChunk, EndChunk, JobHold, Jobs, KeepsJobs, Pruner,
+    ChunkEnd, ChunkHold, Claim, ClaimChunk, EndChunk, JobHold, Jobs, ProvidesJobs, Pruner,
 };
 use tenure_core::{Guarded, Held, LapsePolicy, Refusal, Term, Timestamp, Token};
 use tenure_store::config::StoreConfig;
@@ -28,17 +28,17 @@ use tenure_store::sqlite::SqliteStore;
 
 use crate::place::Place;
 
-/// The moment at which the tests take place.
+/// The time of the tests.
 const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
 
-/// The lease of a checkpoint.
+/// The term of a checkpoint.
 const TWO_MINUTES: Duration = Duration::from_mins(2);
 
 impl Place {
-    fn book(&self) -> &dyn Jobs {
+    fn jobs(&self) -> &dyn Jobs {
         let book = match self {
-            Self::Postgres { store, .. } => store.job_book(),
-            Self::Sqlite { store, .. } => store.job_book(),
+            Self::Postgres { store, .. } => store.job_store(),
+            Self::Sqlite { store, .. } => store.job_store(),
         };
         book.expect("both keep jobs")
     }
@@ -50,7 +50,7 @@ impl Place {
         }
     }
 
-    /// The same store as another process has it: through connections of its own.
+    /// Opens the same store as another process would, through separate connections.
     async fn another(&self) -> Box<dyn Jobs> {
         let config = StoreConfig::default();
         match self {
@@ -61,7 +61,7 @@ impl Place {
         }
     }
 
-    /// A moment as this database writes it.
+    /// A timestamp in this database's form.
     fn moment(&self, at: Timestamp) -> String {
         let micros = at.as_micros();
         match self {
@@ -72,7 +72,7 @@ impl Place {
         }
     }
 
-    /// Runs a statement by hand; how many rows it changed, or what the database said.
+    /// Runs a statement directly; returns the number of changed rows, or the database's error.
     async fn change(&self, sql: &str) -> Result<u64, String> {
         match self {
             Self::Postgres { pool, .. } => {
@@ -89,7 +89,7 @@ impl Place {
         }
     }
 
-    /// What a question by hand is answered, as text; null is `null`.
+    /// Runs a query directly; returns its result as text, with `null` for null.
     async fn ask(&self, sql: &str) -> String {
         match self {
             Self::Postgres { pool, .. } => {
@@ -124,7 +124,7 @@ fn key(matrix: &str, chunk: &str) -> ChunkKey {
     }
 }
 
-/// The hold on this chunk by this claim.
+/// The lease of this chunk under this token.
 fn hold(key: &ChunkKey, token: &Token) -> ChunkHold {
     ChunkHold {
         key: key.clone(),
@@ -172,7 +172,7 @@ fn refused(why: Refusal) -> Guarded<()> {
     Guarded::Refused(why)
 }
 
-/// The chunk, which must be given.
+/// Claims the chunk; the claim must succeed.
 async fn take(book: &dyn Jobs, ask: &ClaimChunk) -> Chunk {
     let answer = book.claim_chunk(ask).await.unwrap();
     let ChunkClaim::Claimed(chunk) = answer else {
@@ -181,20 +181,20 @@ async fn take(book: &dyn Jobs, ask: &ClaimChunk) -> Chunk {
     chunk
 }
 
-/// Claims one job, as a worker does.
+/// Claims one job like a worker.
 async fn claim_job(book: &dyn Jobs, token: &Token, now: Timestamp) -> Option<Held> {
     let claim = Claim::new(token.clone(), 1).term(Term::new(Duration::from_mins(5)).unwrap());
     let claim = claim.recovery(Some(LapsePolicy::default())).at(now);
     book.job_leases().claim(&claim).await.unwrap()
 }
 
-/// A job on a matrix, claimed: the hold on it.
+/// Claims a job on a matrix; returns its lease.
 async fn held_job(book: &dyn Jobs, matrix: &str, token: &Token, now: Timestamp) -> JobHold {
     let job = NewJob::new("import", "{}").unwrap();
     let job = job.matrix(MatrixName::new(matrix).unwrap());
     let ids = book.enqueue_jobs(&[job], Some(now)).await.unwrap();
     let held = claim_job(book, token, now).await.unwrap();
-    assert_eq!(held.items[0].id.number(), ids[0]);
+    assert_eq!(held.items[0].id, ids[0].into());
     JobHold {
         id: ids[0],
         token: token.clone(),

@@ -1,5 +1,5 @@
-//! What the plans of jobs' statements are looked at with: tables that have been in use for long,
-//! and how each statement is called.
+//! Input for the plans of the statements of jobs: tables in long use, and arguments for each
+//! statement.
 
 use tenure_core::{Identifier, LeaseTable};
 use tenure_store::postgres::PostgresRows;
@@ -7,8 +7,8 @@ use tenure_store::sqlite::SqliteRows;
 
 use super::Place;
 
-/// 100,000 jobs that are done, 1,000 that failed, 200 that wait, 50 that run; on 100 matrices, of
-/// ten kinds, and 50,000 chunks of these.
+/// Creates 100,000 done jobs, 1,000 failed, 200 pending and 50 running, of ten kinds and on 100
+/// matrices, and 50,000 chunks of these matrices.
 pub(crate) const FILL: &str = "
     insert into tenure_jobs
         (kind, matrix_id, payload, created_at, completed_at, failed_at, locked_until, locked_by,
@@ -79,13 +79,13 @@ pub(crate) fn arguments(name: &str) -> String {
         "jobs_count" => "null".to_owned(),
         "jobs_kinds" => "null, 86400000000".to_owned(),
         "jobs_progress" => "null, 'm7'".to_owned(),
-        // Nothing is that old: what is deleted is not what costs.
+        // No row is that old, because the cost of deleting is not tested.
         "jobs_prune" => "null, 604800000000, 2592000000000, 100".to_owned(),
         other => panic!("{other}.sql is new: say here how it is called"),
     }
 }
 
-/// Lists by every filter, each of which has an index of its own.
+/// Calls of the lists with every filter, because each filter has its own index.
 pub(crate) fn more_calls() -> Vec<(&'static str, String)> {
     let mut calls = Vec::new();
     for kind in ["null", "'kind7'"] {
@@ -116,7 +116,7 @@ pub(super) fn table() -> LeaseTable {
     table
 }
 
-/// The statements of the row layout that workers run on jobs, and how each is called.
+/// The statements of the row layout that workers run on jobs, with their arguments.
 pub(crate) fn row_calls() -> Vec<(&'static str, String, String)> {
     let held = "'now-0000000000000001.101207.0'";
     let holder = "'now-0000000000000001'";
@@ -157,7 +157,7 @@ pub(crate) fn row_calls() -> Vec<(&'static str, String, String)> {
     all.into_iter().filter_map(call).collect()
 }
 
-/// The same in SQLite: no statement that workers run walks through the jobs, and none sorts them.
+/// In SQLite, too, no statement of a worker scans or sorts the jobs.
 #[tokio::test]
 async fn sqlite_goes_by_index_through_many_jobs_that_are_done() {
     let place = Place::sqlite().await;

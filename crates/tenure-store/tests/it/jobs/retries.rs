@@ -1,29 +1,37 @@
-//! Retries: a job that has ended is repeated once, however many ask for it.
+//! Retries: a finished job gets one retry, however many callers request it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use tenure_core::job::{MatrixName, NewJob, Retried};
+use tenure_core::job::{JobId, MatrixName, NewJob, Retried};
 use tenure_core::store::{Bury, Jobs, StoreErrorKind};
 use tenure_core::testing::token;
 use tenure_core::{ItemId, Refusal};
-use tenure_store::config::StoreConfig;
-use tenure_store::postgres::PostgresStore;
-use tenure_store::sqlite::SqliteStore;
 use tokio::task::JoinSet;
 
 use super::{NOW, Place, held_job, seconds};
 
-/// So many ask at once.
+/// Number of concurrent callers.
 const AT_ONCE: usize = 8;
 
-async fn cancel(book: &dyn Jobs, id: i64) {
-    let bury = Bury::new(ItemId::new(id), token("op", id.unsigned_abs()), "why").at(NOW);
-    assert!(book.job_desk().bury(&bury).await.unwrap().is_kept());
+async fn cancel(book: &dyn Jobs, id: JobId) {
+    let bury = Bury::new(
+        ItemId::from(id),
+        token("op", id.number().unsigned_abs()),
+        "why",
+    )
+    .at(NOW);
+    assert!(
+        book.job_operations()
+            .bury(&bury)
+            .await
+            .unwrap()
+            .is_accepted()
+    );
 }
 
-/// A job that was cancelled, with a payload, a matrix and a priority of its own.
-async fn ended(book: &dyn Jobs) -> i64 {
+/// A cancelled job with a payload, a matrix and a priority.
+async fn ended(book: &dyn Jobs) -> JobId {
     let job = NewJob::new("import", r#"{"b": 1,  "a": [2]}"#).unwrap();
     let job = job.matrix(MatrixName::new("orders").unwrap()).priority(3);
     let id = book.enqueue_jobs(&[job], Some(NOW)).await.unwrap()[0];
@@ -31,14 +39,14 @@ async fn ended(book: &dyn Jobs) -> i64 {
     id
 }
 
-/// Goal: an impatient hand, or several, leave one new job. Method: eight ask at once, through
-/// two stores as two processes have them; in some rounds, so that they meet.
+/// Goal: any number of requests creates one new job. Method: eight concurrent requests through two
+/// stores, like two processes, in several rounds, so that they collide.
 ///
 /// Proves: S5-008
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_many_who_retry_at_once_one_writes_a_job() {
     for place in Place::both().await {
-        let book = place.book();
+        let book = place.jobs();
         let others: [Arc<dyn Jobs>; 2] = [
             Arc::from(place.another().await),
             Arc::from(place.another().await),
@@ -63,16 +71,19 @@ async fn of_many_who_retry_at_once_one_writes_a_job() {
     }
 }
 
-/// What is repeated is the whole order, and what has ended stays as it was. What fails again is
-/// repeated by a retry of its retry.
+/// A retry has the same payload, matrix and priority, and the finished job stays unchanged. A retry
+/// that fails can get a retry of its own.
 ///
 /// Proves: S5-008
 #[tokio::test]
 async fn a_job_has_one_retry_and_that_has_one_too() {
     for place in Place::both().await {
-        let book = place.book();
+        let book = place.jobs();
         let running = held_job(book, "m", &token("w", 1), NOW).await.id;
-        for (id, why) in [(running, Refusal::NotSettled), (4711, Refusal::NotFound)] {
+        for (id, why) in [
+            (running, Refusal::NotSettled),
+            (JobId::new(4711), Refusal::NotFound),
+        ] {
             let answer = book.retry_job(id, Some(NOW)).await.unwrap();
             assert_eq!(answer, Retried::Refused(why), "{}", place.name());
         }
@@ -104,11 +115,11 @@ async fn a_job_has_one_retry_and_that_has_one_too() {
     }
 }
 
-/// Nor is a second one written by those who say themselves what their job repeats.
+/// Callers that enqueue a job as the retry of another do not create a second retry either.
 #[tokio::test]
 async fn a_job_that_is_said_to_repeat_another_is_the_only_one() {
     for place in Place::both().await {
-        let book = place.book();
+        let book = place.jobs();
         let id = ended(book).await;
         let by_hand = NewJob {
             retry_of: Some(id),
@@ -121,42 +132,5 @@ async fn a_job_that_is_said_to_repeat_another_is_the_only_one() {
         let error = book.enqueue_jobs(&jobs, None).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Invalid, "{}", place.name());
         assert!(error.to_string().contains("repeats the same"), "{error}");
-    }
-}
-
-/// Of several retries from before there was a rule, the first stays one; the others stay jobs.
-#[tokio::test]
-async fn a_migration_settles_which_of_many_retries_counts() {
-    for place in Place::both().await {
-        let book = place.book();
-        let (one, two) = (ended(book).await, ended(book).await);
-        for old in [
-            "drop index tenure_jobs_retry_of",
-            "delete from tenure_migrations where version >= 5",
-        ] {
-            place.change(old).await.unwrap();
-        }
-        let mut written = Vec::new();
-        for of in [one, one, two, one, two] {
-            let again = NewJob {
-                retry_of: Some(of),
-                ..NewJob::new("import", "{}").unwrap()
-            };
-            written.extend(book.enqueue_jobs(&[again], None).await.unwrap());
-        }
-        let config = StoreConfig::default();
-        let migrated = match &place {
-            Place::Postgres { database, .. } => {
-                PostgresStore::migrate(&database.url, &config).await
-            }
-            Place::Sqlite { path, .. } => SqliteStore::migrate(path, &config).await,
-        };
-        assert_eq!(migrated.unwrap().from, 4, "{}", place.name());
-        for (of, by) in [(one, written[0]), (two, written[2])] {
-            let answer = book.retry_job(of, None).await.unwrap();
-            assert_eq!(answer, Retried::Before(by), "{}", place.name());
-        }
-        let all = place.ask("select count(*) from tenure_jobs").await;
-        assert_eq!(all, "7", "{}", place.name());
     }
 }

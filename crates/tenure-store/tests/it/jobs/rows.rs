@@ -1,6 +1,7 @@
-//! Jobs: written, listed, claimed in order and by kind, noted, cancelled; and final.
+//! Jobs are enqueued, listed, claimed in order and by kind, noted and cancelled; finished jobs are
+//! final.
 
-use tenure_core::job::{JobKind, MatrixName, NewJob, Note};
+use tenure_core::job::{JobId, JobKind, MatrixName, NewJob, Note};
 use tenure_core::store::{Bury, Claim, JobFilter, Prune, Pruned, Replay, Settle};
 use tenure_core::testing::token;
 use tenure_core::{Content, Guarded, ItemId, Outcome, Refusal, SyncState, Timestamp};
@@ -11,42 +12,42 @@ fn job(kind: &str) -> NewJob {
     NewJob::new(kind, r#"{"b": 1,  "a": [2]}"#).unwrap()
 }
 
-/// What was written comes back as it was, and each job without a matrix has one of its own.
+/// A job is read back as written, and each job without a matrix gets its own.
 #[tokio::test]
 async fn a_job_comes_back_as_it_was_written() {
     for place in Place::both().await {
-        let book = place.book();
+        let book = place.jobs();
         let mut later = job("export").priority(-3);
         later.delay = seconds(60);
-        later.retry_of = Some(1);
+        later.retry_of = Some(JobId::new(1));
         let matrix = MatrixName::new("orders").unwrap();
         let jobs = [job("import"), later, job("import").matrix(matrix)];
         let ids = book.enqueue_jobs(&jobs, Some(NOW)).await.unwrap();
-        assert_eq!(ids, [1, 2, 3], "{}", place.name());
-        let told = book.job(2, Some(NOW)).await.unwrap().unwrap();
+        assert_eq!(ids, [1, 2, 3].map(JobId::new), "{}", place.name());
+        let told = book.job(JobId::new(2), Some(NOW)).await.unwrap().unwrap();
         assert_eq!(told.payload, r#"{"b": 1,  "a": [2]}"#);
         assert_eq!(
             (told.kind.as_str(), told.matrix.as_str()),
             ("export", "job-2")
         );
-        assert_eq!((told.priority, told.retry_of), (-3, Some(1)));
+        assert_eq!((told.priority, told.retry_of), (-3, Some(JobId::new(1))));
         assert_eq!(told.available_at, Some(NOW.after(seconds(60))));
         assert_eq!((told.created_at, told.state), (NOW, SyncState::Available));
         assert_eq!(told.hold, None);
-        let told = book.job(3, Some(NOW)).await.unwrap().unwrap();
+        let told = book.job(JobId::new(3), Some(NOW)).await.unwrap().unwrap();
         assert_eq!((told.matrix.as_str(), told.available_at), ("orders", None));
-        assert_eq!(book.job(4, Some(NOW)).await.unwrap(), None);
+        assert_eq!(book.job(JobId::new(4), Some(NOW)).await.unwrap(), None);
     }
 }
 
-/// The urgent first, then the oldest; what waits for its time is passed by; and only the kinds that
-/// were asked for.
+/// A claim takes urgent jobs first, then the oldest, only of the requested kinds, and none that is
+/// not due.
 ///
 /// Proves: S5-022, S5-024
 #[tokio::test]
 async fn jobs_are_claimed_by_urgency_and_age_and_kind() {
     for place in Place::both().await {
-        let book = place.book();
+        let book = place.jobs();
         let mut later = job("import").priority(9);
         later.delay = seconds(60);
         let jobs = [
@@ -78,11 +79,11 @@ async fn jobs_are_claimed_by_urgency_and_age_and_kind() {
     }
 }
 
-/// A handler gets the whole row, its payload as JSON.
+/// A handler gets the whole row, with the payload as JSON.
 #[tokio::test]
 async fn a_claim_brings_the_job_whole() {
     for place in Place::both().await {
-        let book = place.book();
+        let book = place.jobs();
         held_job(book, "m", &token("w", 1), NOW).await;
         let again = NOW.after(seconds(300));
         let held = claim_job(book, &token("x", 1), again).await.unwrap();
@@ -96,35 +97,38 @@ async fn a_claim_brings_the_job_whole() {
             (Some("import"), Some("m"))
         );
         assert_eq!(held.items[0].counters.crashes, 1);
-        let told = book.job(1, Some(again)).await.unwrap().unwrap();
+        let told = book.job(JobId::new(1), Some(again)).await.unwrap().unwrap();
         assert_eq!(told.state, SyncState::Running);
         assert_eq!(told.hold.unwrap().holder, token("x", 1).holder());
     }
 }
 
-/// Only the holder writes something down, and what it does not mention stays.
+/// Only the holder can write a note, and omitted fields keep their values.
 #[tokio::test]
 async fn a_note_is_taken_from_the_holder_alone() {
     for place in Place::both().await {
-        let book = place.book();
-        // Notes are judged by the store's own clock, so this job is claimed by it too.
+        let book = place.jobs();
+        // The store checks notes by its own clock, so this claim uses that clock as well.
         book.enqueue_jobs(&[job("import")], None).await.unwrap();
         let mine = token("w", 1);
         let claim = Claim::new(mine.clone(), 1);
         book.job_leases().claim(&claim).await.unwrap().unwrap();
-        let hold = tenure_core::store::JobHold { id: 1, token: mine };
+        let hold = tenure_core::store::JobHold {
+            id: JobId::new(1),
+            token: mine,
+        };
         let note = Note {
             cursor: Some("17".into()),
             chunks_total: Some(40),
             result: None,
         };
-        assert!(book.note_job(&hold, &note).await.unwrap().is_kept());
+        assert!(book.note_job(&hold, &note).await.unwrap().is_accepted());
         let note = Note {
             result: Some(r#"{"rows":  3}"#.into()),
             ..Note::default()
         };
-        assert!(book.note_job(&hold, &note).await.unwrap().is_kept());
-        let told = book.job(1, None).await.unwrap().unwrap();
+        assert!(book.note_job(&hold, &note).await.unwrap().is_accepted());
+        let told = book.job(JobId::new(1), None).await.unwrap().unwrap();
         assert_eq!(
             (told.cursor.as_deref(), told.chunks_total),
             (Some("17"), Some(40))
@@ -136,13 +140,13 @@ async fn a_note_is_taken_from_the_holder_alone() {
         };
         book.note_job(&hold, &no_json).await.unwrap_err();
         let mut thief = hold.clone();
-        // Another worker, and another claim of the same one.
+        // One token is of another worker, the other of another claim of the same worker.
         for other in [token("thief", 1), token("w", 2)] {
             thief.token = other;
             let answer = book.note_job(&thief, &note).await.unwrap();
             assert_eq!(answer, Guarded::Refused(Refusal::Lost), "{}", place.name());
         }
-        thief.id = 9;
+        thief.id = JobId::new(9);
         let answer = book.note_job(&thief, &note).await.unwrap();
         assert_eq!(answer, Guarded::Refused(Refusal::NotFound));
         let done = Settle::new(hold.token.clone()).done([ItemId::new(1)]);
@@ -160,13 +164,13 @@ async fn a_note_is_taken_from_the_holder_alone() {
     }
 }
 
-/// What has ended stays as it is: no claim, no settle, no cancel and no replay opens it again.
+/// A finished job is final: no claim, settle, cancel or replay reopens it.
 ///
 /// Proves: S5-008, S5-015, S5-016
 #[tokio::test]
 async fn a_job_that_has_ended_is_final() {
     for place in Place::both().await {
-        let book = place.book();
+        let book = place.jobs();
         let (one, two) = (token("w", 1), token("w", 2));
         held_job(book, "m", &one, NOW).await;
         held_job(book, "m", &two, NOW).await;
@@ -184,8 +188,8 @@ async fn a_job_that_has_ended_is_final() {
             assert_eq!(answer.unwrap().refused().count(), 0);
         }
         let ended = [
-            book.job(1, Some(NOW)).await.unwrap().unwrap(),
-            book.job(2, Some(NOW)).await.unwrap().unwrap(),
+            book.job(JobId::new(1), Some(NOW)).await.unwrap().unwrap(),
+            book.job(JobId::new(2), Some(NOW)).await.unwrap().unwrap(),
         ];
         let states = ended.each_ref().map(|job| job.state);
         assert_eq!(states, [SyncState::Completed, SyncState::Failed]);
@@ -198,33 +202,34 @@ async fn a_job_that_has_ended_is_final() {
         assert_eq!(claim_job(book, &token("w", 3), later).await, None);
         for id in ids {
             let bury = Bury::new(id, token("op", 1), "why").at(later);
-            let answer = book.job_desk().bury(&bury).await.unwrap();
+            let answer = book.job_operations().bury(&bury).await.unwrap();
             assert_eq!(answer, Guarded::Refused(Refusal::AlreadySettled));
         }
         let replay = Replay {
             ids: vec![ids[0], ids[1], ItemId::new(3)],
             now: Some(later),
         };
-        let answers = book.job_desk().replay(&replay).await.unwrap();
+        let answers = book.job_operations().replay(&replay).await.unwrap();
         let whys: Vec<_> = answers.iter().map(|(_, answer)| answer.refusal()).collect();
         let settled = Some(Refusal::AlreadySettled);
         assert_eq!(whys, [settled, settled, Some(Refusal::NotFound)]);
         assert_eq!(
-            book.job(1, Some(NOW)).await.unwrap().as_ref(),
+            book.job(JobId::new(1), Some(NOW)).await.unwrap().as_ref(),
             Some(&ended[0])
         );
         assert_eq!(
-            book.job(2, Some(NOW)).await.unwrap().as_ref(),
+            book.job(JobId::new(2), Some(NOW)).await.unwrap().as_ref(),
             Some(&ended[1])
         );
     }
 }
 
-/// A cancelled job is failed, whether it waits or runs, and its holder is refused from then on.
+/// A cancelled job is failed, whether it was pending or running, and its holder is refused from
+/// then on.
 #[tokio::test]
 async fn a_cancelled_job_is_nobodys() {
     for place in Place::both().await {
-        let book = place.book();
+        let book = place.jobs();
         let mine = token("w", 1);
         held_job(book, "m", &mine, NOW).await;
         book.enqueue_jobs(&[job("import")], Some(NOW))
@@ -232,8 +237,13 @@ async fn a_cancelled_job_is_nobodys() {
             .unwrap();
         for id in [1, 2].map(ItemId::new) {
             let bury = Bury::new(id, token("op", 1), "not needed").at(NOW);
-            assert!(book.job_desk().bury(&bury).await.unwrap().is_kept());
-            let told = book.job(id.number(), Some(NOW)).await.unwrap().unwrap();
+            let buried = book.job_operations().bury(&bury).await.unwrap();
+            assert!(buried.is_accepted());
+            let told = book
+                .job(JobId::new(id.number()), Some(NOW))
+                .await
+                .unwrap()
+                .unwrap();
             assert_eq!((told.state, told.hold), (SyncState::Failed, None));
             assert!(told.is_cancelled, "{}", place.name());
             assert_eq!(
@@ -250,12 +260,11 @@ async fn a_cancelled_job_is_nobodys() {
     }
 }
 
-/// Every filter finds what it names and nothing else, newest first, page by page.
+/// Every filter returns exactly its jobs, newest first, page by page.
 #[tokio::test]
 async fn lists_are_narrowed_by_kind_matrix_and_state() {
     for place in Place::both().await {
-        let book = place.book();
-        // By the store's own clock: a list tells of now.
+        let book = place.jobs();
         let matrix = MatrixName::new("orders").unwrap();
         for nth in 0..12 {
             let kind = if nth % 2 == 0 { "import" } else { "export" };
@@ -267,7 +276,7 @@ async fn lists_are_narrowed_by_kind_matrix_and_state() {
             book.enqueue_jobs(&[job], None).await.unwrap();
         }
         let long_ago = Timestamp::from_micros(1_000_000);
-        // 1 runs, 2 has lapsed, 3 is done, 4 failed.
+        // Job 1 runs, 2 has lapsed, 3 is done, 4 failed.
         for (id, now) in [(1, None), (2, Some(long_ago)), (3, None), (4, None)] {
             let mut claim = Claim::new(token("w", id), 1).recovery(None);
             claim.now = now;
@@ -280,17 +289,11 @@ async fn lists_are_narrowed_by_kind_matrix_and_state() {
             assert_eq!(held.items[0].id.number(), i64::try_from(id).unwrap());
         }
         let done = Settle::new(token("w", 3)).done([ItemId::new(3)]);
-        assert_eq!(
-            book.job_leases()
-                .settle(&done)
-                .await
-                .unwrap()
-                .refused()
-                .count(),
-            0
-        );
+        let settled = book.job_leases().settle(&done).await.unwrap();
+        assert_eq!(settled.refused().count(), 0);
         let bury = Bury::new(ItemId::new(4), token("op", 1), "why");
-        assert!(book.job_desk().bury(&bury).await.unwrap().is_kept());
+        let buried = book.job_operations().bury(&bury).await.unwrap();
+        assert!(buried.is_accepted());
         let states = |id: i64| match id {
             1 => SyncState::Running,
             2 => SyncState::Lapsed,
@@ -307,7 +310,7 @@ async fn lists_are_narrowed_by_kind_matrix_and_state() {
                             kind: kind.map(|kind| JobKind::new(kind).unwrap()),
                             matrix: matrix.cloned(),
                             state,
-                            before,
+                            before: before.map(JobId::new),
                         };
                         let found = book.jobs(&filter, 3).await.unwrap();
                         let fits = |id: &i64| {
@@ -317,9 +320,9 @@ async fn lists_are_narrowed_by_kind_matrix_and_state() {
                                 && before.is_none_or(|before| *id < before)
                         };
                         let expected: Vec<i64> = (1..=12).rev().filter(fits).take(3).collect();
-                        let ids: Vec<i64> = found.iter().map(|job| job.id).collect();
+                        let ids: Vec<i64> = found.iter().map(|job| job.id.number()).collect();
                         assert_eq!(ids, expected, "{filter:?} on {}", place.name());
-                        assert!(found.iter().all(|job| job.state == states(job.id)));
+                        assert!(found.iter().all(|job| job.state == states(job.id.number())));
                     }
                 }
             }
@@ -327,12 +330,12 @@ async fn lists_are_narrowed_by_kind_matrix_and_state() {
     }
 }
 
-/// Completed and failed ones each by their own retention; what has not ended stays, and so does a
-/// matrix with a life of its own, or one that a retry still works on.
+/// Completed and failed jobs each have their own retention. Open jobs stay, and so does a matrix
+/// that was named separately, or that a retry still works on.
 #[tokio::test]
 async fn ended_jobs_are_pruned_with_the_chunks_that_were_theirs_alone() {
     for place in Place::both().await {
-        let book = place.book();
+        let book = place.jobs();
         let orders = MatrixName::new("orders").unwrap();
         let retried = MatrixName::new("job-2").unwrap();
         let jobs = [
@@ -342,7 +345,7 @@ async fn ended_jobs_are_pruned_with_the_chunks_that_were_theirs_alone() {
             job("a").matrix(MatrixName::new("job-7x").unwrap()),
             job("a"),
             NewJob {
-                retry_of: Some(2),
+                retry_of: Some(JobId::new(2)),
                 ..job("a").matrix(retried)
             },
         ];
@@ -361,7 +364,8 @@ async fn ended_jobs_are_pruned_with_the_chunks_that_were_theirs_alone() {
         }
         let mut bury = Bury::new(ItemId::new(5), token("people", 1), "wrong file");
         bury.now = Some(NOW);
-        assert!(book.job_desk().bury(&bury).await.unwrap().is_kept());
+        let buried = book.job_operations().bury(&bury).await.unwrap();
+        assert!(buried.is_accepted());
 
         let matrices = "select string_agg(matrix_id, ' ') from (select matrix_id \
                         from tenure_checkpoints order by matrix_id) as c";

@@ -1,11 +1,11 @@
-//! Checkpoints in the user's own transaction: what it did is there if and only if the checkpoint
-//! is, wherever it is cut, and never for a holder that was replaced.
+//! Checkpoints in the user's own transaction: the work exists if and only if the checkpoint does,
+//! wherever the transaction is aborted, and never for a holder that was replaced.
 
 use std::time::Duration;
 
 use rusqlite::TransactionBehavior;
 use sqlx::{Connection as _, PgConnection, Row as _};
-use tenure_core::job::{ChunkClaim, ChunkKey, NewJob, Note};
+use tenure_core::job::{ChunkClaim, ChunkKey, JobId, NewJob, Note};
 use tenure_core::store::{CheckpointError, Claim, ClaimChunk, EndChunk, JobHold};
 use tenure_core::testing::token;
 use tenure_core::{Refusal, Term};
@@ -14,7 +14,7 @@ use tenure_store::sqlite::SqliteStore;
 
 use super::{NOW, Place, TWO_MINUTES, asks, dead, ends, held_job, key, seconds, synced, take};
 
-/// Where a transaction is cut off, as if its process were killed.
+/// The point at which a transaction is aborted, as if its process were killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
     BeforeTheCheckpoint,
@@ -23,7 +23,7 @@ enum Cut {
     Nowhere,
 }
 
-/// What is written down in the transaction.
+/// The checkpoint of the transaction.
 #[derive(Clone, Copy)]
 enum Checkpoint<'a> {
     Chunk(&'a EndChunk),
@@ -50,7 +50,7 @@ impl Checkpoint<'_> {
     }
 }
 
-/// Writes an order and a checkpoint in one transaction on a connection of its own.
+/// Writes an order and a checkpoint in one transaction on a separate connection.
 async fn work(place: &Place, what: Checkpoint<'_>, cut: Cut) -> Result<(), CheckpointError> {
     match place {
         Place::Postgres {
@@ -111,7 +111,7 @@ fn here(end: EndChunk) -> EndChunk {
     }
 }
 
-/// The refusal, which must be one.
+/// Returns the refusal; asserts that there is one.
 fn why(answer: Result<(), CheckpointError>) -> Refusal {
     match answer {
         Err(CheckpointError::Refused(why)) => why,
@@ -119,14 +119,14 @@ fn why(answer: Result<(), CheckpointError>) -> Refusal {
     }
 }
 
-/// Goal: a chunk is done if and only if its work is. Method: the transaction is cut at each place;
-/// the next worker takes up what is left, and nothing is done twice.
+/// Goal: a chunk is done if and only if its work is. Method: the transaction is aborted at each
+/// point; the next worker does the rest, and nothing is done twice.
 ///
 /// Proves: S5-001, S5-003, S5-039, S5-045
 #[tokio::test]
 async fn a_chunk_is_done_if_and_only_if_its_work_is() {
     for place in places().await {
-        let book = place.book();
+        let book = place.jobs();
         let cuts = [
             Cut::BeforeTheCheckpoint,
             Cut::BeforeTheCommit,
@@ -156,7 +156,8 @@ async fn a_chunk_is_done_if_and_only_if_its_work_is() {
                 ChunkClaim::Held { .. } | ChunkClaim::Failed | ChunkClaim::JobLost => false,
             };
             assert!(expected, "{cut:?} on {}: {answer:?}", place.name());
-            // The old one, who does not know what became of its commit, must not do it again.
+            // The old holder does not know whether its commit succeeded, and must not repeat the
+            // work.
             let again = work(&place, Checkpoint::Chunk(&end), Cut::Nowhere).await;
             let refusal = why(again);
             assert!([Refusal::Lost, Refusal::NotClaimed].contains(&refusal));
@@ -165,14 +166,14 @@ async fn a_chunk_is_done_if_and_only_if_its_work_is() {
     }
 }
 
-/// Whoever was replaced is refused, and what it did is rolled back; so is whoever has lapsed, by
-/// the clock at that moment and not by that of the transaction's begin.
+/// A holder that was replaced is refused and its work rolled back. So is a holder whose lease has
+/// lapsed, by the current time and not by that of the transaction's start.
 ///
 /// Proves: S5-002, S5-028, S5-033
 #[tokio::test]
 async fn a_holder_that_was_replaced_or_has_lapsed_rolls_back() {
     for place in places().await {
-        let (book, chunk, mine) = (place.book(), key("m", "c"), token("w", 1));
+        let (book, chunk, mine) = (place.jobs(), key("m", "c"), token("w", 1));
         take(book, &asks(&chunk, &mine, NOW)).await;
         let over = NOW.after(TWO_MINUTES);
         let late = here(ends(&chunk, &mine, synced(), over));
@@ -199,7 +200,7 @@ async fn a_holder_that_was_replaced_or_has_lapsed_rolls_back() {
     let mut claim = asks(&chunk, &mine, NOW);
     claim.now = None;
     claim.term = Term::new(Duration::from_millis(50)).unwrap();
-    take(place.book(), &claim).await;
+    take(place.jobs(), &claim).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     let mut end = ends(&chunk, &mine, synced(), NOW);
     end.now = None;
@@ -207,13 +208,14 @@ async fn a_holder_that_was_replaced_or_has_lapsed_rolls_back() {
     assert_eq!(why(answer), Refusal::Lapsed);
 }
 
-/// Goal: a chunk has failed for good if and only if what says so was committed. Method: as above.
+/// Goal: a chunk has failed for good if and only if the failure was committed. Method: the
+/// transaction is aborted at each point.
 ///
 /// Proves: S5-003, S5-033
 #[tokio::test]
 async fn a_chunk_fails_for_good_if_and_only_if_the_transaction_commits() {
     for place in places().await {
-        let book = place.book();
+        let book = place.jobs();
         let cuts = [Cut::BeforeTheCommit, Cut::AfterTheCommit];
         for (nth, cut) in (1..).zip(cuts) {
             let (chunk, mine) = (key("m", &format!("c{nth}")), token("w", nth));
@@ -232,11 +234,12 @@ async fn a_chunk_fails_for_good_if_and_only_if_the_transaction_commits() {
     }
 }
 
-/// A cursor that goes on keeps the hold, and is where the next one begins after a cut.
+/// A transaction that moves the cursor keeps the lease; after an abort, the next worker begins at
+/// the stored cursor.
 #[tokio::test]
 async fn a_cursor_moves_with_the_work_and_the_hold_goes_on() {
     for place in places().await {
-        let (book, chunk, mine) = (place.book(), key("m", "c"), token("w", 1));
+        let (book, chunk, mine) = (place.jobs(), key("m", "c"), token("w", 1));
         take(book, &asks(&chunk, &mine, NOW)).await;
         for (nth, cut) in [
             (1, Cut::Nowhere),
@@ -254,7 +257,7 @@ async fn a_cursor_moves_with_the_work_and_the_hold_goes_on() {
         let over = NOW.after(TWO_MINUTES);
         let next = take(book, &asks(&chunk, &token("x", 1), over)).await;
         assert_eq!(next.cursor.as_deref(), Some("row 2"), "{}", place.name());
-        // Who does not tell where it is leaves what is there.
+        // A completion without a cursor keeps the stored one.
         let end = ends(&chunk, &token("x", 1), synced(), over);
         work(&place, Checkpoint::Chunk(&end), Cut::Nowhere)
             .await
@@ -264,11 +267,12 @@ async fn a_cursor_moves_with_the_work_and_the_hold_goes_on() {
     }
 }
 
-/// A job that was lost rolls back what is done for it, in its chunks and in its own notes.
+/// If the job is lost, the transaction is rolled back, for work on its chunks and for notes of the
+/// job.
 #[tokio::test]
 async fn a_lost_job_rolls_back_what_is_done_for_it() {
     for place in places().await {
-        let book = place.book();
+        let book = place.jobs();
         let hold = held_job(book, "m", &token("w", 1), NOW).await;
         let (chunk, mine) = (key("m", "c"), token("c", 1));
         let almost = NOW.after(seconds(299));
@@ -296,18 +300,21 @@ async fn a_lost_job_rolls_back_what_is_done_for_it() {
     }
 }
 
-/// A job's cursor is where its work is, wherever the transaction is cut; and a lapsed holder is
-/// refused even if nobody has taken the job.
+/// The cursor of a job matches its work, wherever the transaction is aborted. A holder whose lease
+/// has lapsed is refused even if no other worker has taken the job.
 #[tokio::test]
 async fn a_jobs_cursor_is_where_its_work_is() {
     for place in places().await {
-        let book = place.book();
+        let book = place.jobs();
         let job = NewJob::new("import", "{}").unwrap();
         book.enqueue_jobs(&[job], None).await.unwrap();
         let mine = token("w", 1);
         let claim = Claim::new(mine.clone(), 1).term(Term::new(Duration::from_secs(3)).unwrap());
         book.job_leases().claim(&claim).await.unwrap().unwrap();
-        let hold = JobHold { id: 1, token: mine };
+        let hold = JobHold {
+            id: JobId::new(1),
+            token: mine,
+        };
         let cuts = [Cut::Nowhere, Cut::BeforeTheCommit, Cut::BeforeTheCheckpoint];
         for (nth, cut) in (1..).zip(cuts) {
             let note = Note {
@@ -318,7 +325,7 @@ async fn a_jobs_cursor_is_where_its_work_is() {
                 .await
                 .unwrap();
         }
-        let cursor = book.job(1, None).await.unwrap().unwrap().cursor;
+        let cursor = book.job(JobId::new(1), None).await.unwrap().unwrap().cursor;
         assert_eq!(cursor.as_deref(), Some("row 1"), "{}", place.name());
         assert_eq!(orders(&place).await, "1");
         let ended = place.moment(NOW.before(Duration::from_hours(100_000)));
@@ -328,13 +335,14 @@ async fn a_jobs_cursor_is_where_its_work_is() {
         let answer = work(&place, Checkpoint::Job(&hold, &note), Cut::Nowhere).await;
         assert_eq!(why(answer), Refusal::Lapsed, "{}", place.name());
         assert_eq!(orders(&place).await, "1");
-        // Outside a transaction it may still say where it was: nobody has replaced it.
-        assert!(book.note_job(&hold, &note).await.unwrap().is_kept());
+        // Outside of a transaction the holder may still write its cursor, because it was not
+        // replaced.
+        assert!(book.note_job(&hold, &note).await.unwrap().is_accepted());
     }
 }
 
-/// Goal: a claim never waits for a user's transaction, and never overtakes it. Method: a holder
-/// whose term ends has its checkpoint written but not committed; another asks for the chunk.
+/// Goal: a claim neither waits for a user's transaction nor overtakes it. Method: a holder whose
+/// term ends has written its checkpoint without committing; another worker claims the chunk.
 ///
 /// Proves: S5-017
 #[tokio::test]
@@ -343,7 +351,7 @@ async fn a_claim_passes_by_a_chunk_whose_checkpoint_is_not_committed() {
     let Place::Postgres { store, pool, .. } = &place else {
         return;
     };
-    let book = place.book();
+    let book = place.jobs();
     let (chunk, mine): (ChunkKey, _) = (key("m", "c"), token("w", 1));
     take(book, &asks(&chunk, &mine, NOW)).await;
     let mut tx = pool.begin().await.unwrap();

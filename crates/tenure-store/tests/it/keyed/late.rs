@@ -1,11 +1,11 @@
-//! Producers that commit late, claims that meet and claims that die, on one key.
+//! Producers that commit late, claims that collide and claims that die, on one key.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::{Connection, PgConnection};
 use tenure_core::store::{Claim, Enqueued, Intake as _, LeaseStore as _, Settle};
-use tenure_core::{Event, ItemId};
+use tenure_core::{Event, ItemId, NewEvent};
 use tenure_store::config::StoreConfig;
 use tenure_store::postgres::PostgresStore;
 use tenure_store::testing::{self, Database};
@@ -15,7 +15,7 @@ use crate::arena::{Arena, First, Waits};
 use crate::world::fresh;
 
 async fn store() -> (Database, Arc<PostgresStore>, PgConnection) {
-    let database = testing::postgres().await;
+    let database = testing::migrated().await;
     let config = StoreConfig::default();
     PostgresStore::migrate(&database.url, &config)
         .await
@@ -26,16 +26,17 @@ async fn store() -> (Database, Arc<PostgresStore>, PgConnection) {
 }
 
 fn event() -> Event {
-    Event::from_json("t", "1").unwrap().key("a").unwrap()
+    NewEvent::from_json("t", "1").key("a").build().unwrap()
 }
 
 async fn enqueue(store: &PostgresStore) -> ItemId {
     store.enqueue(&[event()]).await.unwrap()[0].id()
 }
 
-/// Claims what can be claimed, in runs of up to four, and gets it done; the ids in order.
+/// Claims available events, in runs of up to four, and settles them as done; returns the ids in
+/// order.
 async fn work(store: &PostgresStore) -> Vec<ItemId> {
-    let claim = Claim::new(fresh("worker"), 4).abreast(1);
+    let claim = Claim::new(fresh("worker"), 4).min_parallel(1);
     let Some(held) = store.claim(&claim).await.unwrap() else {
         return Vec::new();
     };
@@ -44,8 +45,8 @@ async fn work(store: &PostgresStore) -> Vec<ItemId> {
     held.ids()
 }
 
-/// The one that drew the earlier id is worked when it has committed; those that came after that in
-/// real time come after it.
+/// An event with an earlier id is worked once its transaction has committed. Events that are
+/// enqueued after that commit come after it.
 ///
 /// Proves: S4-051
 #[tokio::test]
@@ -56,7 +57,7 @@ async fn a_producer_that_commits_late_holds_up_nobody_and_loses_nothing() {
     let answers = store.enqueue_on(&mut tx, &[event()]).await.unwrap();
     let (first, second) = (answers[0].id(), enqueue(&store).await);
     assert!(first < second);
-    let claim = Claim::new(fresh("worker"), 4).abreast(1);
+    let claim = Claim::new(fresh("worker"), 4).min_parallel(1);
     let held = store.claim(&claim).await.unwrap().unwrap();
     assert_eq!(held.ids(), [second], "nobody waits for the first");
     let waiting = enqueue(&store).await;
@@ -88,7 +89,7 @@ async fn what_is_rolled_back_holds_up_nobody() {
     assert_eq!(faults(&mut conn).await, [""; 0]);
 }
 
-/// Waits until so many statements wait for a lock.
+/// Waits until this many statements wait for a lock.
 async fn until_waiting(conn: &mut PgConnection, waiting: i64) {
     let count = "select count(*) from pg_stat_activity
                  where datname = current_database() and wait_event_type = 'Lock'";
@@ -110,7 +111,7 @@ async fn strict_producers_wait_for_each_other_and_for_nobody_else() {
     for ends in ["commit", "rollback"] {
         let mut early = PgConnection::connect(&database.url).await.unwrap();
         let mut tx = early.begin().await.unwrap();
-        let strict = event().strict();
+        let strict = NewEvent::from(event()).strict().build().unwrap();
         let answers = store
             .enqueue_on(&mut tx, std::slice::from_ref(&strict))
             .await;
@@ -151,7 +152,7 @@ async fn strict_producers_wait_for_each_other_and_for_nobody_else() {
     }
 }
 
-/// Two claims of two processes at once: whatever is held of the key is held by one lease.
+/// Two processes claim at the same time: all held items of the key have one lease.
 ///
 /// Proves: S3-007, S4-039
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -165,7 +166,7 @@ async fn two_claims_never_hold_one_key() {
         for _ in 0..2 {
             ids.push(enqueue(&store).await);
         }
-        let ask = || Claim::new(fresh("worker"), 2).abreast(1);
+        let ask = || Claim::new(fresh("worker"), 2).min_parallel(1);
         let (one, two) = (ask(), ask());
         let (one, two) = tokio::join!(store.claim(&one), other.claim(&two));
         let held: Vec<_> = [one, two].into_iter().filter_map(Result::unwrap).collect();
@@ -187,24 +188,26 @@ async fn two_claims_never_hold_one_key() {
     assert_eq!(order, ids);
 }
 
-/// A claim dies when it has taken the bells off and has not committed, and one that has a run in
-/// hand.
+/// One claim dies after it has deleted the arrivals and before its commit; another dies while it
+/// holds a run.
 #[tokio::test]
 async fn a_claim_that_dies_loses_nothing() {
     let mut arena = Arena::new().await;
-    // From now on the domain is known.
+    // From now on the key has a row.
     let first = enqueue(&arena.free).await;
     assert_eq!(work(&arena.free).await, [first]);
-    for is_placed in [false, true] {
+    for is_promoted in [false, true] {
         let ids = [enqueue(&arena.free).await, enqueue(&arena.free).await];
-        if is_placed {
-            arena.free.place_all(None).await.unwrap();
+        if is_promoted {
+            arena.free.promote_all(None).await.unwrap();
         }
         let run = |store: &Arc<PostgresStore>| {
             let store = Arc::clone(store);
             async move {
-                // It hears of the bells by its first look, and answers them.
-                let claim = Claim::new(fresh("worker"), 4).abreast(1).recovery(None);
+                // The claim sees the arrivals and promotes an event to the head.
+                let claim = Claim::new(fresh("worker"), 4)
+                    .min_parallel(1)
+                    .recovery(None);
                 store
                     .claim(&claim)
                     .await

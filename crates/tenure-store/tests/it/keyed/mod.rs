@@ -1,5 +1,5 @@
-//! Ordering keys on PostgreSQL under fire: two verbs of one key at once, producers that commit
-//! late, claims that die. What must hold at any moment is read from the tables ([`faults`]).
+//! Ordering keys on PostgreSQL under load: two concurrent operations on one key, producers that
+//! commit late, and claims that die. The invariants are read from the tables ([`faults`]).
 
 mod faults;
 mod late;

@@ -1,17 +1,19 @@
-//! Planted faults in what the statements of PostgreSQL do with keys: each must be noticed, by a
-//! check of the suite or by two verbs that meet.
+//! Planted faults in PostgreSQL's statements on keys. Each must be noticed, by a check of the suite
+//! or by two concurrent operations.
 
-use tenure_store::Planted;
+use tenure_core::testing::Extent;
 
 use super::races::is_noticed;
 use super::scene::{Scene, Verb};
 use crate::arena::First;
+use crate::faults::Planted;
 use crate::planted::{is_noticed_by, planted};
 
-/// A fault, and the check that is made for it.
+/// Faults, each with the name of the check that must notice it.
 const CHECKED: [(&str, &[Planted]); 19] = [
     (
-        // The first of a run that may not be claimed ends it; without that rule it is left out.
+        // A run must stop before its first item that is not due; with this fault it skips that
+        // item.
         "a_run_stops_before_what_is_not_due",
         &[planted("claim", "and b.is_next", "")],
     ),
@@ -32,7 +34,7 @@ const CHECKED: [(&str, &[Planted]); 19] = [
         )],
     ),
     (
-        // The rest of a run stays held when its head goes back.
+        // The rest of a run stays held when its head becomes pending again.
         "what_is_left_of_a_run_goes_back_behind_its_head",
         &[planted(
             "settle",
@@ -41,12 +43,12 @@ const CHECKED: [(&str, &[Planted]); 19] = [
         )],
     ),
     (
-        // What follows a release stays held, and overtakes it.
+        // The items behind a released one stay held, and overtake it.
         "what_follows_a_release_goes_back_with_it",
         &[planted("settle", "coalesce(id < cut, true)", "true")],
     ),
     (
-        // The rest of a run gets lost.
+        // The rest of a run is lost.
         "what_is_left_of_a_run_goes_back_behind_its_head",
         &[planted("settle", "where is_behind", "where false")],
     ),
@@ -59,16 +61,16 @@ const CHECKED: [(&str, &[Planted]); 19] = [
         )],
     ),
     (
-        // A domain keeps the head that is done.
-        "a_replay_is_the_head_of_an_idle_domain",
+        // A done item stays the head of its key.
+        "a_replay_is_the_head_of_an_idle_key",
         &[planted(
             "settle",
             "set head = n.head,",
-            "set head = coalesce(n.head, d.head),",
+            "set head = coalesce(n.head, k.head),",
         )],
     ),
     (
-        "a_replay_is_the_head_of_an_idle_domain",
+        "a_replay_is_the_head_of_an_idle_key",
         &[planted(
             "replay",
             "where not is_blocker and not is_ready",
@@ -76,8 +78,8 @@ const CHECKED: [(&str, &[Planted]); 19] = [
         )],
     ),
     (
-        // To the front.
-        "a_replay_goes_to_the_tail_of_its_domain",
+        // The replayed item comes to the front of its key.
+        "a_replay_goes_to_the_tail_of_its_key",
         &[planted(
             "replay",
             "else nextval('tenure_event_id')",
@@ -88,12 +90,12 @@ const CHECKED: [(&str, &[Planted]); 19] = [
         "the_one_that_blocks_is_the_head_again_when_it_is_replayed",
         &[planted(
             "replay",
-            "and d.blocked and d.head = s.id",
+            "and k.is_blocked and k.head = s.id",
             "and false",
         )],
     ),
     (
-        "a_dead_head_blocks_its_domain_if_that_is_asked_for",
+        "a_dead_head_blocks_its_key_if_that_is_asked_for",
         &[planted(
             "settle",
             "($14::boolean and",
@@ -117,37 +119,34 @@ const CHECKED: [(&str, &[Planted]); 19] = [
         )],
     ),
     (
-        // A head is made of a paused domain.
+        // A paused key gets a head.
         "a_pause_is_kept_without_events",
-        &[planted("place", "or d.paused as is_busy", "as is_busy")],
-    ),
-    (
-        "a_paused_domain_is_not_claimed",
         &[planted(
-            "pause_domain",
-            "and r.id = e.id",
-            "and r.id = -e.id",
+            "promote",
+            "or k.is_paused as is_busy",
+            "as is_busy",
         )],
     ),
     (
-        "a_paused_domain_is_not_claimed",
-        &[planted(
-            "resume_domain",
-            "where head is null",
-            "where false",
-        )],
+        "a_paused_key_is_not_claimed",
+        &[planted("pause_key", "and r.id = e.id", "and r.id = -e.id")],
     ),
     (
-        "what_is_held_of_a_paused_domain_goes_on",
+        "a_paused_key_is_not_claimed",
+        &[planted("resume_key", "where head is null", "where false")],
+    ),
+    (
+        "what_is_held_of_a_paused_key_goes_on",
         &[planted(
             "settle",
-            "where paused)) is true as is_held_back",
+            "where is_paused)) is true as is_held_back",
             "where false)) is true as is_held_back",
         )],
     ),
 ];
 
-/// A fault, and two verbs that it leads astray when they meet.
+/// A fault, and two concurrent operations that show it.
+#[derive(Clone, Copy)]
 struct Astray {
     faults: &'static [Planted],
     scene: Scene,
@@ -156,10 +155,10 @@ struct Astray {
 
 const MET: [Astray; 10] = [
     Astray {
-        // A domain is left idle and nobody is rung for, although something has come.
+        // A key with a new event stays idle, because it has no arrival.
         faults: &[planted(
             "settle_done_and_claim",
-            "where not paused and (domain in (select domain from promoted)) is not true",
+            "where not is_paused and (key_hash in (select key_hash from promoted)) is not true",
             "where false",
         )],
         scene: Scene::Last,
@@ -168,8 +167,8 @@ const MET: [Astray; 10] = [
     Astray {
         faults: &[planted(
             "settle",
-            "where is_open and not paused and (domain in (select domain from promoted))",
-            "where false and (domain in (select domain from promoted))",
+            "where is_open and not is_paused and (key_hash in (select key_hash from promoted))",
+            "where false and (key_hash in (select key_hash from promoted))",
         )],
         scene: Scene::Last,
         verbs: (Verb::DoneRest, Verb::Arrive),
@@ -177,7 +176,7 @@ const MET: [Astray; 10] = [
     Astray {
         faults: &[planted(
             "bury",
-            "where not paused and not exists (select from promoted)",
+            "where not is_paused and not exists (select from promoted)",
             "where false",
         )],
         scene: Scene::Sole,
@@ -186,60 +185,60 @@ const MET: [Astray; 10] = [
     Astray {
         faults: &[planted(
             "skip_blocked",
-            "where not paused and not exists (select from promoted)",
+            "where not is_paused and not exists (select from promoted)",
             "where false",
         )],
         scene: Scene::BlockedSole,
         verbs: (Verb::Skip, Verb::Arrive),
     },
     Astray {
-        // The bell of a domain that somebody has in hand is taken off.
+        // The statement deletes the arrival of a key that another statement has locked.
         faults: &[planted(
-            "place",
-            "select domain from known where is_busy",
-            "select domain from known where not is_new",
+            "promote",
+            "select key_hash from known where is_busy",
+            "select key_hash from known where not is_new",
         )],
-        scene: Scene::Rung,
-        verbs: (Verb::Bury(3), Verb::Place),
+        scene: Scene::Arrived,
+        verbs: (Verb::Bury(3), Verb::Promote),
     },
     Astray {
-        // What does not block any more is skipped.
-        faults: &[planted("skip_blocked", "and d.blocked and", "and")],
+        // An operator skips a head that no longer blocks its key.
+        faults: &[planted("skip_blocked", "and k.is_blocked and", "and")],
         scene: Scene::Blocked,
         verbs: (Verb::Replay(2), Verb::Skip),
     },
     Astray {
-        // A pause does not see the head that was made before it.
+        // A pause does not see that another transaction has just promoted a head.
         faults: &[planted(
-            "lock_domain",
-            "do update set ordering_key = d.ordering_key",
+            "lock_key",
+            "do update set ordering_key = k.ordering_key",
             "do nothing",
         )],
         scene: Scene::Held,
         verbs: (Verb::RetryFirst, Verb::Pause),
     },
     Astray {
-        // A settle does not see the pause before it.
+        // A settle does not see that the key has just been paused.
         faults: &[planted(
             "settle",
-            "where d.domain = r.domain\n        for update",
-            "where d.domain = r.domain",
+            "where k.key_hash = r.key_hash\n        for update",
+            "where k.key_hash = r.key_hash",
         )],
         scene: Scene::Held,
         verbs: (Verb::Pause, Verb::ReleasePart),
     },
     Astray {
-        // A paused domain goes on.
+        // A paused key continues.
         faults: &[planted(
             "settle_done_and_claim",
-            "where b.domain = o.domain and not o.paused",
-            "where b.domain = o.domain",
+            "where b.key_hash = o.key_hash and not o.is_paused",
+            "where b.key_hash = o.key_hash",
         )],
         scene: Scene::PausedHeld,
         verbs: (Verb::Done, Verb::Replay(0)),
     },
     Astray {
-        // What was buried meanwhile is claimed.
+        // A claim takes an item that was buried meanwhile.
         faults: &[planted(
             "claim",
             "    from followed\n",
@@ -252,7 +251,7 @@ const MET: [Astray; 10] = [
 
 #[tokio::test]
 async fn the_suite_catches_every_fault_planted_in_what_keeps_order() {
-    for (check, faults) in CHECKED {
+    for (check, faults) in Extent::chosen().of(&CHECKED, 4) {
         let is_caught = is_noticed_by(check, faults).await;
         assert!(is_caught, "{check} does not notice {faults:?}");
     }
@@ -264,7 +263,7 @@ async fn two_verbs_that_meet_catch_every_fault_planted_between_them() {
         faults,
         scene,
         verbs,
-    } in MET
+    } in Extent::chosen().of(&MET, 3)
     {
         assert!(!is_noticed(&[], scene, verbs, First::Commits).await);
         let is_caught = is_noticed(faults, scene, verbs, First::Commits).await;

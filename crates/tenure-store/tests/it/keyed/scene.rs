@@ -1,42 +1,43 @@
-//! Scenes: one key with its items in every place, what can be asked about them, and what becomes of
-//! them in the end.
+//! Scenes: one key with its items in every state, the operations on them, and the final state.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tenure_core::store::{
-    Bury, Claim, DomainState, Enqueued, Pause, Reap, Renew, Replay, Rest, Settle, Skip, Store,
+    Bury, Claim, Enqueued, KeyState, Pause, Reap, Renew, Replay, Rest, Settle, Skip, Store,
     StoreError,
 };
-use tenure_core::{Event, Guarded, ItemId, OnDead, Outcome, Record, State, Term, Timestamp, Token};
+use tenure_core::{
+    Guarded, ItemId, NewEvent, OnDead, Outcome, Record, State, Term, Timestamp, Token,
+};
 
 use crate::world::{T0, ask, at, at_once, dead, fresh, retry};
 
-/// Where the items of the key are: 0 is done and 1 is dead, always.
+/// States of the items of the key. Item 0 is always done and item 1 is always dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scene {
-    /// 2 and 3 are held as a run since [`T0`]; 4 and 5 wait.
+    /// Items 2 and 3 are held as a run since [`T0`]; 4 and 5 wait.
     Held,
-    /// 2 and 3 are held; nothing waits.
+    /// Items 2 and 3 are held; no item waits.
     Last,
-    /// 2 may be claimed; 3, 4 and 5 wait.
+    /// Item 2 is available; 3, 4 and 5 wait.
     Ready,
-    /// 2 may be claimed; nothing waits.
+    /// Item 2 is available; no item waits.
     Sole,
-    /// 2 is dead and blocks; 3 and 4 wait.
+    /// Item 2 is dead and blocks the key; 3 and 4 wait.
     Blocked,
-    /// 2 is dead and blocks; nothing waits.
+    /// Item 2 is dead and blocks the key; no item waits.
     BlockedSole,
-    /// As `Held`, and paused.
+    /// As `Held`, and the key is paused.
     PausedHeld,
-    /// 2, 3 and 4 wait, and the key is paused.
+    /// Items 2, 3 and 4 wait, and the key is paused.
     Paused,
-    /// As `Blocked`, and paused.
+    /// As `Blocked`, and the key is paused.
     PausedBlocked,
-    /// Nothing is open.
+    /// No item is open.
     Idle,
-    /// 2, 3 and 4 were enqueued, and nobody has looked at them.
-    Rung,
+    /// Items 2, 3 and 4 were enqueued, and their key has arrivals.
+    Arrived,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,17 +45,17 @@ pub(super) enum Verb {
     Claim,
     ClaimRun,
     Renew,
-    /// All that is held is done.
+    /// Settles all held items as done.
     Done,
-    /// All that is held is done, without naming it.
+    /// Settles all held items as done, without naming them.
     DoneRest,
-    /// The first that is held is done, and the rest is kept.
+    /// Settles the first held item as done and keeps the rest.
     DoneFirst,
-    /// The first is done, the second given back.
+    /// Settles the first held item as done and releases the second.
     ReleasePart,
-    /// All is given back.
+    /// Releases all held items.
     ReleaseRest,
-    /// The first is to be tried again.
+    /// Settles the first held item with a retry.
     RetryFirst,
     DeadSkip,
     DeadBlock,
@@ -64,33 +65,33 @@ pub(super) enum Verb {
     Replay(usize),
     Bury(usize),
     Enqueue,
-    /// The bells are answered.
-    Place,
-    /// Enqueue, and the bells are answered.
+    /// Promotes the first event.
+    Promote,
+    /// Enqueues, and promotes the first event.
     Arrive,
     Pause,
     Resume,
     Skip,
 }
 
-/// Whose event it is that was enqueued in a round.
+/// The operation that enqueued an event, as its name in the results.
 pub(super) type Role = &'static str;
 
-/// The items of one round and who holds what.
+/// The items of one round and their holders.
 #[derive(Clone, Debug)]
 pub(super) struct Round {
     key: String,
     holder: Token,
     ids: Vec<ItemId>,
-    /// What was enqueued in the round, by role.
+    /// Events enqueued in the round, by role.
     more: Arc<Mutex<Vec<(Role, ItemId)>>>,
 }
 
-/// The moment of all verbs: what is held has lapsed, and may still be settled.
+/// The time of all operations: the leases have lapsed, but the items may still be settled.
 const NOW: Timestamp = Timestamp::from_micros(T0.as_micros() + 60_000_000);
 
 impl Round {
-    /// A key of its own, with its items in their places.
+    /// Creates a separate key with its items in their states.
     pub(super) async fn start(store: &dyn Store, scene: Scene) -> Self {
         static KEYS: AtomicU64 = AtomicU64::new(0);
         let key = format!("key-{}", KEYS.fetch_add(1, Ordering::Relaxed));
@@ -107,14 +108,14 @@ impl Round {
         assert_eq!(store.settle(&settle).await.unwrap().refused().count(), 0);
         let count = match scene {
             Scene::Held | Scene::PausedHeld | Scene::Ready => 4,
-            Scene::Blocked | Scene::PausedBlocked | Scene::Paused | Scene::Rung => 3,
+            Scene::Blocked | Scene::PausedBlocked | Scene::Paused | Scene::Arrived => 3,
             Scene::Last => 2,
             Scene::Sole | Scene::BlockedSole => 1,
             Scene::Idle => 0,
         };
         round.add(store, count).await;
-        if scene != Scene::Rung {
-            place(store).await.unwrap();
+        if scene != Scene::Arrived {
+            promote(store).await.unwrap();
         }
         match scene {
             Scene::Held | Scene::PausedHeld | Scene::Last => {
@@ -126,32 +127,35 @@ impl Round {
                 let settle = settle.on_dead(OnDead::Block).at(T0);
                 assert_eq!(store.settle(&settle).await.unwrap().refused().count(), 0);
             }
-            Scene::Ready | Scene::Sole | Scene::Paused | Scene::Idle | Scene::Rung => {}
+            Scene::Ready | Scene::Sole | Scene::Paused | Scene::Idle | Scene::Arrived => {}
         }
         if matches!(
             scene,
             Scene::PausedHeld | Scene::Paused | Scene::PausedBlocked
         ) {
-            store.pause_domain(&round.key, Pause::Begin).await.unwrap();
+            store.pause_key(&round.key, Pause::Begin).await.unwrap();
         }
         round
     }
 
     async fn add(&mut self, store: &dyn Store, count: usize) {
-        let event = Event::from_json("t", "1").unwrap().key(&self.key).unwrap();
+        let event = NewEvent::from_json("t", "1")
+            .key(&self.key)
+            .build()
+            .unwrap();
         let answers = store.enqueue(&vec![event; count]).await.unwrap();
         self.ids.extend(answers.into_iter().map(Enqueued::id));
     }
 
-    /// Claims the last so many at [`T0`], as a run.
+    /// Claims the last items at [`T0`], as a run of this length.
     async fn claim(&self, store: &dyn Store, token: &Token, count: usize) -> Token {
         let limit = u32::try_from(count).unwrap();
-        let held = store.claim(&ask(token, limit, T0).abreast(1)).await;
+        let held = store.claim(&ask(token, limit, T0).min_parallel(1)).await;
         assert_eq!(held.unwrap().unwrap().items.len(), count);
         token.clone()
     }
 
-    /// Carries out a verb; its answer, in which [`Round::named`] puts names for ids.
+    /// Runs an operation; returns its answer, with names in place of ids (see [`Round::named`]).
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "all others are what the holder says"
@@ -190,13 +194,13 @@ impl Round {
                 format!("{:?}", store.bury(&bury.at(NOW)).await?)
             }
             Verb::Enqueue => self.enqueue(store, role).await?,
-            Verb::Place => place(store).await?,
+            Verb::Promote => promote(store).await?,
             Verb::Arrive => {
                 self.enqueue(store, role).await?;
-                place(store).await?
+                promote(store).await?
             }
-            Verb::Pause => format!("{:?}", store.pause_domain(&self.key, Pause::Begin).await?),
-            Verb::Resume => format!("{:?}", store.pause_domain(&self.key, Pause::End).await?),
+            Verb::Pause => format!("{:?}", store.pause_key(&self.key, Pause::Begin).await?),
+            Verb::Resume => format!("{:?}", store.pause_key(&self.key, Pause::End).await?),
             Verb::Skip => {
                 let skip = Skip::new(self.key.as_str(), fresh("operator"), "gone").at(NOW);
                 format!("{:?}", store.skip(&skip).await?)
@@ -205,7 +209,7 @@ impl Round {
         })
     }
 
-    /// What the holder says.
+    /// The settle of the holder.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "whatever else there is is not for the holder to say"
@@ -229,19 +233,22 @@ impl Round {
     async fn renew(&self, store: &dyn Store) -> Result<String, StoreError> {
         let renew = Renew::new(vec![self.holder.clone()], Term::HEAVY).at(at(10));
         Ok(match store.renew(&renew).await?.remove(0).1 {
-            Guarded::Kept(renewed) => format!("{:?}", (renewed.until, renewed.ids)),
+            Guarded::Accepted(renewed) => format!("{:?}", (renewed.until, renewed.ids)),
             Guarded::Refused(why) => why.to_string(),
         })
     }
 
     async fn enqueue(&self, store: &dyn Store, role: Role) -> Result<String, StoreError> {
-        let event = Event::from_json("t", "1").unwrap().key(&self.key).unwrap();
+        let event = NewEvent::from_json("t", "1")
+            .key(&self.key)
+            .build()
+            .unwrap();
         let answers = store.enqueue(&[event]).await?;
         self.more.lock().unwrap().push((role, answers[0].id()));
         Ok("enqueued".into())
     }
 
-    /// All items with their names: numbers, and for what was enqueued in the round its role.
+    /// All items with their names: numbers, and for events enqueued in the round the role.
     fn all(&self) -> Vec<(String, ItemId)> {
         let ids = self.ids.iter().enumerate();
         let mut all: Vec<_> = ids.map(|(nth, id)| (nth.to_string(), *id)).collect();
@@ -251,7 +258,7 @@ impl Round {
         all
     }
 
-    /// A text in words that do not depend on the store.
+    /// Replaces ids by names, so that the text does not depend on the store.
     pub(super) fn named(&self, text: &str) -> String {
         let all = self.all().into_iter();
         all.fold(text.to_owned(), |text, (name, id)| {
@@ -259,7 +266,7 @@ impl Round {
         })
     }
 
-    /// What is known of the items, and the order in which the open ones are worked from now on.
+    /// The states of the items, and the order in which the open items are worked.
     pub(super) async fn end(&self, store: &dyn Store) -> Vec<String> {
         let mut end = Vec::new();
         let mut open = 0;
@@ -269,8 +276,8 @@ impl Round {
         for (name, record) in names.iter().zip(records) {
             open += usize::from(!record.state.is_terminal());
             let timeline = store.timeline(record.id).await.unwrap();
-            let words: Vec<&str> = timeline.iter().map(|hold| hold.word.as_str()).collect();
-            end.push(format!("{name}: {} {words:?}", seen(&record)));
+            let words: Vec<&str> = timeline.iter().map(|hold| hold.outcome.as_str()).collect();
+            end.push(format!("{name}: {} {words:?}", observed(&record)));
         }
         let drained = self.drain(store).await;
         assert_eq!(
@@ -282,9 +289,9 @@ impl Round {
         end
     }
 
-    /// Ends all leases and all that holds the key back, and works what is open, one by one.
+    /// Ends all leases, pauses and blocks, and works on the open items one by one.
     async fn drain(&self, store: &dyn Store) -> Vec<ItemId> {
-        store.pause_domain(&self.key, Pause::End).await.unwrap();
+        store.pause_key(&self.key, Pause::End).await.unwrap();
         let reap = Reap::new(1000, at_once()).at(at(10_000));
         store.reap(&reap).await.unwrap();
         let mut order = Vec::new();
@@ -300,19 +307,25 @@ impl Round {
                 assert_eq!(store.settle(&settle).await.unwrap().refused().count(), 0);
                 continue;
             }
-            let domain = store.domain(&self.key).await.unwrap();
-            if domain.is_none_or(|domain| domain.state != DomainState::Blocked) {
+            let key = store.key(&self.key).await.unwrap();
+            if key.is_none_or(|key| key.state != KeyState::Blocked) {
                 return order;
             }
             let skip = Skip::new(self.key.as_str(), fresh("operator"), "gone");
-            assert!(store.skip(&skip.at(at(20_000))).await.unwrap().is_kept());
+            assert!(
+                store
+                    .skip(&skip.at(at(20_000)))
+                    .await
+                    .unwrap()
+                    .is_accepted()
+            );
         }
     }
 }
 
-/// A claim of what comes next, as runs of so many.
+/// A claim of the next items, in runs of this length.
 fn next(limit: u32) -> Claim {
-    ask(&fresh("next"), limit, NOW).abreast(1)
+    ask(&fresh("next"), limit, NOW).min_parallel(1)
 }
 
 async fn ids_of(store: &dyn Store, claim: &Claim) -> Result<String, StoreError> {
@@ -320,14 +333,14 @@ async fn ids_of(store: &dyn Store, claim: &Claim) -> Result<String, StoreError> 
     Ok(format!("{:?}", held.map(|held| held.ids())))
 }
 
-/// A claim for which nothing is due yet answers all bells.
-async fn place(store: &dyn Store) -> Result<String, StoreError> {
-    let claim = ask(&fresh("placer"), 1, Timestamp::from_micros(0));
+/// Runs a claim when no item is due, which promotes heads for all arrivals.
+async fn promote(store: &dyn Store) -> Result<String, StoreError> {
+    let claim = ask(&fresh("promoter"), 1, Timestamp::from_micros(0));
     assert!(store.claim(&claim).await?.is_none());
-    Ok("placed".into())
+    Ok("promoted".into())
 }
 
-fn seen(record: &Record) -> String {
+fn observed(record: &Record) -> String {
     let hold = record
         .hold
         .as_ref()

@@ -1,7 +1,6 @@
-//! The SQL says the same as the guard functions: every combination of state, token, holder and end
-//! of term is written into a table without check constraints, each verb is run, and what it changed
-//! is compared with what `may_renew`, `may_settle` and `may_reap` allow, row by row and column by
-//! column.
+//! The SQL agrees with the guard functions. Every combination of state, token, holder and end of
+//! term is written into a table without check constraints; each operation is run, and its changes
+//! are compared with `may_renew`, `may_settle` and `may_reap`, row by row and column by column.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -17,13 +16,13 @@ use super::{Bench, Checks, NOW, Rows, Table, policy, presets, seconds, shows};
 
 const TERM: Term = Term::STANDARD;
 
-/// One row, as far as a guard looks at it.
+/// The columns of a row that a guard checks.
 #[derive(Clone, Debug)]
 struct Case {
     id: i64,
-    /// The state whose word or moment is written.
+    /// The state whose status value or time is written.
     word: State,
-    /// The state that this tells.
+    /// The state that the row then has.
     state: State,
     token: Option<Token>,
     holder: Option<String>,
@@ -31,8 +30,8 @@ struct Case {
 }
 
 impl Case {
-    /// The lease that the row shows. A holder that is not its token's is a hold that someone else
-    /// took with statements of his own, so the token is no longer the current one.
+    /// The lease of the row. If the holder is not that of the token, another program took the row
+    /// with its own statements, so the token is not current.
     fn lease(&self) -> Option<Lease> {
         if self.state != State::Claimed {
             return None;
@@ -45,7 +44,7 @@ impl Case {
             token: standing.unwrap_or_else(|| token("stranger", 1)),
             fence: Fence::new(0),
             claimed_at: NOW,
-            // A lease without an end, which no claim writes, is never live.
+            // A lease without an end is never live; no claim writes one.
             until: self.until.unwrap_or(Timestamp::from_micros(i64::MIN)),
         })
     }
@@ -55,7 +54,6 @@ fn mine() -> Token {
     token("mailer", 7)
 }
 
-/// Every combination there is.
 fn cases(table: &LeaseTable) -> Vec<Case> {
     let tokens = [
         None,
@@ -146,16 +144,16 @@ async fn write_cases(bench: &Bench, table: &LeaseTable, cases: &[Case]) {
     bench.execute(&sql).await;
 }
 
-/// More members of a list in SQL.
+/// Formats a list of SQL values.
 fn listed(members: impl Iterator<Item = String>) -> String {
     let members: Vec<String> = members.map(|member| format!(", {member}")).collect();
     members.concat()
 }
 
-/// What a verb may do to a row, as its guard says: nothing, or these columns get these values.
+/// The changes that the guard allows for a row: none, or new values of some columns.
 type Change<'a> = &'a dyn Fn(&Case) -> Option<Vec<(&'a str, String)>>;
 
-/// Compares what happened to each row with what may happen; the first difference is told.
+/// Compares the changes of each row with the allowed ones; returns the first difference.
 fn compare(
     cases: &[Case],
     before: &Table,
@@ -185,7 +183,7 @@ fn null() -> String {
     "null".to_owned()
 }
 
-/// A hold ends: these columns are emptied.
+/// The columns that are cleared when a lease ends, with their new values.
 fn emptied(table: &LeaseTable) -> Vec<(&str, String)> {
     let columns = &table.columns;
     [
@@ -208,9 +206,9 @@ pub(super) async fn renew_keeps_its_guard(
     let before = bench.table(table).await;
     let stranger = token("nobody", 1);
     let renew = Renew::new(vec![mine(), stranger.clone()], TERM).at(NOW);
-    // A planted fault may also give an answer that makes no sense.
+    // A planted fault may also cause an invalid answer.
     let answers = rows.renew(&renew).await.map_err(|e| e.to_string())?;
-    let may = |case: &Case| may_renew(case.lease().as_ref(), &mine(), NOW).is_kept();
+    let may = |case: &Case| may_renew(case.lease().as_ref(), &mine(), NOW).is_accepted();
     let change = |case: &Case| {
         let until = case.until?.max(NOW.after(TERM.length()));
         may(case).then(|| vec![(table.columns.until.as_str(), micros(until))])
@@ -219,7 +217,7 @@ pub(super) async fn renew_keeps_its_guard(
     let kept: Vec<ItemId> = cases.iter().filter(|case| may(case)).map(id).collect();
     match &answers[..] {
         [
-            (_, Guarded::Kept(renewed)),
+            (_, Guarded::Accepted(renewed)),
             (other, Guarded::Refused(Refusal::Lost)),
         ] if renewed.ids == kept && *other == stranger => Ok(()),
         _ => Err(format!("{answers:?}, expected {kept:?}")),
@@ -273,7 +271,7 @@ async fn settle_as(
         .collect();
     let answers = rows.settle(&settle).await.unwrap().items;
     let may = |case: &Case| may_settle(case.lease().as_ref(), &mine(), lateness, NOW);
-    let change = |case: &Case| may(case).is_kept().then(|| settled(table, outcome));
+    let change = |case: &Case| may(case).is_accepted().then(|| settled(table, outcome));
     compare(&cases, &before, &bench.table(table).await, &change)?;
     for (case, (_, answer)) in cases.iter().zip(&answers) {
         let expected = match (may(case), case.state) {
@@ -291,7 +289,7 @@ async fn settle_as(
     Ok(())
 }
 
-/// Each case is settled as done together with a row that may be, so that it alone decides.
+/// Settles each case as done together with a valid row, so that only the case can be refused.
 pub(super) async fn settle_of_two_keeps_its_guard(
     bench: &Bench,
     table: &LeaseTable,
@@ -300,7 +298,7 @@ pub(super) async fn settle_of_two_keeps_its_guard(
 ) -> Result<(), String> {
     let mut cases = cases(table);
     let live = |case: &&Case| may_settle(case.lease().as_ref(), &mine(), Lateness::Refuse, NOW);
-    let companion = cases.iter().find(|case| live(case).is_kept()).cloned();
+    let companion = cases.iter().find(|case| live(case).is_accepted()).cloned();
     let companion = companion.ok_or("no case is a live lease of mine")?;
     let alone = i64::try_from(cases.len()).unwrap();
     cases.extend((1..=alone).map(|id| Case {
@@ -309,13 +307,17 @@ pub(super) async fn settle_of_two_keeps_its_guard(
     }));
     write_cases(bench, table, &cases).await;
     let before = bench.table(table).await;
-    let may = |case: &Case| may_settle(case.lease().as_ref(), &mine(), lateness, NOW).is_kept();
+    let may = |case: &Case| may_settle(case.lease().as_ref(), &mine(), lateness, NOW).is_accepted();
     for case in cases.iter().take_while(|case| case.id <= alone) {
         let pair = [case.id, case.id + alone].map(ItemId::new);
         let mut settle = Settle::new(mine()).done(pair).at(NOW);
         settle.lateness = lateness;
         let settled = rows.settle(&settle).await.map_err(|e| e.to_string())?;
-        let kept: Vec<bool> = settled.items.iter().map(|item| item.1.is_kept()).collect();
+        let kept: Vec<bool> = settled
+            .items
+            .iter()
+            .map(|item| item.1.is_accepted())
+            .collect();
         if kept != [may(case), true] {
             return Err(format!("{case:?} and its companion were kept: {kept:?}"));
         }
@@ -324,7 +326,7 @@ pub(super) async fn settle_of_two_keeps_its_guard(
     compare(&cases, &before, &bench.table(table).await, &change)
 }
 
-/// The columns of a row that was settled so.
+/// The columns of a row after a settle with this outcome.
 fn settled<'a>(table: &'a LeaseTable, outcome: &Outcome) -> Vec<(&'a str, String)> {
     let columns = &table.columns;
     let mut all = emptied(table);
@@ -342,7 +344,7 @@ fn settled<'a>(table: &'a LeaseTable, outcome: &Outcome) -> Vec<(&'a str, String
     }
     set(
         &columns.settled_token,
-        format!("{} {}", mine().expose(), outcome.word().as_str()),
+        format!("{} {}", mine().expose(), outcome.kind().as_str()),
     );
     if state == State::Done {
         set(&columns.done_at, micros(NOW));
@@ -398,7 +400,7 @@ pub(super) async fn reap_keeps_its_guard(
     Ok(())
 }
 
-/// The columns of a row whose lease lapsed for the first time.
+/// The columns of a row after its first lapse.
 fn lapsed(table: &LeaseTable) -> Vec<(&str, String)> {
     let columns = &table.columns;
     let mut all = emptied(table);
@@ -416,8 +418,8 @@ fn lapsed(table: &LeaseTable) -> Vec<(&str, String)> {
     all
 }
 
-/// What an operator sees of each row, of the rows of a state, and of all together is what the
-/// description says.
+/// The operator's view of a row, of the rows of a state, and of the whole table agrees with the
+/// cases.
 async fn find_tells_the_state(
     bench: &Bench,
     table: &LeaseTable,

@@ -1,10 +1,9 @@
-//! The statements of the row layout: their text, their plans, and that they say what the guards
-//! say.
+//! The statements of the row layout: their text, their plans, and their agreement with the guards.
 
-mod by_hand;
 mod guards;
 mod plans;
 mod planted;
+mod raw_sql;
 mod settle_done;
 mod sync;
 mod sync_jobs;
@@ -25,22 +24,23 @@ use tenure_core::store::{LeaseStore, Operate, Settle};
 use tenure_core::{
     Guarded, Identifier, ItemId, LapsePolicy, LeaseTable, Outcome, State, Timestamp, Token,
 };
-use tenure_store::Planted;
 use tenure_store::config::{StoreConfig, Synchronous};
 use tenure_store::memory::SystemClock;
 use tenure_store::postgres::{PostgresRows, PostgresStore};
 use tenure_store::sqlite::writer::Writer;
 use tenure_store::sqlite::{SqliteRows, SqliteStore};
-use tenure_store::testing::{Database, postgres};
+use tenure_store::testing::{Database, migrated};
 
-/// The moment at which the tests take place.
+use crate::faults::{Planted, plant};
+
+/// The time of the tests.
 const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
 
-/// What the tests ask of rows: everything that a worker and an operator may.
+/// All operations of a worker and of an operator on rows.
 trait Rows: LeaseStore + Operate {}
 impl<T: LeaseStore + Operate> Rows for T {}
 
-/// A table's rows, column by column as text, by id.
+/// The rows of a table by id, with each column as text.
 type Table = BTreeMap<i64, BTreeMap<String, String>>;
 
 fn presets() -> [(&'static str, LeaseTable); 5] {
@@ -53,7 +53,8 @@ fn presets() -> [(&'static str, LeaseTable); 5] {
     ]
 }
 
-/// A table of each kind: states told by words, by words and holders, and by moments.
+/// A table of each kind: with states by status values, by status values and holders, and by
+/// timestamps.
 fn kinds() -> [LeaseTable; 4] {
     [
         LeaseTable::outbox(),
@@ -63,8 +64,8 @@ fn kinds() -> [LeaseTable; 4] {
     ]
 }
 
-/// What one writes into a row to give it a state: the word, where a table has words; and the moment
-/// of its end, which alone tells it elsewhere.
+/// The columns that give a row a state: the status value, if the table has a status column, and the
+/// time of the settle. Without a status column, that time alone determines the state.
 fn shows(table: &LeaseTable, state: State, at: String) -> Vec<(&Identifier, String)> {
     let columns = &table.columns;
     match (table.states.status(), state) {
@@ -83,19 +84,19 @@ fn policy() -> LapsePolicy {
     LapsePolicy::new(3, vec![seconds(1), seconds(2)]).unwrap()
 }
 
-/// Whether a table that is made for a test has its check constraints.
+/// The check constraints of a table in a test.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Checks {
     Kept,
-    /// So that every combination of columns can be written.
+    /// The table has none, so that every combination of columns can be written.
     Dropped,
 }
 
-/// A database with one lease table, to look into by hand.
+/// A database with one lease table and direct access to it.
 enum Bench {
     Postgres {
         pool: PgPool,
-        // Dropped last: a field is dropped after those before it.
+        // Fields are dropped in order, so the database is dropped last.
         database: Box<Database>,
     },
     Sqlite {
@@ -114,7 +115,7 @@ impl Bench {
     }
 
     async fn postgres(table: &LeaseTable, checks: Checks) -> Self {
-        let database = postgres().await;
+        let database = migrated().await;
         let config = StoreConfig::default();
         PostgresStore::migrate(&database.url, &config)
             .await
@@ -139,12 +140,12 @@ impl Bench {
     async fn sqlite(table: &LeaseTable, checks: Checks) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows.db");
-        // Nothing here outlives its process, so nothing waits for the disk.
+        // The data need not survive the process, so writes do not wait for the disk.
         let config = StoreConfig {
             synchronous: Synchronous::Normal,
             ..StoreConfig::default()
         };
-        // The store makes its own tables, among them the one that fences are drawn from.
+        // The store creates its own tables, including the source of fences.
         drop(SqliteStore::open(&path, &config).await.unwrap());
         let writer = Writer::open(&path, &config).await.unwrap();
         let bench = Self::Sqlite {
@@ -172,14 +173,15 @@ impl Bench {
     }
 
     async fn planted(&self, table: &LeaseTable, faults: &[Planted]) -> Box<dyn Rows> {
+        let edit = &|file, text| plant(faults, file, text);
         match self {
             Self::Postgres { pool, .. } => {
-                let rows = PostgresRows::open_planted(pool.clone(), table.clone(), faults);
+                let rows = PostgresRows::edited(pool.clone(), table.clone(), edit);
                 Box::new(rows.await.unwrap())
             }
             Self::Sqlite { writer, .. } => {
                 let clock = Arc::new(SystemClock);
-                let rows = SqliteRows::open_planted(writer.clone(), clock, table.clone(), faults);
+                let rows = SqliteRows::edited(writer.clone(), clock, table.clone(), edit);
                 Box::new(rows.await.unwrap())
             }
         }
@@ -201,13 +203,14 @@ impl Bench {
         }
     }
 
-    /// Runs one statement of a stranger's; how many rows it changed.
+    /// Runs a statement of another program; returns the number of changed rows.
     async fn change(&self, sql: &str) -> usize {
         let changed = self.try_change(sql).await;
         changed.unwrap_or_else(|error| panic!("{error}\n{sql}"))
     }
 
-    /// Runs one statement of a stranger's; how many rows it changed, or what the database said.
+    /// Runs a statement of another program; returns the number of changed rows, or the database's
+    /// error.
     async fn try_change(&self, sql: &str) -> Result<usize, String> {
         match self {
             Self::Postgres { pool, .. } => {
@@ -222,7 +225,7 @@ impl Bench {
         }
     }
 
-    /// A moment as this database writes it.
+    /// A timestamp in this database's form.
     fn moment(&self, at: Option<Timestamp>) -> String {
         match (at, self) {
             (None, _) => "null".to_owned(),
@@ -234,7 +237,7 @@ impl Bench {
         }
     }
 
-    /// Everything that the table holds.
+    /// The whole contents of the table.
     async fn table(&self, table: &LeaseTable) -> Table {
         match self {
             Self::Postgres { pool, .. } => postgres_table(pool, table).await,
@@ -244,7 +247,7 @@ impl Bench {
 }
 
 async fn postgres_table(pool: &PgPool, table: &LeaseTable) -> Table {
-    // Moments as microseconds, so that both databases show the same.
+    // Timestamps are read as microseconds, so that both databases return the same.
     let sql = format!(
         "select t.{key}, e.key, case
                     when e.value ~ '^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}T' then
@@ -289,7 +292,7 @@ fn sqlite_table(path: &PathBuf, table: &LeaseTable) -> Table {
     rows.map(Result::unwrap).collect()
 }
 
-/// The statement that makes the table, with or without its check constraints.
+/// The statement that creates the table, with or without its check constraints.
 fn written(create: &str, checks: Checks) -> String {
     if checks == Checks::Kept {
         return create.to_owned();
@@ -305,7 +308,7 @@ fn ids(numbers: &[i64]) -> Vec<ItemId> {
     numbers.iter().copied().map(ItemId::new).collect()
 }
 
-/// Settles one row, as a worker of ours does.
+/// Settles one row like a Tenure worker.
 async fn settle(
     rows: &dyn Rows,
     mine: &Token,

@@ -1,4 +1,4 @@
-//! The plans of the statements: by index, on an empty table and on a full one, whenever the plan
+//! The plans of the statements use an index, on an empty table and on a full one, whenever the plan
 //! was made.
 
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
@@ -8,7 +8,7 @@ use tenure_store::sqlite::SqliteRows;
 
 use super::{Bench, Checks, kinds};
 
-/// Rows of every state, most of them done, as in a table that has been in use.
+/// Number of rows. They are in every state, most of them done, as in a table in use.
 const ROWS: u32 = 100_000;
 
 #[tokio::test]
@@ -35,7 +35,7 @@ async fn postgres_goes_by_index(table: &LeaseTable) {
             pool.execute("analyze").await.unwrap();
         }
         for (name, text) in PostgresRows::statements(table).unwrap() {
-            // A count looks at every row.
+            // A count may read every row.
             if name == "create" || name == "count" {
                 continue;
             }
@@ -59,7 +59,7 @@ async fn postgres_goes_by_index(table: &LeaseTable) {
     }
 }
 
-/// The indexes that a statement must go by, by the ends of their names.
+/// The indexes that a statement must use, by the ends of their names.
 fn postgres_indexes(name: &str) -> &'static [&'static str] {
     match name {
         "claim" => &["claimable", "alone", "claimed"],
@@ -95,7 +95,7 @@ async fn postgres_plan(conn: &mut PgConnection, name: &str, text: &str) -> Strin
     lines.join("\n")
 }
 
-/// Fills a table, with this expression for a moment.
+/// Returns SQL that fills a table; `now` is an expression for the current time.
 fn fill(table: &LeaseTable, now: &str) -> String {
     let columns = &table.columns;
     let (status, word) = match table.states.status() {
@@ -171,7 +171,7 @@ async fn sqlite_goes_by_index(table: &LeaseTable) {
 
 fn sqlite_plan(conn: &rusqlite::Connection, text: &str) -> Vec<String> {
     let mut explain = conn.prepare(&format!("explain query plan {text}")).unwrap();
-    // Parameters that are not bound are null, which is all that a plan needs.
+    // Unbound parameters are null, which is enough for a plan.
     let mut lines = explain.raw_query();
     let mut plan = Vec::new();
     while let Some(line) = lines.next().unwrap() {

@@ -1,15 +1,15 @@
-//! A checker that never failed proves nothing: a fault is planted in the text of each guarded
-//! statement, and the comparison with the guards, or a look at the answer, must notice it.
+//! A fault is planted in each guarded statement, and the comparison with the guards, or a check of
+//! the answer, must notice it. A checker that never failed proves nothing.
 
 use tenure_core::LeaseTable;
 use tenure_core::store::Claim;
 use tenure_core::testing::token;
-use tenure_store::Planted;
 
 use super::guards::{reap_keeps_its_guard, renew_keeps_its_guard, settle_keeps_its_guard};
 use super::{Bench, Checks, NOW, Rows, kinds};
+use crate::faults::Planted;
 
-/// A fault in the words of each database: what the files say, and what is planted.
+/// A fault for each database: the text in the file, and its replacement.
 pub(super) struct Fault {
     pub(super) name: &'static str,
     pub(super) file: &'static str,
@@ -156,8 +156,8 @@ async fn every_fault_in_a_guard_is_noticed() {
     }
 }
 
-/// What a claim must keep: never more than the limit, a token is good for one lease, and what is
-/// held is left alone.
+/// Checks the guarantees of a claim: never more than the limit, one lease per token, and no change
+/// of held rows.
 async fn claim_keeps_its_promises(
     bench: &Bench,
     table: &LeaseTable,

@@ -1,14 +1,15 @@
-//! The shorter way for what was all done: a fault in each of its guards is noticed, and it
-//! ends what it names and nothing else. And rows whose table has changed since it was opened.
+//! The shorter path for a settle of all items as done: a fault in each of its guards is noticed,
+//! and it settles exactly the named rows. Also claims of rows whose table has changed since the
+//! store opened it.
 
 use tenure_core::store::{Claim, Settle};
 use tenure_core::testing::token;
 use tenure_core::{Content, Lateness, LeaseTable, State};
-use tenure_store::Planted;
 
 use super::guards::settle_of_two_keeps_its_guard;
 use super::planted::Fault;
 use super::{Bench, Checks, NOW, Rows, kinds};
+use crate::faults::Planted;
 
 const FAULTS: [Fault; 4] = [
     Fault {
@@ -53,7 +54,7 @@ const FAULTS: [Fault; 4] = [
     },
 ];
 
-/// The guards of a settle that is all done, whether a lapsed lease is refused or not.
+/// Checks the guards of a settle of all items as done, with lapsed leases refused or accepted.
 async fn keeps_its_guards(
     bench: &Bench,
     table: &LeaseTable,
@@ -82,7 +83,7 @@ async fn every_fault_in_the_shorter_settle_is_noticed() {
     }
 }
 
-/// Whether the settle of two of three rows leaves the third in hand.
+/// Checks that the settle of two of three rows leaves the third held.
 async fn ends_what_it_names(bench: &Bench, table: &LeaseTable, rows: &dyn Rows) -> bool {
     let name = table.name.quoted();
     bench.execute(&format!("delete from {name}")).await;
@@ -95,7 +96,7 @@ async fn ends_what_it_names(bench: &Bench, table: &LeaseTable, rows: &dyn Rows) 
         .done(held.ids().into_iter().take(2))
         .at(NOW);
     let settled = rows.settle(&settle).await.unwrap();
-    assert!(settled.items.iter().all(|(_, answer)| answer.is_kept()));
+    assert!(settled.items.iter().all(|(_, answer)| answer.is_accepted()));
     let found = rows.find(&held.ids()).await.unwrap();
     let states: Vec<State> = found.iter().map(|record| record.state).collect();
     settled.rest == 0 && states.contains(&State::Done) && states.contains(&State::Claimed)
@@ -119,8 +120,8 @@ async fn the_shorter_settle_ends_what_it_names() {
     }
 }
 
-/// Goal: a claim survives a change of the table's own columns.
-/// Method: a column is dropped, and another added, while the rows are open.
+/// Goal: claims work after a change of the table's own columns. Method: the test drops a column and
+/// adds another while the store has the table open.
 #[tokio::test]
 async fn a_column_that_is_dropped_does_not_stop_the_claims() {
     for table in kinds() {

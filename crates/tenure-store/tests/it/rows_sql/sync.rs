@@ -1,5 +1,5 @@
-//! A worker of the application's own on the table `sync_jobs`: the statements of its specification,
-//! letter by letter, at a moment that the test gives.
+//! A hand-written worker on the table `sync_jobs` runs the literal statements of its specification,
+//! at a time that the test gives.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tenure_core::{
 pub(super) use super::settle;
 use super::{Bench, Checks, NOW, Rows, seconds};
 
-/// The lease of a sync job.
+/// The term of a sync job.
 pub(super) const FIVE_MINUTES: Duration = Duration::from_mins(5);
 
 const CLAIM: &str = "UPDATE sync_jobs
@@ -50,15 +50,15 @@ SET
   locked_by = NULL
 WHERE id = $job_id;";
 
-/// A worker that knows its table and nothing of us.
-pub(super) struct Hand<'a> {
+/// A worker that knows only its own table.
+pub(super) struct SqlWorker<'a> {
     pub(super) bench: &'a Bench,
     pub(super) name: &'static str,
 }
 
-impl Hand<'_> {
-    /// A statement of the specification for this row at this moment. SQLite counts microseconds,
-    /// locks no rows, and gives rows back only to those who ask for them.
+impl SqlWorker<'_> {
+    /// Returns a statement of the specification for this row at this time. For SQLite, times are
+    /// microseconds, row locks are removed, and the statement returns no rows.
     fn written(&self, text: &str, id: i64, now: Timestamp) -> String {
         let moment = format!("({})", self.bench.moment(Some(now)));
         let text = text
@@ -75,7 +75,7 @@ impl Hand<'_> {
         }
     }
 
-    /// Claims; the ids of the rows that it changed.
+    /// Claims; returns the ids of the changed rows.
     pub(super) async fn claim(&self, now: Timestamp) -> Vec<ItemId> {
         let table = LeaseTable::sync_jobs();
         let before = self.bench.table(&table).await;
@@ -91,21 +91,22 @@ impl Hand<'_> {
         self.bench.change(&self.written(HEARTBEAT, id, now)).await == 1
     }
 
-    /// Completes, whoever holds it: there is no guard but those of the table.
+    /// Completes a row regardless of its holder: only the table's constraints guard it.
     pub(super) async fn complete(&self, id: i64, now: Timestamp) -> Result<usize, String> {
         let sql = self.written(COMPLETE, id, now);
         self.bench.try_change(&sql).await
     }
 
-    /// Fails, whoever holds it.
+    /// Fails a row regardless of its holder.
     pub(super) async fn fail(&self, id: i64, now: Timestamp) -> Result<usize, String> {
         let sql = self.written(FAIL, id, now);
         self.bench.try_change(&sql).await
     }
 }
 
-/// The table on both databases, made by us, and made by an application that has had it for long and
-/// was given the columns of the specification and ours; with a row per priority, the first oldest.
+/// Both databases, each with two tables: one created by Tenure, and one created by an application
+/// and extended by the columns of the specification and of Tenure. Each table has a row per
+/// priority, of which the first is the oldest.
 pub(super) async fn benches(priorities: &[i64]) -> Vec<Bench> {
     let table = LeaseTable::sync_jobs();
     let mut benches = Vec::from(Bench::both(&table, Checks::Kept).await);
@@ -125,8 +126,8 @@ pub(super) async fn benches(priorities: &[i64]) -> Vec<Bench> {
     benches
 }
 
-/// Puts the table of an application in the place of ours: what it had, the two columns that the
-/// specification adds, and the facts that it has no columns for.
+/// Replaces Tenure's table by that of an application, which has its own columns, the two that the
+/// specification adds, and Tenure's columns for everything else.
 pub(super) async fn adopt(bench: &Bench) {
     let (key, moment, change) = match bench {
         Bench::Postgres { .. } => (
@@ -174,7 +175,7 @@ pub(super) fn term() -> Term {
     Term::new(FIVE_MINUTES).unwrap()
 }
 
-/// Claims as a worker of ours does: what has lapsed is recovered by the usual policy.
+/// Claims like a Tenure worker, which recovers lapsed rows by the default policy.
 pub(super) async fn claim(
     rows: &dyn Rows,
     mine: &Token,
@@ -191,7 +192,8 @@ pub(super) async fn renew(rows: &dyn Rows, mine: &Token, now: Timestamp) -> Guar
     rows.renew(&renew).await.unwrap().remove(0).1
 }
 
-/// The state of a row as both vocabularies tell it, which must agree.
+/// Reads the state of a row by the columns of the specification and by Tenure's; asserts that both
+/// agree.
 pub(super) async fn state(bench: &Bench, rows: &dyn Rows, id: i64, now: Timestamp) -> SyncState {
     let row = bench.table(&LeaseTable::sync_jobs()).await[&id].clone();
     let moment = |column: &str| {

@@ -1,5 +1,5 @@
-//! The preset `sync_jobs`, as its specification tells it, and beside workers that run its
-//! statements by hand on the same table.
+//! The preset `sync_jobs` follows its specification, also next to workers that run the
+//! specification's statements on the same table.
 
 use tenure_core::store::Filter;
 use tenure_core::testing::token;
@@ -9,7 +9,7 @@ use tenure_core::{
 };
 
 use super::planted::{CLAIM_FAULTS, FAULTS, Fault};
-use super::sync::{FIVE_MINUTES, Hand, benches, claim, renew, settle, state, term};
+use super::sync::{FIVE_MINUTES, SqlWorker, benches, claim, renew, settle, state, term};
 use super::{Bench, Checks, NOW, Rows, seconds};
 
 fn ids(numbers: &[i64]) -> Vec<ItemId> {
@@ -35,28 +35,28 @@ fn refused(refusal: Refusal) -> Guarded {
     Guarded::Refused(refusal)
 }
 
-/// Claims a single row, as the specification does; its id, or 0 for none.
+/// Claims a single row, as the specification does; returns its id, or 0 for none.
 async fn claim_one(rows: &dyn Rows, mine: &Token, now: Timestamp) -> i64 {
     let held = claim(rows, mine, 1, now).await;
     held.map_or(0, |held| held.items[0].id.number())
 }
 
-/// These columns of a row.
-async fn shown<const N: usize>(bench: &Bench, id: i64, columns: [&str; N]) -> [String; N] {
+/// Reads these columns of a row.
+async fn row_text<const N: usize>(bench: &Bench, id: i64, columns: [&str; N]) -> [String; N] {
     let table = bench.table(&LeaseTable::sync_jobs()).await;
     columns.map(|name| table[&id][name].clone())
 }
 
-/// Whoever asks gets the most urgent row, of these the oldest, one row at a time and whole; until
+/// Each claim returns one row with all columns: the most urgent one, and of these the oldest, until
 /// there is none.
 ///
 /// Proves: S5-017, S5-018, S5-019, S5-020, S5-022, S5-024, S5-025, S5-048
 #[tokio::test]
 async fn both_kinds_of_workers_claim_one_row_at_a_time_in_the_same_order() {
-    // Four and five are as urgent as two, and younger.
+    // Rows 4 and 5 are as urgent as row 2, and younger.
     for bench in benches(&[0, 5, -1, 5, 5, 9]).await {
         let rows = bench.rows(&LeaseTable::sync_jobs()).await;
-        let hand = Hand {
+        let hand = SqlWorker {
             bench: &bench,
             name: "hand",
         };
@@ -75,7 +75,7 @@ async fn both_kinds_of_workers_claim_one_row_at_a_time_in_the_same_order() {
                 assert_eq!(hand.claim(NOW).await, ids(&[id]), "{place}");
                 hand.name
             };
-            let told = shown(&bench, id, ["locked_until", "locked_by"]).await;
+            let told = row_text(&bench, id, ["locked_until", "locked_by"]).await;
             assert_eq!(told, [end.as_str(), holder], "{place}");
             let told = state(&bench, &*rows, id, NOW).await;
             assert_eq!(told, SyncState::Running, "{place}");
@@ -85,7 +85,7 @@ async fn both_kinds_of_workers_claim_one_row_at_a_time_in_the_same_order() {
     }
 }
 
-/// Whether the claim brought every column of the row; those of the lease are told beside it.
+/// Checks that the claim returned every column of the row except those of the lease.
 fn is_whole(held: &Held, id: i64) -> bool {
     let Content::Row(row) = &held.items[0].content else {
         return false;
@@ -99,7 +99,7 @@ fn is_whole(held: &Held, id: i64) -> bool {
         && facts.all(|fact| row.get(fact.1.as_str()).is_some() != lease.contains(&fact))
 }
 
-/// A row that someone has in hand is passed by, not waited for, by either.
+/// Both kinds of claims skip a locked row without waiting.
 ///
 /// Proves: S5-017, S5-023
 #[tokio::test]
@@ -109,7 +109,7 @@ async fn a_claim_passes_by_a_row_in_the_hands_of_another_transaction() {
             continue;
         };
         let rows = bench.rows(&LeaseTable::sync_jobs()).await;
-        let hand = Hand {
+        let hand = SqlWorker {
             bench: &bench,
             name: "hand",
         };
@@ -123,8 +123,8 @@ async fn a_claim_passes_by_a_row_in_the_hands_of_another_transaction() {
     }
 }
 
-/// A heartbeat a minute keeps a job for as long as it takes; without, it is free for anyone five
-/// minutes after the last, at that very moment, and cannot be had back by a heartbeat.
+/// A heartbeat each minute keeps a job for any time. Without one, the job is free exactly five
+/// minutes after the last heartbeat, and a later heartbeat cannot regain it.
 ///
 /// Proves: S5-005, S5-006, S5-007, S5-026, S5-027, S5-028, S5-043
 #[tokio::test]
@@ -134,15 +134,15 @@ async fn a_heartbeat_a_minute_keeps_a_job_and_none_revives_it() {
         heartbeat: Some(seconds(60)),
         ..Settings::default()
     };
-    assert!(settings.check().is_ok(), "the rhythm of the specification");
+    assert!(settings.check().is_ok(), "the timing of the specification");
     for bench in benches(&[1, 0]).await {
         let (place, rows) = (bench.name(), bench.rows(&LeaseTable::sync_jobs()).await);
         let (hand, other) = (
-            Hand {
+            SqlWorker {
                 bench: &bench,
                 name: "hand",
             },
-            Hand {
+            SqlWorker {
                 bench: &bench,
                 name: "other",
             },
@@ -154,7 +154,7 @@ async fn a_heartbeat_a_minute_keeps_a_job_and_none_revives_it() {
         for minute in 1..=12 {
             now = NOW.after(seconds(60 * minute));
             let renewed = renew(&*rows, &mine, now).await;
-            assert!(renewed.is_kept(), "{place}, minute {minute}");
+            assert!(renewed.is_accepted(), "{place}, minute {minute}");
             assert!(hand.heartbeat(2, now).await, "{place}, minute {minute}");
             assert!(!other.heartbeat(2, now).await, "{place}: not its own");
             assert!(!hand.heartbeat(1, now).await, "{place}: not its own");
@@ -165,7 +165,7 @@ async fn a_heartbeat_a_minute_keeps_a_job_and_none_revives_it() {
         }
         let end = now.after(FIVE_MINUTES);
         for id in [1, 2] {
-            let [until] = shown(&bench, id, ["locked_until"]).await;
+            let [until] = row_text(&bench, id, ["locked_until"]).await;
             assert_eq!(until, end.as_micros().to_string(), "{place}");
         }
         let lapsed = renew(&*rows, &mine, end).await;
@@ -180,14 +180,14 @@ async fn a_heartbeat_a_minute_keeps_a_job_and_none_revives_it() {
     }
 }
 
-/// Says what went wrong, so that planted faults can be told from sound statements.
+/// Returns an error instead of a panic, so that planted faults can be detected.
 fn ensure(is_so: bool, what: &str) -> Result<(), String> {
     if is_so { Ok(()) } else { Err(what.to_owned()) }
 }
 
-/// What one kind of worker let lapse is the other's at once, before what is less urgent, without a
-/// reaper and as often as it happens; and nothing is left of the old lease, though our token is
-/// still in the row.
+/// A row whose lease one kind of worker let lapse is available to the other kind at once, before
+/// less urgent rows, without a reaper and any number of times. The old lease is over, though
+/// Tenure's token is still in the row.
 ///
 /// Proves: S5-001, S5-002, S5-003, S5-004, S5-007, S5-021, S5-022, S5-045, S5-046
 #[tokio::test]
@@ -200,8 +200,8 @@ async fn what_either_lets_lapse_is_the_others_at_once() {
 }
 
 async fn turns_at_crashing(bench: &Bench, rows: &dyn Rows) -> Result<(), String> {
-    // It has the name of our worker, but not the id that our worker has in this boot.
-    let hand = Hand {
+    // The hand-written worker has the same name as Tenure's worker, but not the id of its process.
+    let hand = SqlWorker {
         bench,
         name: "mailer",
     };
@@ -226,7 +226,7 @@ async fn turns_at_crashing(bench: &Bench, rows: &dyn Rows) -> Result<(), String>
         ensure(!live.ids().contains(&ItemId::new(2)), "we took theirs")?;
         for id in live.ids() {
             let back = settle(rows, &spare, (id.number(), Outcome::RELEASE), now).await;
-            ensure(back.is_kept(), "we may give back our own")?;
+            ensure(back.is_accepted(), "we may give back our own")?;
         }
         let after = bench.table(&LeaseTable::sync_jobs()).await;
         ensure(before[&2] == after[&2], "a refusal changed a row")?;
@@ -240,20 +240,20 @@ async fn turns_at_crashing(bench: &Bench, rows: &dyn Rows) -> Result<(), String>
     )?;
     ensure(hand.claim(now).await == ids(&[1]), "they took ours")?;
     let done = settle(rows, &mine, (2, Outcome::Done), now).await;
-    ensure(done.is_kept(), "we may settle our own")?;
+    ensure(done.is_accepted(), "we may settle our own")?;
     let told = state(bench, rows, 2, now).await;
     ensure(told == SyncState::Completed, "it is done")
 }
 
-/// A statement by hand asks for the id alone, so it may end what we hold: our settle comes too late
-/// then and is refused, whatever it says, and the row is never both.
+/// A hand-written statement checks only the id, so it can settle a row that Tenure's worker holds.
+/// Every settle of that worker is then refused, and the row is never both completed and failed.
 ///
 /// Proves: S5-008, S5-015, S5-016, S5-029, S5-030, S5-031, S5-032
 #[tokio::test]
 async fn what_is_ended_by_hand_stays_ended() {
     for bench in benches(&[0, 0, 0, 0]).await {
         let (place, rows) = (bench.name(), bench.rows(&LeaseTable::sync_jobs()).await);
-        let hand = Hand {
+        let hand = SqlWorker {
             bench: &bench,
             name: "hand",
         };
@@ -262,7 +262,7 @@ async fn what_is_ended_by_hand_stays_ended() {
         hand.claim(NOW).await;
         hand.claim(NOW).await;
         let now = NOW.after(seconds(9));
-        // Ours, and their own.
+        // Tenure's worker holds rows 1 and 2, the hand-written worker 3 and 4.
         for id in [1, 3] {
             assert_eq!(hand.complete(id, now).await, Ok(1), "{place}");
             assert_eq!(hand.fail(id + 1, now).await, Ok(1), "{place}");
@@ -291,14 +291,14 @@ async fn what_is_ended_by_hand_stays_ended() {
     }
 }
 
-/// The table that we make refuses the second end that a late worker by hand writes.
+/// In Tenure's own table, a late hand-written worker cannot settle a row a second time.
 ///
 /// Proves: S5-008, S5-030, S5-032
 #[tokio::test]
 async fn our_table_never_holds_a_job_that_is_both_completed_and_failed() {
     for bench in benches(&[0, 0]).await.into_iter().take(2) {
         let (place, rows) = (bench.name(), bench.rows(&LeaseTable::sync_jobs()).await);
-        let hand = Hand {
+        let hand = SqlWorker {
             bench: &bench,
             name: "hand",
         };
@@ -307,9 +307,9 @@ async fn our_table_never_holds_a_job_that_is_both_completed_and_failed() {
         assert!(
             settle(&*rows, &mine, (1, Outcome::Done), NOW)
                 .await
-                .is_kept()
+                .is_accepted()
         );
-        assert!(settle(&*rows, &mine, (2, dead()), NOW).await.is_kept());
+        assert!(settle(&*rows, &mine, (2, dead()), NOW).await.is_accepted());
         let before = bench.table(&LeaseTable::sync_jobs()).await;
         let late = NOW.after(seconds(1));
         for refusal in [hand.fail(1, late).await, hand.complete(2, late).await] {
@@ -324,7 +324,8 @@ async fn our_table_never_holds_a_job_that_is_both_completed_and_failed() {
     }
 }
 
-/// Done and dead leave in the columns of the specification what its own statements leave there.
+/// Done and dead write the same values into the columns of the specification as the specification's
+/// own statements.
 ///
 /// Proves: S5-029, S5-031
 #[tokio::test]
@@ -338,7 +339,7 @@ async fn our_ends_write_what_the_statements_of_the_specification_write() {
     ];
     for bench in benches(&[0, 0, 0, 0]).await {
         let (place, rows) = (bench.name(), bench.rows(&LeaseTable::sync_jobs()).await);
-        let hand = Hand {
+        let hand = SqlWorker {
             bench: &bench,
             name: "hand",
         };
@@ -351,21 +352,25 @@ async fn our_ends_write_what_the_statements_of_the_specification_write() {
         assert!(
             settle(&*rows, &mine, (1, Outcome::Done), now)
                 .await
-                .is_kept()
+                .is_accepted()
         );
-        assert!(settle(&*rows, &mine, (2, dead()), now).await.is_kept());
+        assert!(settle(&*rows, &mine, (2, dead()), now).await.is_accepted());
         hand.complete(3, now).await.unwrap();
         hand.fail(4, now).await.unwrap();
         let done = [&micros, "null", "null", "null", "null"];
         let failed = ["null", &micros, "by hand", "null", "null"];
         for (id, expected) in [(1, done), (2, failed), (3, done), (4, failed)] {
-            assert_eq!(shown(&bench, id, told).await, expected, "{id} on {place}");
+            assert_eq!(
+                row_text(&bench, id, told).await,
+                expected,
+                "{id} on {place}"
+            );
         }
     }
 }
 
-/// Every combination of the three moments, as a table without checks can hold them: the state that
-/// the SQL tells is the one of the five, and a claim takes exactly what is available or lapsed.
+/// Every combination of the three timestamps is in a table without checks. The SQL reports one of
+/// the five states, and a claim takes exactly the rows that are available or lapsed.
 ///
 /// Proves: S5-005, S5-011, S5-012, S5-013, S5-014, S5-015, S5-016, S5-020, S5-021, S5-047
 #[tokio::test]
@@ -431,7 +436,8 @@ async fn tells_the_five_states(rows: &dyn Rows, states: &[SyncState], place: &st
     assert_eq!(taken, of(&is_free), "{place}");
 }
 
-/// More has lapsed than one reap takes, and the most urgent lapsed last: it is still the first.
+/// More rows have lapsed than one reap takes, and the most urgent row lapsed last. It is still
+/// claimed first.
 ///
 /// Proves: S5-021, S5-022
 #[tokio::test]
@@ -450,8 +456,8 @@ async fn the_most_urgent_comes_first_however_much_has_lapsed() {
     }
 }
 
-/// Plain statements: nothing is kept in a session, so any pool of connections will do, also one
-/// that changes the connection after each transaction.
+/// The statements need no session state, so any connection pool works, even one that changes the
+/// connection after each transaction.
 ///
 /// Proves: S5-049
 #[tokio::test]
@@ -476,8 +482,7 @@ async fn the_statements_of_rows_need_no_session() {
     }
 }
 
-/// Statements that forget the holder, or that take what is held for free, do not pass beside
-/// workers by hand.
+/// Next to hand-written workers, statements fail that ignore the holder or treat held rows as free.
 #[tokio::test]
 async fn faults_that_sync_workers_by_hand_show_are_noticed() {
     let own = [

@@ -1,6 +1,6 @@
-//! The verbs of the row layout on both databases and in each preset, as far as they are its own:
-//! the order of a table, rows that come back whole, what an operator sees, a table that does not
-//! fit.
+//! The operations of the row layout on both databases and in each preset, where they differ from
+//! the queue layout: the order of a table, complete rows, the operator's view, and a table that
+//! does not fit.
 
 use serde_json::json;
 use tenure_core::store::{Bury, Claim, Filter, Reap, Replay, Rest, Settle, StoreErrorKind};
@@ -12,7 +12,7 @@ use tenure_store::postgres::PostgresRows;
 
 use super::{Bench, Checks, NOW, Rows, identifier, ids, policy, presets, seconds, shows};
 
-/// Writes rows as an application would, one per topic; the first is the oldest.
+/// Inserts rows like an application, one per topic; the first is the oldest.
 async fn insert(bench: &Bench, table: &LeaseTable, topics: &[&str]) {
     for (index, topic) in topics.iter().enumerate() {
         let age = seconds(60 - u64::try_from(index).unwrap());
@@ -78,7 +78,7 @@ async fn a_claim_takes_the_oldest_up_to_its_limit_and_returns_whole_rows() {
     }
 }
 
-/// A trigger of the user's own keeps the second row as it is.
+/// A user's trigger that undoes every update of the second row.
 const KEEPS: &str = "create trigger keeps before update on outbox when new.id = 2
      begin select raise(ignore); end";
 const KEEPS_IN_POSTGRES: &str = "create function keeps() returns trigger language plpgsql as
@@ -105,7 +105,7 @@ async fn a_row_that_does_not_let_itself_be_claimed_is_not_held() {
     }
 }
 
-/// A trigger of the user's own that keeps a list and marks the row, in SQLite's words.
+/// A user's trigger for SQLite that fills a list and marks the row.
 const MARKS: &str = "create table seen (id integer primary key);
      create trigger marks after update on outbox begin
          insert or ignore into seen values (new.id);
@@ -130,13 +130,13 @@ async fn triggers_do_what_they_say_and_a_claim_tells_what_they_wrote() {
         }
         let settle = Settle::new(mine).done(ids(&[1, 2])).at(NOW);
         let settled = rows.settle(&settle).await.unwrap();
-        let is_kept = settled.items.iter().all(|item| item.1.is_kept());
+        let is_kept = settled.items.iter().all(|item| item.1.is_accepted());
         assert!(is_kept, "{settled:?}");
     }
 }
 
-/// Whoever changes a table does not ask those who work on it. In PostgreSQL a claim knows the
-/// columns that there were when it was opened.
+/// A table may change while workers use it. In PostgreSQL a claim uses the columns that the table
+/// had when the store opened it.
 #[tokio::test]
 async fn what_became_of_a_table_since_it_was_opened_is_seen_by_the_next_claim() {
     let table = LeaseTable::outbox();
@@ -340,7 +340,7 @@ async fn an_operator_sees_who_holds_a_row_but_no_token() {
             assert!(!row.contains(mine.expose()), "{place}: {row}");
             let done = Settle::new(mine.clone()).done(ids(&[1])).at(NOW);
             assert!(
-                rows.settle(&done).await.unwrap().items[0].1.is_kept(),
+                rows.settle(&done).await.unwrap().items[0].1.is_accepted(),
                 "{place}"
             );
             let found = &rows.find(&ids(&[1])).await.unwrap()[0];
@@ -363,7 +363,7 @@ async fn a_replay_opens_a_new_generation_of_what_is_settled_and_of_nothing_else(
             rows.claim(&claim(mine.clone(), 2)).await.unwrap().unwrap();
             let done = Settle::new(mine.clone()).done(ids(&[1])).at(NOW);
             assert!(
-                rows.settle(&done).await.unwrap().items[0].1.is_kept(),
+                rows.settle(&done).await.unwrap().items[0].1.is_accepted(),
                 "{place}"
             );
             let replay = Replay {
@@ -373,15 +373,15 @@ async fn a_replay_opens_a_new_generation_of_what_is_settled_and_of_nothing_else(
             let answers = rows.replay(&replay).await.unwrap();
             let answers: Vec<Guarded> = answers.into_iter().map(|(_, answer)| answer).collect();
             let expected = [
-                Guarded::Kept(()),
+                Guarded::Accepted(()),
                 Guarded::Refused(Refusal::NotSettled),
                 Guarded::Refused(Refusal::NotFound),
                 Guarded::Refused(Refusal::NotSettled),
             ];
             assert_eq!(answers, expected, "{place}");
-            // The old token is known, but changes nothing.
+            // The settle with the old token is accepted as a repeat, but changes nothing.
             let again = rows.settle(&done).await.unwrap();
-            assert!(again.items[0].1.is_kept(), "{place}");
+            assert!(again.items[0].1.is_accepted(), "{place}");
             let found = &rows.find(&ids(&[1])).await.unwrap()[0];
             assert_eq!(
                 (found.state, found.counters.generation),
@@ -392,8 +392,8 @@ async fn a_replay_opens_a_new_generation_of_what_is_settled_and_of_nothing_else(
     }
 }
 
-/// Others may leave their name and the end of a term on what they have settled: a replay leaves
-/// neither, or the row would be held by nobody that works on it.
+/// Other programs may leave a holder and an end of term on settled rows. A replay clears both;
+/// otherwise the row would count as held.
 #[tokio::test]
 async fn a_replay_frees_what_others_settled_and_left_held() {
     for (preset, table) in presets() {
@@ -422,7 +422,7 @@ async fn a_replay_frees_what_others_settled_and_left_held() {
             };
             let answers = rows.replay(&replay).await.unwrap();
             assert!(
-                answers.iter().all(|(_, answer)| answer.is_kept()),
+                answers.iter().all(|(_, answer)| answer.is_accepted()),
                 "{place}"
             );
             let held = rows.claim(&claim(token("mailer", 1), 9)).await.unwrap();
@@ -441,8 +441,8 @@ async fn a_bury_ends_what_waits_and_what_is_held() {
             let mine = token("mailer", 1);
             let held = rows.claim(&claim(mine.clone(), 1)).await.unwrap().unwrap();
             for (id, expected) in [
-                (1, Guarded::Kept(())),
-                (2, Guarded::Kept(())),
+                (1, Guarded::Accepted(())),
+                (2, Guarded::Accepted(())),
                 (2, Guarded::Refused(Refusal::AlreadySettled)),
                 (99, Guarded::Refused(Refusal::NotFound)),
             ] {
@@ -459,7 +459,7 @@ async fn a_bury_ends_what_waits_and_what_is_held() {
                 let counters = (buried.counters.attempts, buried.counters.failures);
                 assert_eq!(counters, (1, 0), "{place}");
             }
-            // The row that waited was claimed for the operator, under a fence of its own.
+            // The bury claimed the pending row for the operator, with its own fence.
             let fence = table.columns.fence.as_str();
             let kept = bench.table(&table).await;
             assert_eq!(kept[&1][fence], held.lease.fence.to_string(), "{place}");
@@ -507,7 +507,7 @@ async fn a_list_goes_page_by_page_and_counts_agree() {
     }
 }
 
-/// Goal: what is not there is not counted, also where no status tells it.
+/// Goal: the counts of an empty table are zero, even without a status column.
 #[tokio::test]
 async fn an_empty_table_counts_nothing() {
     for table in [LeaseTable::outbox(), LeaseTable::sync_jobs()] {
@@ -541,10 +541,10 @@ async fn a_table_that_lacks_columns_is_told_all_of_them_at_once() {
     assert!(
         error
             .to_string()
-            .ends_with("lacks the columns crashes, fence"),
+            .contains("lacks the columns crashes, fence"),
         "{error}"
     );
-    assert!(error.advice().is_some());
+    assert!(error.hint().is_some());
     let missing = table.named(identifier("nowhere"));
     let error = PostgresRows::open(pool.clone(), missing, None)
         .await

@@ -1,5 +1,5 @@
-//! The preset `webhook`, as its specification tells it: what its columns show, whom a renewal and a
-//! settle obey, who may take what has lapsed.
+//! The preset `webhook` follows its specification: its columns, the guards of renewals and settles,
+//! and claims of lapsed rows.
 
 use std::time::Duration;
 
@@ -15,17 +15,17 @@ use super::{Bench, Checks, NOW, Rows, Table, ids, seconds, settle};
 
 pub(super) const TERM: Term = Term::STANDARD;
 
-/// When a lease that begins now is over.
+/// End of a lease that begins now.
 fn end() -> Timestamp {
     NOW.after(TERM.length())
 }
 
-/// A policy that puts lapsed rows back at once.
+/// A policy that makes lapsed rows available at once.
 pub(super) fn at_once() -> LapsePolicy {
     LapsePolicy::new(3, vec![Duration::ZERO]).unwrap()
 }
 
-/// The table on both databases, with this many rows that wait, the first the oldest.
+/// The table on both databases, with this many pending rows, of which the first is the oldest.
 pub(super) async fn benches(rows: usize) -> [Bench; 2] {
     let table = LeaseTable::webhook();
     let benches = Bench::both(&table, Checks::Kept).await;
@@ -73,15 +73,15 @@ pub(super) fn dead() -> Outcome {
     }
 }
 
-/// These columns of a row, with a word for each moment.
-fn shown<'a>(table: &'a Table, id: i64, columns: &[&str]) -> Vec<&'a str> {
+/// Reads these columns of a row, with a word in place of each timestamp.
+fn row_text<'a>(table: &'a Table, id: i64, columns: &[&str]) -> Vec<&'a str> {
     columns
         .iter()
         .map(|name| table[&id][*name].as_str())
         .collect()
 }
 
-/// The columns that tell of a delivery.
+/// The columns of a delivery.
 const TOLD: [&str; 4] = ["delivery_status", "lease_owner", "lease_until", "attempts"];
 
 /// Proves: S2-001, S2-002, S2-012, S2-043
@@ -95,12 +95,12 @@ async fn a_renewal_moves_lease_until_of_what_its_owner_holds_and_changes_nothing
         claim(&*rows, &other, 1).await;
         let claimed = bench.table(&table).await;
         let until = end().as_micros().to_string();
-        let told = shown(&claimed, 1, &TOLD);
+        let told = row_text(&claimed, 1, &TOLD);
         assert_eq!(told, ["pending", mine.holder(), &until, "0"], "{place}");
         for (after, gain) in [(seconds(10), 10), (seconds(4), 10)] {
             let renewed = renew(&*rows, &mine, NOW.after(after)).await;
             let expected = end().after(seconds(gain));
-            let Guarded::Kept(renewed) = renewed else {
+            let Guarded::Accepted(renewed) = renewed else {
                 panic!("{place}: {renewed:?}");
             };
             assert_eq!(
@@ -130,9 +130,9 @@ async fn a_renewal_ends_with_the_row_or_its_ownership_and_touches_no_other_row()
         assert!(
             settle(&*rows, &mine, (1, Outcome::Done), NOW)
                 .await
-                .is_kept()
+                .is_accepted()
         );
-        let Guarded::Kept(renewed) = renew(&*rows, &mine, NOW.after(seconds(1))).await else {
+        let Guarded::Accepted(renewed) = renew(&*rows, &mine, NOW.after(seconds(1))).await else {
             panic!("{place}: what is left of a lease is renewed");
         };
         assert_eq!(renewed.ids, ids(&[2]), "{place}: the delivered row is not");
@@ -154,7 +154,7 @@ async fn a_renewal_ends_with_the_row_or_its_ownership_and_touches_no_other_row()
     }
 }
 
-/// The statement itself names the row, its owner, its token and its status.
+/// The statement itself compares the row, its owner, its token and its status.
 ///
 /// Proves: S2-021
 #[test]
@@ -173,14 +173,14 @@ fn the_renewal_asks_for_id_owner_token_and_pending() {
             .map(|(_, _, text)| text),
     ];
     for text in texts.map(Option::unwrap) {
-        // The last one: before it rows are taken `for no key update`.
+        // This is the last update of the text; earlier ones are part of `for no key update`.
         let update = text.rsplit("update ").next().unwrap();
         let update = update.split("returning").next().unwrap();
         let predicate = update.split("\nwhere ").nth(1);
         let predicate = predicate
             .or_else(|| update.split("\n    where ").nth(1))
             .unwrap();
-        // The rows of a lease are looked up by its token; the predicate is what stands outside.
+        // The rows of a lease are found by its token; the predicate on each row comes after that.
         let (id, rest) = predicate.split_once('\n').unwrap();
         assert!(id.starts_with("t.\"id\" "), "{text}");
         for part in [
@@ -194,8 +194,8 @@ fn the_renewal_asks_for_id_owner_token_and_pending() {
     }
 }
 
-/// Delivered, retry and failed are the owner's to say. A stranger, one who gave the row back, and
-/// one whose lease was taken over by another claim of the same worker change nothing.
+/// Only the owner can settle a row as delivered, retry or failed. A stranger, a worker that
+/// released the row, and a worker whose lease was taken over by its own later claim change nothing.
 ///
 /// Proves: S2-023, S2-024, S2-043
 #[tokio::test]
@@ -205,7 +205,7 @@ async fn delivered_retry_and_failed_are_said_by_the_owner_alone() {
         let rows = bench.rows(&table).await;
         let (first, mine, other) = (token("sender", 1), token("sender", 2), token("other", 1));
         claim(&*rows, &first, 3).await;
-        let Guarded::Kept(()) = settle(&*rows, &first, (1, Outcome::RELEASE), NOW).await else {
+        let Guarded::Accepted(()) = settle(&*rows, &first, (1, Outcome::RELEASE), NOW).await else {
             panic!("{place}: the owner may give a row back");
         };
         let before = bench.table(&table).await;
@@ -240,7 +240,9 @@ async fn delivered_retry_and_failed_are_said_by_the_owner_alone() {
         assert_eq!(bench.table(&table).await, before, "{place}");
         for (id, outcome) in [(1, Outcome::Done), (2, retry()), (3, dead())] {
             assert!(
-                settle(&*rows, &mine, (id, outcome), now).await.is_kept(),
+                settle(&*rows, &mine, (id, outcome), now)
+                    .await
+                    .is_accepted(),
                 "{place}"
             );
         }
@@ -250,7 +252,7 @@ async fn delivered_retry_and_failed_are_said_by_the_owner_alone() {
             (2, "pending", "1"),
             (3, "failed", "1"),
         ] {
-            let told = shown(&after, id, &TOLD);
+            let told = row_text(&after, id, &TOLD);
             assert_eq!(told, [word, "null", "null", attempts], "{place}");
         }
         let due = now.after(seconds(5)).as_micros().to_string();
@@ -258,8 +260,8 @@ async fn delivered_retry_and_failed_are_said_by_the_owner_alone() {
     }
 }
 
-/// A claim takes what has lapsed from the very end of its term on, and not before; what its own
-/// workers count as attempts is not touched by that.
+/// A claim takes lapsed rows exactly from the end of their term on. The attempts that the
+/// application's own workers counted stay unchanged.
 ///
 /// Proves: S2-040, S2-041, S2-042, S2-043, S2-044
 #[tokio::test]
@@ -269,7 +271,11 @@ async fn a_claim_takes_what_has_lapsed_and_leaves_attempts_alone() {
         let rows = bench.rows(&table).await;
         let (mine, other) = (token("sender", 1), token("other", 1));
         claim(&*rows, &mine, 1).await;
-        assert!(renew(&*rows, &mine, NOW.after(seconds(10))).await.is_kept());
+        assert!(
+            renew(&*rows, &mine, NOW.after(seconds(10)))
+                .await
+                .is_accepted()
+        );
         let end = end().after(seconds(10));
         let early = end.before(Duration::from_micros(1));
         assert_eq!(try_claim(&*rows, &other, 1, early).await, None, "{place}");

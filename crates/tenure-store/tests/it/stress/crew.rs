@@ -1,5 +1,5 @@
-//! The crew: workers that claim, settle in parts, let leases lapse, lose answers, repeat, reap, and
-//! an operator's replays, buries, pauses and skips among them. It notes what it was told.
+//! The crew: workers that claim, settle in parts, let leases lapse, lose answers, repeat and reap,
+//! together with an operator's replays, buries, pauses and skips. The crew records the answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,21 +10,23 @@ use tenure_core::store::{
     Answer, Bury, Claim, Enqueued, Pause, Reap, Renew, Replay, Rest, Settle, Settlement, Skip,
     StoreErrorKind,
 };
+use tenure_core::testing::Extent;
 use tenure_core::{Guarded, Held, ItemId, LapsePolicy, OnDead, Outcome, Term, Token};
+use tenure_nemesis::Rng;
 use tokio::time::{Instant, sleep};
 
 use super::order::{Keys, Sent};
 
 use crate::world::{World, fresh};
 
-/// What each worker tries at most.
+/// Maximum number of operations of each worker.
 const ROUNDS: u32 = 400;
-/// No run takes longer, whatever the machine.
+/// Timeout of a run.
 const LONGEST: Duration = Duration::from_secs(12);
-/// Items that are there at the start.
+/// Items at the start.
 const ITEMS: usize = 200;
 
-/// Lapses cost nothing here: that they kill is shown elsewhere.
+/// With this policy a lapse never makes an item dead; other tests check that too many lapses do.
 pub(super) static LAPSE: LazyLock<LapsePolicy> = LazyLock::new(|| {
     let delays = vec![Duration::from_millis(1)];
     LapsePolicy::new(1_000_000, delays).expect("the policy is well formed")
@@ -36,7 +38,7 @@ pub(super) struct Crew {
     pub(super) keys: Keys,
     start: Instant,
     is_stopped: AtomicBool,
-    /// Verbs that were answered.
+    /// Number of answered operations.
     answers: AtomicU64,
     log: Mutex<Log>,
 }
@@ -44,17 +46,17 @@ pub(super) struct Crew {
 #[derive(Default)]
 struct Log {
     added: Vec<ItemId>,
-    /// What was enqueued with a key.
+    /// Events enqueued with a key.
     sent: Vec<Sent>,
-    /// Whose word *done* was accepted, by item and generation.
+    /// Tokens whose *done* was accepted, by item and generation.
     done: BTreeMap<(ItemId, u32), BTreeSet<Token>>,
     faults: Vec<String>,
 }
 
-/// What a worker has in hand.
-struct Hand {
+/// A worker's lease: the items of one claim.
+struct Worker {
     token: Token,
-    /// The items with their generations.
+    /// The items of the claim with their generations.
     items: Vec<(ItemId, u32)>,
 }
 
@@ -74,9 +76,9 @@ impl Crew {
             answers: AtomicU64::new(0),
             log: Mutex::new(log),
         };
-        let mut dice = Dice(seed);
+        let mut rng = Rng::new(seed, "start");
         for _ in 0..ITEMS / 10 {
-            crew.enqueue(&mut dice).await;
+            crew.enqueue(&mut rng).await;
         }
         crew
     }
@@ -89,7 +91,7 @@ impl Crew {
         !self.is_stopped.load(Ordering::Relaxed)
     }
 
-    /// Waits until so many more verbs were answered, or the crew has stopped.
+    /// Waits until this many more operations were answered, or the crew has stopped.
     pub(super) async fn wait_for_work(&self, more: u64) {
         let goal = self.answers.load(Ordering::Relaxed) + more;
         while self.is_working() && self.answers.load(Ordering::Relaxed) < goal {
@@ -97,7 +99,7 @@ impl Crew {
         }
     }
 
-    /// Notes what was enqueued.
+    /// Records enqueued events.
     pub(super) fn note_sent(&self, sent: impl IntoIterator<Item = Sent>) {
         let mut log = self.log.lock().unwrap();
         for sent in sent {
@@ -106,7 +108,7 @@ impl Crew {
         }
     }
 
-    /// What was enqueued with a key.
+    /// Events enqueued with a key.
     pub(super) fn sent(&self) -> Vec<Sent> {
         self.log.lock().unwrap().sent.clone()
     }
@@ -115,7 +117,7 @@ impl Crew {
         self.log.lock().unwrap().faults.extend(faults);
     }
 
-    /// How often something was accepted as done.
+    /// Number of items accepted as done.
     pub(super) fn done(&self) -> usize {
         self.log.lock().unwrap().done.len()
     }
@@ -126,7 +128,7 @@ impl Crew {
         }
     }
 
-    /// What was seen while it ran, and what is wrong now that nothing runs any more.
+    /// Violations during the run, and violations of the final state.
     pub(super) async fn faults(&self) -> Vec<String> {
         let (added, mut faults) = {
             let mut log = self.log.lock().unwrap();
@@ -158,74 +160,73 @@ impl Crew {
         log.done.entry(item).or_default().insert(token.clone());
     }
 
-    /// One worker's life.
+    /// The loop of one worker.
     pub(super) async fn work(self: Arc<Self>, worker: u64) {
         let name = format!("worker-{worker}");
-        let mut dice = Dice(self.seed ^ (worker << 32));
-        let mut hands: Vec<Hand> = Vec::new();
-        for _ in 0..ROUNDS {
+        let mut rng = Rng::new(self.seed, &name);
+        let mut hands: Vec<Worker> = Vec::new();
+        for _ in 0..Extent::chosen().size(ROUNDS / 2, ROUNDS) {
             if self.start.elapsed() > LONGEST {
                 return;
             }
-            let nth = dice.below(hands.len().max(1));
-            match dice.below(20) {
-                0..=6 => hands.extend(self.claim(&name, &mut dice).await),
+            let nth = rng.below(hands.len().max(1));
+            match rng.below(20) {
+                0..=6 => hands.extend(self.claim(&name, &mut rng).await),
                 7..=13 if !hands.is_empty() => {
                     let hand = hands.swap_remove(nth);
-                    hands.extend(self.settle(hand, &name, &mut dice).await);
+                    hands.extend(self.settle(hand, &name, &mut rng).await);
                 }
                 14 | 15 if !hands.is_empty() => {
                     let tokens = vec![hands[nth].token.clone()];
-                    let renew = Renew::new(tokens, term(&mut dice));
-                    self.lossy(self.world.lease().renew(&renew), &mut dice)
-                        .await;
+                    let renew = Renew::new(tokens, term(&mut rng));
+                    self.lossy(self.world.lease().renew(&renew), &mut rng).await;
                 }
-                // The worker dies with what it holds.
+                // The worker dies and drops its items.
                 16 if !hands.is_empty() => drop(hands.swap_remove(nth)),
                 17 => {
                     let reap = Reap::new(20, LAPSE.clone());
-                    self.lossy(self.world.lease().reap(&reap), &mut dice).await;
+                    self.lossy(self.world.lease().reap(&reap), &mut rng).await;
                 }
-                18 => self.operate(&mut dice).await,
-                _ => self.enqueue(&mut dice).await,
+                18 => self.operate(&mut rng).await,
+                _ => self.enqueue(&mut rng).await,
             }
         }
     }
 
-    async fn claim(&self, name: &str, dice: &mut Dice) -> Option<Hand> {
-        let claim = claim(name, dice);
-        let Some(held) = self.lossy(self.world.lease().claim(&claim), dice).await else {
+    async fn claim(&self, name: &str, rng: &mut Rng) -> Option<Worker> {
+        let claim = claim(name, rng);
+        let Some(held) = self.lossy(self.world.lease().claim(&claim), rng).await else {
             self.release(&claim.token).await;
             return None;
         };
-        held.map(Hand::of)
+        held.map(Worker::of)
     }
 
-    /// Settles some of what is in hand, and claims more with it at times; what is still in hand.
-    async fn settle(&self, mut hand: Hand, name: &str, dice: &mut Dice) -> Vec<Hand> {
-        let settle = say(&hand, dice);
-        if dice.below(4) == 0 {
-            let claim = claim(name, dice);
+    /// Settles some of the held items, sometimes with a claim; returns the items still held.
+    async fn settle(&self, mut hand: Worker, name: &str, rng: &mut Rng) -> Vec<Worker> {
+        let settle = say(&hand, rng);
+        if rng.below(4) == 0 {
+            let claim = claim(name, rng);
             let both = self.world.lease().settle_and_claim(&settle, &claim);
-            let Some((settlement, held)) = self.lossy(both, dice).await else {
+            let Some((settlement, held)) = self.lossy(both, rng).await else {
                 self.release(&claim.token).await;
-                self.repeat(&mut hand, &settle, dice).await;
+                self.repeat(&mut hand, &settle, rng).await;
                 return vec![hand];
             };
             self.note(&mut hand, &settle, &settlement);
-            let more = held.map(Hand::of);
+            let more = held.map(Worker::of);
             return std::iter::once(hand).chain(more).collect();
         }
-        match self.lossy(self.world.lease().settle(&settle), dice).await {
+        match self.lossy(self.world.lease().settle(&settle), rng).await {
             Some(settlement) => self.note(&mut hand, &settle, &settlement),
-            None => self.repeat(&mut hand, &settle, dice).await,
+            None => self.repeat(&mut hand, &settle, rng).await,
         }
         hand.items.is_empty().then(Vec::new).unwrap_or(vec![hand])
     }
 
-    /// The answer of a settle was lost: it is asked for again, or the work is given up.
-    async fn repeat(&self, hand: &mut Hand, settle: &Settle, dice: &mut Dice) {
-        if dice.below(4) == 0 {
+    /// Repeats a settle whose answer was lost, or gives up the work.
+    async fn repeat(&self, hand: &mut Worker, settle: &Settle, rng: &mut Rng) {
+        if rng.below(4) == 0 {
             hand.items.clear();
             return;
         }
@@ -233,7 +234,7 @@ impl Crew {
             .until_answered(|| self.world.lease().settle(settle))
             .await;
         self.note(hand, settle, &settlement);
-        // Once it was told, it is told the same again, unless the row layout has forgotten it.
+        // A repeat gets the same answer, unless the row layout has forgotten the first settle.
         let again = self
             .until_answered(|| self.world.lease().settle(settle))
             .await;
@@ -241,7 +242,7 @@ impl Crew {
             .items
             .iter()
             .zip(&again.items)
-            .any(|(first, second)| first.1.is_kept() && !second.1.is_kept());
+            .any(|(first, second)| first.1.is_accepted() && !second.1.is_accepted());
         if differs && self.world.outbox().is_some() {
             self.report(vec![format!(
                 "a repeat was told {again:?}, not {settlement:?}"
@@ -249,13 +250,13 @@ impl Crew {
         }
     }
 
-    fn note(&self, hand: &mut Hand, settle: &Settle, settlement: &Settlement) {
+    fn note(&self, hand: &mut Worker, settle: &Settle, settlement: &Settlement) {
         let named: BTreeSet<ItemId> = settle.items.iter().map(|(id, _)| *id).collect();
         let rest = hand.items.iter().filter(|(id, _)| !named.contains(id));
         let rest: Vec<(ItemId, u32)> = rest.copied().collect();
         for ((id, outcome), (_, answer)) in settle.items.iter().zip(&settlement.items) {
             let item = hand.items.iter().find(|(held, _)| held == id).copied();
-            if let (Outcome::Done, Guarded::Kept(()), Some(item)) = (outcome, answer, item) {
+            if let (Outcome::Done, Guarded::Accepted(()), Some(item)) = (outcome, answer, item) {
                 self.accept(&settle.token, item);
             }
         }
@@ -271,7 +272,7 @@ impl Crew {
         };
     }
 
-    /// Gives back by its token what a claim may have got whose answer was lost.
+    /// Releases the items of a claim by its token, because the answer of the claim may be lost.
     pub(super) async fn release(&self, token: &Token) {
         let settle = Settle::new(token.clone()).rest(Rest::Release);
         let _settlement = self
@@ -279,63 +280,58 @@ impl Crew {
             .await;
     }
 
-    async fn operate(&self, dice: &mut Dice) {
-        let key = self.keys.any(dice);
-        if let (Some(key), Some(outbox), 0) = (key, self.world.outbox(), dice.below(2)) {
-            match dice.below(6) {
-                0 => drop(
-                    self.lossy(outbox.pause_domain(&key, Pause::Begin), dice)
-                        .await,
-                ),
-                1..=3 => drop(
-                    self.lossy(outbox.pause_domain(&key, Pause::End), dice)
-                        .await,
-                ),
+    async fn operate(&self, rng: &mut Rng) {
+        let key = self.keys.any(rng);
+        if let (Some(key), Some(outbox), 0) = (key, self.world.outbox(), rng.below(2)) {
+            match rng.below(6) {
+                0 => drop(self.lossy(outbox.pause_key(&key, Pause::Begin), rng).await),
+                1..=3 => drop(self.lossy(outbox.pause_key(&key, Pause::End), rng).await),
                 _ => {
                     let skip = Skip::new(key, fresh("operator"), "gone");
-                    self.lossy(outbox.skip(&skip), dice).await;
+                    self.lossy(outbox.skip(&skip), rng).await;
                 }
             }
             return;
         }
         let id = {
             let log = self.log.lock().unwrap();
-            log.added[dice.below(log.added.len())]
+            log.added[rng.below(log.added.len())]
         };
-        if dice.below(8) == 0 {
+        if rng.below(8) == 0 {
             let bury = Bury {
                 id,
                 token: fresh("operator"),
                 reason: "gone".into(),
                 now: None,
             };
-            self.lossy(self.world.operate().bury(&bury), dice).await;
+            self.lossy(self.world.operate().bury(&bury), rng).await;
         } else {
             let replay = Replay {
                 ids: vec![id],
                 now: None,
             };
-            self.lossy(self.world.operate().replay(&replay), dice).await;
+            self.lossy(self.world.operate().replay(&replay), rng).await;
         }
     }
 
-    async fn enqueue(&self, dice: &mut Dice) {
+    async fn enqueue(&self, rng: &mut Rng) {
         let Some(outbox) = self.world.outbox() else {
             return;
         };
-        let count = dice.below(5);
-        let events: Vec<_> = (0..count).map(|_| self.keys.event(dice)).collect();
+        let count = rng.below(5);
+        let events: Vec<_> = (0..count).map(|_| self.keys.event(rng)).collect();
         let began = Instant::now();
-        if let Some(answers) = self.lossy(outbox.enqueue(&events), dice).await {
+        if let Some(answers) = self.lossy(outbox.enqueue(&events), rng).await {
             let ids = answers.into_iter().map(Enqueued::id);
             self.note_sent(Sent::of(&events, ids, began));
         }
     }
 
-    /// The answer, unless it is lost: the caller stops waiting, or the database is away.
-    async fn lossy<T>(&self, answer: Answer<'_, T>, dice: &mut Dice) -> Option<T> {
-        let patience = match dice.below(8) {
-            0 => Duration::from_micros(u64::try_from(dice.below(3000)).unwrap_or(0)),
+    /// Returns the answer, unless it is lost: the caller stops waiting, or the database is
+    /// unavailable.
+    async fn lossy<T>(&self, answer: Answer<'_, T>, rng: &mut Rng) -> Option<T> {
+        let patience = match rng.below(8) {
+            0 => Duration::from_micros(u64::try_from(rng.below(3000)).unwrap_or(0)),
             _ => Duration::from_mins(1),
         };
         let answer = tokio::time::timeout(patience, answer).await.ok()?;
@@ -350,7 +346,7 @@ impl Crew {
         }
     }
 
-    /// Asks until there is an answer.
+    /// Repeats a call until it is answered.
     pub(super) async fn until_answered<'a, T>(&self, ask: impl Fn() -> Answer<'a, T>) -> T {
         loop {
             match ask().await {
@@ -364,7 +360,7 @@ impl Crew {
     }
 }
 
-impl Hand {
+impl Worker {
     fn of(held: Held) -> Self {
         let items = held.items.iter();
         Self {
@@ -376,34 +372,38 @@ impl Hand {
     }
 }
 
-/// A claim of some items for a moment.
-fn claim(name: &str, dice: &mut Dice) -> Claim {
-    let limit = u32::try_from(1 + dice.below(12)).unwrap_or(1);
-    let recovery = (dice.below(3) == 0).then(|| LAPSE.clone());
-    let abreast = u32::try_from(1 + dice.below(4)).unwrap_or(1);
+/// A claim of some items for a short time.
+fn claim(name: &str, rng: &mut Rng) -> Claim {
+    let limit = u32::try_from(1 + rng.below(12)).unwrap_or(1);
+    let recovery = (rng.below(3) == 0).then(|| LAPSE.clone());
+    let min_parallel = u32::try_from(1 + rng.below(4)).unwrap_or(1);
     let claim = Claim::new(fresh(name), limit)
-        .abreast(if dice.below(3) == 0 { limit } else { abreast })
-        .term(term(dice))
+        .min_parallel(if rng.below(3) == 0 {
+            limit
+        } else {
+            min_parallel
+        })
+        .term(term(rng))
         .recovery(recovery);
-    if dice.below(3) == 0 {
+    if rng.below(3) == 0 {
         claim.alone()
     } else {
         claim
     }
 }
 
-/// Some are over before the next verb.
-fn term(dice: &mut Dice) -> Term {
-    let millis = [2, 10, 50, 5000][dice.below(4)];
+/// Draws a term; some terms end before the worker's next operation.
+fn term(rng: &mut Rng) -> Term {
+    let millis = [2, 10, 50, 5000][rng.below(4)];
     Term::new(Duration::from_millis(millis)).expect("the term is well formed")
 }
 
-/// A settle of some of what is in hand.
-fn say(hand: &Hand, dice: &mut Dice) -> Settle {
+/// A settle of some of the held items.
+fn say(hand: &Worker, rng: &mut Rng) -> Settle {
     let mut settle = Settle::new(hand.token.clone());
     for (id, _) in &hand.items {
-        let after = Duration::from_millis(u64::try_from(dice.below(4)).unwrap_or(0));
-        settle = match dice.below(20) {
+        let after = Duration::from_millis(u64::try_from(rng.below(4)).unwrap_or(0));
+        settle = match rng.below(20) {
             0..=4 => settle,
             5..=12 => settle.done([*id]),
             13..=15 => settle.item(
@@ -417,27 +417,11 @@ fn say(hand: &Hand, dice: &mut Dice) -> Settle {
             _ => settle.item(*id, crate::world::dead()),
         };
     }
-    settle = settle.rest([Rest::Keep, Rest::Keep, Rest::Done, Rest::Release][dice.below(4)]);
-    settle = settle.on_dead([OnDead::Skip, OnDead::Block][dice.below(2)]);
-    if dice.below(3) == 0 {
+    settle = settle.rest([Rest::Keep, Rest::Keep, Rest::Done, Rest::Release][rng.below(4)]);
+    settle = settle.on_dead([OnDead::Skip, OnDead::Block][rng.below(2)]);
+    if rng.below(3) == 0 {
         settle.strict()
     } else {
         settle
-    }
-}
-
-/// Chance that a seed repeats (`SplitMix64`).
-pub(super) struct Dice(pub(super) u64);
-
-impl Dice {
-    /// A number below `end`.
-    pub(super) fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        let end = u64::try_from(end).unwrap_or(u64::MAX);
-        usize::try_from(mixed % end).unwrap_or(0)
     }
 }

@@ -1,9 +1,9 @@
-//! Stress: many workers at once on one store, with random partial settles, retries, lapses, lost
-//! answers, cut connections and killed servers. What must hold is read from the tables themselves,
-//! while it runs and when all is quiet.
+//! Stress: many concurrent workers on one store, with random partial settles, retries, lapses, lost
+//! answers, cut connections and killed servers. The invariants are read from the tables, during the
+//! run and at its end.
 //!
-//! The order in which things happen is the machine's; the seed, which is printed when a run fails,
-//! repeats what each worker tries.
+//! The machine decides the interleaving. The seed is printed when a run fails, and repeats the
+//! calls of each worker.
 
 mod crew;
 mod order;
@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::LeaseTable;
-use tenure_core::store::{Claim, DomainFilter, DomainState, Pause, Reap, Settle, Skip};
+use tenure_core::store::{Claim, KeyFilter, KeyState, Pause, Reap, Settle, Skip};
+use tenure_nemesis::Schedule;
 use tenure_store::testing::{self, Server};
 
 use crate::world::{self, T0, World, fresh};
@@ -23,15 +24,14 @@ use order::{Keys, out_of_order};
 use producers::produce;
 use tables::Tables;
 
-/// Workers of a run on PostgreSQL.
+/// Number of workers of a run on PostgreSQL.
 const WORKERS: u64 = 8;
-/// Producers beside them, where the layout has keys.
+/// Number of producers, in layouts with keys.
 const PRODUCERS: u64 = 2;
 
-/// Runs the crew on a world with something that troubles it, then brings all to an end and looks
-/// at what is there.
+/// Runs the crew on a world with faults, then settles everything and checks the result.
 async fn run(world: Box<dyn World>, tables: Tables, workers: u64, trouble: Trouble) {
-    let seed: u64 = rand::random();
+    let seed = Schedule::from_environment().seed;
     let crew = Arc::new(Crew::new(Arc::from(world), seed, tables.keys()).await);
     let watch = tokio::spawn(watch(Arc::clone(&crew), tables.clone()));
     let trouble = tokio::spawn(trouble.make(Arc::clone(&crew), tables.clone()));
@@ -63,42 +63,37 @@ async fn run(world: Box<dyn World>, tables: Tables, workers: u64, trouble: Troub
     assert!(crew.done() > 0, "seed {seed}: nothing was done");
 }
 
-/// What happens beside the work.
+/// Faults during the work.
 enum Trouble {
     None,
-    /// Connections are cut.
+    /// Cuts connections.
     Cuts,
-    /// The server is killed and started again, twice.
+    /// Cuts connections, and kills and restarts the server twice.
     Kills(Arc<Server>),
 }
 
 impl Trouble {
     async fn make(self, crew: Arc<Crew>, tables: Tables) {
-        match self {
-            Self::None => {}
-            Self::Cuts => {
-                while crew.is_working() {
-                    // Whoever is cut off while he cuts has cut enough.
-                    drop(tables.cut().await);
-                    crew.wait_for_work(20).await;
-                }
+        if let Self::Kills(server) = &self {
+            for _ in 0..2 {
+                crew.wait_for_work(150).await;
+                server.kill().await;
+                server.restart().await;
             }
-            Self::Kills(server) => {
-                for _ in 0..2 {
-                    crew.wait_for_work(150).await;
-                    server.kill().await;
-                    server.restart().await;
-                }
-            }
+        }
+        while crew.is_working() && !matches!(self, Self::None) {
+            // The connection that cuts others may itself be cut.
+            drop(tables.cut().await);
+            crew.wait_for_work(20).await;
         }
     }
 }
 
-/// Looks into the tables for as long as the crew works; how often it could.
+/// Checks the tables while the crew works; returns the number of checks.
 async fn watch(crew: Arc<Crew>, tables: Tables) -> u32 {
     let mut looks = 0;
     while crew.is_working() {
-        // A connection may be cut, and a server down.
+        // A connection may be cut, or the server may be down.
         if let Ok(faults) = tables.faults_while_running().await {
             looks += 1;
             crew.report(faults);
@@ -108,30 +103,30 @@ async fn watch(crew: Arc<Crew>, tables: Tables) -> u32 {
     looks
 }
 
-/// Lets every key go on that is held back.
+/// Ends all pauses and blocks of keys.
 async fn let_go(crew: &Crew) {
     let Some(outbox) = crew.world.outbox().filter(|_| crew.keys == Keys::Mixed) else {
         return;
     };
     for key in crew.keys.all() {
-        crew.until_answered(|| outbox.pause_domain(&key, Pause::End))
+        crew.until_answered(|| outbox.pause_key(&key, Pause::End))
             .await;
     }
-    let stuck = || outbox.domains(DomainFilter::Stuck, 1000);
-    for domain in crew.until_answered(stuck).await {
-        if domain.state == DomainState::Blocked {
-            let skip = Skip::new(domain.key, fresh("operator"), "gone");
+    let stuck = || outbox.keys(KeyFilter::Stuck, 1000);
+    for key in crew.until_answered(stuck).await {
+        if key.state == KeyState::Blocked {
+            let skip = Skip::new(key.name, fresh("operator"), "gone");
             let _skipped = crew.until_answered(|| outbox.skip(&skip)).await;
         }
     }
 }
 
-/// Ends all leases and works all that is left, long after.
+/// Ends all leases and works on all remaining items, at a much later time.
 async fn quiet(crew: &Crew) {
     let_go(crew).await;
     let lease = crew.world.lease();
     let reap = Reap::new(1000, LAPSE.clone()).at(T0);
-    // What is reaped then is due a minute later.
+    // Items that are reaped at that time are due a minute later.
     let then = T0.after(Duration::from_mins(1));
     while !crew.until_answered(|| lease.reap(&reap)).await.is_empty() {}
     loop {
@@ -157,29 +152,20 @@ async fn quiet(crew: &Crew) {
     }
 }
 
-/// Proves: S4-037, S4-047, S4-052, S4-053, S4-055, S4-057, S4-058
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn eight_workers_with_cut_connections_on_the_postgres_queue() {
-    let database = testing::postgres().await;
-    let world = world::postgres_on(&database.url, None).await;
-    let tables = Tables::PostgresQueue(database.url.clone());
-    run(world, tables, WORKERS, Trouble::Cuts).await;
-}
-
 /// Proves: S1-047, S4-052, S4-053, S4-055, S4-057, S4-058
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn eight_workers_with_cut_connections_on_postgres_rows() {
     for table in [LeaseTable::outbox(), LeaseTable::outbox_processing()] {
-        let database = testing::postgres().await;
+        let database = testing::migrated().await;
         let world = world::postgres_on(&database.url, Some(table)).await;
         let tables = Tables::PostgresRows(database.url.clone());
         run(world, tables, WORKERS, Trouble::Cuts).await;
     }
 }
 
-/// Proves: S4-053, S4-056, S4-057, S4-058
+/// Proves: S4-037, S4-047, S4-052, S4-053, S4-055, S4-056, S4-057, S4-058
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn eight_workers_and_a_killed_postgres() {
+async fn eight_workers_with_cut_connections_and_a_killed_postgres() {
     let server = Arc::new(Server::start().await);
     let database = server.database().await;
     let world = world::postgres_on(&database.url, None).await;
@@ -196,7 +182,7 @@ async fn four_workers_on_the_sqlite_queue() {
     run(world, Tables::SqliteQueue(path), 4, Trouble::None).await;
 }
 
-/// The crew on memory: whatever it reports there is its own fault.
+/// The crew runs on the memory store, where a violation is a bug in the crew.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn four_workers_on_memory() {
     let world = world::memory().await;

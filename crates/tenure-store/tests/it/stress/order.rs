@@ -1,33 +1,33 @@
-//! Order by key: which keys there are, who enqueued what when, and whether it ended in that order.
+//! Order by key: the keys of a run, the times of the enqueues, and a check of the order in which
+//! events were settled.
 
 use std::collections::BTreeMap;
 
-use tenure_core::{Event, ItemId, Priority};
+use tenure_core::{Event, ItemId, NewEvent, Priority};
+use tenure_nemesis::Rng;
 use tokio::time::Instant;
 
-use super::crew::Dice;
-
-/// Which keys the events of a run have.
+/// The keys of a run's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keys {
     None,
-    /// None, one of few that are busy, or one of many.
+    /// Events have no key, one of a few busy keys, or one of many keys.
     Mixed,
 }
 
 impl Keys {
-    /// A key, if there are any.
-    pub(super) fn any(self, dice: &mut Dice) -> Option<String> {
+    /// Draws a key, if there are any.
+    pub(super) fn any(self, rng: &mut Rng) -> Option<String> {
         if self == Self::None {
             return None;
         }
-        Some(match dice.below(3) {
-            0 => format!("cold-{}", dice.below(40)),
-            _ => format!("hot-{}", dice.below(3)),
+        Some(match rng.below(3) {
+            0 => format!("cold-{}", rng.below(40)),
+            _ => format!("hot-{}", rng.below(3)),
         })
     }
 
-    /// All keys that there can be.
+    /// All possible keys.
     pub(super) fn all(self) -> Vec<String> {
         if self == Self::None {
             return Vec::new();
@@ -37,25 +37,23 @@ impl Keys {
             .collect()
     }
 
-    /// An event with one of them or none; strict at times, and at times more urgent.
-    pub(super) fn event(self, dice: &mut Dice) -> Event {
-        let mut event = Event::from_json("order.paid", "1").expect("the event is well formed");
-        if dice.below(8) == 0 && self == Self::Mixed {
-            event = event.priority(Priority::MAX);
+    /// Draws an event with one of the keys or none; some events are strict, some more urgent.
+    pub(super) fn event(self, rng: &mut Rng) -> Event {
+        let mut event = NewEvent::from_json("order.paid", "1");
+        if rng.below(8) == 0 && self == Self::Mixed {
+            event = event.priority(Priority::MAX.level());
         }
-        let Some(key) = self.any(dice).filter(|_| dice.below(3) > 0) else {
-            return event;
-        };
-        let event = event.key(&key).expect("the key is well formed");
-        if dice.below(4) == 0 {
-            event.strict()
-        } else {
-            event
+        if let Some(key) = self.any(rng).filter(|_| rng.below(3) > 0) {
+            event = event.key(&key);
+            if rng.below(4) == 0 {
+                event = event.strict();
+            }
         }
+        event.build().expect("the event is well formed")
     }
 }
 
-/// An event that was enqueued, and when: its transaction began and ended between the two moments.
+/// An enqueued event. Its transaction began and ended between the two times.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
     pub(super) id: ItemId,
@@ -66,7 +64,7 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// What was enqueued in one call, which has been answered this moment.
+    /// The events of a call that was answered just now.
     pub(super) fn of(
         events: &[Event],
         ids: impl Iterator<Item = ItemId>,
@@ -75,7 +73,7 @@ impl Sent {
         let ended = Instant::now();
         let sent = |(event, id): (&Event, ItemId)| Self {
             id,
-            key: event.ordering_key().map(str::to_owned),
+            key: event.key().map(str::to_owned),
             is_strict: event.is_strict(),
             began,
             ended,
@@ -83,8 +81,9 @@ impl Sent {
         events.iter().zip(ids).map(sent).collect()
     }
 
-    /// Whether this one must end before the other one of its key: it was there before the other one
-    /// began, or they came together in this order, or both were strict.
+    /// Returns true if this event must be settled before the other one of the same key: it was
+    /// committed before the other enqueue began, both were enqueued together in this order, or both
+    /// were strict.
     fn is_before(&self, other: &Self) -> bool {
         let is_together = (self.began, self.ended) == (other.began, other.ended);
         self.ended < other.began
@@ -92,16 +91,16 @@ impl Sent {
     }
 }
 
-/// How an event ended that was never replayed.
+/// The final settle of an event that was never replayed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct End {
-    /// In microseconds.
+    /// The time of the settle in microseconds.
     pub(super) at: i64,
-    /// An operator's bury does not wait for its turn.
+    /// True for a bury, which does not wait for its turn.
     pub(super) is_buried: bool,
 }
 
-/// What did not end in the order in which it was enqueued.
+/// Finds events that were not settled in the order of their enqueues.
 pub(super) fn out_of_order(sent: &[Sent], ends: &BTreeMap<ItemId, End>) -> Vec<String> {
     let mut faults = Vec::new();
     for later in sent {

@@ -1,31 +1,32 @@
-//! Producers on connections of their own: they commit late, or not at all, while the crew works on.
+//! Producers on separate connections, which commit late, or not at all, while the crew works.
 
 use std::sync::Arc;
 
 use sqlx::{Connection as _, PgConnection};
 use tenure_core::store::Enqueued;
+use tenure_nemesis::Rng;
 use tenure_store::config::StoreConfig;
 use tenure_store::postgres::PostgresStore;
 use tokio::time::Instant;
 
-use super::crew::{Crew, Dice};
+use super::crew::Crew;
 use super::order::Sent;
 
-/// Enqueues for as long as the crew works, whatever becomes of the connection.
+/// Enqueues while the crew works, and reconnects after a failure.
 pub(super) async fn produce(crew: Arc<Crew>, url: String, producer: u64) {
-    let mut dice = Dice(crew.seed ^ (producer << 48));
+    let mut rng = Rng::new(crew.seed, &format!("producer-{producer}"));
     while crew.is_working() {
-        // A connection may be cut, and a server down.
-        drop(session(&crew, &url, &mut dice).await);
+        // A connection may be cut, or the server may be down.
+        drop(session(&crew, &url, &mut rng).await);
         crew.wait_for_work(5).await;
     }
 }
 
-/// Transaction by transaction, until something breaks.
+/// Runs transactions until one fails.
 async fn session(
     crew: &Crew,
     url: &str,
-    dice: &mut Dice,
+    rng: &mut Rng,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let config = StoreConfig {
         connections: 1,
@@ -36,14 +37,15 @@ async fn session(
     while crew.is_working() {
         let mut tx = conn.begin().await?;
         let began = Instant::now();
-        let count = 1 + dice.below(2);
-        let events: Vec<_> = (0..count).map(|_| crew.keys.event(dice)).collect();
+        let count = 1 + rng.below(2);
+        let events: Vec<_> = (0..count).map(|_| crew.keys.event(rng)).collect();
         let answers = store.enqueue_on(&mut tx, &events).await?;
-        // Others get ahead of it. Not of a strict one: some of the crew may be waiting for it.
+        // The open transaction lets other producers overtake it. A strict one commits at once,
+        // because the crew may be waiting for it.
         let is_strict = events.iter().any(tenure_core::Event::is_strict);
-        let patience = if is_strict { 0 } else { dice.below(20) };
+        let patience = if is_strict { 0 } else { rng.below(20) };
         crew.wait_for_work(u64::try_from(patience)?).await;
-        if dice.below(4) == 0 {
+        if rng.below(4) == 0 {
             tx.rollback().await?;
             continue;
         }

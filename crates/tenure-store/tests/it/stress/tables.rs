@@ -1,5 +1,4 @@
-//! What the tables themselves say: every statement here returns a line per fault, and should return
-//! none.
+//! Invariants of the tables: every statement here returns a line per violation.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,7 +9,8 @@ use tenure_core::ItemId;
 use super::order::{End, Keys};
 use crate::keyed::FAULTS;
 
-/// A hold ends once; what ended is not held. True at any moment, as are [`FAULTS`].
+/// A lease ends once, and a settled item is not held. These invariants and [`FAULTS`] hold at any
+/// time.
 const POSTGRES_QUEUE: &str = "
     with ended as (
         select s.token, s.holder, i.id from tenure_settled s, unnest(s.ids) as i(id)
@@ -22,7 +22,7 @@ const POSTGRES_QUEUE: &str = "
     from tenure_leases l, unnest(l.ids) as i(id)
     where exists (select from ended where ended.token = l.token and ended.id = i.id)";
 
-/// Each item was settled for good once per generation, and is in the place of its last word.
+/// Each item was settled once per generation, and is in the place that its last outcome requires.
 const POSTGRES_QUEUE_QUIET: &str = "
     with ended as (
         select i.id, s.outcome, s.settled_at from tenure_settled s, unnest(s.ids) as i(id)
@@ -47,7 +47,7 @@ const POSTGRES_QUEUE_QUIET: &str = "
     select 'the view shows ' || count(*) || ' of ' || (select count(*) from tenure_events)
     from tenure_outbox having count(*) <> (select count(*) from tenure_events)";
 
-/// All rows of a lease have one end and one fence, and a fence has one lease.
+/// All rows of a lease have the same end and the same fence, and a fence belongs to one lease.
 const POSTGRES_ROWS: &str = "
     select 'a token has ' || count(distinct fence) || ' fences and '
            || count(distinct locked_until) || ' ends'
@@ -104,20 +104,21 @@ const SQLITE_QUEUE_QUIET: &str = "
     union all
     select 'a lease of ' || holder || ' is left' from tenure_leases";
 
-/// When each item ended that was never replayed, in microseconds, and whether it was buried.
+/// Selects the time of the final settle of each item that was never replayed, in microseconds, and
+/// whether it was a bury.
 const POSTGRES_ENDS: &str = "
     select i.id, (extract(epoch from s.settled_at) * 1000000)::bigint, s.outcome = 'buried'
     from tenure_settled s cross join unnest(s.ids) as i(id)
     left join tenure_setbacks b on b.id = i.id
     where s.outcome in ('done', 'dead', 'buried') and coalesce(b.generation, 0) = 0";
 
-/// Ends some of the connections to this database, whatever they are doing.
+/// Terminates some of the connections to this database.
 const CUT: &str = "
     select pg_terminate_backend(pid) from pg_stat_activity
     where datname = current_database() and pid <> pg_backend_pid()
     order by random() limit 2";
 
-/// Where to look.
+/// The tables of a layout.
 #[derive(Clone)]
 pub(super) enum Tables {
     None,
@@ -126,11 +127,11 @@ pub(super) enum Tables {
     SqliteQueue(PathBuf),
 }
 
-/// Why a look could not be had.
+/// The error of a failed check.
 type Blind = Box<dyn std::error::Error + Send + Sync>;
 
 impl Tables {
-    /// What is wrong in this very moment.
+    /// Violations during the run.
     pub(super) async fn faults_while_running(&self) -> Result<Vec<String>, Blind> {
         match self {
             Self::None => Ok(Vec::new()),
@@ -144,7 +145,7 @@ impl Tables {
         }
     }
 
-    /// What is wrong now that all is settled.
+    /// Violations after all items are settled.
     pub(super) async fn faults_when_quiet(&self) -> Result<Vec<String>, Blind> {
         match self {
             Self::None => Ok(Vec::new()),
@@ -154,7 +155,7 @@ impl Tables {
         }
     }
 
-    /// Whether its items have keys.
+    /// The keys of the items in these tables.
     pub(super) fn keys(&self) -> Keys {
         match self {
             Self::None | Self::PostgresQueue(_) => Keys::Mixed,
@@ -162,7 +163,8 @@ impl Tables {
         }
     }
 
-    /// How each item ended that was never replayed, where the clock tells one end from another.
+    /// The final settle of each item that was never replayed, in layouts whose clock distinguishes
+    /// settles.
     pub(super) async fn ends(&self) -> Result<BTreeMap<ItemId, End>, Blind> {
         let Self::PostgresQueue(url) = self else {
             return Ok(BTreeMap::new());
@@ -174,7 +176,6 @@ impl Tables {
         Ok(rows.into_iter().map(end).collect())
     }
 
-    /// Cuts connections.
     pub(super) async fn cut(&self) -> Result<(), Blind> {
         if let Self::PostgresQueue(url) | Self::PostgresRows(url) = self {
             let mut conn = PgConnection::connect(url).await?;

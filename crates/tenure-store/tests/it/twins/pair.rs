@@ -1,4 +1,4 @@
-//! A pair of worlds that take the same steps.
+//! A pair of worlds that run the same steps.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -8,11 +8,11 @@ use tenure_core::store::{Bury, Claim, Pause, Prune, Reap, Renew, Replay, Rest, S
 use tenure_core::testing::token;
 use tenure_core::{Guarded, Held, LapsePolicy, Record, State, Term, Timestamp, Token};
 
-use super::script::{Lapse, New, Say, Step, Take, Verb, Word};
+use super::script::{Lapse, New, OutcomeKind, Say, Step, Take, Verb};
 use super::side::{Claimed, Resolved, Twin, Way, key_name, since_start};
 use crate::world::{T0, World};
 
-/// Two worlds in step.
+/// Two worlds that run the same steps.
 pub(super) struct Pair {
     way: Way,
     now: Timestamp,
@@ -40,7 +40,7 @@ impl Pair {
         }
     }
 
-    /// Takes a step in both worlds; their answers, and how all items stand afterwards.
+    /// Runs a step in both worlds; returns their answers and the states of all items.
     pub(super) async fn run(&mut self, step: &Step) -> (String, String) {
         self.now = self.now.after(step.wait);
         let (mut left, mut right) = self.take(&step.verb).await;
@@ -78,8 +78,8 @@ impl Pair {
         }
     }
 
-    /// Ranks rise over the whole script, so that the order does not depend on the clock. A lease
-    /// table knows no keys.
+    /// Adds items. Their ranks rise over the whole script, so that the order does not depend on the
+    /// clock. A lease table has no keys.
     async fn add(&mut self, new: &[New]) -> (String, String) {
         let first = u32::try_from(self.keys.len()).expect("a script is short");
         let mut new = new.to_vec();
@@ -117,7 +117,8 @@ impl Pair {
         let Some(claimed) = last(&self.claims, nth).cloned() else {
             return Default::default();
         };
-        // Only a token that still has a lease is sure to be known: that of a lost answer.
+        // The check is made only with a token that has a lease, as after a lost answer. Only that
+        // token is certainly known to both stores.
         if !self.one.holds_any(&claimed).await {
             return Default::default();
         }
@@ -141,7 +142,7 @@ impl Pair {
             for (token, answer) in answer {
                 let answer = match answer {
                     Guarded::Refused(why) => why.to_string(),
-                    Guarded::Kept(renewed) => format!(
+                    Guarded::Accepted(renewed) => format!(
                         "{} {} {:?}",
                         renewed.until,
                         twin.fence(renewed.fence),
@@ -168,17 +169,18 @@ impl Pair {
         pair(answers)
     }
 
-    /// What is given back by the settle may be claimed with it or not: it is left out.
+    /// Leaves out items that the settle makes available, because the claim may or may not take
+    /// them.
     async fn settle_and_claim(&mut self, say: &Say, take: &Take) -> (String, String) {
         let Some(mut settle) = self.resolve(say) else {
             return Default::default();
         };
-        let waits = |word: &Word| match word {
-            Word::Done | Word::Dead => true,
-            Word::Retry(seconds) | Word::Release(seconds) => *seconds > 0,
+        let waits = |word: &OutcomeKind| match word {
+            OutcomeKind::Done | OutcomeKind::Dead => true,
+            OutcomeKind::Retry(seconds) | OutcomeKind::Release(seconds) => *seconds > 0,
         };
         settle.items.retain(|(_, word)| waits(word));
-        // Whoever gets the turn by the settle, likewise.
+        // Items with a key are left out as well, because the settle may promote others behind them.
         settle.items.retain(|(item, _)| self.keys[*item].is_none());
         let given = &self.claims[settle.claim].items;
         let has_key = given.iter().any(|item| self.keys[*item].is_some());
@@ -201,7 +203,7 @@ impl Pair {
                 given.clone_from(&held);
             }
             let settled = twin.settlement(&settlement, &skipped);
-            // Where a refused item is, is looked up before the claim or after it.
+            // A store may read the state of a refused item before the claim or after it.
             let settled = settled.replace("(NotClaimed)", "(Lost)");
             answers.push(settled + &twin.held(Ok(held), self.way, &self.keys));
         }
@@ -272,11 +274,11 @@ impl Pair {
         pair(answers)
     }
 
-    /// A lease table has no domains.
+    /// Pauses or resumes a key; a lease table has no keys.
     async fn pause(&mut self, key: u8, pause: Pause) -> (String, String) {
         for twin in [&self.one, &self.other] {
             if let Some(outbox) = twin.world.outbox().filter(|_| self.has_keys()) {
-                let answer = outbox.pause_domain(&key_name(key), pause).await;
+                let answer = outbox.pause_key(&key_name(key), pause).await;
                 answer.expect("pause");
             }
         }
@@ -294,7 +296,7 @@ impl Pair {
         for twin in [&self.one, &self.other] {
             let outbox = twin.world.outbox().expect("the queue layout");
             let answer = match outbox.skip(&skip).await.expect("skip") {
-                Guarded::Kept(id) => Ok(twin.number(id)),
+                Guarded::Accepted(id) => Ok(twin.number(id)),
                 Guarded::Refused(why) => Err(why),
             };
             answers.push(format!("skipped {answer:?}\n"));
@@ -302,7 +304,7 @@ impl Pair {
         pair(answers)
     }
 
-    /// Round by round to the end; a lease table is not pruned.
+    /// Prunes until nothing is left to delete; a lease table is not pruned.
     async fn prune(&mut self, done: u64, dead: u64) -> (String, String) {
         let mut prune = Prune::new(Duration::from_secs(done), Duration::from_secs(dead));
         prune.now = Some(self.now);
@@ -321,7 +323,10 @@ impl Pair {
             let mut timelines = Vec::new();
             for record in twin.records().await {
                 let lines = twin.world.operate().timeline(record.id).await;
-                let words = lines.expect("timeline").into_iter().map(|line| line.word);
+                let words = lines
+                    .expect("timeline")
+                    .into_iter()
+                    .map(|line| line.outcome);
                 timelines.push(words.collect::<Vec<_>>());
             }
             timelines.retain(|_| self.way == Way::Queue);
@@ -344,7 +349,7 @@ impl Pair {
             .recovery(take.recovery.map(policy))
             .at(self.now);
         if self.has_keys() {
-            claim = claim.abreast(take.abreast);
+            claim = claim.min_parallel(take.min_parallel);
         }
         if take.alone {
             claim = claim.alone();
@@ -352,8 +357,8 @@ impl Pair {
         claim
     }
 
-    /// Whether the two may rightly choose different items: one lonely item of several, where one
-    /// goes by age and the other by availability.
+    /// Returns true if the two stores may choose different items. There are several items that must
+    /// be claimed alone, and one store chooses by age, the other by availability.
     async fn is_ambiguous(&self, take: &Take) -> bool {
         self.way == Way::Mixed && take.alone && {
             let records = self.one.records().await;
@@ -376,7 +381,7 @@ impl Pair {
     fn resolve(&self, say: &Say) -> Option<Resolved> {
         let claim = self.claims.len().checked_sub(1)? - say.token % self.claims.len();
         let given = &self.claims[claim].items;
-        let mut items: Vec<(usize, Word)> = Vec::new();
+        let mut items: Vec<(usize, OutcomeKind)> = Vec::new();
         let held = say.held.iter().filter_map(|(at, word)| {
             let item = given.get(at % given.len().max(1))?;
             Some((*item, *word))
@@ -397,8 +402,8 @@ impl Pair {
         })
     }
 
-    /// Items of which the row layout may have forgotten that this token settled them: it keeps the
-    /// last settle only, until the row is claimed again.
+    /// Items for which the row layout may have forgotten the settle by this token: a row records
+    /// only its last settle, until it is claimed again.
     async fn forgotten(&self, settle: &Resolved) -> BTreeSet<usize> {
         let mut items = BTreeSet::new();
         if self.way != Way::Mixed {
@@ -433,7 +438,7 @@ fn term(seconds: u64) -> Term {
     Term::new(Duration::from_secs(seconds)).expect("the term is well formed")
 }
 
-/// The `nth` from the end, as far as there are any.
+/// The `nth` element from the end, if it exists.
 fn last<T>(all: &[T], nth: usize) -> Option<&T> {
     let back = nth % all.len().max(1);
     all.iter().rev().nth(back)

@@ -1,4 +1,4 @@
-//! The scripts: what a handful of workers and an operator might do, in any order.
+//! Scripts: random operations of a few workers and an operator.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use proptest::prelude::*;
 use tenure_core::OnDead;
 use tenure_core::store::Rest;
 
-/// How many ordering keys there are.
+/// Number of ordering keys.
 pub(super) const KEYS: u8 = 3;
 
-/// One verb. Items and tokens are named by number, as far as there are any.
+/// One operation. Items and tokens are named by number and ignored if they do not exist.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
-    /// How much later than the step before, at least a microsecond.
+    /// Time since the previous step, at least a microsecond.
     pub(super) wait: Duration,
     pub(super) verb: Verb,
 }
@@ -22,14 +22,14 @@ pub(super) struct Step {
 pub(super) enum Verb {
     Add(Vec<New>),
     Claim(Take),
-    /// A claim with a token that was used before.
+    /// Claims with a token that was used before.
     ClaimAgain(usize),
     Renew {
         tokens: Vec<usize>,
         seconds: u64,
     },
     Settle(Say),
-    /// Says an earlier settle once more.
+    /// Repeats an earlier settle.
     Repeat(usize),
     SettleAndClaim(Say, Take),
     Reap {
@@ -40,7 +40,7 @@ pub(super) enum Verb {
     Bury(usize),
     Pause(u8),
     Resume(u8),
-    /// Goes on without the head of a key.
+    /// Skips the head of a key.
     Skip(u8),
     /// Retention in seconds.
     Prune {
@@ -53,7 +53,7 @@ pub(super) enum Verb {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct New {
     pub(super) key: Option<u8>,
-    /// Of two priorities the higher one; only with a key.
+    /// The higher of two priorities; only with a key.
     pub(super) is_urgent: bool,
 }
 
@@ -64,34 +64,34 @@ pub(super) struct Take {
     pub(super) limit: u32,
     pub(super) seconds: u64,
     pub(super) alone: bool,
-    /// How many items it wants that can be worked at the same time.
-    pub(super) abreast: u32,
-    /// Reap when it comes back short.
+    /// Minimum number of items that can be worked in parallel.
+    pub(super) min_parallel: u32,
+    /// The claim reaps with this policy if it is not full.
     pub(super) recovery: Option<Lapse>,
 }
 
-/// What becomes of what lapsed.
+/// The lapse policy of a recovery.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lapse {
-    /// It is put back after this many seconds.
+    /// Delay in seconds.
     pub(super) seconds: u64,
     pub(super) on_dead: OnDead,
 }
 
-/// A settle of the items of a lease, as it was when it was claimed, and of strangers.
+/// A settle of the items of a lease, as they were claimed, and of other items.
 #[derive(Clone, Debug)]
 pub(super) struct Say {
     pub(super) token: usize,
-    pub(super) held: Vec<(usize, Word)>,
-    pub(super) stranger: Option<(usize, Word)>,
+    pub(super) held: Vec<(usize, OutcomeKind)>,
+    pub(super) stranger: Option<(usize, OutcomeKind)>,
     pub(super) rest: Rest,
     pub(super) strict: bool,
     pub(super) on_dead: OnDead,
 }
 
-/// An outcome; with the seconds to wait.
+/// An outcome, with a delay in seconds.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Word {
+pub(super) enum OutcomeKind {
     Done,
     Retry(u64),
     Dead,
@@ -132,7 +132,7 @@ fn verb() -> impl Strategy<Value = Verb> {
     ]
 }
 
-/// A few, so that items meet.
+/// Draws one of a few keys, so that items share them.
 fn key() -> impl Strategy<Value = u8> {
     0..KEYS
 }
@@ -151,7 +151,7 @@ fn on_dead() -> impl Strategy<Value = OnDead> {
     prop_oneof![Just(OnDead::Skip), Just(OnDead::Block)]
 }
 
-/// Counted from the last one: most things happen to what is new.
+/// Draws a number counted from the last item, because most steps concern recent items.
 fn recent() -> impl Strategy<Value = usize> {
     prop_oneof![4 => 0..3_usize, 1 => 0..1000_usize]
 }
@@ -160,12 +160,12 @@ fn take() -> impl Strategy<Value = Take> {
     let recovery = prop_oneof![2 => Just(None), 1 => lapse(3).prop_map(Some)];
     let alone = prop::bool::weighted(0.25);
     (0..3_u8, 0..6_u32, 1..60_u64, alone, 1..4_u32, recovery).prop_map(
-        |(worker, limit, seconds, alone, abreast, recovery)| Take {
+        |(worker, limit, seconds, alone, min_parallel, recovery)| Take {
             worker,
             limit,
             seconds,
             alone,
-            abreast,
+            min_parallel,
             recovery,
         },
     )
@@ -188,11 +188,11 @@ fn say() -> impl Strategy<Value = Say> {
     )
 }
 
-fn word() -> impl Strategy<Value = Word> {
+fn word() -> impl Strategy<Value = OutcomeKind> {
     prop_oneof![
-        3 => Just(Word::Done),
-        2 => (0..10_u64).prop_map(Word::Retry),
-        1 => Just(Word::Dead),
-        2 => (0..3_u64).prop_map(Word::Release),
+        3 => Just(OutcomeKind::Done),
+        2 => (0..10_u64).prop_map(OutcomeKind::Retry),
+        1 => Just(OutcomeKind::Dead),
+        2 => (0..3_u64).prop_map(OutcomeKind::Release),
     ]
 }

@@ -1,36 +1,37 @@
-//! One world of a pair: its own ids and fences, and its answers as text that can be compared.
+//! One world of a pair: its ids and fences, and its answers as comparable text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use tenure_core::store::{Claim, DomainState, Filter, Rest, Settle, Settlement, StoreError};
+use tenure_core::store::{Claim, Filter, KeyState, Rest, Settle, Settlement, StoreError};
 use tenure_core::{
-    Event, Fence, Held, Item, ItemId, OnDead, Outcome, Priority, Record, State, Timestamp, Token,
+    Event, Fence, Held, Item, ItemId, NewEvent, OnDead, Outcome, Priority, Record, State,
+    Timestamp, Token,
 };
 
-use super::script::{KEYS, New, Word};
+use super::script::{KEYS, New, OutcomeKind};
 use crate::world::{T0, World, fresh, ranked_events};
 
-/// What the two have in common.
+/// The layouts of the two worlds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Both keep the queue layout.
+    /// Both have the queue layout.
     Queue,
-    /// Both keep the row layout.
+    /// Both have the row layout.
     Rows,
-    /// The first keeps the queue layout and the second the row layout.
+    /// The first has the queue layout and the second the row layout.
     Mixed,
 }
 
-/// One of the two: its own ids and fences, in order of appearance.
+/// One of the two worlds, with its ids and fences in order of appearance.
 pub(super) struct Twin {
     pub(super) world: Box<dyn World>,
     pub(super) ids: Vec<ItemId>,
     pub(super) fences: Vec<Fence>,
 }
 
-/// A claim, and what it was given in the first world.
+/// A claim, and its items in the first world.
 #[derive(Clone)]
 pub(super) struct Claimed {
     pub(super) token: Token,
@@ -38,11 +39,11 @@ pub(super) struct Claimed {
     pub(super) items: Vec<usize>,
 }
 
-/// A settle whose names are resolved: by the number of the claim, and of the items.
+/// A settle with the numbers of the claim and of the items in place of names.
 #[derive(Clone)]
 pub(super) struct Resolved {
     pub(super) claim: usize,
-    pub(super) items: Vec<(usize, Word)>,
+    pub(super) items: Vec<(usize, OutcomeKind)>,
     pub(super) rest: Rest,
     pub(super) strict: bool,
     pub(super) on_dead: OnDead,
@@ -66,7 +67,7 @@ impl Twin {
         ids.iter().map(|id| self.number(*id)).collect()
     }
 
-    /// The place of a fence in the order in which they appeared; a new one must be the highest.
+    /// The rank of a fence in order of appearance; a new fence must be the highest.
     pub(super) fn fence(&mut self, fence: Fence) -> usize {
         if let Some(position) = self.fences.iter().position(|known| *known == fence) {
             return position;
@@ -90,10 +91,11 @@ impl Twin {
             .map(|(event, item)| match item.key.map(key_name) {
                 None => event,
                 Some(key) if item.is_urgent => {
-                    let keyed = event.key(&key).expect("a key");
-                    keyed.priority(Priority::MAX)
+                    let keyed = NewEvent::from(event).key(&key);
+                    let urgent = keyed.priority(Priority::MAX.level());
+                    urgent.build().expect("a key")
                 }
-                Some(key) => event.key(&key).expect("a key"),
+                Some(key) => NewEvent::from(event).key(&key).build().expect("a key"),
             })
             .collect();
         let outbox = self.world.outbox().expect("the queue layout");
@@ -118,7 +120,8 @@ impl Twin {
                 if way == Way::Mixed {
                     items.sort_by_key(|item| item.id);
                 }
-                // Where followers stand is open, as long as they are in order behind their head.
+                // The items of a run may be anywhere in the answer, as long as they follow their
+                // head in order.
                 let mut seen: BTreeMap<u8, ItemId> = BTreeMap::new();
                 let mut follows = |item: &Item| {
                     let key = keys[self.number(item.id)]?;
@@ -157,7 +160,8 @@ impl Twin {
                 writeln!(text, "settled {number}: {answer:?}").expect("text");
             }
         }
-        // Whether it was late is told when something was ended, which the items show.
+        // The text leaves out lateness, which is reported only if items were settled; the items
+        // show that.
         writeln!(text, "rest {}", answer.rest).expect("text");
         text
     }
@@ -178,7 +182,7 @@ impl Twin {
         records.expect("find").remove(0)
     }
 
-    /// How every item stands.
+    /// The states of all items.
     pub(super) async fn state(&mut self, way: Way) -> String {
         let records = self.records().await;
         let mut lines = BTreeMap::new();
@@ -200,14 +204,14 @@ impl Twin {
             writeln!(text, "{number}: {line}").expect("text");
         }
         if way == Way::Queue {
-            text += &self.domains().await;
+            text += &self.keys().await;
         }
         text
     }
 
-    /// How every domain stands, and what is counted and listed of it. Whoever lets claims decide
-    /// who is head is given one that takes nothing.
-    async fn domains(&self) -> String {
+    /// The states, counts and lists of all keys. In stores where claims choose the heads, a claim
+    /// without due items runs first.
+    async fn keys(&self) -> String {
         let claim = Claim::new(fresh("placer"), 1).recovery(None);
         let claim = claim.at(Timestamp::from_micros(0));
         assert_eq!(self.world.lease().claim(&claim).await.expect("claim"), None);
@@ -216,29 +220,25 @@ impl Twin {
         let places = (counts.pending(), counts.claimed, counts.done, counts.dead);
         let behind: u64 = counts.queues.iter().map(|(_, queue)| queue.behind).sum();
         let mut text = format!("{places:?} {behind}\n");
-        for key in 0..KEYS {
+        for number in 0..KEYS {
             let filter = Filter {
-                key: Some(key_name(key)),
+                key: Some(key_name(number)),
                 state: Some(State::Pending),
                 ..Filter::default()
             };
             let page = outbox.list(&filter, 1000).await.expect("list");
             let ids: Vec<ItemId> = page.records.iter().map(|record| record.id).collect();
-            let domain = outbox.domain(&key_name(key)).await.expect("domain");
-            // By their clocks a head may be due in one and not yet in the other.
-            let standing = domain.map(|domain| {
-                let is_delayed = domain.state == DomainState::Delayed;
-                let state = if is_delayed {
-                    DomainState::Due
-                } else {
-                    domain.state
-                };
-                let head = domain.head.map(|head| self.number(head.id));
-                (state, head, domain.waiting)
+            let key = outbox.key(&key_name(number)).await.expect("key");
+            // The clocks differ, so a head may be due in one world and not yet in the other.
+            let standing = key.map(|key| {
+                let is_delayed = key.state == KeyState::Delayed;
+                let state = if is_delayed { KeyState::Due } else { key.state };
+                let head = key.head.map(|head| self.number(head.id));
+                (state, head, key.waiting)
             });
-            let standing = standing.filter(|(state, _, _)| *state != DomainState::Idle);
-            let line = (key, self.numbers(&ids), standing);
-            writeln!(text, "domain {line:?}").expect("text");
+            let standing = standing.filter(|(state, _, _)| *state != KeyState::Idle);
+            let line = (number, self.numbers(&ids), standing);
+            writeln!(text, "key {line:?}").expect("text");
         }
         text
     }
@@ -249,17 +249,18 @@ pub(super) fn key_name(key: u8) -> String {
     format!("customer-{key}")
 }
 
-/// A moment of the script; what lies before it is the clock's.
+/// A time since the start of the script; `None` for earlier times, which come from the store's own
+/// clock.
 pub(super) fn since_start(moment: Timestamp) -> Option<Timestamp> {
     (moment >= T0).then_some(moment)
 }
 
-fn outcome(word: Word) -> Outcome {
+fn outcome(word: OutcomeKind) -> Outcome {
     match word {
-        Word::Done => Outcome::Done,
-        Word::Retry(seconds) => crate::world::retry(seconds),
-        Word::Dead => crate::world::dead(),
-        Word::Release(seconds) => Outcome::Release {
+        OutcomeKind::Done => Outcome::Done,
+        OutcomeKind::Retry(seconds) => crate::world::retry(seconds),
+        OutcomeKind::Dead => crate::world::dead(),
+        OutcomeKind::Release(seconds) => Outcome::Release {
             after: Duration::from_secs(seconds),
         },
     }

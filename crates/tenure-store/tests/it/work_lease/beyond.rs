@@ -1,5 +1,5 @@
-//! What the work lease adds to its contract: submit, replay, a term, a limit of the backlog, and
-//! the search for domains that wait for somebody.
+//! Additions of the work lease to its contract: submit, replay, a term, a limit of the backlog, and
+//! the search for idle domains.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tenure_core::{
     AcquireResult, DomainRules, FailResult, ReplayResult, SucceedResult, Term, WorkLeaseError,
 };
 
-use super::{T0, World, acquire, acquired, backlog, current, kept};
+use super::{T0, World, acquire, acquired, backlog, current, stored};
 
 fn with_term() -> DomainRules {
     DomainRules {
@@ -23,7 +23,8 @@ fn with_limit(limit: u64) -> DomainRules {
     }
 }
 
-/// Where acquiring is out of order, submitting is not: the newcomer waits at the tail.
+/// After a hint, acquiring a newcomer is out of order, but submitting it is not: the newcomer waits
+/// at the tail.
 fn a_newcomer_between_hint_and_acquisition_is_queued(world: &World) {
     let lease = world.retrying(3);
     let token = acquired(lease.submit("A", 1).unwrap());
@@ -34,7 +35,7 @@ fn a_newcomer_between_hint_and_acquisition_is_queued(world: &World) {
     assert_eq!(lease.submit("A", 3), Ok(AcquireResult::Enqueued));
     assert_eq!(lease.submit("A", 3), Ok(AcquireResult::Enqueued));
     assert_eq!(backlog(&lease), [2, 3]);
-    // Nothing is ahead of the head: to submit it is to acquire it.
+    // No offset is ahead of the head, so submitting the head acquires it.
     let token = acquired(lease.submit("A", 2).unwrap());
     assert_eq!(backlog(&lease), [3]);
     assert_eq!(lease.succeed("A", &token), Ok(SucceedResult::NextHint(3)));
@@ -46,7 +47,7 @@ fn a_lost_hint_is_found_by_looking(world: &World) {
         let token = acquired(lease.submit(domain, 1).unwrap());
         assert_eq!(lease.submit(domain, 2), Ok(AcquireResult::Enqueued));
         if domain != "C" {
-            // The hint is lost here.
+            // The test ignores the hint to the next offset.
             assert!(lease.succeed(domain, &token).is_ok());
         }
     }
@@ -73,19 +74,19 @@ fn a_replay_opens_a_terminal_offset_at_the_tail(world: &World) {
     assert!(lease.fail("A", &given_up).is_ok());
     acquire(&lease, 3);
     assert_eq!(lease.try_acquire("A", 4), Ok(AcquireResult::Enqueued));
-    let before = kept(&lease);
+    let before = stored(&lease);
     for open in [3, 4, 5] {
         assert_eq!(lease.replay("A", open), Ok(ReplayResult::NotTerminal));
     }
-    assert_eq!(kept(&lease), before);
+    assert_eq!(stored(&lease), before);
 
     assert_eq!(lease.replay("A", 2), Ok(ReplayResult::Enqueued));
     assert_eq!(lease.replay("A", 1), Ok(ReplayResult::Enqueued));
     assert_eq!(lease.replay("A", 1), Ok(ReplayResult::NotTerminal));
     assert_eq!(backlog(&lease), [4, 2, 1]);
-    assert!(kept(&lease).failed().is_empty() && kept(&lease).processed().is_empty());
+    assert!(stored(&lease).failed().is_empty() && stored(&lease).processed().is_empty());
 
-    // It starts anew, and the old tokens stay dead.
+    // The replayed offset starts with fresh counters, and the old tokens stay invalid.
     let token = current(&lease).token;
     assert_eq!(lease.succeed("A", &token), Ok(SucceedResult::NextHint(4)));
     let token = acquire(&lease, 4);
@@ -97,8 +98,8 @@ fn a_replay_opens_a_terminal_offset_at_the_tail(world: &World) {
     }
 }
 
-/// A holder that dies is found: from the end of its term on, its offset is acquired anew, with the
-/// history that it has, and the old token is nothing any more.
+/// The offset of a dead holder can be acquired again from the end of its term on, with its history,
+/// and the old token is invalid.
 fn a_lapsed_reservation_is_taken_over(world: &World) {
     let lease = world.lease(with_term());
     let old = acquire(&lease, 1);
@@ -134,7 +135,8 @@ fn a_lapsed_reservation_is_taken_over(world: &World) {
     assert_eq!(lease.succeed("A", &new), Ok(SucceedResult::NextHint(2)));
 }
 
-/// A lapse ends nothing by itself: what nobody took over is its holder's.
+/// A lapse alone changes nothing: until another caller takes the offset over, it belongs to its
+/// holder.
 fn a_late_holder_that_nobody_replaced_succeeds(world: &World) {
     let lease = world.lease(with_term());
     let token = acquire(&lease, 1);
@@ -156,7 +158,7 @@ fn a_renewal_prolongs_the_term_and_never_shortens_it(world: &World) {
     assert_eq!(answer, Ok(AcquireResult::AlreadyAcquired(token.clone())));
     assert_eq!(current(&lease).acquired_at, T0);
 
-    // A failure is a sign of life, too.
+    // A failure renews the lease as well.
     assert_eq!(lease.fail("A", &token), Ok(FailResult::RetryScheduled(1)));
     let until = T0.after(Duration::from_secs(40)).after(term);
     assert_eq!(current(&lease).until, Some(until));
@@ -172,7 +174,7 @@ fn a_full_backlog_says_so_and_takes_nothing(world: &World) {
     for offset in [2, 3] {
         assert_eq!(lease.try_acquire("A", offset), Ok(AcquireResult::Enqueued));
     }
-    let before = kept(&lease);
+    let before = stored(&lease);
     for error in [
         lease.try_acquire("A", 4).unwrap_err(),
         lease.submit("A", 4).unwrap_err(),
@@ -187,10 +189,10 @@ fn a_full_backlog_says_so_and_takes_nothing(world: &World) {
         ));
         assert!(error.to_string().contains("2 wait already"), "{error}");
     }
-    // What is in flight or waits already needs no place.
+    // An offset that is in flight or already waits needs no space in the backlog.
     assert_eq!(lease.try_acquire("A", 3), Ok(AcquireResult::Enqueued));
     assert!(lease.try_acquire("A", 1).is_ok());
-    assert_eq!(kept(&lease), before);
+    assert_eq!(stored(&lease), before);
 
     assert!(lease.succeed("A", &token).is_ok());
     let error = lease.replay("A", 1).unwrap_err();

@@ -1,8 +1,8 @@
-//! Many threads at once: one lock per domain, nothing twice, everything in the order in which it
-//! was submitted, lost hints or not.
+//! Many threads at once: one lock per domain; each offset is worked once and in the order of
+//! submission, with and without lost hints.
 //!
-//! The order in which things happen is the machine's; the seed, which is printed when a run fails,
-//! repeats what each thread tries.
+//! The machine decides the interleaving. The seed is printed when a run fails, and repeats the
+//! calls of each thread.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -30,12 +30,12 @@ fn rules(max_retries: u32) -> DomainRules {
     }
 }
 
-/// One domain, and what must come of it.
+/// One domain and its expected work.
 struct Line {
     name: String,
-    /// How many were submitted: 0, 1, 2 …
+    /// Number of submitted offsets: 0, 1, 2 …
     submitted: Mutex<i64>,
-    /// The offsets in the order in which they were acquired. Only a holder writes here.
+    /// The offsets in the order of acquisition. Only a holder writes here.
     worked: Mutex<Vec<i64>>,
     holders: AtomicU32,
 }
@@ -63,7 +63,8 @@ impl Crowd {
         }
     }
 
-    /// Random calls on random domains; half of them on a few, where all meet.
+    /// Makes random calls on random domains, half of them on a few domains, where all threads
+    /// collide.
     fn run(&self, number: u64) {
         let mut dice = StdRng::seed_from_u64(self.seed.wrapping_add(number));
         for _ in 0..STEPS {
@@ -108,7 +109,7 @@ impl Crowd {
         }
     }
 
-    /// Takes up a domain that waits for somebody.
+    /// Works on an idle domain with a backlog.
     fn kick(&self, line: &Line, dice: &mut StdRng) {
         let kept = self.lease.domain(&line.name);
         let head = kept.and_then(|kept| match kept.reservation() {
@@ -121,13 +122,13 @@ impl Crowd {
         }
     }
 
-    /// Works an offset if it was acquired, and what the hints lead to; every fourth hint is lost.
+    /// Works on an acquired offset and on those that the hints name; ignores every fourth hint.
     fn work(&self, line: &Line, mut offset: i64, mut answer: AcquireResult, dice: &mut StdRng) {
         while let AcquireResult::Acquired(token) = answer {
             let others = line.holders.fetch_add(1, Ordering::SeqCst);
             assert_eq!(others, 0, "seed {}: two at work", self.seed);
             line.worked.lock().unwrap().push(offset);
-            // So that others come while it is in flight.
+            // Lets other threads run while the offset is in flight.
             thread::yield_now();
             let Some(next) = self.end(line, &token, dice) else {
                 return;
@@ -141,7 +142,7 @@ impl Crowd {
         }
     }
 
-    /// Ends what is in flight, after a few failures or by them.
+    /// Finishes the offset in flight, as processed or given up, after some failures.
     fn end(&self, line: &Line, token: &Token, dice: &mut StdRng) -> Option<i64> {
         loop {
             line.holders.fetch_sub(1, Ordering::SeqCst);
@@ -156,7 +157,7 @@ impl Crowd {
         }
     }
 
-    /// Every submitted offset was worked once and in its turn.
+    /// Asserts that every submitted offset was worked once and in order.
     fn judge(&self) {
         for line in &self.lines {
             let submitted = *line.submitted.lock().unwrap();
@@ -182,7 +183,7 @@ fn a_crowd_works_every_submitted_offset_once_and_in_order() {
             scope.spawn(move || crowd.run(number));
         }
     });
-    // The hints that were lost left domains behind; whoever looks gets everything done.
+    // The ignored hints left idle domains; a search finds and finishes them.
     let mut dice = StdRng::seed_from_u64(crowd.seed);
     loop {
         let idle = crowd.lease.idle_with_backlog();
@@ -199,7 +200,7 @@ fn a_crowd_works_every_submitted_offset_once_and_in_order() {
     crowd.judge();
 }
 
-/// What each of eight threads gets that make one call at the same time.
+/// Eight threads make a call at the same time; returns their results.
 fn all_at_once<T: Send>(call: impl Fn(u64) -> T + Sync) -> Vec<T> {
     let gate = std::sync::Barrier::new(8);
     thread::scope(|scope| {
@@ -263,7 +264,7 @@ fn no_failure_is_lost_among_those_reported_at_once() {
     }
 }
 
-/// A clock that does not answer the first question before it is told to.
+/// A clock that blocks its first call until it is released.
 #[derive(Debug)]
 struct StuckClock {
     is_asked: Mutex<Option<mpsc::Sender<()>>>,
@@ -281,8 +282,8 @@ impl Clock for StuckClock {
     }
 }
 
-/// The lock of a domain is its own, and no lock of all is held beside it: while one domain's
-/// decision hangs, all others go on, are searched and evicted.
+/// Each domain has its own lock, and there is no common one: while the decision of one domain
+/// hangs, the calls, searches and evictions of all others continue.
 ///
 /// Proves: S3-073, S3-033
 #[test]
@@ -315,13 +316,13 @@ fn a_domain_that_hangs_keeps_nobody_else_waiting() {
     let evicted = is_done.recv_timeout(Duration::from_secs(30));
     go.send(()).unwrap();
     others.join().unwrap();
-    // Not at the end: what is kept out for good would hang here, not fail.
+    // The assertion is made here, because later the test would hang instead of fail.
     assert_eq!(evicted, Ok(500), "the others waited for the one that hangs");
     let token = stuck.join().unwrap();
     assert!(lease.succeed("stuck", &token).is_ok());
 }
 
-/// Nothing is locked between two calls: a holder may take as long as it likes.
+/// No lock is held between two calls, so a holder may take any time.
 ///
 /// Proves: S3-073
 #[test]

@@ -1,10 +1,11 @@
-//! Ending what is in flight: the token, the two sets of terminal offsets, the number of retries.
+//! The end of an offset in flight: the token, the two sets of terminal offsets, and the number of
+//! retries.
 
 use std::time::Duration;
 
 use tenure_core::{AcquireResult, FailResult, SucceedResult, WorkLeaseError, testing};
 
-use super::{World, acquire, backlog, current, kept};
+use super::{World, acquire, backlog, current, stored};
 
 /// Proves: S3-049, S3-050, S3-051, S3-052, S3-053, S3-018
 fn a_success_ends_the_reservation_and_leaves_the_backlog(world: &World) {
@@ -16,7 +17,7 @@ fn a_success_ends_the_reservation_and_leaves_the_backlog(world: &World) {
     assert_eq!(lease.succeed("A", &token), Ok(SucceedResult::NextHint(2)));
     assert_eq!(lease.reservation("A"), None);
     assert_eq!(backlog(&lease), [2, 3]);
-    assert!(kept(&lease).processed().contains(1));
+    assert!(stored(&lease).processed().contains(1));
     for (offset, next) in [
         (2, SucceedResult::NextHint(3)),
         (3, SucceedResult::NoBacklog),
@@ -24,10 +25,11 @@ fn a_success_ends_the_reservation_and_leaves_the_backlog(world: &World) {
         let token = acquire(&lease, offset);
         assert_eq!(lease.succeed("A", &token), Ok(next));
     }
-    assert_eq!(kept(&lease).processed().count(), 3);
+    assert_eq!(stored(&lease).processed().count(), 3);
 }
 
-/// Separate and disjoint: with final failures in both, `AlreadyFailed` could never be told.
+/// The two sets are disjoint. If given-up offsets were in both, `AlreadyFailed` could never be
+/// returned.
 ///
 /// Proves: S3-018, S3-019, S3-020, S3-058
 fn processed_and_given_up_are_two_sets(world: &World) {
@@ -36,13 +38,13 @@ fn processed_and_given_up_are_two_sets(world: &World) {
     assert!(lease.succeed("A", &token).is_ok());
     let token = acquire(&lease, 2);
     assert!(lease.fail("A", &token).is_ok());
-    let kept = kept(&lease);
+    let kept = stored(&lease);
     let processed: Vec<_> = kept.processed().ranges().collect();
     let failed: Vec<_> = kept.failed().ranges().collect();
     assert_eq!((processed, failed), (vec![(1, 1)], vec![(2, 2)]));
 }
 
-/// `max_retries` of n allows n retries; the next failure gives up.
+/// `max_retries` of n allows n retries; the next failure gives up the offset.
 ///
 /// Proves: S3-057, S3-017, S3-062, S3-064
 fn the_number_of_retries_is_exact(world: &World) {
@@ -57,7 +59,7 @@ fn the_number_of_retries_is_exact(world: &World) {
     }
 }
 
-/// The next offset starts from zero, and so does one that is replayed.
+/// The next offset starts with zero retries, and so does a replayed one.
 ///
 /// Proves: S3-017, S3-041
 fn retries_are_counted_per_offset(world: &World) {
@@ -72,7 +74,7 @@ fn retries_are_counted_per_offset(world: &World) {
     assert_eq!(current(&lease).retry_count, 0);
 }
 
-/// When to try again is computed outside, from two facts that stay readable.
+/// The caller computes the time of the next attempt from two fields of the reservation.
 ///
 /// Proves: S3-005, S3-011
 fn a_delay_can_be_computed_from_the_reservation(world: &World) {
@@ -96,7 +98,7 @@ fn another_token_is_an_error_and_changes_nothing(world: &World) {
     let earlier = acquire(&lease, 1);
     assert!(lease.succeed("A", &earlier).is_ok());
     acquire(&lease, 2);
-    let before = kept(&lease);
+    let before = stored(&lease);
     for wrong in [earlier, testing::token("stranger", 1)] {
         let errors = [
             lease.succeed("A", &wrong).unwrap_err(),
@@ -112,7 +114,7 @@ fn another_token_is_an_error_and_changes_nothing(world: &World) {
             let current = current(&lease);
             assert!(!said.contains(current.token.expose()));
         }
-        assert_eq!(kept(&lease), before);
+        assert_eq!(stored(&lease), before);
     }
 }
 
@@ -122,7 +124,7 @@ fn ending_what_is_not_in_flight_is_an_error(world: &World) {
     let token = acquire(&lease, 1);
     assert!(lease.try_acquire("A", 2).is_ok());
     assert!(lease.succeed("A", &token).is_ok());
-    let before = kept(&lease);
+    let before = stored(&lease);
     for domain in ["A", "never-seen"] {
         let errors = [
             lease.succeed(domain, &token).unwrap_err(),
@@ -135,7 +137,7 @@ fn ending_what_is_not_in_flight_is_an_error(world: &World) {
             assert!(error.to_string().starts_with("No lease"));
         }
     }
-    assert_eq!(kept(&lease), before);
+    assert_eq!(stored(&lease), before);
     assert_eq!(lease.domains(), 1, "a question makes no domain");
     let error = lease.try_acquire("A", 3).unwrap_err();
     assert!(!error.is_illegal_state(), "out of order is another mistake");

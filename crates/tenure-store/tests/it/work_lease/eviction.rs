@@ -1,5 +1,4 @@
-//! Eviction: a domain is forgotten only when nothing is left of it, and never beside a caller who
-//! has found it already.
+//! Eviction: a domain is removed only when it is empty, and never while a caller uses its record.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
@@ -35,7 +34,7 @@ fn only_what_is_blank_is_evicted(world: &World) {
     assert_eq!(answer, Ok(AcquireResult::AlreadyProcessed));
 }
 
-/// What is blank makes room for newcomers, without a call.
+/// Empty domains make room for new ones; no call to `evict` is needed.
 fn domains_that_come_and_go_do_not_add_up(world: &World) {
     let lease = world.retrying(0);
     let held = acquired(lease.try_acquire("held", i64::MAX).unwrap());
@@ -49,8 +48,8 @@ fn domains_that_come_and_go_do_not_add_up(world: &World) {
     assert!(lease.succeed("held", &held).is_ok());
 }
 
-/// All threads ask for one offset while another evicts: one of them may get it. With two records of
-/// one domain, two would.
+/// All threads try to acquire one offset while another thread evicts domains: exactly one acquires
+/// it. If a domain had two records, two threads could.
 ///
 /// Proves: S3-032, S3-033, S3-071, S3-072
 fn no_caller_meets_a_second_record(world: &World) {
@@ -77,7 +76,8 @@ fn acquired_twice(lease: &WorkLease, rounds: i64) -> Option<i64> {
                     wrong.fetch_min(round, Ordering::Relaxed);
                 }
                 if let Some(token) = answer.iter().find_map(AcquireResult::token) {
-                    // With two records the first may have one that nobody finds any more.
+                    // If there are two records, the first token may belong to a record that no
+                    // lookup finds any more.
                     drop(lease.succeed("A", token));
                 }
                 lease.advance_watermark(round + 1);
@@ -99,12 +99,12 @@ fn acquired_twice(lease: &WorkLease, rounds: i64) -> Option<i64> {
     Some(wrong.into_inner()).filter(|round| *round < i64::MAX)
 }
 
-/// The same run finds a naive eviction, sooner or later.
+/// The same run must detect a naive eviction.
 #[test]
 fn a_naive_eviction_is_found_out() {
-    let naive = tenure_store::memory::WorkLeaseFault::EvictReferenced;
+    let naive = super::faults::Fault::EvictReferenced;
     let is_found = (0..100).any(|_| {
-        let lease = WorkLease::planted(DomainRules::default(), naive);
+        let lease = naive.lease(DomainRules::default());
         acquired_twice(&lease, 3_000).is_some()
     });
     assert!(is_found, "nobody ever met a second record");

@@ -1,11 +1,11 @@
-//! Random calls against a second telling of the contract, word by word, with the six invariants
-//! looked at after every step.
+//! Random calls are compared with an independent model of the contract, and the six invariants are
+//! checked after every step.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tenure_core::domain::Domain;
+use tenure_core::work_lease::Domain;
 use tenure_core::{
     AcquireResult, DomainRules, FailResult, ReplayResult, SucceedResult, Term, Token,
     WorkLeaseError, testing,
@@ -22,9 +22,9 @@ const TERM: Duration = Duration::from_secs(30);
 enum Call {
     TryAcquire(i64),
     Submit(i64),
-    Succeed(Shown),
-    Fail(Shown),
-    Renew(Shown),
+    Succeed(Observed),
+    Fail(Observed),
+    Renew(Observed),
     Replay(i64),
     Watermark(i64),
     Forget(i64),
@@ -32,9 +32,9 @@ enum Call {
     Pass(u64),
 }
 
-/// The token that a call shows.
+/// The token that a call uses.
 #[derive(Clone, Copy, Debug)]
-enum Shown {
+enum Observed {
     Current,
     Earlier,
     Stranger,
@@ -50,11 +50,11 @@ fn any_offset() -> impl Strategy<Value = i64> {
     ]
 }
 
-fn any_token() -> impl Strategy<Value = Shown> {
+fn any_token() -> impl Strategy<Value = Observed> {
     prop_oneof![
-        8 => Just(Shown::Current),
-        1 => Just(Shown::Earlier),
-        1 => Just(Shown::Stranger),
+        8 => Just(Observed::Current),
+        1 => Just(Observed::Earlier),
+        1 => Just(Observed::Stranger),
     ]
 }
 
@@ -87,7 +87,8 @@ fn any_rules() -> impl Strategy<Value = DomainRules> {
         })
 }
 
-/// The contract told a second time: plain sets, no ranges, nothing ever forgotten.
+/// An independent model of the contract, with plain sets instead of ranges, which never forgets
+/// anything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Told {
     current: Option<Current>,
@@ -104,11 +105,11 @@ struct Current {
     until: Option<u64>,
 }
 
-/// What an answer says, without its token.
-type Said = Result<String, &'static str>;
+/// An answer without its token.
+type Answers = Result<String, &'static str>;
 
 impl Told {
-    fn add_to_backlog(&mut self, offset: i64, rules: &DomainRules) -> Said {
+    fn add_to_backlog(&mut self, offset: i64, rules: &DomainRules) -> Answers {
         if !self.backlog.contains(&offset) {
             let waiting = u64::try_from(self.backlog.len()).unwrap();
             if rules.backlog_limit.is_some_and(|limit| waiting >= limit) {
@@ -131,7 +132,13 @@ impl Told {
         }
     }
 
-    fn acquire(&mut self, ask: (i64, bool), rules: &DomainRules, now: u64, watermark: i64) -> Said {
+    fn acquire(
+        &mut self,
+        ask: (i64, bool),
+        rules: &DomainRules,
+        now: u64,
+        watermark: i64,
+    ) -> Answers {
         let (offset, is_submit) = ask;
         let until = rules.term.map(|_| now + TERM.as_secs());
         if let Some(terminal) = self.is_terminal(offset, watermark) {
@@ -163,16 +170,16 @@ impl Told {
         Ok("Acquired".into())
     }
 
-    /// The one in flight, if the token is its.
-    fn held(&self, shown: Shown) -> Result<Current, &'static str> {
+    /// The offset in flight, if the token is current.
+    fn held(&self, shown: Observed) -> Result<Current, &'static str> {
         match (self.current, shown) {
             (None, _) => Err("lease_not_found"),
-            (Some(_), Shown::Earlier | Shown::Stranger) => Err("token_mismatch"),
-            (Some(current), Shown::Current) => Ok(current),
+            (Some(_), Observed::Earlier | Observed::Stranger) => Err("token_mismatch"),
+            (Some(current), Observed::Current) => Ok(current),
         }
     }
 
-    fn succeed(&mut self, shown: Shown) -> Said {
+    fn succeed(&mut self, shown: Observed) -> Answers {
         let current = self.held(shown)?;
         self.processed.insert(current.offset);
         self.current = None;
@@ -182,7 +189,7 @@ impl Told {
         })
     }
 
-    fn fail(&mut self, shown: Shown, rules: &DomainRules, now: u64) -> Said {
+    fn fail(&mut self, shown: Observed, rules: &DomainRules, now: u64) -> Answers {
         let mut current = self.held(shown)?;
         if current.retry_count >= rules.max_retries {
             self.failed.insert(current.offset);
@@ -198,14 +205,14 @@ impl Told {
         Ok(format!("RetryScheduled({})", current.retry_count))
     }
 
-    fn renew(&mut self, shown: Shown, now: u64) -> Said {
+    fn renew(&mut self, shown: Observed, now: u64) -> Answers {
         let mut current = self.held(shown)?;
         current.until = current.until.map(|_| now + TERM.as_secs());
         self.current = Some(current);
         Ok("renewed".into())
     }
 
-    fn replay(&mut self, offset: i64, rules: &DomainRules, watermark: i64) -> Said {
+    fn replay(&mut self, offset: i64, rules: &DomainRules, watermark: i64) -> Answers {
         if self.is_terminal(offset, watermark).is_none() {
             return Ok("NotTerminal".into());
         }
@@ -216,7 +223,7 @@ impl Told {
     }
 }
 
-/// The work lease, its second telling, and the tokens that were given out.
+/// The work lease, its model, and the issued tokens.
 struct Pair {
     world: World,
     rules: DomainRules,
@@ -243,7 +250,7 @@ impl Pair {
         }
     }
 
-    /// Makes a call on both and compares what they say and what is kept.
+    /// Makes a call on both and compares their answers and contents.
     fn step(&mut self, domain: &'static str, call: Call) {
         let before = self.lease.domain(domain);
         let (said, told) = (self.really(domain, call), self.told(domain, call));
@@ -261,19 +268,19 @@ impl Pair {
         }
     }
 
-    fn shown(&self, domain: &str, shown: Shown) -> Token {
+    fn observed(&self, domain: &str, shown: Observed) -> Token {
         let tokens = &self.tokens[domain];
         let token = match shown {
-            Shown::Current => tokens.last(),
-            Shown::Earlier => tokens.iter().rev().nth(1),
-            Shown::Stranger => None,
+            Observed::Current => tokens.last(),
+            Observed::Earlier => tokens.iter().rev().nth(1),
+            Observed::Stranger => None,
         };
         token
             .cloned()
             .unwrap_or_else(|| testing::token("stranger", 1))
     }
 
-    fn really(&mut self, domain: &'static str, call: Call) -> Said {
+    fn really(&mut self, domain: &'static str, call: Call) -> Answers {
         let code = |error: WorkLeaseError| error.code();
         match call {
             Call::TryAcquire(offset) => {
@@ -285,17 +292,17 @@ impl Pair {
                 Ok(self.note(domain, &answer))
             }
             Call::Succeed(shown) => {
-                let token = self.shown(domain, shown);
+                let token = self.observed(domain, shown);
                 let answer: SucceedResult = self.lease.succeed(domain, &token).map_err(code)?;
                 Ok(format!("{answer:?}"))
             }
             Call::Fail(shown) => {
-                let token = self.shown(domain, shown);
+                let token = self.observed(domain, shown);
                 let answer: FailResult = self.lease.fail(domain, &token).map_err(code)?;
                 Ok(format!("{answer:?}"))
             }
             Call::Renew(shown) => {
-                let token = self.shown(domain, shown);
+                let token = self.observed(domain, shown);
                 self.lease.renew(domain, &token).map_err(code)?;
                 Ok("renewed".into())
             }
@@ -322,7 +329,8 @@ impl Pair {
         }
     }
 
-    /// Keeps a token that was given out: no two are equal, and a repeated one is the last.
+    /// Records an issued token; asserts that no two grants have equal tokens, and that a repeated
+    /// answer has the current token.
     fn note(&mut self, domain: &'static str, answer: &AcquireResult) -> String {
         let given = self.tokens.values().flatten();
         match answer {
@@ -341,7 +349,7 @@ impl Pair {
         }
     }
 
-    fn told(&mut self, domain: &'static str, call: Call) -> Said {
+    fn told(&mut self, domain: &'static str, call: Call) -> Answers {
         let (now, watermark, rules) = (self.now, self.watermark, self.rules);
         let told = self.told.entry(domain).or_default();
         match call {
@@ -375,7 +383,7 @@ impl Pair {
         }
     }
 
-    /// What is kept is what is told, and the invariants hold.
+    /// Asserts that both contents agree and the invariants hold.
     fn compare(&self, name: &'static str) {
         let told = &self.told[name];
         let kept = self.lease.domain(name);
@@ -408,7 +416,7 @@ impl Pair {
     }
 }
 
-/// The backlog lost nothing but its head, and that to the reservation.
+/// Asserts that the backlog lost only its head, and only to the reservation.
 fn drained_from_the_head(before: &Domain, after: &Domain, call: Call) {
     let (old, new) = (before.backlog(), after.backlog());
     let old: Vec<i64> = old.iter().collect();
@@ -428,8 +436,7 @@ fn drained_from_the_head(before: &Domain, after: &Domain, call: Call) {
     );
 }
 
-/// What the invariants forbid and a domain shows. That there is one reservation at most is in its
-/// shape.
+/// Violations of the invariants in a domain. The type of a domain allows at most one reservation.
 pub(super) fn violations(kept: &Domain) -> Vec<String> {
     let mut found = Vec::new();
     let backlog: Vec<i64> = kept.backlog().iter().collect();

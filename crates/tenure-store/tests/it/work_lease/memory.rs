@@ -1,5 +1,5 @@
-//! What the work lease takes: nothing for domains that are over, next to nothing for offsets in a
-//! row. Measured twice: by its own count, and by the memory of a process that does nothing else.
+//! Memory use of the work lease: none for finished domains, almost none for consecutive offsets. It
+//! is measured by the work lease's own count, and by the memory of a separate process.
 
 use std::process::Command;
 
@@ -8,16 +8,15 @@ use tenure_store::memory::WorkLease;
 
 use super::acquired;
 
-/// As many domains come and go.
+/// Number of domains that come and go.
 const DOMAINS: usize = 50_000;
-/// As many offsets of one domain are processed, one after the other.
+/// Number of offsets of one domain that are processed in sequence.
 const OFFSETS: i64 = 100_000;
 
-/// Set for the process that measures itself.
+/// This variable is set in the process that measures its memory.
 const ALONE: &str = "TENURE_TEST_ALONE";
 
-/// The bytes of memory that this process has written to and holds. Counted page by page: the
-/// shorter `statm` is only about right.
+/// Resident bytes of this process, counted page by page because `statm` is only approximate.
 fn resident() -> usize {
     let pages = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap();
     let anonymous = pages
@@ -27,7 +26,7 @@ fn resident() -> usize {
     kilobytes.parse::<usize>().unwrap() * 1024
 }
 
-/// Works one offset of each domain.
+/// Works on one offset of each domain.
 fn work_all(lease: &WorkLease, kind: &str, offset: i64) {
     for number in 0..DOMAINS {
         let domain = format!("{kind}-{number:06}");
@@ -68,7 +67,8 @@ fn offsets_in_a_row_take_next_to_nothing() {
     assert!(bytes < 10_000, "{bytes} bytes for {OFFSETS} offsets");
 }
 
-/// The count is checked against the machine: the test runs itself alone in a process of its own.
+/// Compares the count with the memory of a process. For this, the test starts itself in a separate
+/// process.
 #[test]
 fn the_memory_of_the_process_says_the_same() {
     #[expect(
@@ -91,7 +91,7 @@ fn the_memory_of_the_process_says_the_same() {
 
 fn measure() {
     let lease = WorkLease::new(DomainRules::default());
-    // The program itself comes into memory as it is first run.
+    // This call loads the program's own pages, which happens on first use.
     work_in_a_row(&lease, "warm");
     let before = resident();
     work_in_a_row(&lease, "A");
@@ -110,8 +110,8 @@ fn measure() {
     lease.advance_watermark(OFFSETS + 1);
     lease.evict();
     assert_eq!(lease.domains(), 0);
-    // What is evicted goes back to the allocator, which need not give it back to the machine; but
-    // as many others take no more.
+    // The allocator may keep the memory of evicted domains, but the same number of new domains must
+    // not need more.
     work_all(&lease, "supplier", OFFSETS + 1);
     let left = resident().saturating_sub(before).saturating_sub(grown);
     assert!(left / DOMAINS <= 100, "{left} bytes were not free again");

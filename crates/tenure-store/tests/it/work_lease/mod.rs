@@ -4,12 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::domain::Domain;
 use tenure_core::testing::ManualClock;
+use tenure_core::work_lease::Domain;
 use tenure_core::{AcquireResult, DomainRules, Reservation, Timestamp, Token};
-use tenure_store::memory::{WorkLease, WorkLeaseFault};
+use tenure_store::memory::WorkLease;
 
-/// A check, as the planted faults run it.
+use self::faults::Fault;
+
+/// A check, for the planted faults.
 #[derive(Clone, Copy)]
 struct Check {
     name: &'static str,
@@ -38,6 +40,7 @@ mod beyond;
 mod crowd;
 mod ending;
 mod eviction;
+mod faults;
 mod invariants;
 mod memory;
 mod order;
@@ -45,17 +48,17 @@ mod planted;
 mod scenarios;
 mod watermark;
 
-/// When the world begins.
+/// Start of the world's time.
 const T0: Timestamp = Timestamp::from_micros(1_700_000_000_000_000);
 
-/// Where a check happens: a clock that is moved by hand, and what is wrong with the work lease.
+/// The world of a check: a manual clock, and the fault of the work lease.
 struct World {
     clock: Arc<ManualClock>,
-    fault: Option<WorkLeaseFault>,
+    fault: Option<Fault>,
 }
 
 impl World {
-    fn new(fault: Option<WorkLeaseFault>) -> Self {
+    fn new(fault: Option<Fault>) -> Self {
         let clock = Arc::new(ManualClock::new(T0));
         Self { clock, fault }
     }
@@ -64,7 +67,7 @@ impl World {
     fn lease(&self, rules: DomainRules) -> WorkLease {
         let lease = match self.fault {
             None => WorkLease::new(rules),
-            Some(fault) => WorkLease::planted(rules, fault),
+            Some(fault) => fault.lease(rules),
         };
         let clock: Arc<ManualClock> = Arc::clone(&self.clock);
         lease.clock(clock)
@@ -99,17 +102,17 @@ fn acquire(lease: &WorkLease, offset: i64) -> Token {
     acquired(lease.try_acquire("A", offset).unwrap())
 }
 
-/// What is in flight in the domain A, which something must be.
+/// The reservation of the domain A, which must exist.
 fn current(lease: &WorkLease) -> Reservation {
     lease.reservation("A").expect("something is in flight")
 }
 
-/// All that is kept of the domain A, which something must be.
-fn kept(lease: &WorkLease) -> Domain {
+/// The contents of the domain A, which must exist.
+fn stored(lease: &WorkLease) -> Domain {
     lease.domain("A").expect("the domain is known")
 }
 
 /// The backlog of the domain A.
 fn backlog(lease: &WorkLease) -> Vec<i64> {
-    kept(lease).backlog().iter().collect()
+    stored(lease).backlog().iter().collect()
 }

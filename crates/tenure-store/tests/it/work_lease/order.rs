@@ -1,10 +1,10 @@
-//! Acquiring: who is in flight, who waits, in which order, and what is never done by itself.
+//! Acquiring: the offset in flight, and the backlog with its order. Nothing happens without a call.
 
 use std::time::Duration;
 
 use tenure_core::{AcquireResult, DomainRules, SucceedResult, Token, WorkLeaseError};
 
-use super::{T0, World, acquire, acquired, backlog, current, kept};
+use super::{T0, World, acquire, acquired, backlog, current, stored};
 
 /// Proves: S3-041, S3-042, S3-016, S3-017, S3-023, S3-024
 fn an_acquisition_begins_a_reservation(world: &World) {
@@ -33,11 +33,11 @@ fn a_token_is_a_text_and_reads_back(world: &World) {
 fn an_offset_in_flight_is_told_with_its_token(world: &World) {
     let lease = world.retrying(3);
     let token = acquire(&lease, 1);
-    let before = kept(&lease);
+    let before = stored(&lease);
     world.pass(Duration::from_hours(24 * 365));
     let answer = lease.try_acquire("A", 1);
     assert_eq!(answer, Ok(AcquireResult::AlreadyAcquired(token)));
-    assert_eq!(kept(&lease), before);
+    assert_eq!(stored(&lease), before);
 }
 
 /// Proves: S3-007, S3-008, S3-021, S3-025, S3-038, S3-075, S3-076
@@ -73,7 +73,7 @@ fn the_backlog_is_drained_from_its_head_by_acquiring_it(world: &World) {
     }
 }
 
-/// Nothing moves but by a call: neither time nor a success starts what waits.
+/// Only a call changes the state: neither time nor a success starts a waiting offset.
 ///
 /// Proves: S3-002, S3-003, S3-004, S3-005, S3-012
 fn nothing_happens_by_itself(world: &World) {
@@ -81,17 +81,17 @@ fn nothing_happens_by_itself(world: &World) {
     let token = acquire(&lease, 1);
     assert_eq!(lease.try_acquire("A", 2), Ok(AcquireResult::Enqueued));
     assert!(lease.fail("A", &token).is_ok());
-    let failed = kept(&lease);
+    let failed = stored(&lease);
     world.pass(Duration::from_hours(1));
-    // Nothing sleeps: a failed offset is in flight, at once and for as long as nobody ends it.
-    assert_eq!(kept(&lease), failed);
+    // A failed offset stays in flight until a call succeeds or gives up.
+    assert_eq!(stored(&lease), failed);
     let answer = lease.try_acquire("A", 1);
     assert_eq!(answer, Ok(AcquireResult::AlreadyAcquired(token.clone())));
 
     assert_eq!(lease.succeed("A", &token), Ok(SucceedResult::NextHint(2)));
-    let idle = kept(&lease);
+    let idle = stored(&lease);
     world.pass(Duration::from_hours(1));
-    assert_eq!(kept(&lease), idle);
+    assert_eq!(stored(&lease), idle);
     assert_eq!(lease.reservation("A"), None);
     assert_eq!(lease.idle_with_backlog().len(), 1);
 }
@@ -104,17 +104,17 @@ fn a_terminal_offset_is_told_before_the_reservation_is_looked_at(world: &World) 
     let token = acquire(&lease, 2);
     assert!(lease.fail("A", &token).is_ok());
     acquire(&lease, 3);
-    let before = kept(&lease);
+    let before = stored(&lease);
     let answer = lease.try_acquire("A", 1);
     assert_eq!(answer, Ok(AcquireResult::AlreadyProcessed));
     let answer = lease.try_acquire("A", 2);
     assert_eq!(answer, Ok(AcquireResult::AlreadyFailed));
     assert_eq!(lease.submit("A", 1), Ok(AcquireResult::AlreadyProcessed));
     assert_eq!(lease.submit("A", 2), Ok(AcquireResult::AlreadyFailed));
-    assert_eq!(kept(&lease), before, "neither was queued");
+    assert_eq!(stored(&lease), before, "neither was queued");
 }
 
-/// Also while others wait and nothing is in flight: then it is not out of order either.
+/// A terminal offset is not out of order even if other offsets wait and none is in flight.
 ///
 /// Proves: S3-034
 fn a_terminal_offset_is_never_out_of_order(world: &World) {
@@ -126,7 +126,7 @@ fn a_terminal_offset_is_never_out_of_order(world: &World) {
     assert_eq!(answer, Ok(AcquireResult::AlreadyProcessed));
 }
 
-/// The order is that of arrival: a smaller number may come late.
+/// The order is that of arrival, so a smaller offset may come later.
 ///
 /// Proves: S3-043, S3-014
 fn an_idle_domain_takes_any_offset(world: &World) {
@@ -138,7 +138,7 @@ fn an_idle_domain_takes_any_offset(world: &World) {
         let answer = lease.try_acquire("A", offset);
         assert_eq!(answer, Ok(AcquireResult::AlreadyProcessed));
     }
-    assert_eq!(kept(&lease).processed().count(), 7);
+    assert_eq!(stored(&lease).processed().count(), 7);
 }
 
 /// Proves: S3-014

@@ -1,9 +1,8 @@
-//! A checker that never failed proves nothing: each planted fault must be caught by the checks.
+//! The checks must catch each planted fault, because a checker that never failed proves nothing.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tenure_store::memory::WorkLeaseFault as Fault;
-
+use super::faults::Fault;
 use super::{Check, World, beyond, ending, eviction, order, scenarios, watermark};
 
 fn all() -> impl Iterator<Item = Check> {
@@ -20,7 +19,7 @@ fn all() -> impl Iterator<Item = Check> {
     .copied()
 }
 
-/// Which check is made for which fault; others may notice it, too.
+/// Each fault with the check that must notice it; other checks may notice it as well.
 const EXPECTED: [(Fault, &str); Fault::ALL.len() - 1] = [
     (
         Fault::PopOnHint,
@@ -87,7 +86,7 @@ const EXPECTED: [(Fault, &str); Fault::ALL.len() - 1] = [
     (Fault::EvictRemembered, "only_what_is_blank_is_evicted"),
 ];
 
-/// The naive eviction is a race, and has its own test beside the one that it breaks.
+/// The naive eviction is left out here: it is a race, and has its own test.
 #[test]
 fn the_checks_catch_every_planted_fault() {
     for fault in Fault::ALL {

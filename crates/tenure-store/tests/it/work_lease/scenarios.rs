@@ -1,10 +1,10 @@
-//! The six scenarios of the contract, as it tells them.
+//! The six scenarios of the contract.
 
 use std::time::Duration;
 
 use tenure_core::{AcquireResult, FailResult, SucceedResult, WorkLeaseError};
 
-use super::{World, acquire, acquired, backlog, current, kept};
+use super::{World, acquire, acquired, backlog, current, stored};
 
 /// Proves: S3-077
 fn scenario_1_happy_path(world: &World) {
@@ -25,8 +25,8 @@ fn scenario_2_queue_then_orchestrated_hand_off(world: &World) {
     assert_eq!(current(&lease).offset, 2);
 }
 
-/// Between the success and the acquisition of 2 the newcomer 3 is out of order; once 2 is in
-/// flight, the same call queues it.
+/// Between the success and the acquisition of 2, the newcomer 3 is out of order. Once 2 is in
+/// flight, the same call queues 3.
 ///
 /// Proves: S3-079, S3-039, S3-067
 fn scenario_3_out_of_order_acquire(world: &World) {
@@ -34,7 +34,7 @@ fn scenario_3_out_of_order_acquire(world: &World) {
     let token = acquire(&lease, 1);
     assert_eq!(lease.try_acquire("A", 2), Ok(AcquireResult::Enqueued));
     assert_eq!(lease.succeed("A", &token), Ok(SucceedResult::NextHint(2)));
-    let before = kept(&lease);
+    let before = stored(&lease);
     match lease.try_acquire("A", 3) {
         Err(WorkLeaseError::BacklogOrdering {
             domain,
@@ -43,7 +43,7 @@ fn scenario_3_out_of_order_acquire(world: &World) {
         }) => assert_eq!(domain.as_str(), "A"),
         other => panic!("{other:?} instead of BacklogOrdering"),
     }
-    assert_eq!(kept(&lease), before, "an error changes nothing");
+    assert_eq!(stored(&lease), before, "an error changes nothing");
     acquire(&lease, 2);
     assert_eq!(lease.try_acquire("A", 3), Ok(AcquireResult::Enqueued));
 }
@@ -72,8 +72,8 @@ fn scenario_5_final_give_up(world: &World) {
     assert_eq!(lease.fail("A", &token), Ok(FailResult::GiveUpNextHint(2)));
     assert_eq!(lease.reservation("A"), None);
     assert_eq!(backlog(&lease), [2], "the hint is a look, not a hand-off");
-    assert!(kept(&lease).failed().contains(1));
-    assert!(!kept(&lease).processed().contains(1));
+    assert!(stored(&lease).failed().contains(1));
+    assert!(!stored(&lease).processed().contains(1));
 
     let token = acquire(&lease, 2);
     assert_eq!(lease.fail("A", &token), Ok(FailResult::RetryScheduled(1)));
@@ -87,14 +87,14 @@ fn scenario_6_idempotence(world: &World) {
     assert_eq!(lease.succeed("A", &token), Ok(SucceedResult::NoBacklog));
     let token = acquire(&lease, 2);
     assert_eq!(lease.fail("A", &token), Ok(FailResult::GiveUpNoBacklog));
-    let before = kept(&lease);
+    let before = stored(&lease);
     for _ in 0..2 {
         let answer = lease.try_acquire("A", 1);
         assert_eq!(answer, Ok(AcquireResult::AlreadyProcessed));
         let answer = lease.try_acquire("A", 2);
         assert_eq!(answer, Ok(AcquireResult::AlreadyFailed));
     }
-    assert_eq!(kept(&lease), before);
+    assert_eq!(stored(&lease), before);
 }
 
 checks!(

@@ -1,8 +1,8 @@
-//! The watermark: what is below it is terminal and need not be remembered.
+//! The watermark: offsets below it are terminal and need no storage.
 
 use tenure_core::{AcquireResult, FailResult, ReplayResult, SucceedResult};
 
-use super::{World, acquire, acquired, backlog, current, kept};
+use super::{World, acquire, acquired, backlog, current, stored};
 
 fn everything_below_is_terminal_and_nothing_at_it(world: &World) {
     let lease = world.retrying(0);
@@ -44,7 +44,10 @@ fn what_is_in_flight_or_queued_stays_as_it_is(world: &World) {
     assert_eq!(lease.replay("A", 1), Ok(ReplayResult::NotTerminal));
     assert_eq!(lease.replay("A", 2), Ok(ReplayResult::NotTerminal));
     assert_eq!(lease.succeed("A", &token), Ok(SucceedResult::NextHint(2)));
-    assert!(kept(&lease).processed().is_empty(), "the watermark says it");
+    assert!(
+        stored(&lease).processed().is_empty(),
+        "the watermark says it"
+    );
 
     let token = acquire(&lease, 2);
     assert_eq!(lease.fail("A", &token), Ok(FailResult::RetryScheduled(1)));
@@ -55,8 +58,8 @@ fn what_is_in_flight_or_queued_stays_as_it_is(world: &World) {
     assert_eq!(answer, Ok(AcquireResult::AlreadyFailed));
 }
 
-/// Processed offsets are forgotten; those given up stay until that is asked for, and above the
-/// watermark even then.
+/// Processed offsets below the watermark are forgotten. Given-up offsets stay until a call forgets
+/// them, and those above the watermark stay even then.
 fn failures_are_remembered_until_they_are_forgiven(world: &World) {
     let lease = world.retrying(0);
     for offset in [1, 2, 11, 12] {
@@ -69,7 +72,7 @@ fn failures_are_remembered_until_they_are_forgiven(world: &World) {
     }
     lease.advance_watermark(10);
     assert_eq!(
-        kept(&lease).processed().ranges().collect::<Vec<_>>(),
+        stored(&lease).processed().ranges().collect::<Vec<_>>(),
         [(11, 11)]
     );
     let answer = lease.try_acquire("A", 2);
@@ -83,7 +86,7 @@ fn failures_are_remembered_until_they_are_forgiven(world: &World) {
     lease.advance_watermark(13);
     let answer = lease.try_acquire("A", 12);
     assert_eq!(answer, Ok(AcquireResult::AlreadyProcessed));
-    assert!(kept(&lease).is_blank());
+    assert!(stored(&lease).is_blank());
 }
 
 fn what_is_below_can_be_replayed(world: &World) {
@@ -98,7 +101,7 @@ fn what_is_below_can_be_replayed(world: &World) {
     assert_eq!(answer, Ok(AcquireResult::AlreadyProcessed));
 }
 
-/// It is one for all domains, known and new.
+/// One watermark applies to all domains, known and new.
 fn it_holds_for_every_domain(world: &World) {
     let lease = world.retrying(0);
     let token = acquired(lease.try_acquire("B", 1).unwrap());

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use tenure_core::store::{Enqueued, Intake, LeaseStore, Operate, Store};
 use tenure_core::testing::ManualClock;
-use tenure_core::{Event, ItemId};
-use tenure_store::memory::{Fault, MemoryStore};
+use tenure_core::{Event, ItemId, NewEvent};
+use tenure_store::memory::MemoryStore;
 
 use super::{Soon, T0, World};
+use crate::faults::Fault;
 
 struct Memory(MemoryStore);
 
@@ -19,19 +20,20 @@ pub(crate) async fn memory() -> Box<dyn World> {
 
 /// A fresh memory store that breaks one rule.
 pub(crate) fn planted(fault: Fault) -> Box<dyn World> {
-    Box::new(Memory(MemoryStore::planted(clock(), fault)))
+    Box::new(Memory(fault.store(clock())))
 }
 
-/// Long before [`T0`], as the clock of a database is.
+/// A clock that starts long before [`T0`], like the clock of a database.
 fn clock() -> Arc<ManualClock> {
     Arc::new(ManualClock::new(T0.before(Duration::from_hours(24))))
 }
 
-/// An event per rank; the older ones are due sooner.
+/// Creates an event per rank; older events are due sooner.
 pub(crate) fn ranked_events(ranks: &[u32]) -> Vec<Event> {
     let event = |rank: &u32| {
-        Event::from_json("order.paid", format!("{{\"rank\":{rank}}}"))
-            .and_then(|event| event.delay(Duration::from_secs(u64::from(*rank))))
+        NewEvent::from_json("order.paid", format!("{{\"rank\":{rank}}}"))
+            .delay(Duration::from_secs(u64::from(*rank)))
+            .build()
             .expect("the event is well formed")
     };
     ranks.iter().map(event).collect()

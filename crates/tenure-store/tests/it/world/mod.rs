@@ -1,11 +1,11 @@
-//! A world: a store with a way to fill it and a way to see every byte that it keeps. The checks
-//! are written once against this trait; each backend makes one.
+//! A world: a store that tests can fill and dump completely. The checks are written once against
+//! this trait, and each backend implements it.
 //!
-//! Time is always given. It starts at [`T0`], far in the future, so that whatever a database's own
-//! clock wrote at the start is due.
+//! Tests always pass the time. It starts at [`T0`], far in the future, so that everything written
+//! by a database's own clock is due.
 
-mod desk;
 mod memory;
+mod operator;
 mod postgres;
 mod sqlite;
 
@@ -22,23 +22,22 @@ use tenure_core::{
     Counters, Guarded, Held, ItemId, LapsePolicy, Outcome, Record, State, Term, Timestamp, Token,
 };
 
-pub(crate) use desk::{Desk, desk, mismatch, no_lease, out_of_order};
 pub(crate) use memory::{memory, planted, ranked_events};
+pub(crate) use operator::{Operator, mismatch, no_lease, operator, out_of_order};
 pub(crate) use postgres::{
     postgres_on, postgres_outbox, postgres_planted, postgres_processing, postgres_queue,
-    postgres_sync_checkpoints, postgres_sync_jobs, postgres_webhook,
+    postgres_sync_jobs, postgres_webhook,
 };
 pub(crate) use sqlite::{
-    sqlite_on, sqlite_outbox, sqlite_processing, sqlite_queue, sqlite_sync_checkpoints,
-    sqlite_sync_jobs, sqlite_webhook,
+    sqlite_on, sqlite_outbox, sqlite_processing, sqlite_queue, sqlite_sync_jobs, sqlite_webhook,
 };
 pub(crate) use tenure_core::testing::token;
 
 /// The start of time in the tests: 2100-01-01.
 pub(crate) const T0: Timestamp = Timestamp::from_micros(4_102_444_800_000_000);
-/// The shortest span that a store can tell apart.
+/// The resolution of a store's time.
 pub(crate) const TICK: Duration = Duration::from_micros(1);
-/// The term of a claim unless a test says otherwise: 30 s.
+/// The default term of a claim: 30 s.
 pub(crate) const TERM: Duration = Duration::from_secs(30);
 
 /// A token that no other claim of this process has.
@@ -52,24 +51,23 @@ pub(crate) fn at(seconds: u64) -> Timestamp {
     T0.after(Duration::from_secs(seconds))
 }
 
-/// The answer of a world, on its way.
+/// A pending answer of a world.
 pub(crate) type Soon<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// A store, filled and watched.
+/// A store that can be filled and dumped.
 pub(crate) trait World: Send + Sync {
-    /// The verbs.
     fn lease(&self) -> &dyn LeaseStore;
 
-    /// The operator's verbs.
+    /// The operators' part of the store.
     fn operate(&self) -> &dyn Operate;
 
     /// The whole store, in the queue layout; `None` in the row layout.
     fn outbox(&self) -> Option<&dyn Store>;
 
-    /// Adds an item per rank; a smaller rank is older. Its payload is `{"rank":…}`.
+    /// Adds an item per rank, with the payload `{"rank":…}`; an item with a smaller rank is older.
     fn add_ranked<'a>(&'a self, ranks: &'a [u32]) -> Soon<'a, Vec<ItemId>>;
 
-    /// Whether a claim that recovers puts back what has lapsed before it looks, without a delay.
+    /// Returns true if a recovering claim makes lapsed items available first, without a delay.
     fn recovers_first(&self) -> bool {
         false
     }
@@ -78,12 +76,12 @@ pub(crate) trait World: Send + Sync {
     fn dump(&self) -> Soon<'_, String>;
 }
 
-/// A policy that puts lapsed items back at once.
+/// A policy that makes lapsed items available at once.
 pub(crate) fn at_once() -> LapsePolicy {
     LapsePolicy::new(5, vec![Duration::ZERO]).expect("the policy is well formed")
 }
 
-/// An outcome that tries again after this many seconds.
+/// A retry after this many seconds.
 pub(crate) fn retry(seconds: u64) -> Outcome {
     Outcome::Retry {
         after: Duration::from_secs(seconds),
@@ -91,7 +89,6 @@ pub(crate) fn retry(seconds: u64) -> Outcome {
     }
 }
 
-/// An outcome that gives up.
 pub(crate) fn dead() -> Outcome {
     Outcome::Dead {
         reason: "rejected".into(),
@@ -99,7 +96,7 @@ pub(crate) fn dead() -> Outcome {
     }
 }
 
-/// One outcome of each word that a holder can say.
+/// One outcome of each kind that a holder can report.
 pub(crate) fn every_outcome() -> [Outcome; 4] {
     [Outcome::Done, retry(60), dead(), Outcome::RELEASE]
 }
@@ -130,7 +127,7 @@ impl dyn World + '_ {
         self.lease().settle(&settle).await.expect("settle")
     }
 
-    /// Settles one item; the answer for it.
+    /// Settles one item; returns its answer.
     pub(crate) async fn settle_one(
         &self,
         token: &Token,
@@ -144,13 +141,13 @@ impl dyn World + '_ {
         answer.items[0].1
     }
 
-    /// Gives back all that is held under a token; how many items that were.
+    /// Releases all items of a token; returns their number.
     pub(crate) async fn release(&self, token: &Token, now: Timestamp) -> u32 {
         let settle = Settle::new(token.clone()).rest(Rest::Release).at(now);
         self.settle(settle).await.rest
     }
 
-    /// Renews one lease for the usual term.
+    /// Renews one lease for the default term.
     pub(crate) async fn renew(&self, token: &Token, now: Timestamp) -> Guarded<Renewed> {
         let renew = Renew::new(vec![token.clone()], Term::STANDARD).at(now);
         let mut answers = self.lease().renew(&renew).await.expect("renew");
@@ -164,7 +161,7 @@ impl dyn World + '_ {
         self.lease().reap(&reap).await.expect("reap")
     }
 
-    /// Reaps as the reaper does, with a policy that puts items back at once.
+    /// Reaps with a policy that makes items available at once.
     pub(crate) async fn reap_at(&self, now: Timestamp) -> Vec<Reaped> {
         self.reap(Reap::new(1000, at_once()).at(now)).await
     }
@@ -205,13 +202,13 @@ impl dyn World + '_ {
         self.record(id).await.counters
     }
 
-    /// A fresh item in this state, brought there by the first claim of `holder` at [`T0`].
+    /// Brings a fresh item into this state, through the first claim of `holder` at [`T0`].
     pub(crate) async fn item_in(&self, state: State) -> ItemId {
         self.item_by(&token("holder", 1), state).await
     }
 
-    /// A fresh item in this state, brought there by a claim at [`T0`] under this token. Nothing
-    /// else may be waiting.
+    /// Brings a fresh item into this state, through a claim at [`T0`] with this token. No other
+    /// item may be pending.
     pub(crate) async fn item_by(&self, holder: &Token, state: State) -> ItemId {
         let id = self.add(1).await[0];
         if state == State::Pending {
@@ -224,18 +221,18 @@ impl dyn World + '_ {
             State::Dead => dead(),
         };
         let answer = self.settle_one(holder, id, outcome, at(1)).await;
-        assert_eq!(answer, Guarded::Kept(()));
+        assert_eq!(answer, Guarded::Accepted(()));
         id
     }
 
-    /// A fresh item, held since [`T0`] under a token of its own.
+    /// Adds an item that is held since [`T0`] under its own token.
     pub(crate) async fn item_in_fresh_lease(&self) -> (Token, ItemId) {
         let holder = fresh("holder");
         let id = self.item_by(&holder, State::Claimed).await;
         (holder, id)
     }
 
-    /// Claims all that can be claimed, together and one by one; the ids in the order given out.
+    /// Claims all available items, together and one by one; returns the ids in order.
     pub(crate) async fn drain(&self, worker: &str, now: Timestamp) -> Vec<ItemId> {
         let mut ids = Vec::new();
         loop {
@@ -251,7 +248,7 @@ impl dyn World + '_ {
         }
     }
 
-    /// Gets all that can be claimed done, out of the way of what follows.
+    /// Settles all available items as done, before the next step.
     pub(crate) async fn tidy(&self, now: Timestamp) {
         loop {
             let holder = fresh("tidy");

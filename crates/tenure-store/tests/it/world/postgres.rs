@@ -3,18 +3,18 @@
 use sqlx::AssertSqlSafe;
 use tenure_core::store::{LeaseStore, Operate, Store};
 use tenure_core::{ItemId, LeaseTable, States};
-use tenure_store::Planted;
 use tenure_store::config::StoreConfig;
 use tenure_store::postgres::{PostgresRows, PostgresStore};
 use tenure_store::testing::{self, Database};
 
 use super::memory::enqueue_ranked;
 use super::{Soon, World};
+use crate::faults::{Plant as _, Planted};
 
 /// The built-in outbox.
 struct Queue {
     store: PostgresStore,
-    /// Removed with the world, if it is its own.
+    /// The database, which is removed with the world; `None` if the caller owns it.
     _database: Option<Database>,
 }
 
@@ -36,32 +36,27 @@ struct Rows {
     queue: Queue,
 }
 
-/// A fresh table in the words of the preset `outbox`.
+/// A fresh table with the columns and words of the preset `outbox`.
 pub(crate) async fn postgres_outbox() -> Box<dyn World> {
     rows(LeaseTable::outbox()).await
 }
 
-/// A fresh table in the words of the preset `outbox_processing`.
+/// A fresh table with the columns and words of the preset `outbox_processing`.
 pub(crate) async fn postgres_processing() -> Box<dyn World> {
     rows(LeaseTable::outbox_processing()).await
 }
 
-/// A fresh table in the words of the preset `webhook`.
+/// A fresh table with the columns and words of the preset `webhook`.
 pub(crate) async fn postgres_webhook() -> Box<dyn World> {
     rows(LeaseTable::webhook()).await
 }
 
-/// A fresh table in the columns of the preset `sync_jobs`.
+/// A fresh table with the columns of the preset `sync_jobs`.
 pub(crate) async fn postgres_sync_jobs() -> Box<dyn World> {
     rows(LeaseTable::sync_jobs()).await
 }
 
-/// A fresh table in the columns of the preset `sync_checkpoints`.
-pub(crate) async fn postgres_sync_checkpoints() -> Box<dyn World> {
-    rows(LeaseTable::sync_checkpoints()).await
-}
-
-/// A world in a database that is there: the outbox, or a lease table.
+/// A world in an existing database: the outbox, or a lease table.
 pub(crate) async fn postgres_on(url: &str, table: Option<LeaseTable>) -> Box<dyn World> {
     let queue = Queue {
         store: open(url).await,
@@ -78,7 +73,7 @@ async fn rows(table: LeaseTable) -> Box<dyn World> {
 }
 
 async fn queue() -> Queue {
-    let database = testing::postgres().await;
+    let database = testing::migrated().await;
     Queue {
         store: open(&database.url).await,
         _database: Some(database),
@@ -93,7 +88,8 @@ impl Rows {
     }
 }
 
-/// A migrated store with no more connections than eight workers need: tests share a server.
+/// Opens a migrated store. It has only as many connections as eight workers need, because tests
+/// share a server.
 async fn open(url: &str) -> PostgresStore {
     let config = StoreConfig {
         connections: 8,

@@ -18,11 +18,11 @@ use super::{Soon, World};
 struct Queue {
     store: SqliteStore,
     path: PathBuf,
-    /// Removed with the world, if it is its own.
+    /// The folder, which is removed with the world; `None` if the caller owns it.
     _folder: Option<TempDir>,
 }
 
-/// A fresh outbox in a file of its own.
+/// A fresh outbox in its own file.
 pub(crate) async fn sqlite_queue() -> Box<dyn World> {
     Box::new(queue().await)
 }
@@ -33,29 +33,24 @@ struct Rows {
     queue: Queue,
 }
 
-/// A fresh table in the words of the preset `outbox`.
+/// A fresh table with the columns and words of the preset `outbox`.
 pub(crate) async fn sqlite_outbox() -> Box<dyn World> {
     rows(LeaseTable::outbox()).await
 }
 
-/// A fresh table in the words of the preset `outbox_processing`.
+/// A fresh table with the columns and words of the preset `outbox_processing`.
 pub(crate) async fn sqlite_processing() -> Box<dyn World> {
     rows(LeaseTable::outbox_processing()).await
 }
 
-/// A fresh table in the words of the preset `webhook`.
+/// A fresh table with the columns and words of the preset `webhook`.
 pub(crate) async fn sqlite_webhook() -> Box<dyn World> {
     rows(LeaseTable::webhook()).await
 }
 
-/// A fresh table in the columns of the preset `sync_jobs`.
+/// A fresh table with the columns of the preset `sync_jobs`.
 pub(crate) async fn sqlite_sync_jobs() -> Box<dyn World> {
     rows(LeaseTable::sync_jobs()).await
-}
-
-/// A fresh table in the columns of the preset `sync_checkpoints`.
-pub(crate) async fn sqlite_sync_checkpoints() -> Box<dyn World> {
-    rows(LeaseTable::sync_checkpoints()).await
 }
 
 async fn rows(table: LeaseTable) -> Box<dyn World> {
@@ -75,7 +70,7 @@ async fn queue() -> Queue {
     }
 }
 
-/// The outbox in a file of the caller's.
+/// The outbox in the caller's file.
 pub(crate) async fn sqlite_on(path: &Path) -> Box<dyn World> {
     Box::new(Queue {
         store: open(path).await,
@@ -90,7 +85,7 @@ async fn open(path: &Path) -> SqliteStore {
 }
 
 impl Queue {
-    /// A connection of a stranger's.
+    /// A connection that bypasses the store.
     fn connect(&self) -> Connection {
         Connection::open(&self.path).expect("another connection")
     }

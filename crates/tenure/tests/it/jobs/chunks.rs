@@ -1,19 +1,19 @@
-//! Chunks: each in one hand at a time, whoever asks; done ones are left alone as long as asked.
+//! Chunks: each has one holder at a time, and a done chunk is skipped for as long as requested.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tenure::job::{MatrixName, NewJob};
-use tenure::{ChunkAnswer, ChunkAsk, HeldChunk, HeldJob, HoldError, Outcome, Tenure};
+use tenure::job::{ChunkAnswer, ChunkAsk, HeldChunk, HeldJob, HoldError, MatrixName, NewJob};
+use tenure::{Outcome, Tenure};
 use tokio::time::sleep;
 
 use super::{HEARTBEAT, ended, import, on_both, soon, term, worker};
 
-/// So many chunks there are.
+/// Number of chunks.
 const CHUNKS: u32 = 24;
 
-/// Who works on which chunk, and how often each was done.
+/// Current holders of the chunks, and how often each chunk was done.
 #[derive(Clone, Debug, Default)]
 struct Ledger(Arc<Mutex<Pages>>);
 
@@ -38,7 +38,7 @@ impl Ledger {
         *pages.done.entry(name.to_owned()).or_default() += 1;
     }
 
-    /// Works through all chunks, each with others who do the same.
+    /// Works through all chunks while other workers do the same.
     async fn work(&self, ask: impl Fn(&str) -> ChunkAsk) -> Result<(), HoldError> {
         for no in 0..CHUNKS {
             let name = format!("chunk-{no}");
@@ -53,9 +53,9 @@ impl Ledger {
     }
 }
 
-/// Goal: several workers share the chunks of one matrix, and no chunk is in two hands. Method:
-/// three jobs on one matrix by three workers, and one who has no job; a ledger is kept of who is
-/// where.
+/// Goal: several workers share the chunks of one matrix, and no chunk has two holders. Method:
+/// three workers with three jobs on one matrix, and one without a job; a ledger records the
+/// holders.
 ///
 /// Proves: S5-033
 #[tokio::test(flavor = "multi_thread")]
@@ -81,7 +81,7 @@ async fn several_workers_share_the_chunks_of_one_matrix() {
         }
         let helper = house.open("helper").await;
         let matrix = helper.matrix("orders").unwrap();
-        let matrix = matrix.rhythm(term(), HEARTBEAT).unwrap();
+        let matrix = matrix.timing(term(), HEARTBEAT).unwrap();
         soon(ledger.work(|name| matrix.chunk(name))).await.unwrap();
         for id in ids {
             ended(&helper, id).await;
@@ -147,7 +147,7 @@ async fn a_chunk_that_is_dropped_or_failed_is_given_to_the_next() {
         let fence = first.fence();
         drop(first);
 
-        // It is given back behind our back; whoever waits for it has it soon.
+        // Dropping the chunk releases it, and a claim that waits gets it soon.
         let ChunkAnswer::Claimed(second) = soon(orders.chunk("a").wait()).await.unwrap() else {
             panic!("nobody has it");
         };
@@ -165,7 +165,7 @@ async fn a_chunk_that_is_dropped_or_failed_is_given_to_the_next() {
     .await;
 }
 
-/// Two matrices may have chunks of one name.
+/// Two matrices may have chunks with the same name.
 #[tokio::test(flavor = "multi_thread")]
 async fn chunks_of_one_name_in_two_matrices_are_two() {
     on_both(|house| async move {
@@ -181,13 +181,13 @@ async fn chunks_of_one_name_in_two_matrices_are_two() {
     .await;
 }
 
-/// Chunks of a helper without a job are renewed, too: on a thread, for nothing else runs.
+/// A separate thread also renews chunks without a job.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chunk_without_a_job_is_renewed() {
     on_both(|house| async move {
         let (first, second) = (house.open("first").await, house.open("second").await);
         let orders = first.matrix("orders").unwrap();
-        let orders = orders.rhythm(term(), HEARTBEAT).unwrap();
+        let orders = orders.timing(term(), HEARTBEAT).unwrap();
         let chunk = claimed(orders.chunk("a")).await;
         sleep(term().length() * 3 / 2).await;
         let other = second.matrix("orders").unwrap().chunk("a");
@@ -209,5 +209,5 @@ async fn names_that_cannot_be_are_refused() {
     let error = orders.chunk("a\nb").claim().await.unwrap_err();
     assert!(!error.is_over(), "{error}");
     assert!(NewJob::new("", "{}").is_err());
-    assert!(orders.rhythm(term(), term().length()).is_err());
+    assert!(orders.timing(term(), term().length()).is_err());
 }

@@ -1,38 +1,38 @@
-//! Holds on jobs and chunks: renewed while the work goes on; once one is over, the work is stopped
-//! and whatever it still writes is refused.
+//! Leases of jobs and chunks are renewed during the work. After the loss of a lease the work stops,
+//! and its writes are refused.
 
 use std::time::Duration;
 
-use tenure::{
-    ChunkAnswer, Claim, Clock as _, HeldChunk, HeldJob, HoldError, LapsePolicy, Outcome, Refusal,
-    SyncState, SystemClock, Tenure,
-};
+use tenure::job::{ChunkAnswer, HeldChunk, HeldJob, HoldError, JobId, SyncState};
+use tenure::lease::{Claim, LapsePolicy, Refusal};
+use tenure::store::{Clock as _, SystemClock};
+use tenure::{Outcome, Tenure};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{TERM, ended, import, on_both, soon, term, worker};
 
-/// What a handler hands to others, and waits in vain.
-type InHand = (HeldJob, HeldChunk);
+/// The job and the chunk that a handler gives to the test.
+type HeldNow = (HeldJob, HeldChunk);
 
-/// A handler that hands out its job and a chunk of it, and stands still.
-async fn hand_out(job: HeldJob, hands: mpsc::Sender<InHand>) -> Result<Outcome, tenure::Failure> {
+/// A handler that gives its job and a chunk of it to the test, and never returns.
+async fn hand_out(job: HeldJob, hands: mpsc::Sender<HeldNow>) -> Result<Outcome, tenure::Failure> {
     if let ChunkAnswer::Claimed(chunk) = job.chunk("first").claim().await? {
         hands.send((job, chunk)).await?;
     }
     std::future::pending().await
 }
 
-/// Takes the job over, as a worker does that comes when the lease has lapsed.
-async fn take_over(tenure: &Tenure, id: i64) {
+/// Takes over the job, as a worker does after the lease has lapsed.
+async fn take_over(tenure: &Tenure, id: JobId) {
     let later = SystemClock.now().after(Duration::from_mins(10));
     let claim = Claim::new(tenure.token(), 1)
         .term(term())
         .recovery(Some(LapsePolicy::default()))
         .at(later);
-    let leases = tenure.store().job_book().unwrap().job_leases();
+    let leases = tenure.store().job_store().unwrap().job_leases();
     let held = leases.claim(&claim).await.unwrap().unwrap();
-    assert_eq!(held.ids(), [tenure::ItemId::new(id)]);
+    assert_eq!(held.ids(), [tenure::ItemId::from(id)]);
 }
 
 async fn assert_refused(job: &HeldJob, chunk: HeldChunk) {
@@ -45,9 +45,9 @@ async fn assert_refused(job: &HeldJob, chunk: HeldChunk) {
     assert!(is_over(chunk.complete(7).await));
 }
 
-/// Goal: of two who think that they have a job, one is stopped and what it says is refused. Method:
-/// another worker takes the job over; the first one's handler is to be dropped, and the job and
-/// the chunk that it gave to others can write nothing.
+/// Goal: if two workers both assume that they hold a job, one is stopped and its writes are
+/// refused. Method: another worker takes over the job. The handler of the first worker must be
+/// dropped, and the job and chunk that it gave to the test cannot write.
 ///
 /// Proves: S5-027, S5-028
 #[tokio::test(flavor = "multi_thread")]
@@ -89,16 +89,26 @@ async fn a_cancelled_job_is_stopped_and_stays_so() {
         let running = worker(&tenure, move |job| hand_out(job, hands.clone()));
         let running = running.concurrency(1).start().await.unwrap();
         let (job, chunk) = soon(handed.recv()).await.unwrap();
-        // It waits behind the first, and never begins.
+        // The second job waits behind the first, and never starts.
         let waiting = jobs.enqueue(import()).await.unwrap();
-        assert!(jobs.cancel(waiting, "not needed").await.unwrap().is_kept());
+        assert!(
+            jobs.cancel(waiting, "not needed")
+                .await
+                .unwrap()
+                .is_accepted()
+        );
 
-        assert!(jobs.cancel(id, "the wrong file").await.unwrap().is_kept());
+        assert!(
+            jobs.cancel(id, "the wrong file")
+                .await
+                .unwrap()
+                .is_accepted()
+        );
         soon(job.cancelled()).await;
         assert_refused(&job, chunk).await;
         let again = jobs.cancel(id, "once more").await.unwrap();
         assert_eq!(again.refusal(), Some(Refusal::AlreadySettled));
-        let none = jobs.cancel(4711, "no such job").await.unwrap();
+        let none = jobs.cancel(JobId::new(4711), "no such job").await.unwrap();
         assert_eq!(none.refusal(), Some(Refusal::NotFound));
         running.stop().await;
         for (id, reason) in [(id, "the wrong file"), (waiting, "not needed")] {
@@ -111,8 +121,8 @@ async fn a_cancelled_job_is_stopped_and_stays_so() {
     .await;
 }
 
-/// Goal: work may take longer than its leases. Method: a job and its chunk are held for two terms;
-/// nobody else gets either.
+/// Goal: work may take longer than the term of its leases. Method: a job and its chunk are held for
+/// two terms, and no other worker gets either of them.
 ///
 /// Proves: S5-005, S5-006
 #[tokio::test(flavor = "multi_thread")]
@@ -160,8 +170,8 @@ async fn a_job_and_its_chunk_are_renewed_while_the_work_goes_on() {
     .await;
 }
 
-/// Goal: many jobs and their chunks are kept at once by one process. Method: 200 of them are held
-/// for longer than their leases run; each is done at its first try.
+/// Goal: one process renews many jobs and their chunks at once. Method: 200 jobs are held for
+/// longer than their term, and each is done at its first attempt.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_jobs_and_their_chunks_are_kept_at_once() {
     const JOBS: u32 = 200;
@@ -204,9 +214,9 @@ async fn a_chunk_is_lost_by_itself_and_its_job_goes_on() {
         let losing = losing.start().await.unwrap();
         let (job, chunk) = soon(handed.recv()).await.unwrap();
         let other = house.open("second").await;
-        // As one does that comes when the lease has lapsed.
+        // The claim is made as by a worker after the lease has lapsed.
         let claim = later_claim(&other, &chunk);
-        let book = other.store().job_book().unwrap();
+        let book = other.store().job_store().unwrap();
         let answer = book.claim_chunk(&claim).await.unwrap();
         let is_taken = matches!(answer, tenure::job::ChunkClaim::Claimed(_));
         assert!(is_taken, "{answer:?}");
@@ -215,15 +225,22 @@ async fn a_chunk_is_lost_by_itself_and_its_job_goes_on() {
         assert!(!job.is_cancelled());
         assert!(chunk.complete(7).await.unwrap_err().is_over());
         job.checkpoint("5").await.unwrap();
-        assert!(tenure.jobs().cancel(id, "enough").await.unwrap().is_kept());
+        assert!(
+            tenure
+                .jobs()
+                .cancel(id, "enough")
+                .await
+                .unwrap()
+                .is_accepted()
+        );
         losing.stop().await;
     })
     .await;
 }
 
-/// Asks for the same chunk ten minutes from now.
-fn later_claim(tenure: &Tenure, chunk: &HeldChunk) -> tenure::ClaimChunk {
-    tenure::ClaimChunk {
+/// Claims the same chunk ten minutes from now.
+fn later_claim(tenure: &Tenure, chunk: &HeldChunk) -> tenure::job::ClaimChunk {
+    tenure::job::ClaimChunk {
         key: chunk.key().clone(),
         token: tenure.token(),
         term: term(),

@@ -1,5 +1,5 @@
-//! Jobs through the front door, on both databases, with leases so short that a test can wait for
-//! their end.
+//! Jobs through the public API, on both databases, with terms short enough for a test to wait for a
+//! lapse.
 
 #![expect(
     clippy::unwrap_used,
@@ -19,20 +19,19 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tenure::job::{Job, NewJob};
-use tenure::{
-    Failure, HeldJob, JobWorkerBuilder, Outcome, StoreConfig, SyncState, Tenure, Term, migrate,
-};
+use tenure::job::{HeldJob, Job, JobId, NewJob, SyncState};
+use tenure::worker::JobSource;
+use tenure::{Failure, Outcome, StoreConfig, Tenure, Term, WorkerBuilder, migrate};
 use tenure_store::testing::{self, Database};
 
-/// How long leases run here.
+/// Term of the leases.
 pub(crate) const TERM: Duration = Duration::from_secs(3);
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(500);
-/// Longer than anything here takes.
+/// Timeout, longer than any step of a test.
 const LONG: Duration = Duration::from_mins(1);
 
 /// A database of its own.
-pub(crate) struct House {
+pub(crate) struct JobPlace {
     pub(crate) url: String,
     pub(crate) path: PathBuf,
     keeps: Keeps,
@@ -43,9 +42,9 @@ enum Keeps {
     Database(#[expect(dead_code, reason = "gone when it is dropped")] Box<Database>),
 }
 
-impl House {
+impl JobPlace {
     async fn postgres() -> Self {
-        let database = testing::postgres().await;
+        let database = testing::migrated().await;
         migrate(&database.url, &StoreConfig::default())
             .await
             .unwrap();
@@ -70,7 +69,7 @@ impl House {
         matches!(self.keeps, Keeps::File(_))
     }
 
-    /// As another process does: another worker, other connections.
+    /// Opens the database like another process: another worker, other connections.
     pub(crate) async fn open(&self, name: &str) -> Tenure {
         let config = StoreConfig::default();
         Tenure::open_with(&self.url, &config, name).await.unwrap()
@@ -78,16 +77,16 @@ impl House {
 }
 
 /// Runs a case on both databases.
-pub(crate) async fn on_both<Fut: Future<Output = ()>>(case: impl Fn(House) -> Fut) {
-    let postgres = Box::pin(async { case(House::postgres().await).await });
-    tokio::join!(Box::pin(case(House::sqlite())), postgres);
+pub(crate) async fn on_both<Fut: Future<Output = ()>>(case: impl Fn(JobPlace) -> Fut) {
+    let postgres = Box::pin(async { case(JobPlace::postgres().await).await });
+    tokio::join!(Box::pin(case(JobPlace::sqlite())), postgres);
 }
 
-/// Runs a case on one database and then on the other: one that waits for processes blocks its
-/// thread, and a connection that is being made meanwhile would come too late.
-pub(crate) async fn on_each<Fut: Future<Output = ()>>(case: impl Fn(House) -> Fut) {
-    Box::pin(case(House::sqlite())).await;
-    Box::pin(case(House::postgres().await)).await;
+/// Runs a case on one database and then on the other: a case that waits for processes blocks its
+/// thread, and a connection opened meanwhile would time out.
+pub(crate) async fn on_each<Fut: Future<Output = ()>>(case: impl Fn(JobPlace) -> Fut) {
+    Box::pin(case(JobPlace::sqlite())).await;
+    Box::pin(case(JobPlace::postgres().await)).await;
 }
 
 pub(crate) fn term() -> Term {
@@ -95,7 +94,7 @@ pub(crate) fn term() -> Term {
 }
 
 /// A worker with one handler and short leases.
-pub(crate) fn worker<F, Fut>(tenure: &Tenure, handler: F) -> JobWorkerBuilder
+pub(crate) fn worker<F, Fut>(tenure: &Tenure, handler: F) -> WorkerBuilder<JobSource>
 where
     F: Fn(HeldJob) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<Outcome, Failure>> + Send + 'static,
@@ -103,31 +102,31 @@ where
     tenure
         .jobs()
         .on("import", handler)
-        .rhythm(term(), HEARTBEAT)
-        .chunk_rhythm(term(), HEARTBEAT)
+        .timing(term(), HEARTBEAT)
+        .chunk_timing(term(), HEARTBEAT)
 }
 
 pub(crate) fn import() -> NewJob {
     NewJob::new("import", r#"{"file": "orders.csv"}"#).unwrap()
 }
 
-/// Waits for an answer, but not for ever.
+/// Waits for an answer, with a timeout.
 pub(crate) async fn soon<T>(answer: impl Future<Output = T>) -> T {
     tokio::time::timeout(LONG, answer)
         .await
         .expect("it comes within a minute")
 }
 
-/// Waits until a job has ended, and gives it.
-pub(crate) async fn ended(tenure: &Tenure, id: i64) -> Job {
+/// Waits until a job is finished, and returns it.
+pub(crate) async fn ended(tenure: &Tenure, id: JobId) -> Job {
     until(tenure, id, |job| {
         matches!(job.state, SyncState::Completed | SyncState::Failed)
     })
     .await
 }
 
-/// Waits until this holds of a job, and gives it.
-pub(crate) async fn until(tenure: &Tenure, id: i64, holds: impl Fn(&Job) -> bool) -> Job {
+/// Waits until a job meets the condition, and returns it.
+pub(crate) async fn until(tenure: &Tenure, id: JobId, holds: impl Fn(&Job) -> bool) -> Job {
     soon(async {
         loop {
             let job = tenure.jobs().find(id).await.unwrap().unwrap();

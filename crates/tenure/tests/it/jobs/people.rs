@@ -1,18 +1,17 @@
-//! What people do with jobs: list them, retry what has ended; and what a worker refuses to start
-//! with.
+//! Operators list jobs and retry finished ones; a worker refuses invalid options.
 
 use std::time::Duration;
 
-use tenure::job::{JobKind, MatrixName, NewJob, Retried};
-use tenure::{
-    ChunkAnswer, HeldJob, JobFilter, Outcome, Refusal, StoreErrorKind, SyncState, Tenure,
-    WorkerError,
+use tenure::job::{
+    ChunkAnswer, HeldJob, JobFilter, JobId, JobKind, MatrixName, NewJob, Retried, SyncState,
 };
+use tenure::lease::Refusal;
+use tenure::{Outcome, StoreErrorKind, Tenure, WorkerError};
 
 use super::{HEARTBEAT, ended, import, on_both, term, until, worker};
 
-/// Goal: what has ended stays so, and a retry does only what is left. Method: a job fails behind
-/// its first chunk; its retry tells which chunks it found done.
+/// Goal: a finished job stays finished, and a retry works only on the remaining chunks. Method: a
+/// job fails after its first chunk; its retry reports the chunks that it found done.
 ///
 /// Proves: S5-008
 #[tokio::test(flavor = "multi_thread")]
@@ -26,7 +25,7 @@ async fn a_retry_is_a_new_job_with_the_same_input_on_the_same_matrix() {
             Retried::Refused(Refusal::NotSettled)
         );
         assert_eq!(
-            jobs.retry(4711).await.unwrap(),
+            jobs.retry(JobId::new(4711)).await.unwrap(),
             Retried::Refused(Refusal::NotFound)
         );
         let running = worker(&tenure, |job: HeldJob| async move {
@@ -101,7 +100,7 @@ async fn a_worker_takes_the_kinds_it_has_handlers_for_the_urgent_first() {
             ..JobFilter::default()
         };
         let listed = jobs.list(&filter, 10).await.unwrap();
-        let listed: Vec<i64> = listed.iter().map(|job| job.id).collect();
+        let listed: Vec<JobId> = listed.iter().map(|job| job.id).collect();
         assert_eq!(listed, [ids[2], ids[1], ids[0]], "the newest first");
     })
     .await;
@@ -110,7 +109,7 @@ async fn a_worker_takes_the_kinds_it_has_handlers_for_the_urgent_first() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_may_be_worked_on_for_as_long_as_its_kind_says() {
     on_both(|house| async move {
-        // Also for less than its lease runs.
+        // The limit may also be shorter than the term.
         for longest in [term().length(), term().length() / 10] {
             let tenure = house.open("worker").await;
             let id = tenure.jobs().enqueue(import()).await.unwrap();
@@ -150,8 +149,8 @@ async fn everything_that_is_wrong_with_a_worker_is_told_at_once() {
         .jobs()
         .on("", |_: HeldJob| async { Ok(Outcome::Done) })
         .max_hold("export", Duration::from_secs(1))
-        .chunk_rhythm(term(), term().length())
-        .rhythm(term(), HEARTBEAT)
+        .chunk_timing(term(), term().length())
+        .timing(term(), HEARTBEAT)
         .concurrency(0)
         .start()
         .await

@@ -1,16 +1,17 @@
-//! A job whose worker died is taken up where it was left; one that fails too often, or whose
-//! workers die too often, is given up.
+//! A job whose worker died continues at its last checkpoint. A job that fails too often, or whose
+//! workers die too often, becomes dead.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use tenure::{ChunkAnswer, Failure, HeldJob, Outcome, Settings, SyncState, Tenure};
+use tenure::job::{ChunkAnswer, HeldJob, JobId, SyncState};
+use tenure::{Failure, Outcome, Settings, Tenure};
 use tokio::sync::mpsc;
 
 use super::{ended, import, on_both, soon, until, worker};
 
-/// Does the first of two chunks, writes down where it is, and stands still in the second.
+/// Does the first of two chunks, writes a checkpoint, and hangs in the second.
 async fn half(job: HeldJob, at_half: mpsc::Sender<()>) -> Result<Outcome, Failure> {
     job.total(2).await?;
     let ChunkAnswer::Claimed(first) = job.chunk("first").claim().await? else {
@@ -25,8 +26,8 @@ async fn half(job: HeldJob, at_half: mpsc::Sender<()>) -> Result<Outcome, Failur
     Ok(Outcome::Done)
 }
 
-/// Goal: what was done before a crash is not done again, and what was not is. Method: a worker dies
-/// in the second of two chunks; another one tells what it finds.
+/// Goal: work done before a crash is not repeated, and the rest is done. Method: a worker dies in
+/// the second of two chunks; another worker reports the state that it finds.
 ///
 /// Proves: S5-001, S5-002, S5-003, S5-045, S5-046
 #[tokio::test(flavor = "multi_thread")]
@@ -47,7 +48,7 @@ async fn another_worker_goes_on_at_the_last_checkpoint() {
                 let done = job.chunk("first").claim().await?;
                 let is_done = matches!(done, ChunkAnswer::Done { .. });
                 let cursor = job.cursor().map(str::to_owned);
-                // The dead worker may still have it by the clock.
+                // The lease of the dead worker may still be live.
                 let ChunkAnswer::Claimed(rest) = job.chunk("second").wait().await? else {
                     return Err(Failure::new("the second chunk was not done"));
                 };
@@ -73,7 +74,7 @@ async fn another_worker_goes_on_at_the_last_checkpoint() {
     .await;
 }
 
-/// A stop is no crash: the job is given back at once, at no cost.
+/// A stop is not a crash: the job is released at once, and no retry is used up.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_stops_gives_its_job_back() {
     on_both(|house| async move {
@@ -133,8 +134,8 @@ async fn a_job_that_fails_too_often_has_failed_for_good() {
     .await;
 }
 
-/// Starts a worker, lets it die with the job in hand, and waits until its lease has lapsed.
-async fn die(tenure: &Tenure, id: i64) {
+/// Starts a worker, kills it while it holds the job, and waits until its lease has lapsed.
+async fn die(tenure: &Tenure, id: JobId) {
     let (begin, mut began) = mpsc::channel(1);
     let settings = Settings {
         max_crashes: 3,
@@ -164,7 +165,7 @@ async fn a_job_whose_workers_die_too_often_has_failed_for_good() {
         for _ in 0..4 {
             die(&tenure, id).await;
         }
-        // It survives three; the next worker finds that four are enough.
+        // The job survives three lapses; after the fourth, the next worker settles it as dead.
         let next = worker(&tenure, |_: HeldJob| async { Ok(Outcome::Done) });
         let settings = Settings {
             max_crashes: 3,

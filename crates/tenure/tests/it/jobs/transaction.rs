@@ -1,11 +1,12 @@
-//! Checkpoints in the caller's own transaction: what it did is there if and only if the checkpoint
-//! is, and a holder that was replaced commits nothing.
+//! Checkpoints in the caller's own transaction: its writes exist if and only if the checkpoint
+//! does, and a replaced holder commits nothing.
 
 use sqlx::{Connection as _, PgConnection, Row as _};
-use tenure::{ChunkAnswer, HeldChunk, HeldJob, HoldError, Outcome, SyncState, Tenure};
+use tenure::job::{ChunkAnswer, HeldChunk, HeldJob, HoldError, SyncState};
+use tenure::{Outcome, Tenure};
 use tokio::sync::mpsc;
 
-use super::{House, ended, import, on_both, soon, worker};
+use super::{JobPlace, ended, import, on_both, soon, worker};
 
 /// The user's own connection.
 enum Shop {
@@ -13,16 +14,16 @@ enum Shop {
     Postgres(PgConnection),
 }
 
-/// What is written with the order, as the last statement.
+/// The checkpoint that is written after the order, as the last statement.
 enum Mark<'a> {
     Job(&'a HeldJob),
     Chunk(&'a HeldChunk),
-    /// It failed for good.
+    /// The chunk failed for good.
     Dead(&'a HeldChunk),
 }
 
 impl Shop {
-    async fn open(house: &House) -> Self {
+    async fn open(house: &JobPlace) -> Self {
         let table = "create table if not exists orders (id bigint primary key)";
         if house.is_sqlite() {
             let conn = rusqlite::Connection::open(&house.path).unwrap();
@@ -36,7 +37,7 @@ impl Shop {
         Self::Postgres(conn)
     }
 
-    /// Writes an order and a checkpoint, and commits if that was taken.
+    /// Writes an order and a checkpoint, and commits if the checkpoint was accepted.
     async fn write(&mut self, order: i64, mark: Mark<'_>) -> Result<(), HoldError> {
         let cursor = (order + 1).to_string();
         match self {
@@ -78,10 +79,11 @@ impl Shop {
     }
 }
 
-type InHand = (HeldJob, HeldChunk);
+type HeldNow = (HeldJob, HeldChunk);
 
-/// A worker that hands out its job and a chunk of it; and those.
-async fn in_hand(tenure: &Tenure) -> (tenure::Worker, InHand, mpsc::Sender<()>) {
+/// Starts a worker whose handler gives its job and a chunk to the test; returns these, and a sender
+/// that lets the handler finish.
+async fn in_hand(tenure: &Tenure) -> (tenure::Worker, HeldNow, mpsc::Sender<()>) {
     let (hands, mut handed) = mpsc::channel(1);
     let (finish, finished) = mpsc::channel::<()>(1);
     let finished = std::sync::Arc::new(tokio::sync::Mutex::new(finished));
@@ -134,8 +136,8 @@ async fn who_was_replaced_commits_nothing() {
         let id = tenure.jobs().enqueue(import()).await.unwrap();
         let (running, (job, chunk), _finish) = in_hand(&tenure).await;
         let cancelled = tenure.jobs().cancel(id, "enough").await.unwrap();
-        assert!(cancelled.is_kept());
-        // Before any heartbeat could tell: the database decides.
+        assert!(cancelled.is_accepted());
+        // The cancel is too recent for a heartbeat to notice it; the database refuses the writes.
         let first = shop.write(7, Mark::Job(&job)).await.unwrap_err();
         let second = shop.write(8, Mark::Chunk(&chunk)).await.unwrap_err();
         assert!(first.is_over() && second.is_over(), "{first}, {second}");
@@ -156,7 +158,7 @@ async fn a_chunk_fails_for_good_with_what_a_transaction_says_of_it() {
         let refused = shop.write(8, Mark::Dead(&chunk)).await.unwrap_err();
         assert!(refused.is_over(), "{refused}");
         assert_eq!(shop.orders().await, 1);
-        // Giving it back by a drop changes nothing any more.
+        // Dropping the failed chunk changes nothing.
         drop(chunk);
         let answer = job.chunk("first").wait().await.unwrap();
         assert!(matches!(answer, ChunkAnswer::Failed), "{answer:?}");
@@ -176,7 +178,7 @@ async fn a_chunk_fails_for_good_with_what_a_transaction_says_of_it() {
     .await;
 }
 
-/// A transaction that is never committed leaves the chunk in hand, to be given back.
+/// After a rollback of the transaction the worker still holds the chunk, and can release it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_chunk_whose_transaction_was_rolled_back_is_given_back() {
     on_both(|house| async move {
@@ -239,11 +241,11 @@ async fn a_job_exists_if_and_only_if_the_transaction_commits() {
                 (lost, kept)
             }
         };
-        let filter = tenure::JobFilter::default();
+        let filter = tenure::job::JobFilter::default();
         assert_eq!(jobs.list(&filter, 10).await.unwrap().len(), 2);
         assert!(jobs.find(ids.1).await.unwrap().is_some());
         if house.is_sqlite() {
-            // Its number was given out again.
+            // SQLite issued the number of the rolled-back job again.
             assert_eq!(ids.0, ids.1);
         } else {
             assert!(jobs.find(ids.0).await.unwrap().is_none());

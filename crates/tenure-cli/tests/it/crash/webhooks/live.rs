@@ -1,25 +1,30 @@
-//! Receivers that take longer than the term, and leases that are lost while a call is under way.
+//! Receivers that take longer than the term, and leases that are lost during a call.
 
 use tenure::webhook::AttemptOutcome::{Delivered, Failed, Superseded, Unknown};
 use tenure::webhook::verify::Verified;
+use tenure_nemesis::{now, within};
 
-use super::receiver::{Answer, Receiver};
+use super::receiver::Answer;
 use super::site::{Blocked, Site};
 use super::table::first_held;
-use super::{LONGEST, TERM};
-use crate::crash::world::{now, within};
+use super::{LONGEST, PAYLOAD, TERM};
 
-/// Proves: S2-010, S2-011, S2-012, S2-043, S2-061
+/// Proves: S2-010, S2-011, S2-012, S2-040, S2-041, S2-042, S2-043, S2-044, S2-061
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_receiver_that_takes_four_terms_is_called_once_and_once_more_after_a_kill() {
-    for site in Site::everywhere(|| Receiver::start(first_held)).await {
+    Site::everywhere(first_held, async |site| {
         site.add("billing", &[]);
         let mut worker = site.work().await;
         site.enqueue("order");
-        site.receiver.call(0).await;
+        let call = site.receiver.call(0).await;
+        assert_eq!(call.body, PAYLOAD.as_bytes());
         let delivery = site.delivery().await;
+        let open = site.delivery_view(delivery);
+        let attempt = &open["timeline"][0];
+        assert_eq!(attempt["outcome"], "open", "on record meanwhile");
+        assert_eq!(attempt["fence"], call.fence());
         let first = site.hold(delivery).await;
-        // It looks for work all the time, and finds none.
+        // The second worker claims all the time and gets nothing.
         let _second = site.work().await;
         let mut until = first.until;
         within(LONGEST, async || {
@@ -37,10 +42,11 @@ async fn a_receiver_that_takes_four_terms_is_called_once_and_once_more_after_a_k
         let killed_at = worker.kill();
         site.is_recovered(killed_at, Unknown, 2).await;
         site.keeps_secrets();
-    }
+    })
+    .await;
 }
 
-/// Takes the first call for an order, and hangs up when it has had it for a while.
+/// Cuts off the first call for an order after a while.
 fn cut(_endpoint: &str, call: &Verified, before: usize) -> Answer {
     if before == 0 && call.topic.as_deref() == Some("order") {
         return Answer::Cut(TERM);
@@ -50,10 +56,10 @@ fn cut(_endpoint: &str, call: &Verified, before: usize) -> Answer {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_receiver_that_hangs_up_on_a_call_is_called_again_by_the_schedule_alone() {
-    for site in Site::everywhere(|| Receiver::start(cut)).await {
+    Site::everywhere(cut, async |site| {
         site.add("billing", &["--schedule", "1s"]);
         let _worker = site.work().await;
-        // It leaves a connection open, which the next one is sent on.
+        // The first event leaves a connection open, which the next call uses.
         site.send_one_more("before").await;
         site.send_one_more("order").await;
         let calls = site.receiver.calls();
@@ -64,13 +70,14 @@ async fn a_receiver_that_hangs_up_on_a_call_is_called_again_by_the_schedule_alon
         let attempts = site.attempted(delivery, &[Failed, Delivered]).await;
         assert!(attempts[0].fence < attempts[1].fence);
         site.keeps_secrets();
-    }
+    })
+    .await;
 }
 
 /// Proves: S2-050, S2-051, S2-052, S2-062, S2-064
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_lease_ends_the_call_before_its_term_is_over() {
-    for site in Site::everywhere(|| Receiver::start(first_held)).await {
+    Site::everywhere(first_held, async |site| {
         site.add("billing", &[]);
         let worker = site.work().await;
         site.enqueue("order");
@@ -83,7 +90,7 @@ async fn a_lost_lease_ends_the_call_before_its_term_is_over() {
         blocked.end().await;
         site.is_recovered(now(), Superseded, 2).await;
 
-        let said = worker.said();
+        let said = worker.output();
         let lost = said.lines().find(|line| line.contains("lost a hold"));
         let lost: serde_json::Value = serde_json::from_str(lost.unwrap()).unwrap();
         let fields = &lost["fields"];
@@ -95,5 +102,6 @@ async fn a_lost_lease_ends_the_call_before_its_term_is_over() {
         let event = event.delivery().unwrap().source.to_string();
         assert_eq!(fields["events"], event, "{lost}");
         site.keeps_secrets();
-    }
+    })
+    .await;
 }

@@ -1,5 +1,5 @@
-//! A receiver of webhooks that can be told to be slow, to fail, to keep its answer back or to let
-//! nobody in; it keeps everything that it was sent.
+//! A receiver of webhooks that can be slow, fail, withhold its answer or accept no connection. It
+//! records every call.
 
 use std::collections::BTreeSet;
 use std::io::{BufReader, ErrorKind, Write as _};
@@ -7,42 +7,43 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tenure::Timestamp;
+use tenure::store::Timestamp;
 use tenure::webhook::verify::Verified;
+use tenure_nemesis::{POLL, now, within};
 use tokio::net::TcpSocket;
 
 use super::{HEADER, LONGEST, SECRET};
-use crate::crash::world::{LOOK, now, within};
 use crate::receiver::{Call, read};
 
-/// What a receiver does with a call.
+/// The answer to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(in crate::crash) enum Answer {
     /// Answers with this status at once.
     Status(u16),
-    /// Takes its time, then answers that all is well.
+    /// Answers with 200 after this time.
     Late(Duration),
-    /// Answers that all is well once [`Receiver::let_go`] says so.
+    /// Answers with 200 after [`Receiver::let_go`].
     Held,
-    /// Hangs up without an answer after this long.
+    /// Does not answer; closes the connection after this time.
     Cut(Duration),
 }
 
-/// What decides it: the endpoint, the call, and how many there were of its message before.
-type Manner = dyn Fn(&str, &Verified, usize) -> Answer + Send + Sync;
+/// Chooses the answer by endpoint, call, and the number of earlier calls of the message.
+pub(super) type Manner = fn(&str, &Verified, usize) -> Answer;
 
-/// A call that came.
+/// A received call.
 #[derive(Clone, Debug)]
 pub(super) struct Taken {
-    /// The last part of its path.
+    /// The last part of the path of the call.
     pub(super) endpoint: String,
     pub(super) call: Verified,
     pub(super) body: Vec<u8>,
-    /// What was answered; `None` while it is open, and when one of both hung up.
+    /// The status of the answer; `None` while the call is open, or if either side closed the
+    /// connection.
     pub(super) status: Option<u16>,
-    /// When the caller hung up before he had an answer.
+    /// The time at which the caller closed the connection without an answer.
     pub(super) left_at: Option<Timestamp>,
-    /// Whether we hung up.
+    /// True if the receiver closed the connection.
     pub(super) is_cut: bool,
 }
 
@@ -55,43 +56,39 @@ impl Taken {
         self.call.attempt.expect("a call has an attempt")
     }
 
-    /// Whether it was told that it failed.
+    /// Returns true if the answer was a failure.
     pub(super) fn is_failed(&self) -> bool {
         self.is_cut || self.status.is_some_and(|status| status >= 300)
     }
 }
 
 #[derive(Debug, Default)]
-struct Book {
+struct CallLog {
     taken: Vec<Taken>,
     let_go: BTreeSet<usize>,
-    /// What was not to be believed.
+    /// Calls that could not be verified.
     forged: Vec<String>,
 }
 
 /// The receiver; its threads end with the process.
 pub(super) struct Receiver {
     pub(super) address: SocketAddr,
-    book: Arc<Mutex<Book>>,
-    manner: Arc<Manner>,
-    /// While nobody is let in: the door, and those who stand in it.
+    book: Arc<Mutex<CallLog>>,
+    manner: Manner,
+    /// The listener and the waiting connections, while the receiver accepts no connection.
     door: Mutex<Option<(TcpListener, Vec<TcpStream>)>>,
 }
 
 impl Receiver {
-    /// Takes calls as `manner` says.
-    pub(super) fn start(
-        manner: impl Fn(&str, &Verified, usize) -> Answer + Send + Sync + 'static,
-    ) -> Self {
+    /// Answers calls by `manner`.
+    pub(super) fn start(manner: Manner) -> Self {
         let receiver = Self::bound(TcpListener::bind("127.0.0.1:0").unwrap(), manner);
         receiver.open();
         receiver
     }
 
-    /// Lets nobody in until [`Receiver::open`]: whoever calls waits until his connection stands.
-    pub(super) fn closed(
-        manner: impl Fn(&str, &Verified, usize) -> Answer + Send + Sync + 'static,
-    ) -> Self {
+    /// Accepts no connection until [`Receiver::open`]; callers wait until then.
+    pub(super) fn closed(manner: Manner) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let listener = socket.listen(0).unwrap().into_std().unwrap();
@@ -105,56 +102,53 @@ impl Receiver {
         receiver
     }
 
-    fn bound(
-        listener: TcpListener,
-        manner: impl Fn(&str, &Verified, usize) -> Answer + Send + Sync + 'static,
-    ) -> Self {
+    fn bound(listener: TcpListener, manner: Manner) -> Self {
         Self {
             address: listener.local_addr().unwrap(),
             book: Arc::default(),
-            manner: Arc::new(manner),
+            manner,
             door: Mutex::new(Some((listener, Vec::new()))),
         }
     }
 
-    /// Lets callers in.
+    /// Accepts connections.
     pub(super) fn open(&self) {
         let (listener, _waiting) = self.door.lock().unwrap().take().expect("it is closed");
-        let (book, manner) = (Arc::clone(&self.book), Arc::clone(&self.manner));
+        let (book, manner) = (Arc::clone(&self.book), self.manner);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (book, manner) = (Arc::clone(&book), Arc::clone(&manner));
-                // Who hangs up has ended it.
-                std::thread::spawn(move || drop(serve(&stream, &book, &*manner)));
+                let book = Arc::clone(&book);
+                // An error means that the caller has disconnected.
+                std::thread::spawn(move || drop(serve(&stream, &book, manner)));
             }
         });
     }
 
-    /// Answers the call of this number, or will when it comes.
+    /// Answers the call of this number, now or when it arrives.
     pub(super) fn let_go(&self, nth: usize) {
         self.book.lock().unwrap().let_go.insert(nth);
     }
 
-    /// Everything that came, in order.
+    /// All calls in order of arrival.
     pub(super) fn calls(&self) -> Vec<Taken> {
         let book = self.book.lock().unwrap();
         assert_eq!(book.forged, Vec::<String>::new());
         book.taken.clone()
     }
 
-    /// The call of this number, once it has come.
+    /// Waits for the call of this number.
     pub(super) async fn call(&self, nth: usize) -> Taken {
         within(LONGEST, async || self.calls().into_iter().nth(nth)).await
     }
 
-    /// When the caller of this number hung up without an answer, once he has.
+    /// Waits until the caller of this number disconnects without an answer; returns the time.
     pub(super) async fn left(&self, nth: usize) -> Timestamp {
         within(LONGEST, async || self.calls().get(nth)?.left_at).await
     }
 }
 
-/// Takes calls until one of both hangs up.
-fn serve(stream: &TcpStream, book: &Mutex<Book>, manner: &Manner) -> std::io::Result<()> {
+/// Answers calls until either side closes the connection.
+fn serve(stream: &TcpStream, book: &Mutex<CallLog>, manner: Manner) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     while let Some(call) = read(&mut reader)? {
         let Some((nth, answer)) = take(call, book, manner) else {
@@ -175,7 +169,7 @@ fn serve(stream: &TcpStream, book: &Mutex<Book>, manner: &Manner) -> std::io::Re
             }
         };
         book.lock().unwrap().taken[nth].status = Some(status);
-        // It says what it was told, as careless receivers do.
+        // Echoes a header, as careless receivers do.
         let (body, mut out) = (format!("heard {}", HEADER.1), stream);
         let (length, echo) = (body.len(), HEADER.1);
         let head = format!("content-length: {length}\r\nx-echo: {echo}");
@@ -185,8 +179,8 @@ fn serve(stream: &TcpStream, book: &Mutex<Book>, manner: &Manner) -> std::io::Re
     Ok(())
 }
 
-/// Writes a call into the book; its number, and what is done with it.
-fn take(call: Call, book: &Mutex<Book>, manner: &Manner) -> Option<(usize, Answer)> {
+/// Records a call; returns its number and its answer.
+fn take(call: Call, book: &Mutex<CallLog>, manner: Manner) -> Option<(usize, Answer)> {
     let verified = call.verified(SECRET);
     let mut book = book.lock().unwrap();
     let verified = match verified {
@@ -211,9 +205,9 @@ fn take(call: Call, book: &Mutex<Book>, manner: &Manner) -> Option<(usize, Answe
     Some((book.taken.len() - 1, answer))
 }
 
-/// Waits for something; `false`: the caller hung up before.
+/// Waits for a condition; `false` if the caller disconnects first.
 fn stays(stream: &TcpStream, is_over: impl Fn() -> bool) -> std::io::Result<bool> {
-    stream.set_read_timeout(Some(LOOK))?;
+    stream.set_read_timeout(Some(POLL))?;
     while !is_over() {
         match stream.peek(&mut [0]) {
             Ok(0) => return Ok(false),

@@ -1,16 +1,16 @@
-//! Planted secrets, payloads and values of headers turn up nowhere but where they are asked for.
-//! The other tests of webhooks look for them as well, in all logs and in all that they ask for.
+//! Planted secrets, payloads and header values are printed only by commands that ask for them. The
+//! other tests of webhooks also search all logs and outputs for them.
 
 use tenure::webhook::AttemptOutcome::{Delivered, Failed};
 use tenure::webhook::verify::Verified;
 
-use super::receiver::{Answer, Receiver};
+use super::receiver::Answer;
 use super::site::Site;
 use super::table::address;
 use super::{HEADER, SECRET};
 use crate::serve::get;
 
-/// Fails twice, each time in another way.
+/// Fails twice, in two ways.
 fn answers(_endpoint: &str, _call: &Verified, before: usize) -> Answer {
     Answer::Status([500, 302].get(before).copied().unwrap_or(200))
 }
@@ -18,10 +18,10 @@ fn answers(_endpoint: &str, _call: &Verified, before: usize) -> Answer {
 /// Proves: S2-053, S2-062
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_that_is_said_of_webhooks_holds_a_secret() {
-    for site in Site::everywhere(|| Receiver::start(answers)).await {
+    Site::everywhere(answers, async |site| {
         site.add("billing", &["--schedule", "1s,1s", "--topics", "order"]);
-        let mut server = site.world.spawn_as("serve", &["--listen", "127.0.0.1:0"]);
-        assert!(server.is_ready().await);
+        let mut server = site.world.crew.spawn(&["serve", "--listen", "127.0.0.1:0"]);
+        assert!(site.world.crew.is_ready(&mut server).await);
         let event = site.enqueue("order").to_string();
         let delivery = site.delivery().await;
         site.attempted(delivery, &[Failed, Failed, Delivered]).await;
@@ -55,16 +55,17 @@ async fn nothing_that_is_said_of_webhooks_holds_a_secret() {
         }
         site.keeps_secrets();
 
-        // Who asks for the event itself gets its payload.
+        // The commands that print the event include its payload.
         for args in [&["show", &event, "--json"][..], &["events", "--json"]] {
             let shown = site.world.place.run(args).succeeded();
             assert!(shown.out.contains("canary-payload"), "{args:?}");
             assert!(!shown.out.contains(HEADER.1), "{args:?}");
         }
-    }
+    })
+    .await;
 }
 
-/// What is refused is not repeated in the refusal, where it may be secret.
+/// A refused value is not repeated in the error, because it may be secret.
 fn refused(site: &Site) {
     let url = format!("http://{}/other", site.receiver.address);
     let named = format!("http://user:{}@{}/other", HEADER.1, site.receiver.address);

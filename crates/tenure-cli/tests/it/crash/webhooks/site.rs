@@ -1,30 +1,25 @@
-//! A database with endpoints, workers on it, and a receiver: what the tests do to them and ask.
+//! A database with endpoints, workers and a receiver, and the steps of the tests.
 
 use std::sync::Mutex;
 use std::time::Duration;
 
 use serde_json::Value;
 use sqlx::{Connection as _, PgConnection};
+use tenure::lease::{Hold, Record};
+use tenure::operate::Filter;
+use tenure::store::Timestamp;
 use tenure::webhook::{Attempt, AttemptOutcome};
-use tenure::{Filter, Hold, ItemId, Record, State, Tenure, Timestamp};
+use tenure::{ItemId, State, Tenure};
+use tenure_nemesis::{Process, within};
 
-use super::receiver::Receiver;
-use super::{HEADER, LONGEST, MARGIN, PAYLOAD, SECRET, TERM};
-use crate::crash::world::{Process, World, within};
-use crate::program::Said;
+use super::receiver::{Manner, Receiver};
+use super::{ENDPOINTS, HEADER, LONGEST, MARGIN, PAYLOAD, SECRET, TERM};
+use crate::crash::storm::{MAX_CRASHES, STORM_TERM};
+use crate::crash::world::World;
+use crate::program::Finished;
 
-/// What every worker is configured to.
+/// The configuration of every worker, in addition to that of all crash tests.
 const CONFIG: &str = r#"
-[lease]
-term = "TERM"
-
-[retry]
-max_crashes = 50
-
-[log]
-format = "json"
-level = "trace"
-
 [webhook]
 term = "TERM"
 allow_http = true
@@ -33,25 +28,43 @@ ports = [PORT]
 "#;
 
 /// A database with endpoints, and their receiver.
-pub(super) struct Site {
-    pub(super) world: World,
-    pub(super) tenure: Tenure,
+pub(in crate::crash) struct Site {
+    pub(in crate::crash) world: World,
+    pub(in crate::crash) tenure: Tenure,
     pub(super) receiver: Receiver,
-    /// What was said by programs that have ended.
+    /// Output of the programs that have exited.
     said: Mutex<String>,
 }
 
 impl Site {
-    /// On each database, with a receiver each.
-    pub(super) async fn everywhere(receiver: impl Fn() -> Receiver) -> [Self; 2] {
-        let postgres = World::shared_postgres().await;
-        [
-            Self::new(World::sqlite(), receiver(), TERM).await,
-            Self::new(postgres, receiver(), TERM).await,
-        ]
+    /// Runs a case on both databases at once, with a receiver each.
+    pub(super) async fn everywhere(manner: Manner, case: impl AsyncFn(Self)) {
+        Self::on_both(|| Receiver::start(manner), case).await;
     }
 
-    pub(super) async fn new(world: World, receiver: Receiver, term: Duration) -> Self {
+    /// Runs a case like [`Site::everywhere`], with receivers that accept no connection yet.
+    pub(super) async fn everywhere_closed(manner: Manner, case: impl AsyncFn(Self)) {
+        Self::on_both(|| Receiver::closed(manner), case).await;
+    }
+
+    async fn on_both(receiver: impl Fn() -> Receiver, case: impl AsyncFn(Self)) {
+        let postgres = World::shared_postgres().await;
+        let postgres = Self::new(postgres, receiver(), TERM).await;
+        let sqlite = Self::new(World::sqlite(), receiver(), TERM).await;
+        tokio::join!(Box::pin(case(sqlite)), Box::pin(case(postgres)));
+    }
+
+    /// The site with the endpoints of the storm.
+    pub(in crate::crash) async fn storm(world: World, manner: Manner) -> Self {
+        let site = Self::new(world, Receiver::start(manner), STORM_TERM).await;
+        for (endpoint, topic) in ENDPOINTS {
+            let schedule = "1s,1s,1s,1s,1s,1s,1s,1s,1s,1s";
+            site.add(endpoint, &["--topics", topic, "--schedule", schedule]);
+        }
+        site
+    }
+
+    async fn new(world: World, receiver: Receiver, term: Duration) -> Self {
         let site = Self {
             tenure: world.place.tenure().await,
             world,
@@ -65,14 +78,12 @@ impl Site {
     /// Writes the configuration of the workers.
     pub(super) fn configure(&self, term: Duration, more: &str) {
         let text = CONFIG
-            .replace("TERM", &tenure::duration_text(term))
+            .replace("TERM", &tenure::settings::duration_text(term))
             .replace("PORT", &self.receiver.address.port().to_string());
-        self.world
-            .place
-            .write("tenure.toml", &format!("{text}{more}"));
+        let text = format!("{text}{more}");
+        self.world.configure(term, MAX_CRASHES, &text);
     }
 
-    /// Adds an endpoint.
     pub(super) fn add(&self, id: &str, rules: &[&str]) {
         let url = format!("http://{}/{id}", self.receiver.address);
         let header = format!("{}={}", HEADER.0, HEADER.1);
@@ -81,26 +92,26 @@ impl Site {
         self.run(&[&first, rules].concat()).succeeded();
     }
 
-    /// Runs the program to its end; what it said is searched for secrets.
-    pub(super) fn run(&self, args: &[&str]) -> Said {
+    /// Runs the program to its end; keeps its output for the search for secrets.
+    pub(super) fn run(&self, args: &[&str]) -> Finished {
         let said = self.world.place.run(args);
         let text = format!("{}{}", said.out, said.err);
         self.said.lock().unwrap().push_str(&text);
         said
     }
 
-    /// A fresh event.
+    /// Enqueues an event.
     pub(super) fn enqueue(&self, topic: &str) -> ItemId {
         let args = ["enqueue", topic, PAYLOAD, "--json"];
         self.run(&args).succeeded().field("id").parse().unwrap()
     }
 
-    /// Starts a worker; it is ready.
+    /// Starts a worker and waits until it is ready.
     pub(super) async fn work(&self) -> Process {
-        self.world.start(&[]).await
+        self.world.crew.ready().await
     }
 
-    /// All deliveries, the oldest first.
+    /// All deliveries, oldest first.
     pub(super) async fn deliveries(&self) -> Vec<Record> {
         let page = self.tenure.deliveries(&Filter::default(), 1000).await;
         let mut records = page.unwrap().records;
@@ -108,7 +119,7 @@ impl Site {
         records
     }
 
-    /// The only delivery that there is or will be.
+    /// Waits for the only delivery.
     pub(super) async fn delivery(&self) -> ItemId {
         let only = within(LONGEST, async || {
             let all = self.deliveries().await;
@@ -122,12 +133,12 @@ impl Site {
         self.tenure.find(&[id]).await.unwrap().remove(0)
     }
 
-    /// Who holds it, as soon as somebody does.
+    /// Waits until a worker holds the item; returns the lease.
     pub(super) async fn hold(&self, id: ItemId) -> Hold {
         within(LONGEST, async || self.record(id).await.hold).await
     }
 
-    /// Waits until it is delivered.
+    /// Waits until the delivery is settled as delivered.
     pub(super) async fn delivered(&self, id: ItemId) {
         within(LONGEST, async || {
             let record = self.record(id).await;
@@ -137,29 +148,25 @@ impl Site {
         .await;
     }
 
-    /// Waits until its attempts have ended so.
+    /// Waits until the attempts of the delivery have these outcomes.
     pub(super) async fn attempted(&self, id: ItemId, outcomes: &[AttemptOutcome]) -> Vec<Attempt> {
         let mut last = Vec::new();
-        let start = tokio::time::Instant::now();
-        while start.elapsed() < LONGEST {
+        let wait = within(LONGEST, async || {
             last = self.tenure.attempts(id).await.unwrap();
-            if last.iter().map(|attempt| &attempt.outcome).eq(outcomes) {
-                return last;
-            }
-            // The store is another process's, and gives no notice.
-            tokio::time::sleep(crate::crash::world::LOOK).await;
-        }
-        panic!("expected {outcomes:?}, found {last:?}");
+            let is_so = last.iter().map(|attempt| &attempt.outcome).eq(outcomes);
+            is_so.then(|| last.clone())
+        });
+        wait.await
     }
 
-    /// What `tenure deliveries show` says of it.
-    pub(super) fn shown(&self, id: ItemId) -> Value {
+    /// The output of `tenure deliveries show`.
+    pub(super) fn delivery_view(&self, id: ItemId) -> Value {
         let args = ["deliveries", "show", &id.to_string(), "--json"];
         self.run(&args).succeeded().objects().remove(0)
     }
 
-    /// Sends one more event to this endpoint and waits until it is delivered: what was to be sent
-    /// before has been sent by then.
+    /// Sends one more event to this endpoint and waits until it is delivered. All earlier events
+    /// have then been sent.
     pub(super) async fn send_one_more(&self, topic: &str) {
         let event = self.enqueue(topic);
         let filter = Filter {
@@ -174,8 +181,8 @@ impl Site {
         .await;
     }
 
-    /// The only delivery was delivered by the second who held it, in time, and the first attempt is
-    /// on record as this one. The receiver had this many calls.
+    /// Asserts that the second holder delivered the only delivery in time, that the first attempt
+    /// is recorded with this outcome, and that the receiver got this many calls.
     pub(super) async fn is_recovered(&self, since: Timestamp, first: AttemptOutcome, calls: usize) {
         let id = self.delivery().await;
         self.delivered(id).await;
@@ -185,7 +192,7 @@ impl Site {
         let took = attempts[1].claimed_at.since(since);
         let allowed = TERM + TERM / 3 + MARGIN;
         assert!(took <= allowed, "claimed again after {took:?}");
-        let shown = self.shown(id);
+        let shown = self.delivery_view(id);
         assert_eq!(shown["state"], "done", "{shown}");
         assert_eq!(shown["crashes"], 1, "{shown}");
         let timeline = shown["timeline"].as_array().unwrap();
@@ -197,7 +204,7 @@ impl Site {
             .collect();
         assert!(fences.is_sorted_by(|one, other| one < other), "{fences:?}");
 
-        // Whatever was still to come has come after this one.
+        // Any outstanding call reaches the receiver before this event is delivered.
         self.send_one_more("after").await;
         let taken = self.receiver.calls();
         let of_it = taken
@@ -210,12 +217,12 @@ impl Site {
         assert_eq!(self.deliveries().await.len(), 2);
     }
 
-    /// Nothing that was said, by whomever, has a secret in it.
-    pub(super) fn keeps_secrets(&self) {
+    /// Asserts that no output contains a secret.
+    pub(in crate::crash) fn keeps_secrets(&self) {
         let key = std::fs::read_to_string(self.world.place.path("tenure.key")).unwrap();
         let key = key.rsplit(':').next().unwrap().trim().to_owned();
         let secret = SECRET.trim_start_matches("whsec_");
-        let (logs, said) = (self.world.logs(), self.said.lock().unwrap());
+        let (logs, said) = (self.world.crew.logs().concat(), self.said.lock().unwrap());
         assert!(logs.len() > 1000, "the logs are whole");
         for canary in ["canary-payload", HEADER.1, secret, &key] {
             for text in [&logs, &*said] {
@@ -226,7 +233,7 @@ impl Site {
     }
 }
 
-/// Keeps everybody else from writing, until it is released.
+/// A lock that blocks all other writers until it is released.
 pub(super) enum Blocked {
     Sqlite(rusqlite::Connection),
     Postgres(PgConnection),
@@ -247,7 +254,7 @@ impl Blocked {
         Self::Postgres(conn)
     }
 
-    /// Whether somebody waits for it; SQLite does not tell.
+    /// Returns true if another connection waits for the lock; SQLite does not show that.
     pub(super) async fn is_felt(&mut self) -> bool {
         let Self::Postgres(conn) = self else {
             return true;
@@ -258,7 +265,8 @@ impl Blocked {
         sqlx::query_scalar(ask).fetch_one(conn).await.unwrap()
     }
 
-    /// Ends it. What those have asked for who waited, and are dead by now, is never done.
+    /// Releases the lock. The statements of processes that were killed while they waited are never
+    /// executed.
     pub(super) async fn end(self) {
         match self {
             Self::Sqlite(conn) => conn.execute_batch("rollback").unwrap(),
@@ -274,7 +282,8 @@ impl Blocked {
     }
 }
 
-/// Within a transaction PostgreSQL shows the same activity for ever, unless it is told not to.
+/// Refreshes the statistics, because PostgreSQL otherwise shows the same activity throughout a
+/// transaction.
 async fn look_anew(conn: &mut PgConnection) {
     let forget = "select pg_stat_clear_snapshot()";
     sqlx::raw_sql(forget).execute(conn).await.unwrap();

@@ -1,19 +1,23 @@
-//! The table "When a process is killed" of `docs/WEBHOOKS.md`, row by row.
+//! The table "When a process is killed" of `docs/WEBHOOKS.md`, row by row; the first test of `live`
+//! covers the row about a kill during the call.
 
 use std::process::Stdio;
 
-use rustix::process::Signal;
-use tenure::webhook::AttemptOutcome::{Superseded, Unknown};
-use tenure::webhook::verify::Verified;
-use tenure::{Filter, State};
+use tenure::State;
+use tenure::operate::Filter;
+use tenure::webhook::{
+    AttemptOutcome::{Superseded, Unknown},
+    verify::Verified,
+};
+use tenure_nemesis::{Process, now, within};
 
-use super::receiver::{Answer, Receiver};
+use super::receiver::Answer;
 use super::site::{Blocked, Site};
 use super::{LONGEST, PAYLOAD};
-use crate::crash::world::{Process, now, within};
 use crate::serve::get;
 
-/// The first call for an order is answered when the test says so, everything else at once.
+/// Holds the first call for an order until the test releases it, and answers every other call at
+/// once.
 pub(super) fn first_held(_endpoint: &str, call: &Verified, before: usize) -> Answer {
     if before == 0 && call.topic.as_deref() == Some("order") {
         return Answer::Held;
@@ -21,17 +25,22 @@ pub(super) fn first_held(_endpoint: &str, call: &Verified, before: usize) -> Ans
     Answer::Status(200)
 }
 
-/// Stops a worker, and not in the middle of a transaction: in SQLite there is one writer.
+/// Answers every call at once.
+pub(super) fn well(_endpoint: &str, _call: &Verified, _before: usize) -> Answer {
+    Answer::Status(200)
+}
+
+/// Pauses a worker while it has no open transaction, because SQLite has one writer.
 async fn stop(site: &Site, process: &Process) {
     let blocked = Blocked::begin(site).await;
-    process.stop();
+    process.pause();
     blocked.end().await;
 }
 
 /// Proves: S2-041
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_whose_producer_was_killed_before_its_commit_is_owed_to_nobody() {
-    for site in Site::everywhere(|| Receiver::start(first_held)).await {
+    Site::everywhere(first_held, async |site| {
         site.add("billing", &[]);
         let mut blocked = Blocked::begin(&site).await;
         let program = std::path::Path::new(env!("CARGO_BIN_EXE_tenure"));
@@ -51,7 +60,8 @@ async fn an_event_whose_producer_was_killed_before_its_commit_is_owed_to_nobody(
         let events = site.tenure.list(&Filter::default(), 10).await.unwrap();
         assert_eq!(events.records.len(), 1);
         site.keeps_secrets();
-    }
+    })
+    .await;
 }
 
 /// The work on orders waits for the file `go`.
@@ -68,7 +78,7 @@ topics = ["order"]
 publisher = "gate"
 "#;
 
-/// Where a worker is killed that has an event in hand.
+/// The step before which a worker that holds an event is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Before {
     TheEnd,
@@ -79,7 +89,7 @@ enum Before {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_before_the_fan_out_an_event_is_owed_to_each_endpoint_once() {
     for before in [Before::TheEnd, Before::TheCommit] {
-        for site in Site::everywhere(|| Receiver::start(|_, _, _| Answer::Status(200))).await {
+        Site::everywhere(well, async |site| {
             site.configure(super::TERM, GATE);
             site.add("billing", &["--topics", "order"]);
             site.add("audit", &[]);
@@ -90,7 +100,7 @@ async fn killed_before_the_fan_out_an_event_is_owed_to_each_endpoint_once() {
             if before == Before::TheCommit {
                 let mut blocked = Blocked::begin(&site).await;
                 place.write("go", "");
-                let is_worked = || worker.said().contains("\"worked\"");
+                let is_worked = || worker.output().contains("\"done\"");
                 within(LONGEST, async || is_worked().then_some(())).await;
                 within(LONGEST, async || blocked.is_felt().await.then_some(())).await;
                 worker.kill();
@@ -124,14 +134,15 @@ async fn killed_before_the_fan_out_an_event_is_owed_to_each_endpoint_once() {
             let of_it = of_it.iter().filter_map(|record| record.content.delivery());
             assert_eq!(of_it.filter(|it| it.source == event).count(), 2);
             site.keeps_secrets();
-        }
+        })
+        .await;
     }
 }
 
 /// Proves: S2-040, S2-041, S2-042
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_before_the_call_a_delivery_is_sent_once_its_lease_has_lapsed() {
-    for site in Site::everywhere(|| Receiver::closed(|_, _, _| Answer::Status(200))).await {
+    Site::everywhere_closed(well, async |site| {
         site.add("billing", &[]);
         let mut worker = site.work().await;
         site.enqueue("order");
@@ -143,36 +154,14 @@ async fn killed_before_the_call_a_delivery_is_sent_once_its_lease_has_lapsed() {
         site.receiver.open();
         site.is_recovered(killed_at, Unknown, 1).await;
         site.keeps_secrets();
-    }
-}
-
-/// Proves: S2-040, S2-041, S2-042, S2-044
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_during_the_call_a_delivery_is_sent_again_with_a_higher_fence() {
-    for site in Site::everywhere(|| Receiver::start(first_held)).await {
-        site.add("billing", &[]);
-        let mut worker = site.work().await;
-        site.enqueue("order");
-        let call = site.receiver.call(0).await;
-        let delivery = site.delivery().await;
-        let open = site.shown(delivery);
-        assert_eq!(
-            open["timeline"][0]["outcome"], "open",
-            "on record meanwhile"
-        );
-        assert_eq!(open["timeline"][0]["fence"], call.fence());
-        assert_eq!(call.body, PAYLOAD.as_bytes());
-        let _next = site.work().await;
-        let killed_at = worker.kill();
-        site.is_recovered(killed_at, Unknown, 2).await;
-        site.keeps_secrets();
-    }
+    })
+    .await;
 }
 
 /// Proves: S2-023, S2-040, S2-041
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_after_the_answer_a_delivery_is_not_delivered_until_that_is_committed() {
-    for site in Site::everywhere(|| Receiver::start(first_held)).await {
+    Site::everywhere(first_held, async |site| {
         site.add("billing", &[]);
         let mut worker = site.work().await;
         site.enqueue("order");
@@ -180,41 +169,46 @@ async fn killed_after_the_answer_a_delivery_is_not_delivered_until_that_is_commi
         let delivery = site.delivery().await;
         let mut blocked = Blocked::begin(&site).await;
         site.receiver.let_go(0);
-        let is_answered = || worker.said().contains("\"delivered\"");
+        let is_answered = || worker.output().contains("\"delivered\"");
         within(LONGEST, async || is_answered().then_some(())).await;
         within(LONGEST, async || blocked.is_felt().await.then_some(())).await;
         worker.kill();
         blocked.end().await;
         assert_eq!(site.record(delivery).await.state, State::Claimed);
-        assert_eq!(site.shown(delivery)["timeline"][0]["outcome"], "open");
+        assert_eq!(
+            site.delivery_view(delivery)["timeline"][0]["outcome"],
+            "open"
+        );
         let _next = site.work().await;
         site.is_recovered(now(), Unknown, 2).await;
         site.keeps_secrets();
-    }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_after_the_commit_nothing_is_sent_again() {
-    for site in Site::everywhere(|| Receiver::start(|_, _, _| Answer::Status(200))).await {
+    Site::everywhere(well, async |site| {
         site.add("billing", &[]);
         let mut worker = site.work().await;
         site.enqueue("order");
         let delivery = site.delivery().await;
         site.delivered(delivery).await;
         worker.kill();
-        let before = site.shown(delivery);
+        let before = site.delivery_view(delivery);
         assert_eq!(before["timeline"][0]["outcome"], "delivered");
         let _next = site.work().await;
         site.send_one_more("after").await;
         let calls = site.receiver.calls();
         assert_eq!(calls.len(), 2);
         assert_ne!(calls[0].call.id, calls[1].call.id);
-        assert_eq!(site.shown(delivery), before, "nothing has changed");
+        assert_eq!(site.delivery_view(delivery), before, "nothing has changed");
         site.keeps_secrets();
-    }
+    })
+    .await;
 }
 
-/// The sum of a counter over all its labels that have this in them.
+/// The sum of a counter over all series with this label.
 fn counted(metrics: &str, [name, label]: [&str; 2]) -> u32 {
     let lines = metrics.lines();
     let lines = lines.filter(|line| line.starts_with(name) && line.contains(label));
@@ -226,11 +220,11 @@ fn counted(metrics: &str, [name, label]: [&str; 2]) -> u32 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stopped_for_longer_than_the_term_a_worker_changes_nothing_any_more() {
     for is_answered in [false, true] {
-        for site in Site::everywhere(|| Receiver::start(first_held)).await {
+        Site::everywhere(first_held, async |site| {
             site.add("billing", &[]);
-            let args = ["--listen", "127.0.0.1:0"];
-            let mut worker = site.world.spawn_as("serve", &args);
-            assert!(worker.is_ready().await);
+            let args = ["serve", "--listen", "127.0.0.1:0"];
+            let mut worker = site.world.crew.spawn(&args);
+            assert!(site.world.crew.is_ready(&mut worker).await);
             site.enqueue("order");
             site.receiver.call(0).await;
             let delivery = site.delivery().await;
@@ -242,9 +236,9 @@ async fn stopped_for_longer_than_the_term_a_worker_changes_nothing_any_more() {
             if is_answered {
                 site.receiver.let_go(0);
             }
-            worker.signal(Signal::CONT);
+            worker.resume();
             if !is_answered {
-                // What it had in flight, it stops.
+                // The resumed worker cancels its calls in progress.
                 site.receiver.left(0).await;
             }
             site.is_recovered(stopped_at, Superseded, 2).await;
@@ -264,15 +258,16 @@ async fn stopped_for_longer_than_the_term_a_worker_changes_nothing_any_more() {
                 assert!(!metrics.contains(canary));
             }
             site.keeps_secrets();
-        }
+        })
+        .await;
     }
 }
 
-/// Where a server listens.
+/// The address of a server.
 pub(super) async fn address(process: &Process) -> std::net::SocketAddr {
     within(LONGEST, async || {
-        let text = process.said();
-        let line = text.lines().find(|line| line.contains("began to serve"))?;
+        let text = process.output();
+        let line = text.lines().find(|line| line.contains("\"listening\""))?;
         let line: serde_json::Value = serde_json::from_str(line).ok()?;
         line["fields"]["address"].as_str()?.parse().ok()
     })

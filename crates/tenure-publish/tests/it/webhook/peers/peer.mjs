@@ -1,6 +1,6 @@
 // Verifies a call with the published JavaScript library, and signs one with it; with a public key,
 // which the library does not know, by Node's own ed25519.
-// Reads {"secret", "public", "headers", "body", "other"} as JSON, writes what it found as JSON.
+// Reads {"secret", "public", "headers", "body", "other"} as JSON, writes the results as JSON.
 // The first argument is the folder that the library is installed in.
 import { createPublicKey, verify } from "node:crypto";
 import { readFileSync } from "node:fs";

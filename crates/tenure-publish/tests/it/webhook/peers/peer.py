@@ -1,5 +1,5 @@
 # Verifies a call with the published Python library, and signs one with it.
-# Reads {"secret", "headers", "body", "other"} as JSON, writes what it found as JSON.
+# Reads {"secret", "headers", "body", "other"} as JSON, writes the results as JSON.
 import datetime
 import json
 import sys

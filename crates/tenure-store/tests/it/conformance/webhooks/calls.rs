@@ -1,4 +1,4 @@
-//! Calls: on record with the settle of their delivery, and what they make of its attempts.
+//! Calls are recorded in the settle of their delivery and change the record of its attempts.
 
 use std::time::Duration;
 
@@ -8,7 +8,9 @@ use tenure_core::webhook::{
 };
 use tenure_core::{Guarded, Held, ItemId, Outcome, Refusal, State, Timestamp};
 
-use super::{add, call, event, held_delivery, hooks, kept, publish, publish_one, take, told};
+use super::{
+    add, call, event, held_delivery, hooks, publish, publish_one, saved_calls, take, told,
+};
 use crate::world::{T0, World, at, dead, fresh, retry};
 
 on_every_keeper_of_webhooks!(
@@ -38,7 +40,7 @@ async fn record(world: &dyn World, calls: &[Call], now: Timestamp) {
     told.expect("record calls");
 }
 
-/// What people are told of a delivery.
+/// The attempts of a delivery in the operators' view.
 async fn tries(world: &dyn World, delivery: ItemId) -> Vec<Attempt> {
     let timeline = world.operate().timeline(delivery).await;
     let hold = world.record(delivery).await.hold;
@@ -76,7 +78,7 @@ async fn a_call_is_on_record_with_its_settle(world: &dyn World) {
         ..call(&held, Failed, 503)
     };
     assert_eq!(calls(world, id).await, []);
-    kept(world, told(&held, retry(60), made, at(5))).await;
+    saved_calls(world, told(&held, retry(60), made, at(5))).await;
     let expected = CallRecord {
         delivery: id,
         fence: held.lease.fence,
@@ -90,13 +92,16 @@ async fn a_call_is_on_record_with_its_settle(world: &dyn World) {
     assert_eq!(calls(world, id).await, std::slice::from_ref(&expected));
     assert_eq!(world.record(id).await.last_error.as_deref(), Some("503"));
     let second = {
-        let lanes = vec![(super::lane(&super::seen(world, "billing").await, 7), 1)];
+        let lanes = vec![(
+            super::lane(&super::delivery_states(world, "billing").await, 7),
+            1,
+        )];
         let claim = crate::world::ask(&fresh("sender"), 1, at(65)).lanes(lanes);
         world.try_claim(claim).await.expect("it is due")
     };
     let made = call(&second, Delivered, 204);
     assert_eq!(made.attempt, 2);
-    kept(world, told(&second, Outcome::Done, made, at(66))).await;
+    saved_calls(world, told(&second, Outcome::Done, made, at(66))).await;
     let all = calls(world, id).await;
     assert_eq!(all[0], expected, "in the order of the claims");
     assert_eq!((all[1].outcome, all[1].status), (Delivered, Some(204)));
@@ -112,13 +117,13 @@ async fn a_call_without_an_answer_is_on_record(world: &dyn World) {
         reply: Some(refused),
         ..call(&held, Failed, 0)
     };
-    kept(world, told(&held, retry(0), made, at(5))).await;
+    saved_calls(world, told(&held, retry(0), made, at(5))).await;
     let held = take(world, &endpoint, at(6)).await;
     let stopped = Call {
         reply: None,
         ..call(&held, Aborted, 0)
     };
-    kept(world, told(&held, Outcome::RELEASE, stopped, at(7))).await;
+    saved_calls(world, told(&held, Outcome::RELEASE, stopped, at(7))).await;
     let all = calls(world, id).await;
     assert_eq!(all.len(), 2);
     assert_eq!((all[0].outcome, all[0].status), (Failed, None));
@@ -146,12 +151,13 @@ async fn an_answer_may_hold_anything(world: &dyn World) {
         reply: Some(reply.clone()),
         ..call(&held, Failed, 599)
     };
-    kept(world, told(&held, dead(), made, at(5))).await;
+    saved_calls(world, told(&held, dead(), made, at(5))).await;
     let all = calls(world, held.ids()[0]).await;
     assert_eq!(all[0].detail, CallDetail::of(&reply));
 }
 
-/// Two have called. The one who lost the lease is refused, but what it did is on record.
+/// Two senders called the endpoint. The sender that lost the lease is refused, but its call is
+/// recorded.
 ///
 /// Proves: S2-023
 async fn the_call_of_a_refused_delivery_is_superseded(world: &dyn World) {
@@ -164,11 +170,11 @@ async fn the_call_of_a_refused_delivery_is_superseded(world: &dyn World) {
     assert_eq!(answer.items, [(id, Guarded::Refused(Refusal::Lost))]);
     assert_eq!(world.state(id).await, State::Claimed, "the other holds it");
     let failed = told(&second, retry(0), call(&second, Failed, 500), at(33));
-    kept(world, failed).await;
-    // Nobody holds it now; still not its own.
+    saved_calls(world, failed).await;
+    // No sender holds the delivery now, but the refused call still counts as superseded.
     let third = take(world, &endpoint, at(34)).await;
     let done = told(&third, Outcome::Done, call(&third, Delivered, 200), at(35));
-    kept(world, done).await;
+    saved_calls(world, done).await;
     let all = calls(world, id).await;
     let told: Vec<_> = all.iter().map(|call| (call.outcome, call.status)).collect();
     let expected = [
@@ -185,7 +191,7 @@ async fn of_a_lease_each_delivery_is_judged_by_itself(world: &dyn World) {
     publish(world, &[event("order.paid"), event("order.paid")], T0).await;
     let held = take(world, &endpoint, T0).await;
     let ids = held.ids();
-    assert_eq!(world.bury(ids[0], 1, at(1)).await, Guarded::Kept(()));
+    assert_eq!(world.bury(ids[0], 1, at(1)).await, Guarded::Accepted(()));
     let mut settle = Settle::new(held.lease.token.clone()).done(ids.clone());
     settle.calls = ids
         .iter()
@@ -205,12 +211,12 @@ async fn a_repeated_settle_leaves_a_call_as_it_is(world: &dyn World) {
     let (_, held) = held_delivery(world, T0).await;
     let id = held.ids()[0];
     let settle = told(&held, Outcome::Done, call(&held, Delivered, 200), at(5));
-    kept(world, settle.clone()).await;
+    saved_calls(world, settle.clone()).await;
     let before = world.dump().await;
-    kept(world, settle.clone().at(at(6))).await;
+    saved_calls(world, settle.clone().at(at(6))).await;
     let mut other = settle.at(at(7));
     other.calls[0].outcome = Failed;
-    kept(world, other.clone()).await;
+    saved_calls(world, other.clone()).await;
     other.items = vec![(id, dead())];
     assert_eq!(world.settle(other).await.refused().count(), 1);
     assert_eq!(world.dump().await, before);
@@ -232,7 +238,7 @@ async fn a_call_without_a_settle_is_written_down_once(world: &dyn World) {
         call(&second, Delivered, 200),
         at(42),
     );
-    kept(world, done).await;
+    saved_calls(world, done).await;
     let before = world.dump().await;
     let again = [late, call(&second, Failed, 500)];
     record(world, &again, at(50)).await;
@@ -241,7 +247,7 @@ async fn a_call_without_a_settle_is_written_down_once(world: &dyn World) {
     assert_eq!(outcomes(world, id).await, [Superseded, Delivered]);
 }
 
-/// On record before the call leaves.
+/// The claim records the attempt before the call starts.
 async fn a_claim_opens_an_attempt(world: &dyn World) {
     let endpoint = add(world, "billing", &["*"]).await;
     publish_one(world, "order.paid", T0).await;
@@ -270,7 +276,7 @@ async fn an_attempt_ends_as_its_call_did(world: &dyn World) {
     let mut expected = Vec::new();
     for (nth, (outcome, said)) in (1..).zip(ends) {
         let made = call(&held, outcome, 200);
-        kept(world, told(&held, said, made, at(10 * nth))).await;
+        saved_calls(world, told(&held, said, made, at(10 * nth))).await;
         expected.push(outcome);
         assert_eq!(outcomes(world, id).await, expected);
         let last = tries(world, id).await.pop().expect("an attempt");
@@ -295,7 +301,7 @@ async fn a_lapse_leaves_an_attempt_of_which_nothing_is_known(world: &dyn World) 
     assert_eq!(outcomes(world, id).await, [Unknown, Open]);
     assert!(second.lease.fence > first.lease.fence);
     assert_eq!(second.items[0].counters.crashes, 1);
-    // The first was only slow: what it knows is better than nothing.
+    // The first sender was only slow, and its late record replaces a missing one.
     record(world, &[call(&first, Superseded, 200)], at(40)).await;
     assert_eq!(outcomes(world, id).await, [Superseded, Open]);
 }
@@ -305,19 +311,19 @@ async fn what_was_given_back_without_a_call_is_no_attempt(world: &dyn World) {
     let id = held.ids()[0];
     assert_eq!(world.release(&held.lease.token, at(1)).await, 1);
     assert_eq!(tries(world, id).await, []);
-    assert_eq!(world.bury(id, 1, at(2)).await, Guarded::Kept(()));
+    assert_eq!(world.bury(id, 1, at(2)).await, Guarded::Accepted(()));
     assert_eq!(tries(world, id).await, [], "nobody could have sent it");
-    assert_eq!(world.replay(id, at(3)).await, Guarded::Kept(()));
+    assert_eq!(world.replay(id, at(3)).await, Guarded::Accepted(()));
     let held = take(world, &endpoint, at(4)).await;
     let settle = Settle::new(held.lease.token.clone()).item(id, dead());
-    kept(world, settle.at(at(4))).await;
+    saved_calls(world, settle.at(at(4))).await;
     assert_eq!(tries(world, id).await, [], "settled without a call");
 }
 
 async fn what_was_buried_in_hand_may_have_been_sent(world: &dyn World) {
     let (_, held) = held_delivery(world, T0).await;
     let id = held.ids()[0];
-    assert_eq!(world.bury(id, 1, at(1)).await, Guarded::Kept(()));
+    assert_eq!(world.bury(id, 1, at(1)).await, Guarded::Accepted(()));
     assert_eq!(outcomes(world, id).await, [Unknown]);
     let stale = told(&held, Outcome::Done, call(&held, Delivered, 200), at(2));
     assert_eq!(world.settle(stale).await.refused().count(), 1);
@@ -327,11 +333,11 @@ async fn what_was_buried_in_hand_may_have_been_sent(world: &dyn World) {
 async fn attempts_outlive_a_replay(world: &dyn World) {
     let (endpoint, held) = held_delivery(world, T0).await;
     let id = held.ids()[0];
-    kept(world, told(&held, dead(), call(&held, Failed, 400), at(1))).await;
-    assert_eq!(world.replay(id, at(2)).await, Guarded::Kept(()));
+    saved_calls(world, told(&held, dead(), call(&held, Failed, 400), at(1))).await;
+    assert_eq!(world.replay(id, at(2)).await, Guarded::Accepted(()));
     let held: Held = take(world, &endpoint, at(3)).await;
     assert_eq!(held.items[0].counters.generation, 1);
     let done = told(&held, Outcome::Done, call(&held, Delivered, 200), at(4));
-    kept(world, done).await;
+    saved_calls(world, done).await;
     assert_eq!(outcomes(world, id).await, [Failed, Delivered]);
 }

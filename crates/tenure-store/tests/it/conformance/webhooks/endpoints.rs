@@ -1,17 +1,17 @@
-//! Endpoints: added once, changed by their version, never forgotten.
+//! Endpoints are added once, changed by version, and never deleted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tenure_core::store::ChangeEndpoint;
 use tenure_core::webhook::{
-    Disabled, EndpointId, EndpointState, Health, NewEndpoint, OnGone, Rate, Schedule,
+    Disabled, EndpointHealth, EndpointId, EndpointState, NewEndpoint, OnGone, RateLimit, Schedule,
 };
-use tenure_core::{Guarded, QueueName, Refusal};
+use tenure_core::{Guarded, NewEvent, QueueName, Refusal};
 
 use super::{
-    add, change, disabled, due, event, hooks, id, outbox, owed, publish, publish_one, removed,
-    seen, settings, try_add, turn, unchanged,
+    add, change, deliveries_of, delivery_states, disabled, due, event, hooks, id, outbox, publish,
+    publish_one, removed, settings, try_add, turn, unchanged,
 };
 use crate::world::{T0, World, ask, at, fresh};
 
@@ -36,7 +36,7 @@ async fn an_endpoint_comes_back_as_it_was_added(world: &dyn World) {
     rules.description = "for Jürgen's \"books\" \\ 本".into();
     rules.timeout = Duration::from_millis(2500);
     rules.concurrency = 3;
-    rules.rate = Some(Rate {
+    rules.rate = Some(RateLimit {
         per_second: 5,
         burst: 9,
     });
@@ -56,9 +56,9 @@ async fn an_endpoint_comes_back_as_it_was_added(world: &dyn World) {
     assert_eq!(added.settings, rules);
     assert_eq!(added.sealed, new.sealed);
     assert_eq!(added.state, EndpointState::Enabled);
-    assert_eq!(added.health, Health::default());
+    assert_eq!(added.health, EndpointHealth::default());
     assert_eq!(added.created_at, at(7));
-    assert_eq!(seen(world, "billing").await, added);
+    assert_eq!(delivery_states(world, "billing").await, added);
     let all = hooks(world).endpoints(None, 10).await.expect("endpoints");
     assert_eq!(all, [added]);
 }
@@ -66,10 +66,10 @@ async fn an_endpoint_comes_back_as_it_was_added(world: &dyn World) {
 async fn a_name_is_given_once(world: &dyn World) {
     let first = add(world, "billing", &["order.*"]).await;
     assert_eq!(try_add(world, "billing", &["mail.*"]).await, None);
-    assert_eq!(seen(world, "billing").await, first);
+    assert_eq!(delivery_states(world, "billing").await, first);
     let gone = turn(world, "billing", removed(), at(1)).await;
     assert_eq!(try_add(world, "billing", &["mail.*"]).await, None);
-    assert_eq!(seen(world, "billing").await, gone);
+    assert_eq!(delivery_states(world, "billing").await, gone);
 }
 
 async fn what_is_unknown_is_not_found(world: &dyn World) {
@@ -82,13 +82,13 @@ async fn what_is_unknown_is_not_found(world: &dyn World) {
     assert_eq!(answer, Guarded::Refused(Refusal::NotFound));
     let found = hooks(world).endpoint(&id("stranger")).await;
     assert_eq!(found.expect("endpoint"), None);
-    keep_health(world, "stranger", &Health::default()).await;
+    keep_health(world, "stranger", &EndpointHealth::default()).await;
     let calls = hooks(world).calls(tenure_core::ItemId::new(1)).await;
     assert_eq!(calls.expect("calls"), []);
-    assert_eq!(seen(world, "billing").await, known);
+    assert_eq!(delivery_states(world, "billing").await, known);
 }
 
-/// In the order of their bytes, whatever the database thinks of `-` and `_`.
+/// The list is in byte order, independent of the database's collation of `-` and `_`.
 async fn endpoints_are_listed_by_name_and_page_by_page(world: &dyn World) {
     for name in ["b", "a_1", "a1", "a", "0", "a-1"] {
         add(world, name, &["*"]).await;
@@ -111,7 +111,7 @@ async fn endpoints_are_listed_by_name_and_page_by_page(world: &dyn World) {
 
 async fn a_change_names_the_version_that_it_has_seen(world: &dyn World) {
     let first = add(world, "billing", &["order.*"]).await;
-    let Guarded::Kept(second) = change(world, unchanged(&first, at(1))).await else {
+    let Guarded::Accepted(second) = change(world, unchanged(&first, at(1))).await else {
         panic!("the version was the right one");
     };
     assert!(second.version > first.version);
@@ -120,7 +120,7 @@ async fn a_change_names_the_version_that_it_has_seen(world: &dyn World) {
     late.state = removed();
     let answer = change(world, late).await;
     assert_eq!(answer, Guarded::Refused(Refusal::Changed));
-    assert_eq!(seen(world, "billing").await, second);
+    assert_eq!(delivery_states(world, "billing").await, second);
 }
 
 async fn a_change_is_whole(world: &dyn World) {
@@ -130,21 +130,21 @@ async fn a_change_is_whole(world: &dyn World) {
     asked.settings = settings(&["mail.*"]);
     asked.settings.url = "https://example.org".into();
     asked.sealed = "another".into();
-    let Guarded::Kept(second) = change(world, asked.clone()).await else {
+    let Guarded::Accepted(second) = change(world, asked.clone()).await else {
         panic!("the version was the right one");
     };
     assert_eq!(second.settings, asked.settings);
     assert_eq!(second.sealed, "another");
     assert_eq!((second.number, second.created_at), (first.number, T0));
-    assert_eq!(seen(world, "billing").await, second);
-    assert_eq!(seen(world, "audit").await, other, "nobody else");
+    assert_eq!(delivery_states(world, "billing").await, second);
+    assert_eq!(delivery_states(world, "audit").await, other, "nobody else");
     let paid = publish_one(world, "order.paid", at(2)).await;
     let sent = publish_one(world, "mail.sent", at(3)).await;
     let audited = [(paid, other.number), (sent, other.number)];
     let mut expected = vec![(sent, second.number)];
     expected.extend(audited);
     expected.sort();
-    assert_eq!(owed(world).await, expected, "by the new rules");
+    assert_eq!(deliveries_of(world).await, expected, "by the new rules");
 }
 
 async fn queues_and_endpoints_share_their_numbers(world: &dyn World) {
@@ -159,7 +159,10 @@ async fn queues_and_endpoints_share_their_numbers(world: &dyn World) {
     }
     let numbers: BTreeSet<u32> = endpoints.iter().map(|endpoint| endpoint.number).collect();
     assert_eq!(numbers.len(), 3);
-    let in_mail = event("mail.sent").queue("mail").expect("a queue");
+    let in_mail = NewEvent::from(event("mail.sent"))
+        .queue("mail")
+        .build()
+        .expect("a queue");
     publish(world, &[event("order.paid"), in_mail], at(1)).await;
     let all = ask(&fresh("worker"), 100, at(2)).queues(queues);
     let held = world.try_claim(all).await.expect("the event in mail");
@@ -177,7 +180,7 @@ async fn a_disabled_endpoint_tells_why_and_since_when(world: &dyn World) {
     let reasons = [
         Disabled::ByHand("it's \"being\" moved".into()),
         Disabled::Gone,
-        Disabled::Asked,
+        Disabled::Requested,
         Disabled::Failing,
     ];
     for (nth, why) in (0..).zip(reasons) {
@@ -189,17 +192,17 @@ async fn a_disabled_endpoint_tells_why_and_since_when(world: &dyn World) {
         let kept = turn(world, "billing", state, off).await;
         let expected = EndpointState::Disabled { why, since: off };
         assert_eq!(kept.state, expected, "the moment is the store's");
-        assert_eq!(seen(world, "billing").await, kept);
+        assert_eq!(delivery_states(world, "billing").await, kept);
         let kept = turn(world, "billing", expected.clone(), edited).await;
         assert_eq!(kept.state, expected, "it was disabled before");
         let kept = turn(world, "billing", EndpointState::Enabled, on).await;
         assert_eq!(kept.state, EndpointState::Enabled);
-        assert_eq!(seen(world, "billing").await, kept);
+        assert_eq!(delivery_states(world, "billing").await, kept);
     }
 }
 
-fn ill() -> Health {
-    Health {
+fn ill() -> EndpointHealth {
+    EndpointHealth {
         failures: 12,
         failing_since: Some(at(3)),
         failed: Some(tenure_core::ItemId::FIRST_DELIVERY + 4),
@@ -212,7 +215,7 @@ fn ill() -> Health {
     }
 }
 
-async fn keep_health(world: &dyn World, name: &str, health: &Health) {
+async fn keep_health(world: &dyn World, name: &str, health: &EndpointHealth) {
     let told = hooks(world).keep_health(&id(name), health).await;
     told.expect("keep health");
 }
@@ -225,8 +228,8 @@ async fn enabling_clears_the_health(world: &dyn World) {
     let off = turn(world, "billing", disabled(), at(2)).await;
     assert_eq!(off.health, ill());
     let on = turn(world, "billing", EndpointState::Enabled, at(3)).await;
-    assert_eq!(on.health, Health::default());
-    assert_eq!(seen(world, "billing").await, on);
+    assert_eq!(on.health, EndpointHealth::default());
+    assert_eq!(delivery_states(world, "billing").await, on);
 }
 
 async fn a_removed_endpoint_stays_removed(world: &dyn World) {
@@ -234,31 +237,38 @@ async fn a_removed_endpoint_stays_removed(world: &dyn World) {
     let gone = turn(world, "billing", removed(), at(1)).await;
     assert_eq!(gone.state, EndpointState::Removed { since: at(1) });
     for (nth, state) in (2..).zip([EndpointState::Enabled, disabled(), removed()]) {
-        let before = seen(world, "billing").await;
+        let before = delivery_states(world, "billing").await;
         let asked = ChangeEndpoint {
             state,
             ..unchanged(&before, at(nth))
         };
-        // Whether that is refused or only the rest is changed is the store's.
+        // The store may refuse this change, or apply everything but the state.
         let _answer = change(world, asked).await;
-        assert_eq!(seen(world, "billing").await.state, gone.state);
+        assert_eq!(delivery_states(world, "billing").await.state, gone.state);
     }
     publish_one(world, "order.paid", at(9)).await;
-    assert_eq!(owed(world).await, []);
+    assert_eq!(deliveries_of(world).await, []);
 }
 
-/// Whoever changes an endpoint need not know how it fares.
+/// The version does not include the health: a change need not know the latest health.
 async fn health_is_kept_as_it_was_told(world: &dyn World) {
     let endpoint = add(world, "billing", &["*"]).await;
     let other = add(world, "audit", &["*"]).await;
     keep_health(world, "billing", &ill()).await;
-    let after = seen(world, "billing").await;
+    let after = delivery_states(world, "billing").await;
     assert_eq!(after.health, ill());
     assert_eq!(after.version, endpoint.version);
-    assert_eq!(seen(world, "audit").await, other);
-    assert!(change(world, unchanged(&endpoint, at(1))).await.is_kept());
-    keep_health(world, "billing", &Health::default()).await;
-    assert_eq!(seen(world, "billing").await.health, Health::default());
+    assert_eq!(delivery_states(world, "audit").await, other);
+    assert!(
+        change(world, unchanged(&endpoint, at(1)))
+            .await
+            .is_accepted()
+    );
+    keep_health(world, "billing", &EndpointHealth::default()).await;
+    assert_eq!(
+        delivery_states(world, "billing").await.health,
+        EndpointHealth::default()
+    );
 }
 
 async fn every_change_of_an_endpoint_is_news(world: &dyn World) {

@@ -1,15 +1,15 @@
-//! Fan-out: an event that is done is owed to each endpoint that wants it, once, whatever happens.
+//! Fan-out: a done event gets one delivery for each subscribed endpoint, whatever happens.
 
 use std::time::Duration;
 
 use tenure_core::store::Settle;
 use tenure_core::webhook::EndpointState;
-use tenure_core::{Counters, Event, Guarded, Outcome, Priority, Refusal, State};
+use tenure_core::{Counters, Event, Guarded, NewEvent, Outcome, Priority, Refusal, State};
 use uuid::Uuid;
 
 use super::{
-    add, deliveries, disabled, done, due, enqueue, event, lane, owed, place, publish, publish_one,
-    removed, seen, take, turn,
+    add, deliveries, deliveries_of, delivery_states, disabled, done, due, enqueue, event, lane,
+    place, publish, publish_one, removed, take, turn,
 };
 use crate::world::{T0, TERM, World, ask, at, dead, fresh, retry};
 
@@ -43,7 +43,7 @@ async fn an_event_is_owed_to_each_endpoint_that_wants_it(world: &dyn World) {
     let paid = publish_one(world, "order.paid", at(5)).await;
     let mut expected = [(paid, audit.number), (paid, billing.number)];
     expected.sort();
-    assert_eq!(owed(world).await, expected);
+    assert_eq!(deliveries_of(world).await, expected);
     for record in deliveries(world).await {
         assert!(record.id.is_delivery());
         assert_eq!(record.state, State::Pending);
@@ -55,10 +55,10 @@ async fn an_event_is_owed_to_each_endpoint_that_wants_it(world: &dyn World) {
     assert_eq!(world.state(paid).await, State::Done);
     turn(world, "off", EndpointState::Enabled, at(6)).await;
     let again = publish_one(world, "order.paid", at(7)).await;
-    let off = seen(world, "off").await.number;
-    assert!(owed(world).await.contains(&(again, off)));
+    let off = delivery_states(world, "off").await.number;
+    assert!(deliveries_of(world).await.contains(&(again, off)));
     assert!(
-        !owed(world).await.contains(&(paid, off)),
+        !deliveries_of(world).await.contains(&(paid, off)),
         "it was disabled then"
     );
 }
@@ -66,13 +66,14 @@ async fn an_event_is_owed_to_each_endpoint_that_wants_it(world: &dyn World) {
 async fn a_delivery_shows_its_event(world: &dyn World) {
     let billing = add(world, "billing", &["*"]).await;
     let receipt = Uuid::from_u128(0x0197_0000_0000_7000_8000_0000_0000_0001);
-    let event = Event::from_json("order.paid", "{\"n\":1e2, \"t\":\"ä'\\\"\"}")
-        .and_then(|event| event.header("trace", "it's \"7\""))
-        .and_then(|event| event.key("customer 7"))
-        .and_then(|event| event.dedupe("once"))
-        .and_then(|event| event.delay(Duration::from_secs(3)))
-        .expect("the event is well formed")
-        .id(receipt);
+    let event = NewEvent::from_json("order.paid", "{\"n\":1e2, \"t\":\"ä'\\\"\"}")
+        .header("trace", "it's \"7\"")
+        .key("customer 7")
+        .dedupe("once")
+        .delay(Duration::from_secs(3))
+        .event_id(receipt)
+        .build()
+        .expect("the event is well formed");
     let source = publish(world, &[event], at(5)).await[0];
     let [record] = deliveries(world).await.try_into().expect("one delivery");
     let held = take(world, &billing, at(5)).await;
@@ -91,7 +92,7 @@ async fn a_delivery_shows_its_event(world: &dyn World) {
         assert_eq!(event.payload(), "{\"n\":1e2, \"t\":\"ä'\\\"\"}");
         assert_eq!(event.headers().get("trace"), Some(&"it's \"7\"".to_owned()));
         assert_eq!(event.headers().len(), 1);
-        assert_eq!(event.ordering_key(), Some("customer 7"));
+        assert_eq!(event.key(), Some("customer 7"));
         assert_eq!(event.event_id(), Some(receipt));
         assert_eq!(event.encoding(), None);
     }
@@ -115,7 +116,7 @@ async fn own_topics_are_owed_to_those_who_ask_for_them(world: &dyn World) {
     let event = publish_one(world, "tenure.endpoint.disabled", at(1)).await;
     let mut expected = [(event, own.number), (event, exact.number)];
     expected.sort();
-    assert_eq!(owed(world).await, expected);
+    assert_eq!(deliveries_of(world).await, expected);
 }
 
 async fn an_event_that_is_not_named_is_not_owed(world: &dyn World) {
@@ -125,7 +126,7 @@ async fn an_event_that_is_not_named_is_not_owed(world: &dyn World) {
     let mut settle = done(&held, at(1));
     settle.fan_out.retain(|(id, _)| *id == ids[1]);
     assert_eq!(world.settle(settle).await.refused().count(), 0);
-    assert_eq!(owed(world).await, [(ids[1], billing.number)]);
+    assert_eq!(deliveries_of(world).await, [(ids[1], billing.number)]);
 }
 
 /// Proves: S2-005
@@ -139,14 +140,14 @@ async fn only_what_is_done_is_owed(world: &dyn World) {
         settle = settle.item(id, outcome.clone()).at(T0);
         settle.fan_out = vec![(id, "order.paid".into())];
         assert_eq!(world.settle(settle).await.refused().count(), 0);
-        assert_eq!(owed(world).await, [], "{outcome:?}");
+        assert_eq!(deliveries_of(world).await, [], "{outcome:?}");
     }
-    // Nor what is named without being settled.
+    // An event that a settle names for a fan-out without settling it gets no delivery either.
     let held = world.claim(&fresh("relay"), 1, T0).await;
     let mut settle = done(&held, T0);
     settle.items.clear();
     assert_eq!(world.settle(settle).await.items, []);
-    assert_eq!(owed(world).await, []);
+    assert_eq!(deliveries_of(world).await, []);
 }
 
 async fn a_refused_settle_owes_nothing(world: &dyn World) {
@@ -160,23 +161,24 @@ async fn a_refused_settle_owes_nothing(world: &dyn World) {
     let late = done(&held, T0.after(TERM)).strict();
     let answer = world.settle(late).await;
     assert_eq!(answer.items, [(id, Guarded::Refused(Refusal::Lapsed))]);
-    assert_eq!(owed(world).await, []);
+    assert_eq!(deliveries_of(world).await, []);
     assert_eq!(world.reap_at(at(31)).await.len(), 1);
     let second = world.claim(&fresh("relay"), 1, at(31)).await;
     let answer = world.settle(done(&held, at(32))).await;
     assert_eq!(answer.items, [(id, Guarded::Refused(Refusal::Lost))]);
-    assert_eq!(owed(world).await, []);
+    assert_eq!(deliveries_of(world).await, []);
     assert_eq!(
         world.settle(done(&second, at(33))).await.refused().count(),
         0
     );
-    assert_eq!(owed(world).await, [(id, billing.number)]);
+    assert_eq!(deliveries_of(world).await, [(id, billing.number)]);
     let answer = world.settle(done(&held, at(34))).await;
     assert_eq!(answer.refused().count(), 1);
-    assert_eq!(owed(world).await, [(id, billing.number)]);
+    assert_eq!(deliveries_of(world).await, [(id, billing.number)]);
 }
 
-/// Of a run the second cannot be done before the first; what is refused is not owed.
+/// The second event of a run cannot be done before the first. Its settle is refused, so it gets no
+/// delivery.
 async fn what_is_said_out_of_turn_owes_nothing(world: &dyn World) {
     let billing = add(world, "billing", &["*"]).await;
     let events = [
@@ -185,7 +187,7 @@ async fn what_is_said_out_of_turn_owes_nothing(world: &dyn World) {
     ];
     let ids = enqueue(world, &events).await;
     place(world).await;
-    let run = ask(&fresh("relay"), 2, T0).abreast(1);
+    let run = ask(&fresh("relay"), 2, T0).min_parallel(1);
     let held = world.try_claim(run).await.expect("a run");
     assert_eq!(held.ids(), ids);
     let mut settle = done(&held, T0);
@@ -196,23 +198,23 @@ async fn what_is_said_out_of_turn_owes_nothing(world: &dyn World) {
         [(ids[1], Guarded::Refused(Refusal::OutOfTurn))]
     );
     assert_eq!(
-        owed(world).await,
+        deliveries_of(world).await,
         [],
         "the first is named, but it is not done"
     );
     assert_eq!(world.settle(done(&held, T0)).await.refused().count(), 0);
     let expected = [(ids[0], billing.number), (ids[1], billing.number)];
-    assert_eq!(owed(world).await, expected);
+    assert_eq!(deliveries_of(world).await, expected);
 }
 
-/// The answer was lost, so it is said again; and what is there may have moved on.
+/// The answer to the settle was lost, so the worker repeats it, possibly after further changes.
 async fn a_repeated_settle_owes_nothing_more(world: &dyn World) {
     let billing = add(world, "billing", &["*"]).await;
     let id = enqueue(world, &[event("order.paid")]).await[0];
     let held = world.claim(&fresh("relay"), 1, T0).await;
     let settle = done(&held, at(1));
     let first = world.settle(settle.clone()).await;
-    assert_eq!(first.items, [(id, Guarded::Kept(()))]);
+    assert_eq!(first.items, [(id, Guarded::Accepted(()))]);
     let before = world.dump().await;
     assert_eq!(world.settle(settle.clone()).await.items, first.items);
     assert_eq!(world.dump().await, before);
@@ -223,21 +225,21 @@ async fn a_repeated_settle_owes_nothing_more(world: &dyn World) {
         first.items
     );
     assert_eq!(
-        owed(world).await,
+        deliveries_of(world).await,
         [(id, billing.number)],
         "not to the late one"
     );
     let sent = Settle::new(delivery.lease.token.clone()).done(delivery.ids());
     assert_eq!(world.settle(sent.at(at(3))).await.refused().count(), 0);
     assert_eq!(world.settle(settle.at(at(4))).await.items, first.items);
-    assert_eq!(owed(world).await, [(id, billing.number)]);
+    assert_eq!(deliveries_of(world).await, [(id, billing.number)]);
 }
 
 async fn a_replayed_event_is_owed_once(world: &dyn World) {
     let billing = add(world, "billing", &["*"]).await;
     let id = publish_one(world, "order.paid", T0).await;
     let before = deliveries(world).await;
-    assert_eq!(world.replay(id, at(1)).await, Guarded::Kept(()));
+    assert_eq!(world.replay(id, at(1)).await, Guarded::Accepted(()));
     let held = world.claim(&fresh("relay"), 1, at(2)).await;
     assert_eq!(held.ids(), [id]);
     assert_eq!(world.settle(done(&held, at(2))).await.refused().count(), 0);
@@ -245,10 +247,10 @@ async fn a_replayed_event_is_owed_once(world: &dyn World) {
     let sent = take(world, &billing, at(3)).await;
     let settle = Settle::new(sent.lease.token.clone()).done(sent.ids());
     assert_eq!(world.settle(settle.at(at(3))).await.refused().count(), 0);
-    assert_eq!(world.replay(id, at(4)).await, Guarded::Kept(()));
+    assert_eq!(world.replay(id, at(4)).await, Guarded::Accepted(()));
     let held = world.claim(&fresh("relay"), 1, at(5)).await;
     assert_eq!(world.settle(done(&held, at(5))).await.refused().count(), 0);
-    assert_eq!(owed(world).await, [(id, billing.number)]);
+    assert_eq!(deliveries_of(world).await, [(id, billing.number)]);
     assert_eq!(due(world, at(6)).await.lanes, []);
 }
 
@@ -256,16 +258,16 @@ async fn a_replayed_event_is_owed_to_endpoints_that_came_since(world: &dyn World
     let first = add(world, "first", &["*"]).await;
     let id = publish_one(world, "order.paid", T0).await;
     let second = add(world, "second", &["*"]).await;
-    assert_eq!(owed(world).await, [(id, first.number)]);
-    assert_eq!(world.replay(id, at(1)).await, Guarded::Kept(()));
+    assert_eq!(deliveries_of(world).await, [(id, first.number)]);
+    assert_eq!(world.replay(id, at(1)).await, Guarded::Accepted(()));
     let held = world.claim(&fresh("relay"), 1, at(2)).await;
     assert_eq!(world.settle(done(&held, at(2))).await.refused().count(), 0);
     let mut expected = [(id, first.number), (id, second.number)];
     expected.sort();
-    assert_eq!(owed(world).await, expected);
+    assert_eq!(deliveries_of(world).await, expected);
 }
 
-/// One was thought dead and is not: of the two only the holder is believed.
+/// Two workers settle one event, and only the settle of the holder counts.
 async fn two_who_settle_one_event_owe_it_once(world: &dyn World) {
     let billing = add(world, "billing", &["*"]).await;
     let id = enqueue(world, &[event("order.paid")]).await[0];
@@ -277,7 +279,7 @@ async fn two_who_settle_one_event_owe_it_once(world: &dyn World) {
     let (first, second) = tokio::join!(lease.settle(&of_first), lease.settle(&of_second));
     assert_eq!(first.expect("settle").refused().count(), 1);
     assert_eq!(second.expect("settle").refused().count(), 0);
-    assert_eq!(owed(world).await, [(id, billing.number)]);
+    assert_eq!(deliveries_of(world).await, [(id, billing.number)]);
 }
 
 async fn the_urgency_of_an_event_is_that_of_its_deliveries(world: &dyn World) {
@@ -285,7 +287,10 @@ async fn the_urgency_of_an_event_is_that_of_its_deliveries(world: &dyn World) {
     let levels = [0, 3, 7];
     let events = levels.map(|level| {
         let priority = Priority::new(level).expect("a level");
-        event("order.paid").priority(priority)
+        NewEvent::from(event("order.paid"))
+            .priority(priority.level())
+            .build()
+            .unwrap()
     });
     publish(world, &events, at(1)).await;
     let expected = [lane(&billing, 0), lane(&billing, 4), lane(&billing, 7)];
@@ -300,11 +305,11 @@ async fn a_settle_that_claims_owes_too(world: &dyn World) {
     let settle = done(&held, T0);
     let answer = world.lease().settle_and_claim(&settle, &claim).await;
     let (settled, held) = answer.expect("settle and claim");
-    assert_eq!(settled.items, [(ids[0], Guarded::Kept(()))]);
+    assert_eq!(settled.items, [(ids[0], Guarded::Accepted(()))]);
     let held = held.expect("the other event");
     assert_eq!(held.ids(), [ids[1]]);
-    assert_eq!(owed(world).await, [(ids[0], billing.number)]);
-    // A sender asks for its lanes the same way.
+    assert_eq!(deliveries_of(world).await, [(ids[0], billing.number)]);
+    // The claim may also name lanes, as the claim of a sender does.
     let lanes = vec![(lane(&billing, super::USUAL), 10)];
     let claim = ask(&fresh("sender"), 10, at(1)).lanes(lanes);
     let settle = done(&held, at(1));
@@ -319,19 +324,19 @@ async fn what_is_owed_waits_for_a_disabled_endpoint(world: &dyn World) {
     let id = publish_one(world, "order.paid", T0).await;
     turn(world, "billing", disabled(), at(1)).await;
     publish_one(world, "order.paid", at(2)).await;
-    assert_eq!(owed(world).await, [(id, billing.number)]);
+    assert_eq!(deliveries_of(world).await, [(id, billing.number)]);
     assert_eq!(deliveries(world).await[0].state, State::Pending);
     turn(world, "billing", EndpointState::Enabled, at(3)).await;
     assert_eq!(super::sources(world, &billing, at(4)).await, [id]);
 }
 
-/// Not even if somebody names it for a fan-out.
+/// A delivery gets no deliveries of its own, even if a settle names it for a fan-out.
 async fn a_delivery_is_no_source(world: &dyn World) {
     let (billing, held) = super::held_delivery(world, T0).await;
-    let owed_before = owed(world).await;
+    let owed_before = deliveries_of(world).await;
     add(world, "other", &["*"]).await;
     let answer = world.settle(done(&held, at(1))).await;
     assert_eq!(answer.refused().count(), 0);
-    assert_eq!(owed(world).await, owed_before);
+    assert_eq!(deliveries_of(world).await, owed_before);
     assert_eq!(due(world, at(2)).await.lanes, [], "nothing for {billing:?}");
 }

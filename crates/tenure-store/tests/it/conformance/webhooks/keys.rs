@@ -1,11 +1,11 @@
-//! Keys: deliveries of one key keep their order per endpoint; all others flow.
+//! Keys: deliveries of one key keep their order per endpoint; all others are independent.
 
 use tenure_core::store::{Pause, Settle};
 use tenure_core::{Guarded, Held, ItemId, Outcome, State, Timestamp};
 
 use super::{
-    add, deliveries, done, enqueue, kept, keyed, lane, outbox, place, publish, source_of, sources,
-    sources_of, take, try_take,
+    add, deliveries, done, enqueue, keyed, lane, outbox, place, publish, saved_calls, source_of,
+    sources, sources_of, take, try_take,
 };
 use crate::world::{T0, World, ask, at, dead, fresh, retry};
 
@@ -19,10 +19,10 @@ on_every_keeper_of_webhooks!(
     runs_of_a_key_keep_to_the_limit_of_their_lane,
 );
 
-/// Settles what is held of one delivery.
+/// Settles one held delivery.
 async fn end(world: &dyn World, held: &Held, nth: usize, outcome: Outcome, now: Timestamp) {
     let settle = Settle::new(held.lease.token.clone());
-    kept(world, settle.item(held.ids()[nth], outcome).at(now)).await;
+    saved_calls(world, settle.item(held.ids()[nth], outcome).at(now)).await;
 }
 
 async fn deliveries_of_a_key_keep_their_order_per_endpoint(world: &dyn World) {
@@ -51,17 +51,17 @@ async fn deliveries_of_a_key_keep_their_order_per_endpoint(world: &dyn World) {
     );
 }
 
-/// However they are named.
+/// The order of the names in the settle does not matter.
 async fn a_run_of_events_is_owed_in_its_order(world: &dyn World) {
     let one = add(world, "one", &["*"]).await;
     let ids = enqueue(world, &["a"; 4].map(|key| keyed("order.paid", key))).await;
     place(world).await;
-    let run = ask(&fresh("relay"), 4, T0).abreast(1);
+    let run = ask(&fresh("relay"), 4, T0).min_parallel(1);
     let held = world.try_claim(run).await.expect("a run");
     assert_eq!(held.ids(), ids);
     let mut settle = done(&held, T0);
     settle.fan_out.reverse();
-    kept(world, settle).await;
+    saved_calls(world, settle).await;
     place(world).await;
     let listed = deliveries(world).await;
     let listed: Vec<ItemId> = listed
@@ -102,7 +102,7 @@ async fn a_dead_delivery_lets_the_next_have_its_turn(world: &dyn World) {
     let held = take(world, &one, T0).await;
     assert_eq!(sources_of(&held), [ids[1]]);
     let buried = world.bury(held.ids()[0], 1, at(1)).await;
-    assert_eq!(buried, Guarded::Kept(()));
+    assert_eq!(buried, Guarded::Accepted(()));
     assert_eq!(sources(world, &one, at(2)).await, [ids[2]]);
 }
 
@@ -112,9 +112,12 @@ async fn a_replayed_delivery_goes_to_the_tail_of_its_key(world: &dyn World) {
     let ids = publish(world, &events, T0).await;
     let held = take(world, &one, T0).await;
     end(world, &held, 0, Outcome::Done, T0).await;
-    assert_eq!(world.replay(held.ids()[0], at(1)).await, Guarded::Kept(()));
+    assert_eq!(
+        world.replay(held.ids()[0], at(1)).await,
+        Guarded::Accepted(())
+    );
     place(world).await;
-    // Another event comes behind it.
+    // Another event of the key comes after the replay.
     let last = publish(world, &[keyed("order.paid", "a")], at(2)).await[0];
     for expected in [ids[1], ids[2], ids[0], last] {
         let held = take(world, &one, at(3)).await;
@@ -126,14 +129,14 @@ async fn a_replayed_delivery_goes_to_the_tail_of_its_key(world: &dyn World) {
 async fn the_key_of_an_endpoint_can_be_paused(world: &dyn World) {
     let one = add(world, "one", &["*"]).await;
     let two = add(world, "two", &["*"]).await;
-    let paused = outbox(world).pause_domain("one/a", Pause::Begin).await;
+    let paused = outbox(world).pause_key("one/a", Pause::Begin).await;
     paused.expect("pause");
     let id = publish(world, &[keyed("order.paid", "a")], T0).await[0];
     assert_eq!(sources(world, &one, at(1)).await, []);
     assert_eq!(sources(world, &two, at(1)).await, [id], "and no other");
-    let domain = outbox(world).domain("one/a").await.expect("domain");
-    assert_eq!(domain.expect("it is known").waiting, 1);
-    let resumed = outbox(world).pause_domain("one/a", Pause::End).await;
+    let key = outbox(world).key("one/a").await.expect("key");
+    assert_eq!(key.expect("it is known").waiting, 1);
+    let resumed = outbox(world).pause_key("one/a", Pause::End).await;
     resumed.expect("resume");
     place(world).await;
     assert_eq!(sources(world, &one, at(2)).await, [id]);
@@ -145,9 +148,9 @@ async fn runs_of_a_key_keep_to_the_limit_of_their_lane(world: &dyn World) {
     let ids = publish(world, &["a"; 5].map(|key| keyed("order.paid", key)), T0).await;
     let usual = super::USUAL;
     let lanes = vec![(lane(&one, usual), 3), (lane(&two, usual), 2)];
-    let claim = ask(&fresh("sender"), 10, T0).abreast(1).lanes(lanes);
+    let claim = ask(&fresh("sender"), 10, T0).min_parallel(1).lanes(lanes);
     let held = world.try_claim(claim).await.expect("two runs");
-    // A store may take the heads alone.
+    // A store may also take only the heads.
     let expected = [&ids[..3], &ids[..2]].concat();
     let heads = [ids[0], ids[0]];
     let taken = sources_of(&held);
@@ -156,7 +159,7 @@ async fn runs_of_a_key_keep_to_the_limit_of_their_lane(world: &dyn World) {
     let settle = Settle::new(held.lease.token.clone())
         .done(held.ids())
         .at(T0);
-    kept(world, settle).await;
+    saved_calls(world, settle).await;
     assert_eq!(sources(world, &one, T0).await, [ids[of_one]]);
     assert_eq!(sources(world, &two, T0).await, [ids[of_two]]);
     let none = try_take(world, (&one, 10), &fresh("sender"), T0).await;

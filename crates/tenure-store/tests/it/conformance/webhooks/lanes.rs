@@ -1,11 +1,11 @@
-//! Lanes: what there is to send, and claims that name where to take from.
+//! Lanes: due deliveries, and claims from named lanes.
 
 use tenure_core::store::{Claim, Settle};
 use tenure_core::webhook::Endpoint;
-use tenure_core::{Held, ItemId, Outcome, Priority, State, Timestamp};
+use tenure_core::{Held, ItemId, NewEvent, Outcome, Priority, State, Timestamp};
 
 use super::{
-    USUAL, add, due, enqueue, event, kept, lane, publish, publish_one, removed, sources,
+    USUAL, add, due, enqueue, event, lane, publish, publish_one, removed, saved_calls, sources,
     sources_of, take, try_take, turn,
 };
 use crate::world::{T0, TERM, TICK, World, ask, at, at_once, fresh, retry};
@@ -59,13 +59,13 @@ async fn lanes_are_told_that_have_something_due(world: &dyn World) {
         "the other is held"
     );
     let settle = Settle::new(held.lease.token.clone());
-    kept(world, settle.item(held.ids()[0], retry(60)).at(at(3))).await;
+    saved_calls(world, settle.item(held.ids()[0], retry(60)).at(at(3))).await;
     let almost = at(63).before(TICK);
     assert_eq!(due(world, almost).await.lanes, lanes[1..], "it waits");
     assert_eq!(due(world, at(63)).await.lanes.len(), 2);
     let held = take(world, &one, at(63)).await;
     let settle = Settle::new(held.lease.token.clone()).done(held.ids());
-    kept(world, settle.at(at(64))).await;
+    saved_calls(world, settle.at(at(64))).await;
     assert_eq!(
         due(world, at(999)).await.lanes,
         lanes[1..],
@@ -79,7 +79,10 @@ async fn what_is_told_is_what_can_be_claimed(world: &dyn World) {
     }
     let events = [0, 2, 7].map(|level| {
         let priority = Priority::new(level).expect("a level");
-        event("order.paid").priority(priority)
+        NewEvent::from(event("order.paid"))
+            .priority(priority.level())
+            .build()
+            .unwrap()
     });
     publish(world, &events, T0).await;
     let told = due(world, T0).await.lanes;
@@ -157,7 +160,10 @@ async fn a_claim_by_lanes_keeps_to_its_own_limit(world: &dyn World) {
 async fn lanes_are_taken_in_the_order_in_which_they_are_named(world: &dyn World) {
     let one = add(world, "one", &["*"]).await;
     let two = add(world, "two", &["*"]).await;
-    let urgent = event("order.paid").priority(Priority::MAX);
+    let urgent = NewEvent::from(event("order.paid"))
+        .priority(Priority::MAX.level())
+        .build()
+        .unwrap();
     let usual = publish_one(world, "order.paid", T0).await;
     let urgent = publish(world, &[urgent], at(1)).await[0];
     let lanes = [
@@ -197,7 +203,7 @@ async fn there_may_be_nothing_in_a_lane(world: &dyn World) {
     assert_eq!(world.dump().await, before);
 }
 
-/// A delivery whose sender died twice is not sent beside others.
+/// A delivery whose sender died twice must be claimed alone.
 async fn what_lapsed_twice_is_claimed_alone(world: &dyn World) {
     let one = add(world, "one", &["*"]).await;
     let ids = publish_many(world, 2).await;
@@ -224,10 +230,10 @@ async fn what_lapsed_twice_is_claimed_alone(world: &dyn World) {
 
 async fn end(world: &dyn World, held: &Held, now: Timestamp) {
     let settle = Settle::new(held.lease.token.clone()).done(held.ids());
-    kept(world, settle.at(now)).await;
+    saved_calls(world, settle.at(now)).await;
 }
 
-/// Somebody has to bury it.
+/// A sender claims such a delivery in order to settle it as dead.
 async fn what_is_owed_to_a_removed_endpoint_can_be_claimed(world: &dyn World) {
     let one = add(world, "one", &["*"]).await;
     publish_many(world, 1).await;
@@ -239,11 +245,11 @@ async fn what_is_owed_to_a_removed_endpoint_can_be_claimed(world: &dyn World) {
         error: "the endpoint was removed".into(),
     };
     let settle = Settle::new(held.lease.token.clone());
-    kept(world, settle.item(held.ids()[0], outcome).at(at(1))).await;
+    saved_calls(world, settle.item(held.ids()[0], outcome).at(at(1))).await;
     let record = world.record(held.ids()[0]).await;
     assert_eq!(record.state, State::Dead);
     assert_eq!(record.dead_reason.as_deref(), Some("removed"));
-    // A claim that comes back short ends what lapsed, in lanes as in queues.
+    // A claim that is not full reaps lapsed leases, in lanes as in queues.
     publish_many(world, 1).await;
     let two = add(world, "two", &["*"]).await;
     publish_many(world, 1).await;

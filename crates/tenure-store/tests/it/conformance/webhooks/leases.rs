@@ -1,11 +1,11 @@
-//! Leases on deliveries: what the heartbeat of a sender may do, and what it cannot.
+//! Leases of deliveries: effects and limits of a sender's heartbeat.
 
 use std::time::Duration;
 
 use tenure_core::store::{Renew, Settle};
 use tenure_core::{Guarded, Outcome, Refusal, State, Term};
 
-use super::{add, due, event, held_delivery, kept, lane, publish, publish_one, take};
+use super::{add, due, event, held_delivery, lane, publish, publish_one, saved_calls, take};
 use crate::world::{T0, TERM, TICK, World, ask, at, at_once, dead, fresh, retry, token};
 
 on_every_keeper_of_webhooks!(
@@ -25,9 +25,9 @@ async fn a_heartbeat_moves_the_end_of_a_delivery_and_nothing_else(world: &dyn Wo
     publish_one(world, "order.paid", T0).await;
     let first = take(world, &endpoint, T0).await;
     let id = first.ids()[0];
-    // Counters that are not zero.
+    // This settle gives the counters values other than zero.
     let settle = Settle::new(first.lease.token.clone()).item(id, retry(0));
-    kept(world, settle.at(T0)).await;
+    saved_calls(world, settle.at(T0)).await;
     let held = take(world, &endpoint, T0).await;
     let mut expected = world.record(id).await;
     assert_eq!(
@@ -36,7 +36,7 @@ async fn a_heartbeat_moves_the_end_of_a_delivery_and_nothing_else(world: &dyn Wo
     );
     let counts = outbox_counts(world).await;
     for beat in [10, 20, 30, 40] {
-        let Guarded::Kept(renewed) = world.renew(&held.lease.token, at(beat)).await else {
+        let Guarded::Accepted(renewed) = world.renew(&held.lease.token, at(beat)).await else {
             panic!("a live lease was refused");
         };
         assert_eq!(renewed.until, at(beat).after(TERM));
@@ -60,7 +60,7 @@ async fn a_heartbeat_never_moves_the_end_back(world: &dyn World) {
     let short = Term::new(Duration::from_secs(5)).expect("a term");
     let renew = Renew::new(vec![held.lease.token.clone()], short).at(at(1));
     let answers = world.lease().renew(&renew).await.expect("renew");
-    assert!(answers[0].1.is_kept());
+    assert!(answers[0].1.is_accepted());
     let hold = world.record(held.ids()[0]).await.hold;
     assert_eq!(hold.expect("it is held").until, T0.after(TERM));
 }
@@ -82,7 +82,7 @@ async fn a_heartbeat_is_the_holders_alone(world: &dyn World) {
         "it is another's now"
     );
     assert_eq!(world.dump().await, before, "whose lease is as it was");
-    assert!(world.renew(&second.lease.token, at(33)).await.is_kept());
+    assert!(world.renew(&second.lease.token, at(33)).await.is_accepted());
 }
 
 /// Proves: S2-020, S2-021
@@ -93,7 +93,7 @@ async fn a_heartbeat_ends_with_the_delivery(world: &dyn World) {
         let held = take(world, &endpoint, T0).await;
         let settle = Settle::new(held.lease.token.clone());
         let settle = settle.item(held.ids()[0], outcome.clone());
-        kept(world, settle.at(at(1))).await;
+        saved_calls(world, settle.at(at(1))).await;
         let before = world.dump().await;
         let answer = world.renew(&held.lease.token, at(2)).await;
         assert_eq!(answer, Guarded::Refused(Refusal::Lost), "{outcome:?}");
@@ -111,11 +111,11 @@ async fn the_heartbeat_of_one_touches_no_other_delivery(world: &dyn World) {
         held.push(one.expect("a delivery"));
     }
     let buried = held[1].ids()[0];
-    assert_eq!(world.bury(buried, 1, at(1)).await, Guarded::Kept(()));
+    assert_eq!(world.bury(buried, 1, at(1)).await, Guarded::Accepted(()));
     let tokens = held.iter().map(|held| held.lease.token.clone());
     let renew = Renew::new(tokens.collect(), Term::STANDARD).at(at(5));
     let answers = world.lease().renew(&renew).await.expect("renew");
-    assert!(answers[0].1.is_kept() && answers[2].1.is_kept());
+    assert!(answers[0].1.is_accepted() && answers[2].1.is_accepted());
     assert_eq!(answers[1].1, Guarded::Refused(Refusal::Lost));
     assert_eq!(world.state(buried).await, State::Dead);
     let other = world.record(held[2].ids()[0]).await;
@@ -125,7 +125,7 @@ async fn the_heartbeat_of_one_touches_no_other_delivery(world: &dyn World) {
 /// Proves: S2-040, S2-041
 async fn a_delivery_is_free_when_its_heartbeat_stops(world: &dyn World) {
     let (endpoint, held) = held_delivery(world, T0).await;
-    assert!(world.renew(&held.lease.token, at(20)).await.is_kept());
+    assert!(world.renew(&held.lease.token, at(20)).await.is_accepted());
     let end = at(20).after(TERM);
     assert!(world.reap_at(end).await.is_empty(), "its term is not past");
     let answer = world.renew(&held.lease.token, end).await;
@@ -178,6 +178,6 @@ async fn only_the_holder_says_what_became_of_a_delivery(world: &dyn World) {
     }
     assert_eq!(world.dump().await, before);
     let settle = Settle::new(second.lease.token.clone()).done([id]);
-    kept(world, settle.at(at(33))).await;
+    saved_calls(world, settle.at(at(33))).await;
     assert_eq!(world.state(id).await, State::Done);
 }

@@ -1,4 +1,4 @@
-//! What operators see of deliveries, and what they do with them.
+//! Operators' lists of deliveries, and operators' commands on deliveries.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tenure_core::store::{Counts, DeliveryCounts, Filter, Kind, QueueCounts, Sett
 use tenure_core::{Content, Guarded, ItemId, Record, Refusal, State, Timestamp};
 
 use super::{
-    add, deliveries, enqueue, event, held_delivery, kept, keyed, list, publish, publish_one,
+    add, deliveries, enqueue, event, held_delivery, keyed, list, publish, publish_one, saved_calls,
     source_of, take, try_take,
 };
 use crate::world::{T0, World, at, dead, fresh, retry, token};
@@ -33,7 +33,7 @@ async fn count(world: &dyn World, now: Timestamp) -> Counts {
     world.operate().count(Some(now)).await.expect("count")
 }
 
-/// Events of the counts, as figures: pending, claimed, lapsed, done, dead.
+/// Event counts: pending, claimed, lapsed, done, dead.
 fn of_events(counts: &Counts) -> [u64; 5] {
     let Counts {
         claimed,
@@ -70,7 +70,7 @@ async fn events_and_deliveries_are_counted_apart(world: &dyn World) {
     let held = take(world, &one, at(1)).await;
     let ids = held.ids();
     let settle = Settle::new(held.lease.token.clone()).done([ids[0]]);
-    kept(world, settle.item(ids[1], dead()).at(at(1))).await;
+    saved_calls(world, settle.item(ids[1], dead()).at(at(1))).await;
     let counts = count(world, at(2)).await;
     assert_eq!(of_events(&counts), [1, 1, 0, 4, 0]);
     assert_eq!(of_deliveries(&counts), [0, 2, 0, 1, 1]);
@@ -83,8 +83,8 @@ async fn events_and_deliveries_are_counted_apart(world: &dyn World) {
     let counts = count(world, at(32)).await;
     assert_eq!(of_events(&counts), [2, 0, 0, 4, 0]);
     assert_eq!(of_deliveries(&counts), [2, 0, 0, 1, 1]);
-    assert_eq!(world.replay(ids[1], at(33)).await, Guarded::Kept(()));
-    assert_eq!(world.replay(ids[0], at(33)).await, Guarded::Kept(()));
+    assert_eq!(world.replay(ids[1], at(33)).await, Guarded::Accepted(()));
+    assert_eq!(world.replay(ids[0], at(33)).await, Guarded::Accepted(()));
     let counts = count(world, at(33)).await;
     assert_eq!(of_events(&counts), [2, 0, 0, 4, 0]);
     assert_eq!(of_deliveries(&counts), [4, 0, 0, 0, 0]);
@@ -104,7 +104,7 @@ async fn what_waits_is_counted_per_endpoint(world: &dyn World) {
     let held = try_take(world, (&one, 1), &fresh("sender"), at(2)).await;
     let held = held.expect("the oldest");
     let settle = Settle::new(held.lease.token.clone());
-    kept(world, settle.item(held.ids()[0], retry(60)).at(at(2))).await;
+    saved_calls(world, settle.item(held.ids()[0], retry(60)).at(at(2))).await;
     let waiting = count(world, at(7)).await.deliveries.endpoints;
     let of = |due, delayed, behind, oldest| QueueCounts {
         due,
@@ -268,7 +268,7 @@ async fn lists_have_a_beginning_and_an_end_in_time(world: &dyn World) {
             "{filter:?}"
         );
     }
-    // Events were written before time began here.
+    // The events were created by the store's own clock, before the start of the test's time.
     let events = |until| Filter {
         until: Some(until),
         ..Filter::default()
@@ -312,10 +312,10 @@ async fn a_delivery_can_be_replayed(world: &dyn World) {
     let answer = world.replay(id, at(1)).await;
     assert_eq!(answer, Guarded::Refused(Refusal::NotSettled));
     let settle = Settle::new(held.lease.token.clone()).item(id, dead());
-    kept(world, settle.at(at(1))).await;
+    saved_calls(world, settle.at(at(1))).await;
     let source = source_of(&held.items[0].content);
     let event = world.record(source).await;
-    assert_eq!(world.replay(id, at(2)).await, Guarded::Kept(()));
+    assert_eq!(world.replay(id, at(2)).await, Guarded::Accepted(()));
     let record = world.record(id).await;
     assert_eq!(record.state, State::Pending);
     assert_eq!((record.dead_at, record.last_error), (None, None));
@@ -335,7 +335,7 @@ async fn a_delivery_can_be_buried(world: &dyn World) {
     let held = try_take(world, (&one, 1), &fresh("sender"), T0).await;
     let held = held.expect("the first");
     for (nth, id) in (1..).zip(&all) {
-        assert_eq!(world.bury(*id, nth, at(nth)).await, Guarded::Kept(()));
+        assert_eq!(world.bury(*id, nth, at(nth)).await, Guarded::Accepted(()));
         let record = world.record(*id).await;
         assert_eq!((record.state, record.dead_at), (State::Dead, Some(at(nth))));
         assert_eq!(record.dead_reason.as_deref(), Some("buried"));

@@ -1,4 +1,4 @@
-//! Webhooks: endpoints, what is owed to them, and what is known of the calls.
+//! Webhooks: endpoints, their deliveries, and the records of calls.
 
 mod calls;
 mod endpoints;
@@ -19,12 +19,13 @@ use tenure_core::webhook::{
     AttemptOutcome, Call, Disabled, Endpoint, EndpointId, EndpointSettings, EndpointState,
     NewEndpoint, Reply,
 };
-use tenure_core::{Event, Guarded, Held, ItemId, Outcome, Record, Timestamp, Token, TopicPattern};
+use tenure_core::{
+    Event, Guarded, Held, ItemId, NewEvent, Outcome, Record, Timestamp, Token, TopicPattern,
+};
 
 use super::Check;
 use crate::world::{T0, World, ask, fresh};
 
-/// All checks of webhooks.
 pub(crate) const CHECKS: [&[Check]; 9] = [
     endpoints::CHECKS,
     fan_out::CHECKS,
@@ -37,7 +38,7 @@ pub(crate) const CHECKS: [&[Check]; 9] = [
     replays::CHECKS,
 ];
 
-/// The lane of deliveries of ordinary urgency.
+/// The lane of deliveries with the default priority.
 const USUAL: u8 = 7;
 
 fn outbox(world: &dyn World) -> &dyn Store {
@@ -60,7 +61,7 @@ fn settings(topics: &[&str]) -> EndpointSettings {
     EndpointSettings::new("https://example.com/hooks", patterns)
 }
 
-/// Asks for an endpoint for these topics at [`T0`].
+/// Tries to add an endpoint for these topics at [`T0`].
 async fn try_add(world: &dyn World, name: &str, topics: &[&str]) -> Option<Endpoint> {
     let endpoint = NewEndpoint {
         id: id(name),
@@ -77,13 +78,13 @@ async fn add(world: &dyn World, name: &str, topics: &[&str]) -> Endpoint {
     added.expect("the name is free")
 }
 
-/// An endpoint as it is kept.
-async fn seen(world: &dyn World, name: &str) -> Endpoint {
+/// A stored endpoint.
+async fn delivery_states(world: &dyn World, name: &str) -> Endpoint {
     let found = hooks(world).endpoint(&id(name)).await.expect("endpoint");
     found.expect("it is known")
 }
 
-/// What leaves an endpoint as it is.
+/// A change without effect.
 fn unchanged(seen: &Endpoint, now: Timestamp) -> ChangeEndpoint {
     ChangeEndpoint {
         id: seen.id.clone(),
@@ -102,18 +103,19 @@ async fn change(world: &dyn World, change: ChangeEndpoint) -> Guarded<Endpoint> 
 
 /// Brings an endpoint into this state.
 async fn turn(world: &dyn World, name: &str, state: EndpointState, now: Timestamp) -> Endpoint {
-    let before = seen(world, name).await;
+    let before = delivery_states(world, name).await;
     let asked = ChangeEndpoint {
         state,
         ..unchanged(&before, now)
     };
     match change(world, asked).await {
-        Guarded::Kept(endpoint) => endpoint,
+        Guarded::Accepted(endpoint) => endpoint,
         Guarded::Refused(why) => panic!("the change of {name} was refused: {why:?}"),
     }
 }
 
-/// Disabled by a person; the moment is one that no store may keep.
+/// Returns the state of an endpoint that a person disabled. The store must replace the time in it
+/// by its own.
 fn disabled() -> EndpointState {
     EndpointState::Disabled {
         why: Disabled::ByHand("it's being moved".into()),
@@ -132,9 +134,12 @@ fn event(topic: &str) -> Event {
     Event::from_json(topic, "{\"n\":1}").expect("the event is well formed")
 }
 
-/// One that keeps its order with others of this key.
+/// An event of this key.
 fn keyed(topic: &str, key: &str) -> Event {
-    event(topic).key(key).expect("the key is well formed")
+    NewEvent::from(event(topic))
+        .key(key)
+        .build()
+        .expect("the key is well formed")
 }
 
 async fn enqueue(world: &dyn World, events: &[Event]) -> Vec<ItemId> {
@@ -142,7 +147,7 @@ async fn enqueue(world: &dyn World, events: &[Event]) -> Vec<ItemId> {
     answers.iter().map(|answer| answer.id()).collect()
 }
 
-/// What settles all of a lease on events done, and owes them to whoever wants them.
+/// A settle of all events of a lease as done, with deliveries.
 fn done(held: &Held, now: Timestamp) -> Settle {
     let mut settle = Settle::new(held.lease.token.clone())
         .done(held.ids())
@@ -160,7 +165,7 @@ fn topic_of(item: &tenure_core::Item) -> String {
     event.topic().to_owned()
 }
 
-/// Enqueues events and gets them done, so that they are owed.
+/// Enqueues events and settles them as done, so that they get deliveries.
 async fn publish(world: &dyn World, events: &[Event], now: Timestamp) -> Vec<ItemId> {
     let ids = enqueue(world, events).await;
     while let Some(held) = world.try_claim(ask(&fresh("relay"), 100, now)).await {
@@ -176,13 +181,14 @@ async fn publish_one(world: &dyn World, topic: &str, now: Timestamp) -> ItemId {
     publish(world, &[event(topic)], now).await[0]
 }
 
-/// A claim for which nothing is due yet: where a fan-out does not decide who is head, claims do.
+/// Runs a claim when no item is due, because in some stores claims choose the heads of keys, not
+/// fan-outs.
 async fn place(world: &dyn World) {
     let claim = ask(&fresh("placer"), 1, Timestamp::from_micros(0));
     assert_eq!(world.try_claim(claim).await, None);
 }
 
-/// What there is to send.
+/// Lanes with due deliveries.
 async fn due(world: &dyn World, now: Timestamp) -> Due {
     let mut due = hooks(world)
         .due_deliveries(Some(now))
@@ -199,7 +205,7 @@ const fn lane(endpoint: &Endpoint, step: u8) -> EndpointLane {
     }
 }
 
-/// Claims up to `limit` deliveries of ordinary urgency that are owed to an endpoint.
+/// Claims up to `limit` deliveries of default priority of an endpoint.
 async fn try_take(
     world: &dyn World,
     (endpoint, limit): (&Endpoint, u32),
@@ -216,7 +222,7 @@ async fn take(world: &dyn World, endpoint: &Endpoint, now: Timestamp) -> Held {
     held.expect("there are deliveries to claim")
 }
 
-/// What is claimed of an endpoint, as the events that are owed.
+/// Claims the deliveries of an endpoint; returns their events.
 async fn sources(world: &dyn World, endpoint: &Endpoint, now: Timestamp) -> Vec<ItemId> {
     let held = try_take(world, (endpoint, 100), &fresh("sender"), now).await;
     held.map(|held| sources_of(&held)).unwrap_or_default()
@@ -236,7 +242,7 @@ async fn deliveries(world: &dyn World) -> Vec<Record> {
     list(world, Filter::default()).await
 }
 
-/// The deliveries that a filter lets through, oldest first.
+/// The deliveries of a filter, oldest first.
 async fn list(world: &dyn World, filter: Filter) -> Vec<Record> {
     let filter = Filter {
         kind: Kind::Deliveries,
@@ -247,8 +253,8 @@ async fn list(world: &dyn World, filter: Filter) -> Vec<Record> {
     page.records.into_iter().rev().collect()
 }
 
-/// What is owed: events and the numbers of endpoints, sorted.
-async fn owed(world: &dyn World) -> Vec<(ItemId, u32)> {
+/// Events and endpoint numbers of all deliveries, sorted.
+async fn deliveries_of(world: &dyn World) -> Vec<(ItemId, u32)> {
     let all = deliveries(world).await;
     let mut owed: Vec<(ItemId, u32)> = all
         .iter()
@@ -259,7 +265,7 @@ async fn owed(world: &dyn World) -> Vec<(ItemId, u32)> {
     owed
 }
 
-/// The one delivery of a world with one endpoint, held since `now`.
+/// Creates one endpoint and one delivery, held since `now`.
 async fn held_delivery(world: &dyn World, now: Timestamp) -> (Endpoint, Held) {
     let endpoint = add(world, "billing", &["*"]).await;
     publish_one(world, "order.paid", now).await;
@@ -268,7 +274,7 @@ async fn held_delivery(world: &dyn World, now: Timestamp) -> (Endpoint, Held) {
     (endpoint, held)
 }
 
-/// A call for the first item of a lease, as told two seconds after it began.
+/// Returns a call for the first item of a lease, recorded two seconds after its start.
 fn call(held: &Held, outcome: AttemptOutcome, status: u16) -> Call {
     Call {
         delivery: held.items[0].id,
@@ -280,7 +286,7 @@ fn call(held: &Held, outcome: AttemptOutcome, status: u16) -> Call {
     }
 }
 
-/// Settles the first item of a lease with a call.
+/// Returns a settle of the first item of a lease, with this call.
 fn told(held: &Held, outcome: Outcome, call: Call, now: Timestamp) -> Settle {
     let settle = Settle::new(held.lease.token.clone());
     let mut settle = settle.item(held.items[0].id, outcome).at(now);
@@ -288,7 +294,7 @@ fn told(held: &Held, outcome: Outcome, call: Call, now: Timestamp) -> Settle {
     settle
 }
 
-async fn kept(world: &dyn World, settle: Settle) {
+async fn saved_calls(world: &dyn World, settle: Settle) {
     let answer = world.settle(settle).await;
     assert_eq!(answer.refused().count(), 0, "{:?}", answer.items);
 }

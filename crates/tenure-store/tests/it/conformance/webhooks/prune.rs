@@ -1,4 +1,5 @@
-//! Prune: deliveries go with what is known of their calls; an event outlives its deliveries.
+//! Prune deletes deliveries together with the records of their calls, and keeps an event longer
+//! than its deliveries.
 
 use std::time::Duration;
 
@@ -7,7 +8,8 @@ use tenure_core::webhook::{AttemptOutcome, Endpoint};
 use tenure_core::{ItemId, Outcome, State, Timestamp};
 
 use super::{
-    add, call, deliveries, enqueue, event, hooks, kept, outbox, publish, publish_one, take, told,
+    add, call, deliveries, enqueue, event, hooks, outbox, publish, publish_one, saved_calls, take,
+    told,
 };
 use crate::world::{T0, TICK, World, ask, at, dead, fresh};
 
@@ -22,10 +24,10 @@ on_every_keeper_of_webhooks!(
 
 const HOUR: Duration = Duration::from_hours(1);
 
-/// Prunes until there is no more; how many items went.
+/// Prunes until nothing more is deleted; returns the number of deleted items.
 async fn prune(world: &dyn World, asked: Prune) -> u64 {
     let mut gone = 0;
-    // An event may go in the round after that of its last delivery.
+    // An event may be deleted in the round after that of its last delivery.
     for _ in 0..20 {
         let pruned = outbox(world).prune(&asked).await.expect("prune");
         gone += pruned.done + pruned.dead;
@@ -44,11 +46,11 @@ async fn exists(world: &dyn World, id: ItemId) -> bool {
     !world.operate().find(&[id]).await.expect("find").is_empty()
 }
 
-/// Sends all that is owed to an endpoint.
+/// Sends all deliveries of an endpoint.
 async fn send(world: &dyn World, endpoint: &Endpoint, now: Timestamp) -> Vec<ItemId> {
     let held = take(world, endpoint, now).await;
     let settle = Settle::new(held.lease.token.clone()).done(held.ids());
-    kept(world, settle.at(now)).await;
+    saved_calls(world, settle.at(now)).await;
     held.ids()
 }
 
@@ -58,7 +60,7 @@ async fn a_delivery_goes_with_its_calls(world: &dyn World) {
     let held = take(world, &one, T0).await;
     let id = held.ids()[0];
     let made = call(&held, AttemptOutcome::Delivered, 200);
-    kept(world, told(&held, Outcome::Done, made, at(5))).await;
+    saved_calls(world, told(&held, Outcome::Done, made, at(5))).await;
     assert_eq!(
         prune_at(world, at(5).after(HOUR)).await,
         0,
@@ -70,7 +72,7 @@ async fn a_delivery_goes_with_its_calls(world: &dyn World) {
     assert_eq!(hooks(world).calls(id).await.expect("calls"), []);
     let counts = world.operate().count(Some(at(9))).await.expect("count");
     assert_eq!((counts.done, counts.deliveries.delivered), (0, 0));
-    // A call that is told only now belongs to nothing.
+    // A call that is recorded after the prune belongs to no delivery.
     let late = call(&held, AttemptOutcome::Superseded, 200);
     let late = hooks(world).record_calls(&[late], Some(at(9999))).await;
     late.expect("record calls");
@@ -111,7 +113,7 @@ async fn an_event_outlives_its_deliveries(world: &dyn World) {
     let owed = second.items[0].content.event().expect("an event");
     assert_eq!(owed.payload(), "{\"n\":1}");
     let settle = Settle::new(second.lease.token.clone()).done(second.ids());
-    kept(world, settle.at(past_first)).await;
+    saved_calls(world, settle.at(past_first)).await;
     assert_eq!(prune_at(world, past_first.after(HOUR)).await, 0);
     assert!(exists(world, event).await);
     let past_both = past_first.after(HOUR).after(TICK);
@@ -135,14 +137,14 @@ async fn dead_deliveries_have_a_retention_of_their_own(world: &dyn World) {
     let held = take(world, &one, T0).await;
     let ids = held.ids();
     let settle = Settle::new(held.lease.token.clone()).done([ids[0]]);
-    kept(world, settle.item(ids[1], dead()).at(T0)).await;
+    saved_calls(world, settle.item(ids[1], dead()).at(T0)).await;
     let asked = Prune::new(HOUR, HOUR * 3);
     assert_eq!(prune(world, asked.clone().at(at(2 * 3600))).await, 2);
     assert!(!exists(world, ids[0]).await && !exists(world, events[0]).await);
     assert!(exists(world, ids[1]).await && exists(world, events[1]).await);
     assert_eq!(
         world.replay(ids[1], at(7201)).await,
-        tenure_core::Guarded::Kept(())
+        tenure_core::Guarded::Accepted(())
     );
     assert_eq!(prune(world, asked.clone().at(at(9 * 3600))).await, 0);
     assert_eq!(send(world, &one, at(9 * 3600)).await, [ids[1]]);
@@ -150,13 +152,13 @@ async fn dead_deliveries_have_a_retention_of_their_own(world: &dyn World) {
     assert!(!exists(world, ids[1]).await && !exists(world, events[1]).await);
 }
 
-/// Events that wait for their deliveries are older than those that may go.
+/// The events with open deliveries are older than those that can be deleted.
 async fn what_stays_does_not_keep_a_round_from_the_rest(world: &dyn World) {
     add(world, "one", &["order.*"]).await;
     publish(world, &vec![event("order.paid"); 5], T0).await;
     let free = enqueue(world, &vec![event("mail.sent"); 3]).await;
     let held = world.try_claim(ask(&fresh("relay"), 10, at(1))).await;
-    kept(world, super::done(&held.expect("three"), at(1))).await;
+    saved_calls(world, super::done(&held.expect("three"), at(1))).await;
     let few = Prune {
         limit: 2,
         ..Prune::new(HOUR, HOUR)

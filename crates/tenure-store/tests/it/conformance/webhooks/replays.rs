@@ -1,12 +1,13 @@
-//! Replays on record: what a step takes, what it leaves, and who may end it. Of events and of
-//! deliveries.
+//! Bulk replays of events and deliveries: the items of each step, and the end of a replay.
 
 use std::time::Duration;
 
 use tenure_core::store::{
-    Filter, Kind, NewReplay, Rate, ReplayOperation, ReplayState, Replays, StepReplay, Stepped,
+    Filter, Kind, NewReplay, ReplayOperation, ReplayRate, ReplayState, Replays, StepReplay, Stepped,
 };
-use tenure_core::{Event, Guarded, ItemId, Outcome, QueueName, Refusal, State, Timestamp};
+use tenure_core::{
+    Event, Guarded, ItemId, NewEvent, Outcome, QueueName, Refusal, State, Timestamp,
+};
 
 use super::{add, deliveries, enqueue, event, keyed, outbox, place, publish, take};
 use crate::world::{T0, World, ask, at, dead, fresh};
@@ -48,24 +49,24 @@ async fn step(world: &dyn World, limit: u32, now: Timestamp) -> Stepped {
     replays(world).step_replay(&ask).await.expect("step replay")
 }
 
-/// Takes all steps.
+/// Runs all steps of the replay.
 async fn finish(world: &dyn World, now: Timestamp) {
     while step(world, 100, now).await.operation.is_some() {}
 }
 
-async fn seen(world: &dyn World, id: u64) -> ReplayOperation {
+async fn delivery_states(world: &dyn World, id: u64) -> ReplayOperation {
     let found = replays(world).replay_operation(id).await;
     found.expect("replay operation").expect("it is on record")
 }
 
-/// These events, dead.
+/// Enqueues these events and settles them as dead.
 async fn killed(world: &dyn World, events: &[Event], now: Timestamp) -> Vec<ItemId> {
     let ids = enqueue(world, events).await;
     settle_all(world, &dead(), now).await;
     ids
 }
 
-/// Settles whatever event is due in a queue of these tests.
+/// Settles all due events in the queue of these tests.
 async fn settle_all(world: &dyn World, outcome: &Outcome, now: Timestamp) {
     let known = outbox(world).queues().await.expect("queues");
     let queues: Vec<QueueName> = known.into_iter().map(|queue| queue.name).collect();
@@ -77,7 +78,7 @@ async fn settle_all(world: &dyn World, outcome: &Outcome, now: Timestamp) {
         };
         for id in held.ids() {
             let answer = world.settle_one(&token, id, outcome.clone(), now).await;
-            assert_eq!(answer, Guarded::Kept(()));
+            assert_eq!(answer, Guarded::Accepted(()));
         }
     }
 }
@@ -116,7 +117,7 @@ async fn a_replay_puts_back_what_matches_step_by_step_and_nothing_else(world: &d
     assert_eq!(waiting, [State::Pending; 5]);
     assert_eq!(states(world, &others).await, [State::Dead]);
     assert_eq!(states(world, &done).await, [State::Done]);
-    let ended = seen(world, started.id).await;
+    let ended = delivery_states(world, started.id).await;
     assert_eq!((ended.reached, ended.ended_at), (ended.last, Some(at(2))));
     assert_eq!(step(world, 2, at(3)).await, Stepped::default());
 }
@@ -125,7 +126,7 @@ async fn what_dies_again_or_comes_later_is_not_put_back(world: &dyn World) {
     let ids = killed(world, &vec![event("order.paid"); 3], T0).await;
     start(world, filter(State::Dead), at(1)).await;
     step(world, 2, at(1)).await;
-    // The two die again, and another one with them.
+    // The two replayed events die again, and a new one dies with them.
     let later = killed(world, &[event("order.paid")], at(2)).await;
     finish(world, at(3)).await;
     assert_eq!(
@@ -138,7 +139,7 @@ async fn what_dies_again_or_comes_later_is_not_put_back(world: &dyn World) {
 async fn a_key_keeps_its_order(world: &dyn World) {
     let ids = publish(world, &vec![keyed("order.paid", "customer-7"); 3], T0).await;
     start(world, filter(State::Done), at(1)).await;
-    // Every step by itself: what is put back later comes later.
+    // Each step replays one item; items of later steps come later in the key.
     while step(world, 1, at(1)).await.operation.is_some() {}
     let mut worked = Vec::new();
     place(world).await;
@@ -147,7 +148,7 @@ async fn a_key_keeps_its_order(world: &dyn World) {
         worked.extend(held.ids());
         let id = held.ids()[0];
         let answer = world.settle_one(&token, id, Outcome::Done, at(2)).await;
-        assert_eq!(answer, Guarded::Kept(()));
+        assert_eq!(answer, Guarded::Accepted(()));
         place(world).await;
     }
     assert_eq!(worked, ids);
@@ -161,7 +162,7 @@ async fn deliveries_are_chosen_by_their_endpoint(world: &dyn World) {
         let held = take(world, endpoint, T0).await;
         for id in held.ids() {
             let answer = world.settle_one(&held.lease.token, id, dead(), T0).await;
-            assert_eq!(answer, Guarded::Kept(()));
+            assert_eq!(answer, Guarded::Accepted(()));
         }
     }
     let wanted = Filter {
@@ -187,7 +188,7 @@ async fn deliveries_are_chosen_by_their_endpoint(world: &dyn World) {
     };
     let started = start(world, of_event, at(2)).await;
     finish(world, at(2)).await;
-    assert_eq!(seen(world, started.id).await.replayed, 1);
+    assert_eq!(delivery_states(world, started.id).await.replayed, 1);
 }
 
 async fn every_part_of_a_filter_counts(world: &dyn World) {
@@ -198,7 +199,10 @@ async fn every_part_of_a_filter_counts(world: &dyn World) {
         let [paid, lost] = ["paid", "lost"].map(|word| format!("{state}.{word}"));
         let events = [
             event(&paid),
-            event(&paid).queue("mail").expect("a name"),
+            NewEvent::from(event(&paid))
+                .queue("mail")
+                .build()
+                .expect("a name"),
             keyed(&paid, "customer-7"),
             event(&lost),
         ];
@@ -241,18 +245,18 @@ async fn every_part_of_a_filter_counts(world: &dyn World) {
 async fn a_rate_is_kept_whoever_takes_the_steps(world: &dyn World) {
     let ids = killed(world, &vec![event("order.paid"); 3], T0).await;
     let mut new = NewReplay::new(filter(State::Dead)).expect("it can be replayed");
-    new.rate = Rate::per_minute(60);
+    new.rate = ReplayRate::per_minute(60);
     let started = replays(world).start_replay(&new.at(at(1))).await;
     started.expect("start replay");
     let second = Duration::from_secs(1);
     let first = step(world, 100, at(1)).await;
     assert_eq!(first.operation.expect("it is due").replayed, 1);
     assert_eq!(first.next_in, Some(second));
-    // Somebody else asks too early.
+    // Another process runs a step too early.
     let early = step(world, 100, at(1).after(second / 4)).await;
     assert_eq!(early.operation, None);
     assert_eq!(early.next_in, Some(second / 4 * 3));
-    // Who comes late has nothing to make up for.
+    // A late step does not replay more items than usual.
     let late = step(world, 100, at(10)).await;
     assert_eq!(late.operation.expect("it is due").replayed, 2);
     assert_eq!(step(world, 100, at(10)).await.operation, None);
@@ -297,7 +301,7 @@ async fn a_cancelled_replay_goes_no_further(world: &dyn World) {
         let answer = replays(world).cancel_replay(id, Some(now)).await;
         answer.expect("cancel replay")
     };
-    let Guarded::Kept(cancelled) = cancel(started.id, at(2)).await else {
+    let Guarded::Accepted(cancelled) = cancel(started.id, at(2)).await else {
         panic!("it was running");
     };
     assert_eq!(cancelled.state, ReplayState::Cancelled);
@@ -306,7 +310,7 @@ async fn a_cancelled_replay_goes_no_further(world: &dyn World) {
     assert_eq!(states(world, &ids).await, [State::Pending, State::Dead]);
     let refused = cancel(started.id, at(4)).await;
     assert_eq!(refused, Guarded::Refused(Refusal::AlreadySettled));
-    assert_eq!(seen(world, started.id).await, cancelled);
+    assert_eq!(delivery_states(world, started.id).await, cancelled);
     let refused = cancel(started.id + 1, at(4)).await;
     assert_eq!(refused, Guarded::Refused(Refusal::NotFound));
 }
@@ -325,15 +329,15 @@ async fn an_operation_is_kept_as_it_was_asked_for(world: &dyn World) {
         before: None,
     };
     let mut new = NewReplay::new(wanted.clone()).expect("it can be replayed");
-    new.rate = Rate::per_minute(90);
+    new.rate = ReplayRate::per_minute(90);
     new.expected = Some(12);
     let started = replays(world).start_replay(&new.at(at(1))).await;
     let started = started.expect("start replay");
-    assert_eq!(seen(world, started.id).await, started);
+    assert_eq!(delivery_states(world, started.id).await, started);
     assert_eq!(started.filter, wanted);
     assert_eq!(
         (started.rate, started.expected),
-        (Rate::per_minute(90), Some(12))
+        (ReplayRate::per_minute(90), Some(12))
     );
     assert_eq!((started.created_at, started.next_at), (at(1), at(1)));
     let unknown = replays(world).replay_operation(started.id + 1).await;
@@ -344,13 +348,13 @@ async fn many_steppers_at_once_put_each_item_back_once(world: &dyn World) {
     let ids = killed(world, &vec![event("order.paid"); 60], T0).await;
     let started = start(world, filter(State::Dead), at(1)).await;
     let stepper = async || {
-        // One that finds another at work looks again.
-        while seen(world, started.id).await.is_running() {
+        // A step that finds another step in progress is repeated.
+        while delivery_states(world, started.id).await.is_running() {
             step(world, 3, at(2)).await;
         }
     };
     tokio::join!(stepper(), stepper(), stepper(), stepper());
-    let ended = seen(world, started.id).await;
+    let ended = delivery_states(world, started.id).await;
     assert_eq!((ended.replayed, ended.refused), (60, 0));
     for id in ids {
         let record = world.record(id).await;
@@ -363,7 +367,7 @@ async fn what_ended_long_ago_goes_with_the_next_one(world: &dyn World) {
     let first = start(world, filter(State::Dead), T0).await;
     finish(world, T0).await;
     let running = start(world, filter(State::Dead), T0).await;
-    let later = T0.after(ReplayOperation::KEPT);
+    let later = T0.after(ReplayOperation::RETENTION_MIN);
     let second = start(world, filter(State::Dead), later).await;
     let past = later.after(Duration::from_secs(1));
     let third = start(world, filter(State::Dead), past).await;

@@ -1,8 +1,8 @@
-//! What is added to the contract of the work lease: submit, hints, terms, replay.
+//! Additions to the contract of the work lease: submit, search for lost hints, terms, replay.
 
 use tenure_core::{AcquireResult, FailResult, ReplayResult, SucceedResult};
 
-use crate::world::{T0, World, at, desk, mismatch};
+use crate::world::{T0, World, at, mismatch, operator};
 
 use AcquireResult::{AlreadyAcquired, AlreadyProcessed, Enqueued};
 
@@ -19,7 +19,7 @@ on_every_queue!(
 
 /// Proves: S3-003
 async fn submit_never_refuses_a_newcomer(world: &dyn World) {
-    let desk = desk(world);
+    let desk = operator(world);
     let AcquireResult::Acquired(token) = desk.submit("A", 1).await.unwrap() else {
         panic!("nothing was ahead");
     };
@@ -28,11 +28,12 @@ async fn submit_never_refuses_a_newcomer(world: &dyn World) {
         desk.succeed("A", &token).await,
         Ok(SucceedResult::NextHint(2))
     );
-    // The hint is on its way: a newcomer is queued behind, where try_acquire is an error.
+    // The caller has the hint but has not acquired the offset. Now `submit` queues a newcomer
+    // behind it, whereas `try_acquire` would be an error.
     assert_eq!(desk.submit("A", 3).await, Ok(Enqueued));
     assert_eq!(desk.submit("A", 3).await, Ok(Enqueued));
     assert_eq!(desk.idle_with_backlog(10).await, [("A".to_owned(), 2)]);
-    // The head itself is acquired.
+    // Submitting the head acquires it.
     assert!(matches!(
         desk.submit("A", 2).await,
         Ok(AcquireResult::Acquired(_))
@@ -40,12 +41,12 @@ async fn submit_never_refuses_a_newcomer(world: &dyn World) {
 }
 
 async fn a_lost_hint_is_found(world: &dyn World) {
-    let desk = desk(world);
+    let desk = operator(world);
     for n in 0..5 {
         let domain = format!("domain-{n}");
         let token = desk.acquire(&domain, 1).await;
         assert_eq!(desk.submit(&domain, 2 + n).await, Ok(Enqueued));
-        // Whoever got this hint dies with it; the last domain stays in flight.
+        // The callers that got these hints die; the last domain stays in flight.
         if n < 4 {
             desk.end(&domain, &token).await;
         }
@@ -68,7 +69,7 @@ async fn a_lost_hint_is_found(world: &dyn World) {
 }
 
 async fn a_full_backlog_says_so_and_changes_nothing(world: &dyn World) {
-    let desk = desk(world).rules(|rules| rules.backlog_limit = Some(2));
+    let desk = operator(world).rules(|rules| rules.backlog_limit = Some(2));
     let token = desk.acquire("A", 1).await;
     for offset in [2, 3] {
         assert_eq!(desk.submit("A", offset).await, Ok(Enqueued));
@@ -77,7 +78,7 @@ async fn a_full_backlog_says_so_and_changes_nothing(world: &dyn World) {
     let error = desk.submit("A", 4).await.unwrap_err();
     assert_eq!(error.code(), "backlog_full");
     assert_eq!(desk.try_acquire("A", 4).await, Err(error));
-    // What waits already takes no room.
+    // An offset that already waits takes no additional space in the backlog.
     assert_eq!(desk.submit("A", 3).await, Ok(Enqueued));
     assert_eq!(world.dump().await, before);
     desk.end("A", &token).await;
@@ -86,7 +87,7 @@ async fn a_full_backlog_says_so_and_changes_nothing(world: &dyn World) {
 }
 
 async fn without_a_term_nothing_lapses(world: &dyn World) {
-    let desk = desk(world);
+    let desk = operator(world);
     let token = desk.acquire("A", 1).await;
     let centuries = desk.at(at(10_000_000_000));
     assert_eq!(centuries.lapsed(10).await, []);
@@ -98,7 +99,7 @@ async fn without_a_term_nothing_lapses(world: &dyn World) {
 
 /// Proves: S3-016
 async fn a_lapsed_reservation_is_taken_over_and_the_late_holder_told(world: &dyn World) {
-    let desk = desk(world).term(30);
+    let desk = operator(world).term(30);
     let first = desk.acquire("A", 1).await;
     assert_eq!(
         desk.fail("A", &first).await,
@@ -128,12 +129,12 @@ async fn a_lapsed_reservation_is_taken_over_and_the_late_holder_told(world: &dyn
     assert_eq!(late.renew("A", &first).await, Err(other));
     assert_eq!(world.dump().await, before);
     assert!(late.succeed("A", &second).await.is_ok());
-    // Another offset does not take over: it waits behind.
+    // Another offset does not take over the reservation, but waits behind it.
     assert_eq!(late.try_acquire("B", 8).await, Ok(Enqueued));
 }
 
 async fn a_late_holder_that_nobody_replaced_is_still_the_holder(world: &dyn World) {
-    let desk = desk(world).term(30);
+    let desk = operator(world).term(30);
     let token = desk.acquire("A", 1).await;
     let late = desk.at(at(1000));
     assert_eq!(late.renew("A", &token).await, Ok(Some(at(1030))));
@@ -145,7 +146,7 @@ async fn a_late_holder_that_nobody_replaced_is_still_the_holder(world: &dyn Worl
 }
 
 async fn a_renewal_moves_the_end_and_never_back(world: &dyn World) {
-    let desk = desk(world).term(60);
+    let desk = operator(world).term(60);
     let token = desk.acquire("A", 1).await;
     let later = desk.at(at(10));
     assert_eq!(later.renew("A", &token).await, Ok(Some(at(70))));
@@ -158,14 +159,14 @@ async fn a_renewal_moves_the_end_and_never_back(world: &dyn World) {
 }
 
 async fn a_replay_goes_to_the_tail(world: &dyn World) {
-    let desk = desk(world).rules(|rules| rules.max_retries = 0);
+    let desk = operator(world).rules(|rules| rules.max_retries = 0);
     for offset in 1..=5 {
         desk.process("A", offset).await;
     }
     desk.give_up("A", 6).await;
     let token = desk.acquire("A", 7).await;
     assert_eq!(desk.submit("A", 8).await, Ok(Enqueued));
-    // Out of the middle of a range, and out of another set.
+    // One replayed offset is in the middle of a processed range, the other one was given up.
     for offset in [3, 6] {
         assert_eq!(desk.replay("A", offset).await, Ok(ReplayResult::Enqueued));
         let before = world.dump().await;

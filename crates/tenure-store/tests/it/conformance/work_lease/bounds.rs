@@ -1,8 +1,8 @@
-//! The work lease at its edges: both ends of the numbers, odd names, spaces side by side.
+//! The work lease at its limits: both ends of the numbers, unusual names, several spaces.
 
 use tenure_core::{AcquireResult, FailResult, ReplayResult, SucceedResult};
 
-use crate::world::{World, desk, mismatch};
+use crate::world::{World, mismatch, operator};
 
 use AcquireResult::{AlreadyFailed, AlreadyProcessed, Enqueued};
 
@@ -15,7 +15,7 @@ on_every_queue!(
 
 /// Proves: S3-014
 async fn both_ends_of_the_numbers_are_offsets(world: &dyn World) {
-    let desk = desk(world).rules(|rules| rules.max_retries = 0);
+    let desk = operator(world).rules(|rules| rules.max_retries = 0);
     let ends = [i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX - 1, i64::MAX];
     let mut token = desk.acquire("A", 7).await;
     for offset in ends {
@@ -50,8 +50,9 @@ async fn both_ends_of_the_numbers_are_offsets(world: &dyn World) {
 
 /// Proves: S3-018, S3-019
 async fn terminal_offsets_are_joined_in_any_order(world: &dyn World) {
-    let desk = desk(world).rules(|rules| rules.max_retries = 0);
-    // 37 and 100 have no common divisor: every offset once, never beside the last one.
+    let desk = operator(world).rules(|rules| rules.max_retries = 0);
+    // 37 and 100 have no common divisor, so the list has every offset once, never next to the
+    // previous one.
     let all: Vec<i64> = (0..100).map(|n| n * 37 % 100).collect();
     for offset in &all {
         if offset % 10 == 0 {
@@ -78,8 +79,8 @@ async fn terminal_offsets_are_joined_in_any_order(world: &dyn World) {
 
 /// Proves: S3-007, S3-025
 async fn domains_and_spaces_do_not_touch(world: &dyn World) {
-    let here = desk(world);
-    let there = desk(world).space("payments-4");
+    let here = operator(world);
+    let there = operator(world).space("payments-4");
     let (a, b, elsewhere) = (
         here.acquire("A", 1).await,
         here.acquire("B", 1).await,
@@ -102,7 +103,7 @@ async fn domains_and_spaces_do_not_touch(world: &dyn World) {
 }
 
 async fn domains_of_any_name_are_kept_as_they_are(world: &dyn World) {
-    let desk = desk(world);
+    let desk = operator(world);
     let longest = "ü".repeat(127);
     let names = [
         "a",

@@ -1,8 +1,8 @@
-//! The contract of the work lease, as every store keeps it: its scenarios, results and errors.
+//! The contract of the work lease in every store: its scenarios, results and errors.
 
 use tenure_core::{AcquireResult, FailResult, ReplayResult, SucceedResult};
 
-use crate::world::{T0, World, at, desk, fresh, mismatch, no_lease, out_of_order};
+use crate::world::{T0, World, at, fresh, mismatch, no_lease, operator, out_of_order};
 
 use AcquireResult::{AlreadyAcquired, AlreadyFailed, AlreadyProcessed, Enqueued};
 
@@ -25,7 +25,7 @@ on_every_queue!(
 
 /// Proves: S3-041, S3-042, S3-049, S3-050, S3-051, S3-053, S3-077
 async fn happy_path(world: &dyn World) {
-    let desk = desk(world);
+    let desk = operator(world);
     let token = desk.acquire("A", 1).await;
     let held = desk.reservation("A").await.unwrap();
     assert_eq!(
@@ -42,14 +42,14 @@ async fn happy_path(world: &dyn World) {
 
 /// Proves: S3-004, S3-012, S3-013, S3-038, S3-040, S3-044, S3-052, S3-078
 async fn queue_then_orchestrated_hand_off(world: &dyn World) {
-    let desk = desk(world);
+    let desk = operator(world);
     let token = desk.acquire("A", 1).await;
     assert_eq!(desk.try_acquire("A", 2).await, Ok(Enqueued));
     assert_eq!(
         desk.succeed("A", &token).await,
         Ok(SucceedResult::NextHint(2))
     );
-    // Nothing was handed off.
+    // A success does not start the next offset.
     assert_eq!(desk.reservation("A").await, None);
     let token = desk.acquire("A", 2).await;
     assert_eq!(
@@ -60,7 +60,7 @@ async fn queue_then_orchestrated_hand_off(world: &dyn World) {
 
 /// Proves: S3-006, S3-029, S3-039, S3-067, S3-079
 async fn out_of_order_acquire_is_an_error_that_changes_nothing(world: &dyn World) {
-    let desk = desk(world);
+    let desk = operator(world);
     let token = desk.acquire("A", 1).await;
     assert_eq!(desk.try_acquire("A", 2).await, Ok(Enqueued));
     assert_eq!(
@@ -78,7 +78,7 @@ async fn out_of_order_acquire_is_an_error_that_changes_nothing(world: &dyn World
 
 /// Proves: S3-005, S3-016, S3-017, S3-062, S3-063, S3-064, S3-066, S3-080
 async fn a_retry_keeps_the_lease_its_token_and_its_first_moment(world: &dyn World) {
-    let desk = desk(world);
+    let desk = operator(world);
     let token = desk.acquire("A", 1).await;
     for n in 1..=10 {
         let desk = desk.at(at(u64::from(n) * 60));
@@ -99,7 +99,7 @@ async fn a_retry_keeps_the_lease_its_token_and_its_first_moment(world: &dyn Worl
 /// Proves: S3-057
 async fn the_limit_of_retries_is_tested_before_it_counts(world: &dyn World) {
     for limit in [0, 1, 3] {
-        let desk = desk(world).rules(|rules| rules.max_retries = limit);
+        let desk = operator(world).rules(|rules| rules.max_retries = limit);
         let domain = format!("limit-{limit}");
         let token = desk.acquire(&domain, 1).await;
         for n in 1..=limit {
@@ -113,7 +113,7 @@ async fn the_limit_of_retries_is_tested_before_it_counts(world: &dyn World) {
 
 /// Proves: S3-058, S3-059, S3-060, S3-061, S3-065, S3-081
 async fn a_final_give_up_clears_the_lease_and_hints(world: &dyn World) {
-    let desk = desk(world).rules(|rules| rules.max_retries = 0);
+    let desk = operator(world).rules(|rules| rules.max_retries = 0);
     let token = desk.acquire("A", 1).await;
     assert_eq!(desk.try_acquire("A", 2).await, Ok(Enqueued));
     let answer = desk.fail("A", &token).await;
@@ -126,7 +126,7 @@ async fn a_final_give_up_clears_the_lease_and_hints(world: &dyn World) {
 
 /// Proves: S3-009, S3-030, S3-035, S3-036, S3-045, S3-074, S3-082
 async fn a_terminal_offset_is_never_acquired_again(world: &dyn World) {
-    let desk = desk(world).rules(|rules| rules.max_retries = 0);
+    let desk = operator(world).rules(|rules| rules.max_retries = 0);
     desk.process("A", 1).await;
     desk.give_up("A", 2).await;
     let token = desk.acquire("A", 3).await;
@@ -138,7 +138,7 @@ async fn a_terminal_offset_is_never_acquired_again(world: &dyn World) {
         assert_eq!(desk.submit("A", 2).await, Ok(AlreadyFailed));
     }
     assert_eq!(world.dump().await, before);
-    // And nothing was queued.
+    // No call has queued an offset.
     assert_eq!(
         desk.succeed("A", &token).await,
         Ok(SucceedResult::NoBacklog)
@@ -147,9 +147,9 @@ async fn a_terminal_offset_is_never_acquired_again(world: &dyn World) {
 
 /// Proves: S3-034
 async fn the_terminal_check_comes_before_the_look_at_the_lease(world: &dyn World) {
-    let desk = desk(world);
+    let desk = operator(world);
     desk.process("A", 1).await;
-    // Something waits and nothing is in flight: still no word about the order.
+    // One offset waits and none is in flight, but the error is not about the order.
     let token = desk.acquire("A", 2).await;
     assert_eq!(desk.try_acquire("A", 3).await, Ok(Enqueued));
     assert_eq!(
@@ -161,7 +161,7 @@ async fn the_terminal_check_comes_before_the_look_at_the_lease(world: &dyn World
 
 /// Proves: S3-037
 async fn the_same_offset_gets_the_same_token_again(world: &dyn World) {
-    let desk = desk(world);
+    let desk = operator(world);
     let token = desk.acquire("A", 1).await;
     let before = world.dump().await;
     let later = desk.at(at(3600));
@@ -175,7 +175,7 @@ async fn the_same_offset_gets_the_same_token_again(world: &dyn World) {
 
 /// Proves: S3-001, S3-008, S3-021, S3-075, S3-076
 async fn the_backlog_is_in_order_of_arrival_and_takes_none_twice(world: &dyn World) {
-    let desk = desk(world);
+    let desk = operator(world);
     let mut token = desk.acquire("A", 50).await;
     let order = [9, 60, -4, 9, 60, 55, 9];
     for offset in order {
@@ -185,7 +185,7 @@ async fn the_backlog_is_in_order_of_arrival_and_takes_none_twice(world: &dyn Wor
         let hint = desk.succeed("A", &token).await;
         assert_eq!(hint, Ok(SucceedResult::NextHint(offset)));
         token = desk.acquire("A", offset).await;
-        // What is drained may not come back, and what comes meanwhile goes to the tail.
+        // A drained offset is not queued again, and a newcomer goes to the tail.
         assert_eq!(
             desk.try_acquire("A", 50).await,
             Ok(AlreadyProcessed),
@@ -200,7 +200,7 @@ async fn the_backlog_is_in_order_of_arrival_and_takes_none_twice(world: &dyn Wor
 
 /// Proves: S3-029, S3-052, S3-061
 async fn hints_leave_the_backlog_as_it_is(world: &dyn World) {
-    let desk = desk(world).rules(|rules| rules.max_retries = 0);
+    let desk = operator(world).rules(|rules| rules.max_retries = 0);
     let token = desk.acquire("A", 1).await;
     assert_eq!(desk.try_acquire("A", 2).await, Ok(Enqueued));
     assert_eq!(desk.try_acquire("A", 3).await, Ok(Enqueued));
@@ -217,7 +217,7 @@ async fn hints_leave_the_backlog_as_it_is(world: &dyn World) {
 
 /// Proves: S3-043
 async fn any_offset_may_follow_when_nothing_waits(world: &dyn World) {
-    let desk = desk(world);
+    let desk = operator(world);
     for offset in [100, 3, 7, -1, 0, 99] {
         assert_eq!(desk.process("A", offset).await, None);
     }
@@ -225,7 +225,7 @@ async fn any_offset_may_follow_when_nothing_waits(world: &dyn World) {
 
 /// Proves: S3-010, S3-031, S3-047, S3-048, S3-055, S3-056, S3-068, S3-069
 async fn a_wrong_token_and_no_lease_are_errors_that_change_nothing(world: &dyn World) {
-    let desk = desk(world);
+    let desk = operator(world);
     let (token, stranger) = (desk.acquire("A", 1).await, fresh("stranger"));
     desk.process("B", 1).await;
     let before = world.dump().await;
@@ -235,7 +235,7 @@ async fn a_wrong_token_and_no_lease_are_errors_that_change_nothing(world: &dyn W
     assert_eq!(desk.renew("A", &stranger).await, Err(other.clone()));
     assert!(other.is_illegal_state());
     assert!(other.to_string().starts_with("Token mismatch"));
-    // Idle, or never heard of.
+    // The first domain is idle, the second unknown.
     for domain in ["B", "nobody"] {
         let none = no_lease(domain);
         assert_eq!(desk.succeed(domain, &token).await, Err(none.clone()));
@@ -256,7 +256,7 @@ async fn a_wrong_token_and_no_lease_are_errors_that_change_nothing(world: &dyn W
 }
 
 async fn what_is_asked_without_effect_changes_nothing(world: &dyn World) {
-    let desk = desk(world);
+    let desk = operator(world);
     let before = world.dump().await;
     assert_eq!(desk.reservation("A").await, None);
     assert_eq!(desk.idle_with_backlog(10).await, []);

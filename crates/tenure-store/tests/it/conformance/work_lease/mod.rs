@@ -1,4 +1,4 @@
-//! The work lease as every store keeps it: the whole contract, and what is added to it.
+//! The work lease in every store: its whole contract, and the additions.
 
 pub(super) mod added;
 pub(super) mod bounds;

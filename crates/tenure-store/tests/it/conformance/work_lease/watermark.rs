@@ -1,8 +1,8 @@
-//! What the watermark of a space prunes, and what outlives it.
+//! Effects of the watermark of a space, and the data that stays.
 
 use tenure_core::{AcquireResult, ReplayResult, SucceedResult};
 
-use crate::world::{T0, World, desk, fresh};
+use crate::world::{T0, World, fresh, operator};
 
 use AcquireResult::{AlreadyAcquired, AlreadyFailed, AlreadyProcessed, Enqueued};
 
@@ -16,7 +16,7 @@ on_every_queue!(
 
 /// Proves: S3-018
 async fn below_the_watermark_everything_is_processed(world: &dyn World) {
-    let desk = desk(world);
+    let desk = operator(world);
     for offset in [10, 11, 12, 20] {
         desk.process("A", offset).await;
     }
@@ -28,7 +28,7 @@ async fn below_the_watermark_everything_is_processed(world: &dyn World) {
     }
     assert_eq!(desk.submit("new", 11).await, Ok(AlreadyProcessed));
     assert_eq!(desk.process("new", 12).await, None);
-    // An operator may bring it back all the same.
+    // An operator can still replay it.
     assert_eq!(desk.replay("new", 3).await, Ok(ReplayResult::Enqueued));
     assert_eq!(desk.idle_with_backlog(10).await, [("new".to_owned(), 3)]);
     assert_eq!(desk.process("new", 3).await, None);
@@ -38,7 +38,7 @@ async fn below_the_watermark_everything_is_processed(world: &dyn World) {
 }
 
 async fn what_is_in_flight_or_queued_outlives_the_watermark(world: &dyn World) {
-    let desk = desk(world);
+    let desk = operator(world);
     let token = desk.acquire("A", 1).await;
     assert_eq!(desk.submit("A", 2).await, Ok(Enqueued));
     assert_eq!(desk.submit("A", 50).await, Ok(Enqueued));
@@ -59,7 +59,7 @@ async fn what_is_in_flight_or_queued_outlives_the_watermark(world: &dyn World) {
 }
 
 async fn failures_are_remembered_until_they_are_forgotten(world: &dyn World) {
-    let desk = desk(world).rules(|rules| rules.max_retries = 0);
+    let desk = operator(world).rules(|rules| rules.max_retries = 0);
     for offset in 1..=6 {
         desk.give_up("A", offset).await;
     }
@@ -67,7 +67,8 @@ async fn failures_are_remembered_until_they_are_forgotten(world: &dyn World) {
     for offset in 1..=6 {
         assert_eq!(desk.try_acquire("A", offset).await, Ok(AlreadyFailed));
     }
-    // As far as the watermark at once, and the rest when it has passed.
+    // The store forgets failures below the watermark at once, and the others when the watermark has
+    // passed them.
     desk.forget_failed_below(6).await;
     for (offset, is) in [(1, true), (3, true), (4, false), (5, false), (6, false)] {
         let expected = if is { AlreadyProcessed } else { AlreadyFailed };
@@ -88,7 +89,7 @@ async fn failures_are_remembered_until_they_are_forgotten(world: &dyn World) {
 
 /// Proves: S3-032
 async fn a_domain_with_nothing_left_is_forgotten(world: &dyn World) {
-    let desk = desk(world).rules(|rules| rules.max_retries = 0);
+    let desk = operator(world).rules(|rules| rules.max_retries = 0);
     desk.process("warm-up", 0).await;
     desk.advance_watermark(1).await;
     let empty = world.dump().await;
@@ -106,7 +107,7 @@ async fn a_domain_with_nothing_left_is_forgotten(world: &dyn World) {
     assert!(!is_known(world, "\"A\"").await);
     assert!(is_known(world, "\"B\"").await, "6 is in flight");
     assert!(!is_known(world, "\"C\"").await);
-    // What ends below the watermark leaves nothing behind either.
+    // An offset that is finished below the watermark leaves no data either.
     desk.end("B", &held).await;
     desk.advance_watermark(7).await;
     assert!(!is_known(world, "\"B\"").await);
@@ -114,7 +115,7 @@ async fn a_domain_with_nothing_left_is_forgotten(world: &dyn World) {
     assert_eq!(desk.process("A", 7).await, None);
 }
 
-/// Whether a store still keeps a domain of this name, as its dump quotes it.
+/// Returns true if the store still has a domain of this name, quoted as in its dump.
 async fn is_known(world: &dyn World, quoted: &str) -> bool {
     let dump = world.dump().await;
     let bare = quoted.trim_matches('"');
@@ -122,14 +123,14 @@ async fn is_known(world: &dyn World, quoted: &str) -> bool {
 }
 
 async fn without_a_given_moment_the_clock_of_the_store_counts_reservations(world: &dyn World) {
-    let desk = desk(world).term(30);
+    let desk = operator(world).term(30);
     let leases = world.outbox().unwrap().work_leases();
     let mut ask = desk.ask("A");
     ask.now = None;
     let answer = leases.try_acquire(&ask, 1, &fresh("now")).await.unwrap();
     assert!(matches!(answer, Ok(AcquireResult::Acquired(_))));
     let held = desk.reservation("A").await.unwrap();
-    // The tests' own time starts far in the future.
+    // The time of the tests starts far in the future, so this one is the store's own.
     assert!(held.acquired_at < T0);
     assert_eq!(held.until, Some(held.acquired_at.after(crate::world::TERM)));
     let now = leases.lapsed(&ask.space, 10, None).await.unwrap();

@@ -1,5 +1,4 @@
-//! Every way in which a row can stand, as far as a guard looks at it, and databases that take them
-//! all.
+//! Every combination of columns that a guard checks, and databases that accept them all.
 
 use std::time::Duration;
 
@@ -8,26 +7,26 @@ use tenure_core::job::Note;
 use tenure_core::store::{CheckpointError, EndChunk, JobHold};
 use tenure_core::testing::token;
 use tenure_core::{Guarded, Refusal, SyncState, Timestamp, Token, refusal_of};
-use tenure_store::Planted;
 use tenure_store::config::{StoreConfig, Synchronous};
 use tenure_store::postgres::PostgresStore;
 use tenure_store::sqlite::SqliteStore;
 
+use crate::faults::{Plant as _, Planted};
 use crate::jobs::{Place, seconds};
 
 pub(super) const HOUR: Duration = Duration::from_hours(1);
 
-/// The hold that asks.
+/// The token of the caller.
 pub(super) fn mine() -> Token {
     token("w", 7)
 }
 
-/// A later or earlier one of the same worker. Its text is as long as that of `mine`.
+/// The token of another claim of the same worker, as long as `mine`.
 fn other() -> Token {
     token("w", 6)
 }
 
-/// One row, as far as a guard looks at it.
+/// The columns of a row that a guard checks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Case {
     pub(super) id: i64,
@@ -72,17 +71,17 @@ impl Case {
         SyncState::of(self.until, self.done_at, self.dead_at, now)
     }
 
-    /// The hold is the asker's, whether it runs or not.
+    /// Returns true if the caller's token is current, whether the lease is live or has lapsed.
     pub(super) fn is_mine(&self) -> bool {
         let is_open = self.done_at.is_none() && self.dead_at.is_none();
         self.is_my_token && self.is_my_name && is_open
     }
 
-    /// What the holder of `mine` is told who wants to write; a lease without an end is never one.
+    /// The answer to a write by the holder of `mine`; a lease without an end is never live.
     pub(super) fn judged(&self, is_strict: bool, now: Timestamp) -> Guarded<()> {
         let is_late = is_strict && self.until.is_some_and(|until| until <= now);
         if self.is_mine() && self.until.is_some() && !is_late {
-            return Guarded::Kept(());
+            return Guarded::Accepted(());
         }
         if self.is_mine() {
             return Guarded::Refused(Refusal::Lapsed);
@@ -111,8 +110,8 @@ impl Case {
     }
 }
 
-/// A connection of somebody else's, who does not wait for the disk.
-fn hand(path: &std::path::Path) -> rusqlite::Connection {
+/// A separate connection, which does not wait for the disk.
+fn sql_worker(path: &std::path::Path) -> rusqlite::Connection {
     let conn = rusqlite::Connection::open(path).unwrap();
     conn.busy_timeout(seconds(5)).unwrap();
     conn.execute_batch("pragma synchronous = off").unwrap();
@@ -123,7 +122,7 @@ pub(super) const COLUMNS: &str =
     "lease_token, locked_by, locked_until, completed_at, failed_at, settled_token";
 
 impl Place {
-    /// A database whose two tables take any combination of columns.
+    /// Returns a database whose two tables accept any combination of columns.
     pub(super) async fn without_constraints(mut self) -> Self {
         match &mut self {
             Self::Postgres { pool, .. } => {
@@ -156,7 +155,7 @@ impl Place {
         self
     }
 
-    /// The same with faults.
+    /// Plants faults in the store's statements.
     pub(super) async fn planted(&mut self, faults: &[Planted]) {
         let config = StoreConfig::default();
         match self {
@@ -170,7 +169,7 @@ impl Place {
         }
     }
 
-    /// Empties both tables and runs this.
+    /// Empties both tables and runs these statements.
     pub(super) async fn filled(&self, sql: &str) {
         let script = format!("delete from tenure_jobs; delete from tenure_checkpoints; {sql}");
         match self {
@@ -179,17 +178,17 @@ impl Place {
                 pool.execute(script).await.unwrap();
             }
             Self::Sqlite { path, .. } => {
-                let conn = hand(path);
+                let conn = sql_worker(path);
                 conn.execute_batch(&format!("begin immediate; {script}; commit"))
                     .unwrap();
             }
         }
     }
 
-    /// Ends a chunk in the caller's transaction, or not.
+    /// Finishes a chunk; if `is_strict`, in the caller's own transaction.
     pub(super) async fn end(&self, end: &EndChunk, is_strict: bool) -> Result<Guarded<()>, String> {
         if !is_strict {
-            return self.book().end_chunk(end).await.map_err(|e| e.to_string());
+            return self.jobs().end_chunk(end).await.map_err(|e| e.to_string());
         }
         strictly(match self {
             Self::Postgres { store, pool, .. } => {
@@ -197,13 +196,13 @@ impl Place {
                 store.end_chunk_in(&mut conn, end).await
             }
             Self::Sqlite { store, path, .. } => {
-                let conn = hand(path);
-                store.planted_end_chunk_in(&conn, end)
+                let conn = sql_worker(path);
+                store.own_end_chunk_in(&conn, end)
             }
         })
     }
 
-    /// The same for a note.
+    /// Writes a note; if `is_strict`, in the caller's own transaction.
     pub(super) async fn note(
         &self,
         hold: &JobHold,
@@ -215,7 +214,7 @@ impl Place {
         };
         if !is_strict {
             return self
-                .book()
+                .jobs()
                 .note_job(hold, &note)
                 .await
                 .map_err(|e| e.to_string());
@@ -226,13 +225,13 @@ impl Place {
                 store.note_job_in(&mut conn, hold, &note).await
             }
             Self::Sqlite { store, path, .. } => {
-                let conn = hand(path);
-                store.planted_note_job_in(&conn, hold, &note)
+                let conn = sql_worker(path);
+                store.own_note_job_in(&conn, hold, &note)
             }
         })
     }
 
-    /// What a table tells, one line per row and in an order of their names.
+    /// The rows of a table, one line each, sorted by name.
     pub(super) async fn lines(&self, name: &str, columns: &str, table: &str) -> Vec<String> {
         let lines = format!(
             "select string_agg({name} || ' ' || {columns}, ';' order by {name}) from {table}"
@@ -255,7 +254,7 @@ impl Place {
 
 fn strictly(answer: Result<(), CheckpointError>) -> Result<Guarded<()>, String> {
     match answer {
-        Ok(()) => Ok(Guarded::Kept(())),
+        Ok(()) => Ok(Guarded::Accepted(())),
         Err(CheckpointError::Refused(why)) => Ok(Guarded::Refused(why)),
         Err(other) => Err(other.to_string()),
     }

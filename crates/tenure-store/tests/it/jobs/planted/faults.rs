@@ -1,9 +1,9 @@
-//! What is taken out of the statements, one guard at a time.
+//! Faults: each removes one guard from a statement.
 
-use tenure_store::Planted;
+use crate::faults::Planted;
 
-/// Every condition that is a line of its own, as it stands in a file and as if it were not there;
-/// what is bound to it stays bound.
+/// Returns each line of a file that is a condition, with a replacement that removes the condition
+/// but still binds its parameters.
 pub(super) fn faults_of_lines(text: &str) -> Vec<(String, String)> {
     let mut faults = Vec::new();
     for line in text.lines() {
@@ -23,7 +23,7 @@ pub(super) fn faults_of_lines(text: &str) -> Vec<(String, String)> {
     faults
 }
 
-/// Conditions within a line, between brackets.
+/// Conditions within a line, marked by square brackets.
 const WITHIN: [(&str, &str, &[&str]); 6] = [
     (
         "sqlite",
@@ -91,7 +91,7 @@ pub(super) fn faults_within(database: &str, file: &str) -> Vec<(String, String)>
         .collect()
 }
 
-/// A renewal that moves the end of a lease back.
+/// Faults that let a renewal shorten a lease.
 const SHORTENS: [(&str, &str, &str); 2] = [
     (
         "sqlite",
@@ -105,7 +105,7 @@ const SHORTENS: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// What is wrong in other ways.
+/// Other faults.
 pub(super) fn other_faults(database: &str, file: &str) -> Vec<(String, String)> {
     let here = SHORTENS.iter().filter(|fault| fault.0 == database);
     let here = here.filter(|_| file == "renew_chunks");
@@ -113,7 +113,7 @@ pub(super) fn other_faults(database: &str, file: &str) -> Vec<(String, String)> 
         .collect()
 }
 
-/// Nobody sees that a chunk is held or has ended.
+/// Makes the claim ignore that a chunk is held or finished.
 pub(super) const BLIND: Planted = Planted {
     file: "jobs_look_chunk",
     from: "select t.locked_until, t.locked_by, t.completed_at, t.failed_at, t.last_synced_at,",

@@ -1,24 +1,24 @@
-//! The statements that judge the holds on jobs and chunks say what the guards say: every
-//! combination of token, holder, end of term and end is written into tables without constraints,
-//! and each verb is asked of each row. And each guard is taken out once: that must be noticed.
+//! The statements that check the leases of jobs and chunks agree with the guards. Every combination
+//! of token, holder, end of term and final state is written into tables without constraints, and
+//! each operation is run on each row. Then each guard is removed in turn, and the checks must fail.
 
 mod cases;
 mod faults;
 
 use std::fmt::Write as _;
 
-use tenure_core::job::ChunkClaim;
+use tenure_core::job::{ChunkClaim, JobId};
 use tenure_core::store::{ChunkHold, ClaimChunk, EndChunk, JobHold, RenewChunks};
-use tenure_core::testing::token;
+use tenure_core::testing::{Extent, token};
 use tenure_core::{Clock as _, Guarded, Refusal, SyncState, Term};
-use tenure_store::Planted;
 use tenure_store::memory::SystemClock;
 
 use self::cases::{COLUMNS, Case, HOUR, mine};
 use self::faults::{BLIND, faults_of_lines, faults_within, other_faults};
 use super::{NOW, Place, asks, ends, key, synced};
+use crate::faults::Planted;
 
-/// Says what went wrong, so that planted faults can be told from sound statements.
+/// Returns an error instead of a panic, so that planted faults can be detected.
 fn ensure<T: PartialEq + std::fmt::Debug>(
     found: &T,
     expected: &T,
@@ -30,7 +30,7 @@ fn ensure<T: PartialEq + std::fmt::Debug>(
     Err(format!("{found:?}, not {expected:?}: {case:?}"))
 }
 
-/// Exactly the rows of these names were changed.
+/// Checks that exactly the rows with these names changed.
 fn only(changed: &[String], before: &[String], after: &[String]) -> Result<(), String> {
     let names = before.iter().zip(after).filter(|(old, new)| old != new);
     let names = names.map(|(old, _)| old.split(' ').next().unwrap().to_owned());
@@ -43,8 +43,8 @@ fn only(changed: &[String], before: &[String], after: &[String]) -> Result<(), S
     Err(format!("{found:?} were changed, not {changed:?}"))
 }
 
-/// A chunk of each case in a matrix that is asked for, and before it one of its name in a matrix
-/// that is not, which stands otherwise.
+/// Writes one chunk per case into the tested matrix, each preceded by a chunk with the same name
+/// but another state in another matrix.
 async fn write_chunks(place: &Place, cases: &[Case]) {
     let mut sql = String::new();
     let others = cases.iter().cycle().skip(13);
@@ -70,7 +70,7 @@ async fn end_keeps_its_guard(place: &Place, is_strict: bool) -> Result<(), Strin
     for case in &cases {
         let end = ends(&key("m", &case.id.to_string()), &mine(), synced(), NOW);
         let answer = place.end(&end, is_strict).await?;
-        if answer.is_kept() {
+        if answer.is_accepted() {
             ended.push(format!("m/{}", case.id));
         }
         ensure(&answer, &case.judged(is_strict, NOW), case)?;
@@ -78,7 +78,7 @@ async fn end_keeps_its_guard(place: &Place, is_strict: bool) -> Result<(), Strin
     only(&ended, &before, &place.chunk_lines().await)
 }
 
-/// All are renewed at once; and what runs longer already is not made shorter.
+/// All chunks are renewed in one call; a lease with a later end is not shortened.
 async fn renewal_keeps_its_guard(place: &Place) -> Result<(), String> {
     let cases = Case::all(NOW);
     write_chunks(place, &cases).await;
@@ -89,7 +89,7 @@ async fn renewal_keeps_its_guard(place: &Place) -> Result<(), String> {
     };
     let holds: Vec<ChunkHold> = cases.iter().map(hold).collect();
     let renew = RenewChunks::new(holds.clone(), Term::new(2 * HOUR).unwrap()).at(NOW);
-    let answers = place.book().renew_chunks(&renew).await;
+    let answers = place.jobs().renew_chunks(&renew).await;
     let answers = answers.map_err(|e| e.to_string())?;
     if !answers.iter().map(|(hold, _)| hold).eq(&holds) {
         return Err(format!("not all were answered: {answers:?}"));
@@ -103,7 +103,7 @@ async fn renewal_keeps_its_guard(place: &Place) -> Result<(), String> {
             _ => Err(Refusal::Lost),
         };
         let found = match answer {
-            Guarded::Kept(renewed) => Ok(renewed.until),
+            Guarded::Accepted(renewed) => Ok(renewed.until),
             Guarded::Refused(why) => Err(why),
         };
         ensure(&found, &expected, case)?;
@@ -114,16 +114,16 @@ async fn renewal_keeps_its_guard(place: &Place) -> Result<(), String> {
     let after = place.chunk_lines().await;
     only(&renewed, &before, &after)?;
     let shorter = RenewChunks::new(holds, Term::new(HOUR).unwrap()).at(NOW);
-    let answers = place.book().renew_chunks(&shorter).await;
+    let answers = place.jobs().renew_chunks(&shorter).await;
     answers.map_err(|e| e.to_string())?;
     only(&[], &after, &place.chunk_lines().await)
 }
 
-/// How a chunk that is claimed is looked at before.
+/// The read before the claim of a chunk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Look {
     Sound,
-    /// Everything seems free, so that the claim is left alone with its own guards.
+    /// The read finds every chunk free, so that only the claim's own guards apply.
     Blind,
 }
 
@@ -134,7 +134,7 @@ async fn claim_keeps_its_guard(place: &Place, look: Look) -> Result<(), String> 
     for case in &cases {
         let nth = u64::try_from(case.id).unwrap();
         let ask = asks(&key("m", &case.id.to_string()), &token("new", nth), NOW);
-        let answer = place.book().claim_chunk(&ask).await;
+        let answer = place.jobs().claim_chunk(&ask).await;
         let is_free = matches!(case.state(NOW), SyncState::Available | SyncState::Lapsed);
         let is_given = matches!(answer, Ok(ChunkClaim::Claimed(_)));
         ensure(&is_given, &is_free, case)?;
@@ -147,7 +147,7 @@ async fn claim_keeps_its_guard(place: &Place, look: Look) -> Result<(), String> 
     only(&claimed, &before, &place.chunk_lines().await)
 }
 
-/// What who asks for this case is told, if it is not free.
+/// The answer to a claim of a chunk in this case, if the chunk is not free.
 fn held(case: &Case) -> ChunkClaim {
     let holder = if case.is_my_name {
         mine()
@@ -164,7 +164,7 @@ fn held(case: &Case) -> ChunkClaim {
     }
 }
 
-/// Jobs of all cases.
+/// SQL that inserts one job per case.
 fn jobs(place: &Place, cases: &[Case]) -> String {
     let rows = cases.iter().map(|case| {
         let columns = case.columns(place);
@@ -177,13 +177,14 @@ fn jobs(place: &Place, cases: &[Case]) -> String {
     rows.collect()
 }
 
-/// What is asked for of a job; a store that has given out one of the last kind may take the next
-/// for such a one, too.
+/// The order in which new and free chunks are claimed. It matters because a store may guess that
+/// the next chunk is of the same kind as the last one.
 type Order = [&'static str; 2];
 const FREE_LAST: Order = ["new", "free"];
 const NEW_LAST: Order = ["free", "new"];
 
-/// The job as a second fence, of a chunk that is made, of one that is free and of one that is held.
+/// Checks that the lease of the job also guards claims of new and free chunks and the end of a held
+/// chunk.
 async fn job_fence_stands(place: &Place, is_strict: bool, order: Order) -> Result<(), String> {
     let cases = Case::all(NOW);
     let mut sql = jobs(place, &cases);
@@ -205,13 +206,13 @@ async fn job_fence_stands(place: &Place, is_strict: bool, order: Order) -> Resul
     sql.push_str("insert into tenure_checkpoints (matrix_id, chunk_hash) values ('w', 'free');");
     place.filled(&sql).await;
     let ask = asks(&key("w", order[1]), &token("warm", 1), NOW);
-    let warm = place.book().claim_chunk(&ask).await;
+    let warm = place.jobs().claim_chunk(&ask).await;
     if !matches!(warm, Ok(ChunkClaim::Claimed(_))) {
         return Err(format!("{warm:?}"));
     }
     for case in &cases {
         let job = Some(JobHold {
-            id: case.id,
+            id: JobId::new(case.id),
             token: mine(),
         });
         let is_live = case.is_mine() && case.until.is_some_and(|until| NOW < until);
@@ -221,7 +222,7 @@ async fn job_fence_stands(place: &Place, is_strict: bool, order: Order) -> Resul
                 job: job.clone(),
                 ..asks(&key("m", &format!("{what} {nth}")), &token(what, nth), NOW)
             };
-            let answer = place.book().claim_chunk(&claim).await;
+            let answer = place.jobs().claim_chunk(&claim).await;
             match (is_live, answer.map_err(|e| e.to_string())?) {
                 (true, ChunkClaim::Claimed(_)) | (false, ChunkClaim::JobLost) => {}
                 (_, answer) => return Err(format!("{answer:?}: {case:?}")),
@@ -232,7 +233,7 @@ async fn job_fence_stands(place: &Place, is_strict: bool, order: Order) -> Resul
             ..ends(&key("m", &case.id.to_string()), &mine(), synced(), NOW)
         };
         let expected = match case.until {
-            Some(_) if case.is_mine() && (is_live || !is_strict) => Guarded::Kept(()),
+            Some(_) if case.is_mine() && (is_live || !is_strict) => Guarded::Accepted(()),
             Some(_) if case.is_mine() => Guarded::Refused(Refusal::Lapsed),
             _ => Guarded::Refused(Refusal::Lost),
         };
@@ -242,7 +243,8 @@ async fn job_fence_stands(place: &Place, is_strict: bool, order: Order) -> Resul
 }
 
 async fn note_keeps_its_guard(place: &Place, is_strict: bool) -> Result<(), String> {
-    // Notes are judged by the store's own clock, so nothing here ends at this very moment.
+    // The store checks notes by its own clock, so the cases leave out a lease that ends exactly
+    // now.
     let now = SystemClock.now();
     let cases = Case::all(now).into_iter();
     let cases: Vec<Case> = cases.filter(|case| case.until != Some(now)).collect();
@@ -251,11 +253,11 @@ async fn note_keeps_its_guard(place: &Place, is_strict: bool) -> Result<(), Stri
     let (before, mut noted) = (look().await, Vec::new());
     for case in &cases {
         let hold = JobHold {
-            id: case.id,
+            id: JobId::new(case.id),
             token: mine(),
         };
         let answer = place.note(&hold, is_strict).await?;
-        if answer.is_kept() {
+        if answer.is_accepted() {
             noted.push(case.id.to_string());
         }
         let mut expected = case.judged(is_strict, now);
@@ -267,7 +269,7 @@ async fn note_keeps_its_guard(place: &Place, is_strict: bool) -> Result<(), Stri
     only(&noted, &before, &look().await)
 }
 
-/// Everything that a file is judged by.
+/// Runs all checks of a file.
 async fn judged(place: &Place, file: &str, look: Look) -> Result<(), String> {
     match file {
         "note" => {
@@ -296,11 +298,12 @@ async fn judged(place: &Place, file: &str, look: Look) -> Result<(), String> {
     }
 }
 
-/// Every guard that is taken out of a file is noticed, and without a fault nothing is.
+/// The checks fail for every guard removed from the file, and pass when none is removed.
 async fn every_guard_counts(mut place: Place, database: &str, names: [&'static str; 2]) {
     let [file, name] = names;
     let (look, blind): (_, &[Planted]) = match (database, file) {
-        // It comes after a look in the same transaction, which has the same conditions.
+        // SQLite's `claim_chunk` runs after a read with the same conditions in the same
+        // transaction, so the read must be blinded.
         ("sqlite", "claim_chunk") => (Look::Blind, &[BLIND]),
         _ => (Look::Sound, &[]),
     };
@@ -352,8 +355,10 @@ async fn every_guard_of_sqlite_on_jobs_and_chunks_counts() {
 /// Proves: S5-008, S5-020, S5-021, S5-035, S5-036, S5-042
 #[tokio::test]
 async fn every_guard_of_postgres_on_jobs_and_chunks_counts() {
-    // In SQLite a chunk that is not there is made by a statement of the same file.
-    for names in [&FILES[..], &[["make_chunk", "jobs_make_chunk"]]].concat() {
+    // PostgreSQL creates a missing chunk with the file `make_chunk`; in SQLite, `claim_chunk` does
+    // that.
+    let files = [&FILES[..], &[["make_chunk", "jobs_make_chunk"]]].concat();
+    for names in Extent::chosen().of(&files, 1) {
         let place = Place::postgres().await.without_constraints().await;
         every_guard_counts(place, "postgres", names).await;
     }

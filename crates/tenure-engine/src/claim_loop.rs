@@ -1,0 +1,451 @@
+//! Claim loop: waits, claims, settles. A worker runs two loops and a sender three, so that one
+//! batch is settled while the next is claimed; executors run the handlers in between.
+//!
+//! A claim without an answer is released by its token. A settle without an answer is repeated for
+//! as long as the lease lasts; repeating it changes nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tenure_core::store::{Claim, Isolation, Recovered, Rest, Settle, Settlement, StoreError};
+use tenure_core::webhook::AttemptOutcome;
+use tenure_core::{Held, OutcomeKind, Refusal, Token};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tracing::{debug, error, info, warn};
+
+use crate::attachment::PendingSettle;
+use crate::chooser::{Chooser, Room};
+use crate::config::{EngineConfig, Recovery};
+use crate::executor;
+use crate::handler::Readiness;
+use crate::held::{ClaimRequest, Step, StoreWork};
+use crate::held_lease::{HeldLease, less_margin};
+use crate::item_queues::ItemQueues;
+use crate::orphaned_calls;
+use crate::reaper;
+use crate::shared::Shared;
+use crate::tasks::Tasks;
+
+/// Number of claim loops per worker, and thus the maximum of concurrent claims and settles.
+const CLAIM_LOOPS: u32 = 2;
+/// Number for a sender, which claims and settles in separate loops.
+const CLAIM_LOOPS_CHOOSING: u32 = 3;
+
+const RETRY_DELAY_MIN: Duration = Duration::from_millis(20);
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(1);
+/// Timeout of one attempt to release a claim.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Result of a call of the store.
+enum CallResult<T> {
+    Ok(T),
+    /// No answer: the call may have taken effect.
+    Lost,
+    /// A permanent error: the call had no effect.
+    Failed,
+}
+
+/// Number of claim loops for this configuration.
+pub(crate) fn count(config: &EngineConfig) -> u32 {
+    match config.chooser {
+        None => CLAIM_LOOPS,
+        Some(_) => CLAIM_LOOPS_CHOOSING,
+    }
+}
+
+/// Runs until the worker has stopped and nothing is held.
+pub(crate) async fn run(shared: Arc<Shared>, tasks: Arc<Tasks>) {
+    loop {
+        let notified = shared.claim_loops.notified();
+        tokio::pin!(notified);
+        notified.as_mut().enable();
+        spawn_executors(&shared, &tasks);
+        let now = Instant::now();
+        let is_ready = is_ready(&shared);
+        match shared.held_leases.step(now, is_ready, || shared.mint()) {
+            Step::Go(work) => {
+                // The other loop may have work as well.
+                shared.claim_loops.notify_one();
+                perform(&shared, &tasks, *work).await;
+                shared.cleared.notify_waiters();
+            }
+            Step::Wait(until) => {
+                tokio::select! {
+                    biased;
+                    () = notified => {}
+                    () = sleep_until(until) => {}
+                }
+            }
+            Step::Over => {
+                shared.cleared.notify_waiters();
+                return;
+            }
+        }
+    }
+}
+
+/// True if the handler accepts items. Logs each change once.
+fn is_ready(shared: &Shared) -> bool {
+    match shared.handler.readiness() {
+        Readiness::Ready => {
+            if shared.is_claiming_paused.swap(false, Ordering::Relaxed) {
+                shared.metrics.claiming_paused.set(0.0);
+                info!("resumed claiming");
+            }
+            true
+        }
+        Readiness::Away { reason } => {
+            if !shared.is_claiming_paused.swap(true, Ordering::Relaxed) {
+                shared.metrics.claiming_paused.set(1.0);
+                warn!(reason, "paused claiming: the handler is not ready");
+            }
+            false
+        }
+    }
+}
+
+async fn perform(shared: &Arc<Shared>, tasks: &Tasks, work: StoreWork) {
+    orphaned_calls::spawn(shared, tasks, work.orphans);
+    match (work.settle, work.claim) {
+        (Some(pending), Some(request)) => settle_and_claim(shared, tasks, pending, request).await,
+        (Some(pending), None) => settle_until_answered(shared, pending).await,
+        (None, Some(request)) => match &shared.config.chooser {
+            None => {
+                claim_and_take(shared, tasks, request).await;
+            }
+            Some(chooser) => choose_and_claim(shared, tasks, chooser.as_ref(), request).await,
+        },
+        (None, None) => {}
+    }
+}
+
+async fn settle_and_claim(
+    shared: &Arc<Shared>,
+    tasks: &Tasks,
+    mut pending: PendingSettle,
+    request: ClaimRequest,
+) {
+    let claim = claim_of(shared, &request);
+    let settle = pending.sent_at(Instant::now());
+    let call = shared.store.settle_and_claim(settle, &claim);
+    let answer = bounded(shared, "settle_and_claim", bound(&request), call).await;
+    report_recovered(shared, &claim);
+    match answer {
+        CallResult::Ok((settlement, held)) => {
+            report_settled(shared, &pending, &settlement);
+            shared
+                .held_leases
+                .settled(pending.no, &settlement, Instant::now());
+            take_claimed(shared, tasks, &request, held);
+        }
+        CallResult::Lost | CallResult::Failed => {
+            claim_failed(shared, tasks, &request);
+            settle_until_answered(shared, pending).await;
+        }
+    }
+}
+
+/// Selects the lanes, then claims from them.
+async fn choose_and_claim(
+    shared: &Arc<Shared>,
+    tasks: &Tasks,
+    chooser: &dyn Chooser,
+    mut request: ClaimRequest,
+) {
+    if chooser.is_known_idle(request.target.isolation) {
+        take_claimed(shared, tasks, &request, None);
+        return;
+    }
+    let room = Room {
+        limit: request.limit,
+        concurrency: shared.live.borrow().settings.concurrency,
+        isolation: request.target.isolation,
+        in_hand: std::mem::take(&mut request.in_hand),
+    };
+    let chosen = match chooser.choose_again(&room) {
+        // The store was not called, so there is nothing to count.
+        Some(lanes) => CallResult::Ok(lanes),
+        None => bounded(shared, "choose", bound(&request), chooser.choose(&room)).await,
+    };
+    match chosen {
+        CallResult::Ok(lanes) if lanes.is_empty() => take_claimed(shared, tasks, &request, None),
+        CallResult::Ok(lanes) => {
+            request.lanes = lanes;
+            // The lease starts only now.
+            request.sent_at = Instant::now();
+            chooser.took(claim_and_take(shared, tasks, request).await);
+        }
+        // Nothing was claimed, so there is nothing to release.
+        CallResult::Lost | CallResult::Failed => {
+            let now = Instant::now();
+            shared
+                .held_leases
+                .choice_failed(&request, now, shared.rng.chance());
+        }
+    }
+}
+
+/// Claims; returns whether the claim reached its limit.
+async fn claim_and_take(shared: &Arc<Shared>, tasks: &Tasks, request: ClaimRequest) -> bool {
+    let claim = claim_of(shared, &request);
+    let call = shared.store.claim(&claim);
+    let answer = bounded(shared, "claim", bound(&request), call).await;
+    report_recovered(shared, &claim);
+    match answer {
+        CallResult::Ok(held) => {
+            let is_full = held.as_ref().is_some_and(|held| held.is_full);
+            take_claimed(shared, tasks, &request, held);
+            is_full
+        }
+        CallResult::Lost | CallResult::Failed => {
+            claim_failed(shared, tasks, &request);
+            false
+        }
+    }
+}
+
+fn claim_of(shared: &Shared, request: &ClaimRequest) -> Claim {
+    let rows = &shared.config.rows;
+    let recovery = match rows.recovery {
+        // The reaper ends lapsed leases, and counts and logs their items.
+        Recovery::ByReaper => None,
+        Recovery::InClaim => Some(shared.live.borrow().settings.lapse_policy()),
+    };
+    let mut claim = Claim::new(request.token.clone(), request.limit);
+    if recovery.is_some() {
+        claim = claim.recovered(Recovered::default());
+    }
+    let claim = claim
+        .min_parallel(request.min_parallel)
+        .term(request.target.timing.term)
+        .queues(request.target.queues.clone())
+        .lanes(request.lanes.clone())
+        .kinds(rows.kinds.clone())
+        .recovery(recovery);
+    match request.target.isolation {
+        Isolation::Shared => claim,
+        Isolation::Isolated => claim.alone(),
+    }
+}
+
+/// Counts and logs the items that the claim recovered, like the reaper.
+fn report_recovered(shared: &Shared, claim: &Claim) {
+    let reaped = claim.recovered.as_ref().map(Recovered::take);
+    if let Some(reaped) = reaped.filter(|reaped| !reaped.is_empty()) {
+        reaper::report(shared, &reaped);
+    }
+}
+
+/// Deadline of a claim: an answer after the end of its own lease is useless.
+fn bound(request: &ClaimRequest) -> Instant {
+    HeldLease::deadline(request.sent_at, request.target.timing.term.length())
+}
+
+/// Queues the claimed items and starts missing executors.
+fn take_claimed(shared: &Arc<Shared>, tasks: &Tasks, request: &ClaimRequest, held: Option<Held>) {
+    let now = Instant::now();
+    shared.vitals.claimed(now);
+    if let Some(held) = &held {
+        let count = u64::try_from(held.items.len()).unwrap_or(u64::MAX);
+        shared.metrics.claimed.increment(count);
+        let queues = ItemQueues::new(&held.items);
+        for item in &held.items {
+            let waited = held.lease.claimed_at.since(item.available_at);
+            shared.metrics.picked_up(queues.get(item.id), waited);
+        }
+    }
+    match shared
+        .held_leases
+        .claimed(request, held, now, shared.rng.chance())
+    {
+        Ok(count) => {
+            if request.target.timing.heartbeat < shared.live.borrow().heartbeat() {
+                // The claim used older settings with a shorter heartbeat: the keeper must check
+                // sooner.
+                shared.live.send_modify(|_| {});
+            }
+            spawn_executors(shared, tasks);
+            let executors = shared.live.borrow().settings.concurrency;
+            for _ in 0..count.min(executors) {
+                shared.executors.notify_one();
+            }
+            report_load(shared);
+        }
+        Err(()) => release(shared, tasks, request.token.clone()),
+    }
+}
+
+/// Starts executors for the waiting items, up to the concurrency.
+fn spawn_executors(shared: &Arc<Shared>, tasks: &Tasks) {
+    for _ in 0..shared.held_leases.take_missing_executors() {
+        tasks.spawn("executor", executor::run(Arc::clone(shared)));
+    }
+}
+
+fn claim_failed(shared: &Arc<Shared>, tasks: &Tasks, request: &ClaimRequest) {
+    let now = Instant::now();
+    shared
+        .held_leases
+        .claim_failed(request, now, shared.rng.chance());
+    release(shared, tasks, request.token.clone());
+}
+
+/// Releases the items of a claim that no executor will work on; otherwise they stay held until the
+/// lease lapses.
+fn release(shared: &Arc<Shared>, tasks: &Tasks, token: Token) {
+    let shared = Arc::clone(shared);
+    let term = shared.live.borrow().settings.term.length();
+    let until = Instant::now() + term;
+    info!("releasing a claim: its answer came too late or not at all");
+    tasks.spawn("release", async move {
+        let release = Settle::new(token).rest(Rest::Release);
+        let mut wait = RETRY_DELAY_MIN;
+        // After the term the reaper ends the lease.
+        while Instant::now() < until {
+            let bound = until.min(Instant::now() + RELEASE_TIMEOUT);
+            shared.metrics.call("settle");
+            if let Ok(Ok(_)) = timeout_at(bound, shared.store.settle(&release)).await {
+                break;
+            }
+            sleep(wait).await;
+            wait = (wait * 2).min(RETRY_DELAY_MAX);
+        }
+        shared.held_leases.returned();
+        shared.cleared.notify_waiters();
+    });
+}
+
+/// Retries a settle until it is answered or the lease is over, but no longer than `max_hold`, so
+/// that no item stays held forever.
+async fn settle_until_answered(shared: &Shared, mut pending: PendingSettle) {
+    let mut wait = RETRY_DELAY_MIN;
+    let until = Instant::now() + shared.live.borrow().settings.max_hold();
+    while Instant::now() < until && shared.held_leases.is_live(pending.no, Instant::now()) {
+        let term = shared.live.borrow().settings.term.length();
+        let bound = Instant::now() + less_margin(term) / 2;
+        let settle = pending.sent_at(Instant::now());
+        match bounded(shared, "settle", bound, shared.store.settle(settle)).await {
+            CallResult::Ok(settlement) => {
+                report_settled(shared, &pending, &settlement);
+                shared
+                    .held_leases
+                    .settled(pending.no, &settlement, Instant::now());
+                report_load(shared);
+                return;
+            }
+            CallResult::Lost => {
+                sleep(wait).await;
+                wait = (wait * 2).min(RETRY_DELAY_MAX);
+            }
+            CallResult::Failed => break,
+        }
+    }
+    let items = pending.settle.items.len();
+    warn!(items, "gave up a settle; the lease lapses");
+    shared.held_leases.abandon(pending, Instant::now());
+}
+
+/// Calls the store with a deadline; counts and logs failures.
+async fn bounded<T>(
+    shared: &Shared,
+    verb: &'static str,
+    until: Instant,
+    call: tenure_core::store::Answer<'_, T>,
+) -> CallResult<T> {
+    shared.metrics.call(verb);
+    match timeout_at(until, call).await {
+        Ok(Ok(answer)) => {
+            shared.vitals.store_answered();
+            CallResult::Ok(answer)
+        }
+        Ok(Err(error)) => {
+            shared.metrics.store_error(verb, &error);
+            report_store_error(shared, verb, &error);
+            if error.is_transient() {
+                CallResult::Lost
+            } else {
+                CallResult::Failed
+            }
+        }
+        Err(_) => {
+            shared.metrics.store_timeout(verb);
+            if shared
+                .vitals
+                .store_failed("the store did not answer in time")
+            {
+                warn!(verb, "the store did not answer in time");
+            }
+            CallResult::Lost
+        }
+    }
+}
+
+/// Logs a store failure once per reason until the store answers again.
+pub(crate) fn report_store_error(shared: &Shared, verb: &'static str, error: &StoreError) {
+    let text = error.summary();
+    if shared.vitals.store_failed(&text) {
+        let hint = error.hint();
+        warn!(verb, error = text, hint, "the store failed");
+    }
+}
+
+pub(crate) fn report_settled(shared: &Shared, pending: &PendingSettle, settlement: &Settlement) {
+    let settle = &pending.settle;
+    if settlement.late {
+        shared.metrics.settled_late.increment(1);
+    }
+    let mut counts: BTreeMap<(&str, OutcomeKind), u64> = BTreeMap::new();
+    for ((id, outcome), (_, answer)) in settle.items.iter().zip(&settlement.items) {
+        if answer.is_accepted() {
+            let series = (pending.queues.get(*id), outcome.kind());
+            *counts.entry(series).or_default() += 1;
+        }
+    }
+    for ((queue, kind), count) in counts {
+        shared.metrics.settled(queue, kind, count);
+        shared.outcomes.add(kind, count);
+    }
+    for (item, cause) in &settlement.failed {
+        warn!(%item, cause, "the table rejected the settle of this row; its lease lapses");
+    }
+    let is_logged = |item| settlement.failed.iter().any(|(failed, _)| *failed == item);
+    for (item, why) in settlement.refused().filter(|(item, _)| !is_logged(*item)) {
+        shared.metrics.refused(why);
+        if why == Refusal::OutOfTurn {
+            error!(%item, %why, "a settle was refused out of turn; this is a bug of Tenure");
+        } else {
+            warn!(%item, %why, "a settle was refused; another worker has the item");
+        }
+    }
+    report_calls(shared, settle, settlement);
+    if let Some(sender) = &shared.config.sender
+        && !settle.fan_out.is_empty()
+    {
+        sender.wake();
+    }
+}
+
+/// Counts the settled calls and logs that the worker no longer renews their deliveries.
+fn report_calls(shared: &Shared, settle: &Settle, settlement: &Settlement) {
+    for call in &settle.calls {
+        let is_refused = settlement.refused().any(|(id, _)| id == call.delivery);
+        let outcome = if is_refused {
+            AttemptOutcome::Superseded
+        } else {
+            call.outcome
+        };
+        shared.metrics.attempt(outcome);
+        let item = call.delivery;
+        let reason = if is_refused { "refused" } else { "settled" };
+        let outcome = outcome.as_str();
+        debug!(%item, reason, outcome, "stopped renewing a delivery");
+    }
+}
+
+pub(crate) fn report_load(shared: &Shared) {
+    let load = shared.held_leases.load();
+    shared.metrics.running.set(f64::from(load.running));
+    shared.metrics.held.set(f64::from(load.held));
+}

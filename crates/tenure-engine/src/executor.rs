@@ -1,0 +1,194 @@
+//! Executor: runs handlers on one item after another. A worker has up to `worker.concurrency`
+//! executors.
+
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use tenure_core::webhook::Delivery;
+use tenure_core::{Again, Content, Event, Failure, Item, ItemId, Outcome, brief_duration};
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
+
+use crate::attachment::Attachment;
+use crate::handler::Failed;
+use crate::held::{HandlerReport, Next, Nudge, StartedItem};
+use crate::shared::Shared;
+
+/// Longest error in the log; the store keeps more.
+const LOGGED_CHARS: usize = 200;
+
+/// Runs until there are more executors than wanted.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let mut report = None;
+    loop {
+        let (mut next, nudge) = shared.held_leases.exchange(report.take(), Instant::now());
+        if nudge == Nudge::Needed {
+            shared.claim_loops.notify_one();
+        }
+        if matches!(next, Next::Wait) {
+            shared.cleared.notify_waiters();
+            // Registered before the second check, so that no wake-up is missed.
+            let notified = shared.executors.notified();
+            tokio::pin!(notified);
+            notified.as_mut().enable();
+            next = shared.held_leases.exchange(None, Instant::now()).0;
+            if matches!(next, Next::Wait) {
+                notified.await;
+                continue;
+            }
+        }
+        match next {
+            Next::Start(start) => report = Some(work(&shared, *start).await),
+            Next::Wait => {}
+            Next::Exit => {
+                shared.cleared.notify_waiters();
+                return;
+            }
+        }
+        // A handler that never awaits must not starve the others.
+        tokio::task::consume_budget().await;
+    }
+}
+
+/// Runs the handler until it answers or its lease is over.
+async fn work(shared: &Shared, start: StartedItem) -> HandlerReport {
+    let StartedItem {
+        no,
+        item,
+        mut cx,
+        rules,
+    } = start;
+    let id = item.id;
+    let facts = FailureFacts {
+        failures: item.counters.failures,
+        endpoint: item
+            .content
+            .delivery()
+            .map(|Delivery { endpoint, .. }| *endpoint),
+        max_retries: rules.max_retries,
+    };
+    let topic = fanned_out(shared, &item);
+    if let Some(longest) = shared.handler.max_hold(&item)
+        && let Some(deadline) = shared.held_leases.extend_max_hold(no, id, longest)
+    {
+        cx.deadline = deadline;
+    }
+    let route = shared.handler.route_name(&item).unwrap_or_default();
+    let call = cx.call.clone();
+    let attempt = cx.attempt();
+    let event_id = item.content.event().and_then(Event::event_id);
+    let cancel = cx.cancel.clone();
+    let began = Instant::now();
+    let handling = AssertUnwindSafe(async { shared.handler.handle(item, cx).await });
+    let mut handling = Box::pin(handling.catch_unwind());
+    let answer = tokio::select! {
+        biased;
+        answer = &mut handling => Some(answer),
+        () = cancel.cancelled() => None,
+    };
+    let took = began.elapsed();
+    // Dropping the handler's future may panic, too.
+    if catch_unwind(AssertUnwindSafe(|| drop(handling))).is_err() {
+        shared.metrics.panics.increment(1);
+        warn!(item = %id, "a handler panicked when it was dropped");
+    }
+    shared.metrics.handled(route, took);
+    let outcome = answer.map(|answer| {
+        let answer = answer.unwrap_or_else(|panic| {
+            shared.metrics.panics.increment(1);
+            Err(Failure::new(format!(
+                "the handler panicked: {}",
+                text_of(&*panic)
+            )))
+        });
+        judge(shared, facts, answer)
+    });
+    log_outcome(id, event_id, attempt, outcome.as_ref());
+    HandlerReport {
+        no,
+        id,
+        outcome,
+        attachment: topic.map_or_else(|| call.take(), Attachment::FanOut),
+        took,
+        limit: rules.limit,
+    }
+}
+
+/// Logs the outcome of an attempt; `None`: the lease ended before the handler answered.
+fn log_outcome(
+    id: ItemId,
+    event_id: Option<impl Display>,
+    attempt: u32,
+    outcome: Option<&Outcome>,
+) {
+    let event = event_id.map(tracing::field::display);
+    match outcome {
+        None => debug!(item = %id, event, "cancelled a handler: its lease is over"),
+        Some(Outcome::Done) => debug!(item = %id, event, attempt, "done"),
+        Some(Outcome::Release { after }) => {
+            debug!(item = %id, event, attempt, ?after, "released");
+        }
+        Some(Outcome::Retry { after, error }) => {
+            let error = cut(error);
+            let after = brief_duration(*after);
+            info!(item = %id, event, attempt, after, error, "failed; will be retried");
+        }
+        Some(Outcome::Dead { reason, error }) => {
+            let error = cut(error);
+            warn!(item = %id, event, attempt, reason, error, "failed; the item is dead");
+        }
+    }
+}
+
+/// Facts about an item for its failure policy.
+#[derive(Clone, Copy)]
+struct FailureFacts {
+    failures: u32,
+    endpoint: Option<u32>,
+    max_retries: Option<u32>,
+}
+
+/// Topic for the fan-out of this item once it is done; `None`: no fan-out.
+fn fanned_out(shared: &Shared, item: &Item) -> Option<String> {
+    match &item.content {
+        Content::Event(event) if shared.handler.fans_out(event) => Some(event.topic().to_owned()),
+        Content::Event(_) | Content::Delivery(_) | Content::Row(_) => None,
+    }
+}
+
+/// Turns the handler's answer into an outcome, by the active policy.
+fn judge(shared: &Shared, facts: FailureFacts, answer: Result<Outcome, Failure>) -> Outcome {
+    let failure = match answer {
+        Ok(Outcome::Retry { after, error }) => Failure {
+            error,
+            again: Again::After(after),
+        },
+        Ok(outcome) => return outcome,
+        Err(failure) => failure,
+    };
+    shared.judge(&Failed {
+        failures: facts.failures,
+        endpoint: facts.endpoint,
+        failure: &failure,
+        max_retries: facts.max_retries,
+        chance: shared.rng.chance(),
+    })
+}
+
+/// Text of a panic, if it has one.
+fn text_of(panic: &(dyn std::any::Any + Send)) -> &str {
+    panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no text")
+}
+
+fn cut(error: &str) -> &str {
+    match error.char_indices().nth(LOGGED_CHARS) {
+        Some((end, _)) => error.get(..end).unwrap_or(error),
+        None => error,
+    }
+}

@@ -1,0 +1,105 @@
+//! Runs a handler on one item in the caller's own task, for tests of handlers. It decides outcomes
+//! like a worker.
+
+use std::fmt;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use tenure_core::{Again, Content, Failure, Item, Lease, Outcome, Settings};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::attachment::CallSlot;
+use crate::handler::{Context, Failed, Handler};
+
+/// Fixed random number. It makes each backoff as long as possible, so that a test knows when a
+/// retry is due.
+const CHANCE: f64 = 1.0;
+
+/// A handler, and the settings that turn its answers into outcomes.
+#[derive(Clone)]
+pub struct Inline {
+    handler: Arc<dyn Handler>,
+    settings: Settings,
+}
+
+/// Result of handling an item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handled {
+    /// Outcome with which the item is settled.
+    pub outcome: Outcome,
+    /// Topic of the fan-out once the item is done.
+    pub fan_out: Option<String>,
+}
+
+impl Inline {
+    /// Creates a runner for this handler with these settings.
+    pub fn new(handler: Arc<dyn Handler>, settings: Settings) -> Self {
+        Self { handler, settings }
+    }
+
+    /// The settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Runs the handler on an item that is held under this lease. A panic is a failure.
+    pub async fn handle(&self, item: Item, lease: &Lease) -> Handled {
+        let rules = self.handler.rules(&item);
+        let max_hold = self.settings.max_hold();
+        let max_hold = self
+            .handler
+            .max_hold(&item)
+            .map_or(max_hold, |own| own.max(max_hold));
+        let failures = item.counters.failures;
+        let fan_out = match &item.content {
+            Content::Event(event) if self.handler.fans_out(event) => Some(event.topic().to_owned()),
+            Content::Event(_) | Content::Delivery(_) | Content::Row(_) => None,
+        };
+        let cx = Context {
+            id: item.id,
+            token: lease.token.clone(),
+            fence: lease.fence,
+            attempt: item.counters.attempts.saturating_add(1),
+            deadline: Instant::now() + max_hold,
+            cancel: CancellationToken::new(),
+            call: CallSlot::of(item.id),
+            event: None,
+        };
+        let work = AssertUnwindSafe(async { self.handler.handle(item, cx).await });
+        let answer = work.catch_unwind().await.unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<&str>().copied().map(str::to_owned);
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+            let text = text.unwrap_or_else(|| "no text".to_owned());
+            Err(Failure::new(format!("the handler panicked: {text}")))
+        });
+        let failure = match answer {
+            Ok(Outcome::Retry { after, error }) => Failure {
+                error,
+                again: Again::After(after),
+            },
+            Ok(outcome) => return Handled { outcome, fan_out },
+            Err(failure) => failure,
+        };
+        let failed = Failed {
+            failures,
+            endpoint: None,
+            failure: &failure,
+            max_retries: rules.max_retries,
+            chance: CHANCE,
+        };
+        let outcome = self.handler.judge(&failed).unwrap_or_else(|| {
+            let mut policy = self.settings.retry_policy();
+            policy.max_retries = rules.max_retries.unwrap_or(policy.max_retries);
+            policy.judge(failures, &failure, CHANCE)
+        });
+        Handled { outcome, fan_out }
+    }
+}
+
+impl fmt::Debug for Inline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inline").finish_non_exhaustive()
+    }
+}

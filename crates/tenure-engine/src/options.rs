@@ -1,0 +1,169 @@
+//! `HandlerOptions`: retries, timeout and concurrency of one handler that override the settings of
+//! its worker.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tenure_core::{Event, Failure, Item, Outcome, duration_text};
+use tokio::time::{Instant, timeout_at};
+
+use crate::handler::{Context, Failed, Handler, Handling, Readiness, Rules};
+
+/// Added to the timeout of a handler to get the maximum hold, so that the timeout fires first.
+const AFTER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Options by which one handler differs from the settings of its worker.
+///
+/// ```
+/// use std::time::Duration;
+/// use tenure_engine::HandlerOptions;
+///
+/// let slow = HandlerOptions::new()
+///     .retries(3)
+///     .timeout(Duration::from_secs(300))
+///     .concurrency(2);
+/// # drop(slow);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[must_use = "a handler has them when they are given to it"]
+pub struct HandlerOptions {
+    retries: Option<u32>,
+    timeout: Option<Duration>,
+    concurrency: Option<u32>,
+}
+
+impl HandlerOptions {
+    /// Creates options that override nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the maximum number of retries; with 0, the first failure is final.
+    pub fn retries(mut self, retries: u32) -> Self {
+        self.retries = Some(retries);
+        self
+    }
+
+    /// Cancels the handler at its next await after this long, which counts as a failure. The
+    /// timeout may exceed `lease.max_hold`: the worker renews the lease meanwhile.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Limits the concurrent items of the handler in this process; at least one.
+    ///
+    /// Other handlers use the remaining executors. Claimed items that the handler cannot start soon
+    /// are released for a second, without using up a retry.
+    pub fn concurrency(mut self, items: u32) -> Self {
+        self.concurrency = Some(items.max(1));
+        self
+    }
+
+    /// The retries, if set.
+    #[doc(hidden)]
+    pub fn own_retries(&self) -> Option<u32> {
+        self.retries
+    }
+
+    /// The timeout, if set.
+    #[doc(hidden)]
+    pub fn own_timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    /// The concurrency, if set, as a limit separate from those of other handlers.
+    #[doc(hidden)]
+    pub fn own_limit(&self) -> Option<Limit> {
+        static GROUPS: AtomicU64 = AtomicU64::new(0);
+        let at_once = self.concurrency?;
+        let group = GROUPS.fetch_add(1, Ordering::Relaxed);
+        Some(Limit { group, at_once })
+    }
+}
+
+/// Maximum number of items of a group that run at once in this process.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    pub(crate) group: u64,
+    pub(crate) at_once: u32,
+}
+
+/// A handler with its own options.
+pub struct WithOptions {
+    inner: Arc<dyn Handler>,
+    options: HandlerOptions,
+    limit: Option<Limit>,
+}
+
+impl WithOptions {
+    /// Wraps `inner` with these options.
+    pub fn new(inner: Arc<dyn Handler>, options: HandlerOptions) -> Self {
+        Self {
+            inner,
+            limit: options.own_limit(),
+            options,
+        }
+    }
+
+    async fn work(&self, item: Item, mut cx: Context) -> Result<Outcome, Failure> {
+        let Some(timeout) = self.options.timeout else {
+            return self.inner.handle(item, cx).await;
+        };
+        let until = Instant::now() + timeout;
+        cx.deadline = cx.deadline.min(until);
+        let cancel = cx.cancel.clone();
+        let work = self.inner.handle(item, cx);
+        timeout_at(until, work).await.unwrap_or_else(|_| {
+            // Stops work that the handler has spawned elsewhere.
+            cancel.cancel();
+            let timeout = duration_text(timeout);
+            Err(Failure::new(format!(
+                "the handler timed out after {timeout}"
+            )))
+        })
+    }
+}
+
+impl std::fmt::Debug for WithOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("WithOptions").field(&self.options).finish()
+    }
+}
+
+impl Handler for WithOptions {
+    fn handle(&self, item: Item, cx: Context) -> Handling<'_> {
+        Box::pin(self.work(item, cx))
+    }
+
+    fn readiness(&self) -> Readiness {
+        self.inner.readiness()
+    }
+
+    fn fans_out(&self, event: &Event) -> bool {
+        self.inner.fans_out(event)
+    }
+
+    fn route_name(&self, item: &Item) -> Option<&str> {
+        self.inner.route_name(item)
+    }
+
+    fn max_hold(&self, item: &Item) -> Option<Duration> {
+        let own = self.options.timeout.map(|timeout| timeout + AFTER_TIMEOUT);
+        own.max(self.inner.max_hold(item))
+    }
+
+    fn judge(&self, failed: &Failed<'_>) -> Option<Outcome> {
+        self.inner.judge(failed)
+    }
+
+    fn rules(&self, item: &Item) -> Rules {
+        let inner = self.inner.rules(item);
+        Rules {
+            max_retries: self.options.retries.or(inner.max_retries),
+            limit: self.limit.or(inner.limit),
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Active settings, and the task that follows the cluster's settings and queues. Invalid settings
+//! are refused as a whole, and the old ones stay in force.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::store::{ClusterSettings, Queue, StoreError};
+use tenure_core::{QueueName, Settings, Term};
+use tokio::time::{sleep, timeout};
+use tracing::{error, info, warn};
+
+use crate::round::QueueGroup;
+use crate::shared::Shared;
+
+const POLL_INTERVAL: Duration = Duration::from_secs(3);
+/// Poll interval of a sender. It is longer, because most settings of a sender are its own or belong
+/// to its endpoints.
+const SENDER_POLL_INTERVAL: Duration = Duration::from_secs(9);
+/// Delay after the store failed.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+const STORE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The effective settings of a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ActiveSettings {
+    pub(crate) settings: Settings,
+    /// Version of the cluster's settings that they include.
+    pub(crate) version: u64,
+    /// Queues to serve, grouped by term.
+    pub(crate) groups: Arc<[QueueGroup]>,
+    /// The cluster's settings were read; the worker claims nothing before that.
+    pub(crate) is_loaded: bool,
+    /// Claims come from endpoint lanes that a chooser selects.
+    pub(crate) is_choosing: bool,
+    /// Rows are claimed one at a time, only for a free executor.
+    pub(crate) is_one_by_one: bool,
+}
+
+impl ActiveSettings {
+    pub(crate) fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            version: 0,
+            groups: Arc::new([]),
+            is_loaded: false,
+            is_choosing: false,
+            is_one_by_one: false,
+        }
+    }
+
+    /// Shortest heartbeat of all queues.
+    pub(crate) fn heartbeat(&self) -> Duration {
+        let groups = self.groups.iter().map(|group| group.timing.heartbeat);
+        groups.min().unwrap_or(self.settings.heartbeat())
+    }
+}
+
+/// Follows the cluster until the engine stops.
+pub(crate) async fn follow(shared: Arc<Shared>) {
+    let mut watcher = SettingsWatcher::default();
+    loop {
+        let answer = timeout(STORE_TIMEOUT, read_cluster(&shared)).await;
+        let wait = match answer {
+            Ok(Ok((cluster, queues))) => {
+                shared.vitals.settings_read(tokio::time::Instant::now());
+                watcher.apply(&shared, &cluster, &queues);
+                poll_interval(&shared)
+            }
+            Ok(Err(error)) => {
+                shared.metrics.store_error("settings", &error);
+                RETRY_DELAY
+            }
+            Err(_) => {
+                shared.metrics.store_timeout("settings");
+                RETRY_DELAY
+            }
+        };
+        sleep(wait).await;
+    }
+}
+
+fn poll_interval(shared: &Shared) -> Duration {
+    match shared.config.chooser {
+        None => POLL_INTERVAL,
+        Some(_) => SENDER_POLL_INTERVAL,
+    }
+}
+
+async fn read_cluster(shared: &Shared) -> Result<(ClusterSettings, Vec<Queue>), StoreError> {
+    shared.metrics.call("settings");
+    let cluster = shared.store.settings().await?;
+    if shared.config.chooser.is_some() {
+        // A sender claims from endpoint lanes, not from queues.
+        return Ok((cluster, Vec::new()));
+    }
+    shared.metrics.call("settings");
+    let queues = shared.store.queues().await?;
+    Ok((cluster, queues))
+}
+
+#[derive(Default)]
+struct SettingsWatcher {
+    /// Last refused version, so that it is logged once.
+    refused: Option<u64>,
+    /// Configured queues that do not exist, as logged last.
+    missing: Vec<QueueName>,
+}
+
+impl SettingsWatcher {
+    fn apply(&mut self, shared: &Shared, cluster: &ClusterSettings, queues: &[Queue]) {
+        let old = Arc::clone(&shared.live.borrow());
+        let own = &shared.config.own(&cluster.values);
+        let (settings, version) = match own.overlaid(&cluster.values) {
+            Ok(settings) => (shared.config.in_force(settings), cluster.version),
+            Err(problems) => {
+                if self.refused != Some(cluster.version) {
+                    self.refused = Some(cluster.version);
+                    shared.metrics.settings_refused.increment(1);
+                    let problems: Vec<_> = problems.iter().map(ToString::to_string).collect();
+                    let problems = problems.join("; ");
+                    let version = cluster.version;
+                    error!(version, problems, "refused the cluster settings");
+                }
+                (old.settings.clone(), old.version)
+            }
+        };
+        let (settings, groups) = match &shared.config.chooser {
+            None => {
+                let mut groups = self.groups(&shared.config.queues, &settings, queues);
+                if let Some(timing) = shared.config.timing {
+                    for group in &mut groups {
+                        group.timing = timing;
+                    }
+                }
+                (settings, groups.into())
+            }
+            Some(chooser) => of_deliveries(own, settings, chooser.term()),
+        };
+        let new = ActiveSettings {
+            settings,
+            version,
+            groups,
+            is_loaded: true,
+            is_choosing: old.is_choosing,
+            is_one_by_one: old.is_one_by_one,
+        };
+        if new == *old {
+            return;
+        }
+        if new.version != old.version {
+            info!(version = new.version, "applied the cluster settings");
+        }
+        shared.tune(Arc::new(new));
+    }
+
+    /// Groups the queues to serve by term.
+    fn groups(
+        &mut self,
+        wanted: &[QueueName],
+        settings: &Settings,
+        queues: &[Queue],
+    ) -> Vec<QueueGroup> {
+        let is_there = |name: &&QueueName| queues.iter().any(|queue| queue.name == **name);
+        let missing: Vec<QueueName> = wanted
+            .iter()
+            .filter(|name| !is_there(name))
+            .cloned()
+            .collect();
+        if missing != self.missing {
+            for queue in &missing {
+                warn!(%queue, "the queue does not exist; it is served once it is added");
+            }
+            self.missing = missing;
+        }
+        let mut groups: BTreeMap<Option<Term>, Vec<QueueName>> = BTreeMap::new();
+        for queue in queues {
+            if wanted.is_empty() || wanted.contains(&queue.name) {
+                let term = queue.term.filter(|term| *term != settings.term);
+                groups.entry(term).or_default().push(queue.name.clone());
+            }
+        }
+        groups
+            .into_iter()
+            .map(|(term, queues)| QueueGroup {
+                timing: term.map_or(settings.timing(), |term| settings.timing_of(term)),
+                queues,
+            })
+            .collect()
+    }
+}
+
+/// A sender has its own concurrency, and one term for all claims.
+fn of_deliveries(
+    own: &Settings,
+    mut settings: Settings,
+    term: Term,
+) -> (Settings, Arc<[QueueGroup]>) {
+    settings.concurrency = own.concurrency;
+    settings.batch = own.batch;
+    let group = QueueGroup {
+        timing: settings.timing_of(term),
+        queues: Vec::new(),
+    };
+    (settings, Arc::new([group]))
+}

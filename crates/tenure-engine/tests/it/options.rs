@@ -1,0 +1,154 @@
+//! Options of one handler: its retries, its timeout, its concurrency.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tenure_core::{Event, Failure, Outcome, State, TopicPattern};
+use tenure_engine::{Context, EventFn, Handler, HandlerOptions, Topics, WithOptions};
+use tokio::time::sleep;
+
+use crate::world::World;
+
+fn topics(routes: [(&str, Arc<dyn Handler>, HandlerOptions); 2]) -> Topics {
+    let mut topics = Topics::new();
+    for (pattern, handler, options) in routes {
+        let pattern = TopicPattern::new(pattern).unwrap();
+        topics.add(pattern, Arc::new(WithOptions::new(handler, options)));
+    }
+    topics
+}
+
+fn failing() -> Arc<dyn Handler> {
+    Arc::new(EventFn::new(|_: Event, _: Context| async {
+        Err::<Outcome, _>(Failure::new("503").after(Duration::from_secs(1)))
+    }))
+}
+
+fn events(topic: &str, count: u32) -> Vec<Event> {
+    let event = |n: u32| Event::new(topic, &n).unwrap();
+    (0..count).map(event).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_handler_has_its_own_retries() {
+    let world = World::new();
+    let few = world.enqueue_all(&events("few", 1)).await[0];
+    let many = world.enqueue_all(&events("many", 1)).await[0];
+    let routes = [
+        ("few", failing(), HandlerOptions::new().retries(0)),
+        ("many", failing(), HandlerOptions::new().retries(3)),
+    ];
+    let engine = world.start(topics(routes), World::config());
+    world.until(|counts| counts.dead == 2).await;
+    assert_eq!(world.find(few).await.counters.failures, 1);
+    assert_eq!(world.find(many).await.counters.failures, 4);
+    engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_that_takes_longer_than_its_timeout_fails_and_is_stopped() {
+    let world = World::new();
+    let id = world.enqueue_all(&events("slow", 1)).await[0];
+    let finished = Arc::new(AtomicU32::new(0));
+    let counter = Arc::clone(&finished);
+    let slow = EventFn::new(move |_: Event, cx: Context| {
+        let counter = Arc::clone(&counter);
+        async move {
+            assert!(cx.time_left() <= Duration::from_secs(5));
+            sleep(Duration::from_secs(6)).await;
+            counter.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+    });
+    let options = HandlerOptions::new()
+        .timeout(Duration::from_secs(5))
+        .retries(1);
+    let handler = WithOptions::new(Arc::new(slow), options);
+    let engine = world.start(handler, World::config());
+    world.until(|counts| counts.dead == 1).await;
+    let record = world.find(id).await;
+    assert_eq!(record.counters.failures, 2);
+    let error = record.last_error.unwrap();
+    assert!(error.ends_with("the handler timed out after 5s"), "{error}");
+    assert_eq!(finished.load(Ordering::Relaxed), 0, "it was dropped");
+    engine.stop().await;
+}
+
+/// The engine also honours a timeout above the longest hold of the settings (90 s).
+#[tokio::test(start_paused = true)]
+async fn a_timeout_may_be_longer_than_the_longest_hold() {
+    let world = World::new();
+    let id = world.enqueue_all(&events("long", 1)).await[0];
+    let long = EventFn::new(|_: Event, _: Context| async {
+        sleep(Duration::from_secs(250)).await;
+        Ok(())
+    });
+    let options = HandlerOptions::new().timeout(Duration::from_mins(5));
+    let engine = world.start(WithOptions::new(Arc::new(long), options), World::config());
+    world.until(|counts| counts.done == 1).await;
+    let record = world.find(id).await;
+    assert_eq!((record.state, record.counters.failures), (State::Done, 0));
+    engine.stop().await;
+}
+
+/// A backlog of slow events of one handler, which may run two at once, precedes fast events of
+/// another handler. The first handler never runs more than two, and the fast events do not wait for
+/// it.
+#[tokio::test(start_paused = true)]
+async fn a_limited_handler_keeps_its_limit_and_leaves_the_places_to_others() {
+    let world = World::new();
+    world.enqueue_all(&events("slow", 40)).await;
+    world.enqueue_all(&events("fast", 100)).await;
+    let (running, most) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let (gauge, peak) = (Arc::clone(&running), Arc::clone(&most));
+    let slow = EventFn::new(move |_: Event, _: Context| {
+        let (gauge, peak) = (Arc::clone(&gauge), Arc::clone(&peak));
+        async move {
+            let now = gauge.fetch_add(1, Ordering::Relaxed) + 1;
+            peak.fetch_max(now, Ordering::Relaxed);
+            sleep(Duration::from_secs(20)).await;
+            gauge.fetch_sub(1, Ordering::Relaxed);
+            Ok(())
+        }
+    });
+    let fast = EventFn::new(|_: Event, _: Context| async {
+        sleep(Duration::from_millis(100)).await;
+        Ok(())
+    });
+    let routes: [(&str, Arc<dyn Handler>, HandlerOptions); 2] = [
+        ("slow", Arc::new(slow), HandlerOptions::new().concurrency(2)),
+        ("fast", Arc::new(fast), HandlerOptions::new()),
+    ];
+    let began = tokio::time::Instant::now();
+    let engine = world.start(topics(routes), World::config());
+    world.until(|counts| counts.done >= 100).await;
+    // Two slow events take 20 s: by then only fast events can have reached a hundred.
+    let took = began.elapsed();
+    assert!(took < Duration::from_mins(1), "the fast ones took {took:?}");
+    world.until(|counts| counts.done == 140).await;
+    assert_eq!(most.load(Ordering::Relaxed), 2);
+    let took = began.elapsed();
+    // Forty slow events in pairs of 20 s take 400 s; the executors of the limit are seldom idle.
+    assert!(took < Duration::from_mins(8), "the slow ones took {took:?}");
+    engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_given_back_for_a_limit_loses_no_retry() {
+    let world = World::new();
+    let ids = world.enqueue_all(&events("slow", 30)).await;
+    let slow = EventFn::new(|_: Event, _: Context| async {
+        sleep(Duration::from_secs(5)).await;
+        Ok(())
+    });
+    let options = HandlerOptions::new().concurrency(1);
+    let handler = WithOptions::new(Arc::new(slow), options);
+    let engine = world.start(handler, World::config());
+    world.until(|counts| counts.done == 30).await;
+    for id in ids {
+        let counters = world.find(id).await.counters;
+        assert_eq!((counters.failures, counters.crashes), (0, 0), "{id}");
+    }
+    engine.stop().await;
+}

@@ -1,0 +1,18 @@
+-- resume_key: resumes a paused key. If no item of it is held, the key gets an arrival, and promote.sql
+-- promotes its head; a remaining head keeps its time, at least since the pause began.
+-- Parameters: $1 now, $2 ordering key.
+-- Returns: nothing.
+-- Keeps: laws 1, 6, 7: under the lock of the key's row. It promotes no head itself: the previous holder of
+--   the lock may have returned an item that comes first, and this snapshot would not show it.
+-- Relies on: tenure_keys_pkey.
+with own as (
+    update tenure_keys
+    set is_paused = false,
+        state_since = case when head is null then coalesce($1::timestamptz, now()) else state_since end
+    where key_hash = tenure_key_hash($2::text) and is_paused
+    returning key_hash, head, ordering_key
+)
+insert into tenure_arrivals (key_hash, ordering_key)
+select key_hash, ordering_key
+from own
+where head is null

@@ -1,0 +1,239 @@
+//! `TestWorker`: claims, handles and settles one item after another, by the clock of the test.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::store::{Claim, Reap, Rest, Settle, Settlement, StoreError};
+use tenure_core::{Clock as _, Held, Item, Outcome, QueueName, Settings, Timestamp};
+use tenure_engine::{Handled, Handler, Inline};
+use tenure_store::memory::SystemClock;
+
+use crate::claim;
+use crate::tenure::Tenure;
+
+/// Maximum items per `work_until_idle`: a handler that enqueues its own topic would never end.
+const ITEMS_MAX: u32 = 10_000;
+/// Maximum lapsed leases per reap.
+const REAPED_MAX: u32 = 10_000;
+
+/// A worker that runs only when the test steps it, created by
+/// [`WorkerBuilder::test`](crate::WorkerBuilder::test) from the handlers of a real worker.
+///
+/// Its clock is the system's plus the time added by [`advance`](Self::advance), and is passed to
+/// the store with every claim, settle and reap. A retry is due after the longest delay of its
+/// backoff: 1 s after the first failure, then 2 s, 4 s, up to 5 minutes. An item whose lease has
+/// lapsed is due at once.
+#[derive(Debug)]
+pub struct TestWorker {
+    tenure: Tenure,
+    inline: Inline,
+    queues: Vec<QueueName>,
+    ahead: Duration,
+    fault: Option<Fault>,
+    turn: u64,
+}
+
+/// A fault that occurs once, with the next item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The process dies after the handler has returned and before the settle. The item is available
+    /// again once its lease has lapsed.
+    CrashBeforeSettle,
+    /// The handler takes longer than its lease: another worker works on the item, and the settle of
+    /// the first one is refused. The clock moves on by the term.
+    LeaseStolen,
+    /// The answer to the claim is lost: the worker releases the items by their token and claims
+    /// again.
+    ClaimAnswerLost,
+    /// The settle takes effect, but its answer is lost: the worker settles again.
+    SettleAnswerLost,
+}
+
+/// Numbers of items by their outcome.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Worked {
+    /// Calls of handlers.
+    pub handled: u32,
+    /// Items that are done.
+    pub done: u32,
+    /// Items that failed and will be retried.
+    pub retried: u32,
+    /// Items that are dead.
+    pub dead: u32,
+    /// Items that were released.
+    pub released: u32,
+    /// Settles that were refused, because another worker held the item.
+    pub refused: u32,
+    /// Items whose worker died before the settle.
+    pub crashed: u32,
+}
+
+impl TestWorker {
+    pub(crate) fn new(
+        tenure: Tenure,
+        handler: Arc<dyn Handler>,
+        settings: Settings,
+        queues: Vec<QueueName>,
+    ) -> Self {
+        Self {
+            tenure,
+            inline: Inline::new(handler, settings),
+            queues,
+            ahead: Duration::ZERO,
+            fault: None,
+            turn: 0,
+        }
+    }
+
+    /// Time of the test's clock.
+    pub fn now(&self) -> Timestamp {
+        SystemClock.now().after(self.ahead)
+    }
+
+    /// Moves the clock forward, without working on anything.
+    pub fn advance(&mut self, span: Duration) {
+        self.ahead += span;
+    }
+
+    /// Causes this fault with the next item.
+    pub fn next(&mut self, fault: Fault) {
+        self.fault = Some(fault);
+    }
+
+    /// Works until nothing is due by the test's clock, including events enqueued meanwhile.
+    ///
+    /// # Errors
+    /// The store failed.
+    ///
+    /// # Panics
+    /// Over 10,000 items were worked on: a handler probably enqueues its own topic.
+    pub async fn work_until_idle(&mut self) -> Result<Worked, StoreError> {
+        let mut worked = Worked::default();
+        while self.step(&mut worked).await? {
+            assert!(
+                worked.handled < ITEMS_MAX,
+                "{ITEMS_MAX} items were worked on, and there are more: is there a handler that \
+                 enqueues what it is called for?"
+            );
+        }
+        Ok(worked)
+    }
+
+    /// Works on the next due item, if there is one.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn work_one(&mut self) -> Result<Worked, StoreError> {
+        let mut worked = Worked::default();
+        self.step(&mut worked).await?;
+        Ok(worked)
+    }
+
+    async fn step(&mut self, worked: &mut Worked) -> Result<bool, StoreError> {
+        self.reap().await?;
+        let Some(held) = self.claim().await? else {
+            return Ok(false);
+        };
+        let fault = self.fault.take();
+        if fault == Some(Fault::ClaimAnswerLost) {
+            let release = Settle::new(held.lease.token.clone()).rest(Rest::Release);
+            drop(self.tenure.settle(&release.at(self.now())).await?);
+            return Ok(true);
+        }
+        let Some(item) = held.items.first().cloned() else {
+            return Ok(false);
+        };
+        let handled = self.handle(item, &held, worked).await;
+        match fault {
+            Some(Fault::CrashBeforeSettle) => worked.crashed += 1,
+            Some(Fault::LeaseStolen) => self.steal(&held, handled, worked).await?,
+            Some(Fault::SettleAnswerLost) => {
+                drop(self.settle(&held, &handled).await?);
+                let again = self.settle(&held, &handled).await?;
+                count(worked, &handled.outcome, &again);
+            }
+            Some(Fault::ClaimAnswerLost) | None => {
+                let settlement = self.settle(&held, &handled).await?;
+                count(worked, &handled.outcome, &settlement);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Lets another worker take the item over before the first one settles.
+    async fn steal(
+        &mut self,
+        held: &Held,
+        handled: Handled,
+        worked: &mut Worked,
+    ) -> Result<(), StoreError> {
+        self.advance(self.inline.settings().term.length() + Duration::from_secs(1));
+        self.reap().await?;
+        let next = self.claim().await?;
+        let late = self.settle(held, &handled).await?;
+        count(worked, &handled.outcome, &late);
+        if let Some(next) = next
+            && let Some(item) = next.items.first().cloned()
+        {
+            let handled = self.handle(item, &next, worked).await;
+            let settlement = self.settle(&next, &handled).await?;
+            count(worked, &handled.outcome, &settlement);
+        }
+        Ok(())
+    }
+
+    async fn handle(&self, item: Item, held: &Held, worked: &mut Worked) -> Handled {
+        worked.handled += 1;
+        self.inline.handle(item, &held.lease).await
+    }
+
+    async fn claim(&mut self) -> Result<Option<Held>, StoreError> {
+        self.turn += 1;
+        let mut queues = self.queues.clone();
+        if queues.is_empty() {
+            let all = self.tenure.queues().await?.into_iter();
+            queues = all.map(|queue| queue.name).collect();
+        }
+        let now = self.now();
+        let term = self.inline.settings().term;
+        let ask = || {
+            let claim = Claim::new(self.tenure.token(), 1).term(term);
+            claim.queues(queues.clone()).at(now)
+        };
+        claim::in_turn(self.tenure.store(), self.turn, ask).await
+    }
+
+    async fn settle(&self, held: &Held, handled: &Handled) -> Result<Settlement, StoreError> {
+        let mut settle = Settle::new(held.lease.token.clone());
+        for id in held.ids() {
+            settle = settle.item(id, handled.outcome.clone());
+            if let (Outcome::Done, Some(topic)) = (&handled.outcome, &handled.fan_out) {
+                settle.fan_out.push((id, topic.clone()));
+            }
+        }
+        settle.on_dead = self.inline.settings().on_dead;
+        self.tenure.settle(&settle.at(self.now())).await
+    }
+
+    /// Ends lapsed leases. Their items are due at once: a real reaper would have ended them before.
+    async fn reap(&self) -> Result<(), StoreError> {
+        let policy = self.inline.settings().lapse_policy().without_delays();
+        let reap = Reap::new(REAPED_MAX, policy).at(self.now());
+        self.tenure.reap(&reap).await.map(drop)
+    }
+}
+
+fn count(worked: &mut Worked, outcome: &Outcome, settlement: &Settlement) {
+    if settlement.refused().next().is_some() {
+        worked.refused += 1;
+        return;
+    }
+    match outcome {
+        Outcome::Done => worked.done += 1,
+        Outcome::Retry { .. } => worked.retried += 1,
+        Outcome::Dead { .. } => worked.dead += 1,
+        Outcome::Release { .. } => worked.released += 1,
+    }
+}

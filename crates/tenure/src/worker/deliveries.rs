@@ -1,0 +1,72 @@
+//! Sender: the worker on deliveries to endpoints.
+
+use std::sync::Arc;
+
+use tenure_core::webhook::Caller;
+use tenure_core::{Invalid, Term, WorkerId};
+use tenure_engine::{Duties, EngineConfig, Sender, SenderParts};
+
+use super::private::Work;
+use super::{WorkerBuilder, private};
+use crate::tenure::Tenure;
+
+/// Default number of concurrent calls.
+const CONCURRENCY: u32 = 200;
+/// Maximum deliveries per claim: calls are short, so fewer claims cost less.
+const BATCH: u32 = 200;
+
+/// Deliveries to endpoints, sent by a caller.
+#[derive(Debug)]
+pub struct DeliverySource {
+    caller: Arc<dyn Caller>,
+    term: Term,
+}
+
+/// Each endpoint also has its own limit of concurrent calls.
+impl WorkerBuilder<DeliverySource> {
+    pub(crate) fn deliveries(tenure: Tenure, caller: Arc<dyn Caller>) -> Self {
+        let term = Term::EXTERNAL;
+        let source = DeliverySource { caller, term };
+        Self::of(tenure, source, EngineConfig::default())
+    }
+
+    /// Sets the term of leases on deliveries; 90 s by default. A call may take longer: its lease is
+    /// renewed while it runs.
+    pub fn term(mut self, term: Term) -> Self {
+        self.source.term = term;
+        self
+    }
+
+    /// Chooses the maintenance that this worker does; all of it by default.
+    pub fn duties(mut self, duties: Duties) -> Self {
+        self.config.duties = duties;
+        self
+    }
+}
+
+impl private::Source for DeliverySource {
+    const LIMITS: Option<(u32, u32)> = Some((CONCURRENCY, BATCH));
+
+    fn worker_id(&self, tenure: &Tenure) -> Result<WorkerId, Invalid> {
+        tenure.worker_id_for("sender")
+    }
+
+    fn check(&self, _tenure: &Tenure, _problems: &mut Vec<Invalid>) {}
+
+    fn into_work(
+        self,
+        tenure: &Tenure,
+        worker: &WorkerId,
+        config: &mut EngineConfig,
+    ) -> Result<Work, Invalid> {
+        let sender = Arc::new(Sender::new(SenderParts {
+            store: tenure.shared(),
+            caller: self.caller,
+            worker: worker.clone(),
+            term: self.term,
+            seed: None,
+        }));
+        config.chooser = Some(Arc::<Sender>::clone(&sender));
+        Ok(Work::on(tenure, sender))
+    }
+}

@@ -1,0 +1,341 @@
+//! Worker on events: handlers by topic.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use tenure_core::store::StoreError;
+use tenure_core::{Event, IntoOutcome, Invalid, Publisher, QueueName, TopicPattern, WorkerId};
+use tenure_engine::{
+    Context, Duties, EngineConfig, EventFn, FanOut, Handler, HandlerOptions, JsonFn, Relay,
+    StopReport, Topics, WithOptions,
+};
+
+use super::private::Work;
+use super::{Watch, Worker, WorkerBuilder, WorkerError, no_handler_yet, private};
+use crate::subscribed_topics::{SubscribedTopics, Unsubscribed};
+use crate::tenure::Tenure;
+
+/// Interval between two polls of `run_until_idle`.
+const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Consecutive idle polls that end `run_until_idle`.
+const IDLE_POLLS: u32 = 2;
+
+/// Events of the store's queues, with handlers by topic.
+#[derive(Default)]
+#[expect(missing_debug_implementations, reason = "handlers are functions")]
+pub struct EventSource {
+    routes: Vec<(TopicPattern, Arc<dyn Handler>)>,
+    last: Option<LastHandler>,
+    does_fan_out: bool,
+}
+
+/// Result of registering the last handler.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LastHandler {
+    Added,
+    Refused,
+}
+
+impl WorkerBuilder {
+    pub(crate) fn events(tenure: Tenure) -> Self {
+        Self::of(tenure, EventSource::default(), EngineConfig::default())
+    }
+
+    /// Calls `function` with each event whose topic matches: `order.paid`, `order.*`, `*`. The
+    /// first matching pattern wins.
+    ///
+    /// An error is retried with backoff, as the settings say; so is a panic. The same event can
+    /// arrive again after a crash, a lapse or a replay.
+    pub fn on<F, Fut>(self, pattern: &str, function: F) -> Self
+    where
+        F: Fn(Event, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: IntoOutcome> + Send + 'static,
+    {
+        self.handler(pattern, EventFn::new(function))
+    }
+
+    /// Calls `function` with the payload of each matching event, deserialised as a `T`.
+    ///
+    /// A payload that is not a `T` is retried with backoff, since a deploy may bring the type that
+    /// fits; `last_error` names the topic, the type and the position. To settle such an event dead
+    /// at once, take the event with [`on`](Self::on) and return
+    /// [`Outcome::dead`](tenure_core::Outcome::dead) when [`Event::json`] fails.
+    ///
+    /// [`Context::event`] has the rest of the event: key, headers, `event_id`.
+    ///
+    /// ```
+    /// use tenure::{Context, NewEvent, Tenure};
+    ///
+    /// #[derive(serde::Serialize, serde::Deserialize)]
+    /// struct Order {
+    ///     id: u64,
+    ///     customer: String,
+    /// }
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let tenure = Tenure::open("memory:").await?;
+    /// let order = Order { id: 7, customer: "ann".into() };
+    /// tenure.enqueue_now(NewEvent::new("order.paid", &order).key(&order.customer)).await?;
+    ///
+    /// let (sender, mut received) = tokio::sync::mpsc::channel(1);
+    /// let worker = tenure.worker().on_json("order.*", move |order: Order, cx: Context| {
+    ///     let sender = sender.clone();
+    ///     async move {
+    ///         let key = cx.event().and_then(|event| event.key().map(str::to_owned));
+    ///         sender.send((order.id, key)).await?; // `?` is a retry, with backoff
+    ///         Ok(())
+    ///     }
+    /// });
+    /// let worker = worker.start().await?;
+    /// assert_eq!(received.recv().await, Some((7, Some("ann".into()))));
+    /// worker.stop().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_json<T, F, Fut>(self, pattern: &str, function: F) -> Self
+    where
+        T: DeserializeOwned + 'static,
+        F: Fn(T, Context) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: IntoOutcome> + Send + 'static,
+    {
+        self.handler(pattern, JsonFn::new(function))
+    }
+
+    /// Passes each matching item to `handler`.
+    pub fn handler(mut self, pattern: &str, handler: impl Handler) -> Self {
+        match TopicPattern::new(pattern) {
+            Ok(pattern) => self.route(pattern, Arc::new(handler)),
+            Err(problem) => {
+                self.problems.push(problem);
+                self.source.last = Some(LastHandler::Refused);
+                self
+            }
+        }
+    }
+
+    /// Passes each matching item to a handler that is shared with other patterns.
+    pub fn route(mut self, pattern: TopicPattern, handler: Arc<dyn Handler>) -> Self {
+        self.source.routes.push((pattern, handler));
+        self.source.last = Some(LastHandler::Added);
+        self
+    }
+
+    /// Sets retries, timeout and concurrency of the handler that was named last.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tenure::{Context, Event, HandlerOptions, Tenure};
+    ///
+    /// # async fn render(_: Event) -> Result<(), std::io::Error> { Ok(()) }
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let tenure = Tenure::open("memory:").await?;
+    /// let worker = tenure
+    ///     .worker()
+    ///     .on("report.*", |event: Event, _: Context| async move { Ok(render(event).await?) })
+    ///     .with(HandlerOptions::new().retries(3).timeout(Duration::from_secs(300)).concurrency(2))
+    ///     .on("*", |_: Event, _: Context| async { Ok(()) });
+    /// worker.run_until(async {}).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// `tenure why` shows the retries of the settings, not these.
+    pub fn with(mut self, options: HandlerOptions) -> Self {
+        match (self.source.last, self.source.routes.pop()) {
+            (Some(LastHandler::Added), Some((pattern, handler))) => {
+                let handler = Arc::new(WithOptions::new(handler, options));
+                self.source.routes.push((pattern, handler));
+            }
+            (last, route) => {
+                self.source.routes.extend(route);
+                if last.is_none() {
+                    self.problems.push(no_handler_yet());
+                }
+            }
+        }
+        self
+    }
+
+    /// Passes each matching event to `publisher`, shown as `name` in logs and metrics. While the
+    /// publisher is not ready, its events are released and lose no retry; while no publisher or
+    /// handler of the worker is ready, nothing is claimed.
+    ///
+    /// ```
+    /// use tenure::publish::Lines;
+    /// use tenure::Tenure;
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let path = folder.path().join("events.jsonl");
+    /// let tenure = Tenure::open("memory:").await?;
+    /// let worker = tenure.worker().publish("*", "audit", Lines::file(&path)?);
+    /// worker.run_until(async {}).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn publish(self, pattern: &str, name: &str, publisher: impl Publisher + 'static) -> Self {
+        self.handler(pattern, Relay::new(name, Arc::new(publisher)))
+    }
+
+    /// Creates a delivery for each endpoint subscribed to the topic of an event, in the transaction
+    /// that settles the event done. An event without a handler is settled done at once if an
+    /// endpoint is subscribed to its topic; a worker without handlers leaves the others pending. A
+    /// [`sender`](Tenure::sender) of this or another process sends the deliveries.
+    pub fn fan_out(mut self) -> Self {
+        self.source.does_fan_out = true;
+        self
+    }
+
+    /// Wakes this sender when deliveries are created.
+    pub fn wakes(mut self, sender: &Worker) -> Self {
+        self.config.sender = sender.waker();
+        self
+    }
+
+    /// Serves only these queues. By default, a worker serves all queues, also those added later.
+    pub fn queues(mut self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        for name in names {
+            match QueueName::new(name.as_ref()) {
+                Ok(queue) => self.config.queues.push(queue),
+                Err(problem) => self.problems.push(problem),
+            }
+        }
+        self
+    }
+
+    /// Chooses the maintenance that this worker does; all of it by default.
+    pub fn duties(mut self, duties: Duties) -> Self {
+        self.config.duties = duties;
+        self
+    }
+
+    /// Builds a worker for a test, which steps it and sets its clock. See
+    /// [`testing`](crate::testing).
+    ///
+    /// # Errors
+    /// As [`WorkerBuilder::start`].
+    #[cfg(feature = "testing")]
+    pub fn test(mut self) -> Result<crate::testing::TestWorker, WorkerError> {
+        self.check()?;
+        let handler = self.source.into_handler(&self.tenure);
+        let EngineConfig {
+            settings, queues, ..
+        } = self.config;
+        let worker = crate::testing::TestWorker::new(self.tenure, handler, settings, queues);
+        Ok(worker)
+    }
+
+    /// Runs the worker until it holds nothing and nothing is due in its queues, then stops it. It
+    /// does not wait for delayed events, retries, paused queues or items that other workers hold.
+    ///
+    /// ```
+    /// use tenure::{Context, Event, NewEvent, Tenure};
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let tenure = Tenure::open("memory:").await?;
+    /// tenure.enqueue_now(NewEvent::new("order.paid", &7)).await?;
+    /// let report = tenure
+    ///     .worker()
+    ///     .on("order.*", |_: Event, _: Context| async { Ok(()) })
+    ///     .run_until_idle()
+    ///     .await?;
+    /// assert_eq!((report.outcomes.done, report.left), (1, 0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`WorkerBuilder::run_until`], or the store cannot count.
+    pub async fn run_until_idle(self) -> Result<StopReport, WorkerError> {
+        let tenure = self.tenure.clone();
+        let queues = self.config.queues.clone();
+        let worker = self.start().await?;
+        let watch = worker.watch();
+        let mut failed = None;
+        let idle = async {
+            let mut polls = 0;
+            while polls < IDLE_POLLS {
+                // A store sends no notice of its counts.
+                tokio::time::sleep(IDLE_POLL_INTERVAL).await;
+                match is_idle(&tenure, &watch, &queues).await {
+                    Ok(true) => polls += 1,
+                    Ok(false) => polls = 0,
+                    Err(error) if error.is_transient() => polls = 0,
+                    Err(error) => {
+                        failed = Some(error);
+                        return;
+                    }
+                }
+            }
+        };
+        let report = worker.until(idle).await?;
+        match failed {
+            None => Ok(report),
+            Some(error) => Err(WorkerError::Failed(error.to_string())),
+        }
+    }
+}
+
+impl private::Source for EventSource {
+    fn worker_id(&self, tenure: &Tenure) -> Result<WorkerId, Invalid> {
+        tenure.next_worker_id()
+    }
+
+    fn check(&self, _tenure: &Tenure, problems: &mut Vec<Invalid>) {
+        // A refused handler is a problem already.
+        if self.routes.is_empty() && !self.does_fan_out && problems.is_empty() {
+            let expected = "one or more: `.on(\"order.*\", …)`";
+            problems.push(Invalid::new("the worker's handlers", "none", expected));
+        }
+    }
+
+    fn into_work(
+        self,
+        tenure: &Tenure,
+        _worker: &WorkerId,
+        _config: &mut EngineConfig,
+    ) -> Result<Work, Invalid> {
+        Ok(Work::on(tenure, self.into_handler(tenure)))
+    }
+}
+
+impl EventSource {
+    /// One handler for all topics.
+    fn into_handler(self, tenure: &Tenure) -> Arc<dyn Handler> {
+        let unsubscribed = if self.routes.is_empty() {
+            Unsubscribed::Waits
+        } else {
+            Unsubscribed::Fails
+        };
+        let mut topics = Topics::new();
+        for (pattern, handler) in self.routes {
+            topics.add(pattern, handler);
+        }
+        if !self.does_fan_out {
+            return Arc::new(topics);
+        }
+        let subscribed = SubscribedTopics::new(tenure.shared(), unsubscribed);
+        topics.add(TopicPattern::any(), Arc::new(subscribed));
+        Arc::new(FanOut::new(Arc::new(topics)))
+    }
+}
+
+/// Returns true if the worker holds nothing and nothing is due in these queues; an empty list
+/// means all queues.
+async fn is_idle(tenure: &Tenure, watch: &Watch, queues: &[QueueName]) -> Result<bool, StoreError> {
+    let all = tenure.queues().await?;
+    let is_paused = |name: &QueueName| all.iter().any(|queue| queue.name == *name && queue.paused);
+    let is_ours = |name: &QueueName| queues.is_empty() || queues.contains(name);
+    let counts = tenure.count().await?;
+    let mut counts = counts.queues.iter();
+    let is_due = counts.any(|(name, waits)| waits.due > 0 && is_ours(name) && !is_paused(name));
+    // Read last: due items are being claimed, held or settled by then.
+    let is_busy = watch.health().is_some_and(|health| !health.is_idle);
+    Ok(!is_due && !is_busy)
+}

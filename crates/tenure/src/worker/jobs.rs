@@ -1,0 +1,324 @@
+//! Worker on jobs: handlers by kind.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::job::{JobId, JobKind};
+use tenure_core::store::Store;
+use tenure_core::{
+    Content, Failure, IntoOutcome, Invalid, Item, LeaseTiming, Outcome, Term, WorkerId,
+    duration_text,
+};
+use tenure_engine::{
+    ChunkRenewer, Context, Duties, Duty, EngineConfig, Handler, HandlerOptions, Handling, Recovery,
+    RowClaims, RowStore, Rules,
+};
+use tokio::time::{Instant, timeout_at};
+
+use super::private::Work;
+use super::{WorkerBuilder, no_handler_yet, private};
+use crate::chunk::{ChunkHome, Workplace};
+use crate::held_job::HeldJob;
+use crate::jobs::job_port;
+use crate::tenure::Tenure;
+
+/// Default term of a lease on a job.
+const TERM: Duration = Duration::from_mins(5);
+/// Default interval between two renewals.
+const HEARTBEAT: Duration = Duration::from_mins(1);
+/// Default maximum hold of a job.
+const MAX_HOLD: Duration = Duration::from_hours(24);
+/// Default number of concurrent jobs.
+const CONCURRENCY: u32 = 10;
+/// Delay before a job that could not be read is claimed again.
+const READ_RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// Jobs, with handlers by kind.
+///
+/// A job is leased for 5 minutes and renewed every minute. It is retried as the settings say when
+/// its handler fails (`retry.max_retries`) or its worker dies (`retry.max_crashes`). A job is
+/// claimed when an executor is free, by priority, then by age.
+///
+/// ```
+/// use std::time::Duration;
+/// use tenure::job::HeldJob;
+/// use tenure::{Outcome, Tenure};
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let url = format!("sqlite://{}", folder.path().join("shop.db").display());
+/// let tenure = Tenure::open(&url).await?;
+/// tenure
+///     .jobs()
+///     .on("import.orders", |job: HeldJob| async move {
+///         println!("{}: resumes at {:?}", job.payload(), job.cursor());
+///         Ok(Outcome::Done)
+///     })
+///     .max_hold("import.orders", Duration::from_secs(3600))
+///     .concurrency(4)
+///     .run_until(tokio::time::sleep(Duration::from_millis(10)))
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Default)]
+#[expect(missing_debug_implementations, reason = "handlers are functions")]
+pub struct JobSource {
+    kinds: BTreeMap<JobKind, Route>,
+    /// Kind whose handler was named last.
+    last: Option<JobKind>,
+    chunks: Option<ChunkRenewer>,
+}
+
+type Function = Arc<dyn Fn(HeldJob) -> Handling<'static> + Send + Sync>;
+
+/// Handler and limits of one kind.
+struct Route {
+    function: Option<Function>,
+    max_hold: Duration,
+    rules: Rules,
+}
+
+impl Default for Route {
+    fn default() -> Self {
+        Self {
+            function: None,
+            max_hold: MAX_HOLD,
+            rules: Rules::default(),
+        }
+    }
+}
+
+impl WorkerBuilder<JobSource> {
+    pub(crate) fn jobs(tenure: Tenure) -> Self {
+        let mut config = EngineConfig {
+            // Claims reap what has lapsed, and jobs are neither pruned nor replayed.
+            duties: Duties {
+                reaper: Duty::Left,
+                pruner: Duty::Left,
+                replayer: Duty::Left,
+            },
+            ..EngineConfig::default()
+        };
+        config.rows.recovery = Recovery::InClaim;
+        config.timing = Term::new(TERM).map(|term| timing(term, HEARTBEAT)).ok();
+        Self::of(tenure, JobSource::default(), config)
+    }
+
+    /// Calls `function` with each job of this kind. Jobs of other kinds are left to other workers.
+    ///
+    /// An error is retried with backoff, as the settings say; so is a panic. The same job arrives
+    /// again after a crash or a lapse, with its finished chunks and its cursor. When its hold is
+    /// over, the function is dropped at its next await.
+    pub fn on<F, Fut>(mut self, kind: &str, function: F) -> Self
+    where
+        F: Fn(HeldJob) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output: IntoOutcome> + Send + 'static,
+    {
+        let function: Function = Arc::new(move |job| {
+            let work = function(job);
+            Box::pin(async move { work.await.into_outcome() })
+        });
+        if let Some(route) = self.route(kind) {
+            route.function = Some(function);
+        }
+        self.source.last = JobKind::new(kind).ok();
+        self
+    }
+
+    /// Sets retries, timeout and concurrency of the handler that was named last. The timeout is the
+    /// [`max_hold`](Self::max_hold) of its kind.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the other sources consume the options"
+    )]
+    pub fn with(mut self, options: HandlerOptions) -> Self {
+        let JobSource { kinds, last, .. } = &mut self.source;
+        let last = last.as_ref();
+        if let Some(route) = last.and_then(|kind| kinds.get_mut(kind)) {
+            route.max_hold = options.own_timeout().unwrap_or(route.max_hold);
+            route.rules = Rules {
+                max_retries: options.own_retries(),
+                limit: options.own_limit(),
+            };
+        } else if self.problems.is_empty() {
+            self.problems.push(no_handler_yet());
+        }
+        self
+    }
+
+    /// Sets the maximum hold of jobs of this kind; 24 hours by default. A job that runs longer
+    /// fails and is retried from its last checkpoint.
+    pub fn max_hold(mut self, kind: &str, longest: Duration) -> Self {
+        if let Some(route) = self.route(kind) {
+            route.max_hold = longest;
+        }
+        self
+    }
+
+    /// Sets term and heartbeat of leases on jobs; 5 minutes and 1 minute by default.
+    pub fn timing(mut self, term: Term, heartbeat: Duration) -> Self {
+        self.config.timing = Some(timing(term, heartbeat));
+        self
+    }
+
+    /// Sets term and heartbeat of leases on chunks; 2 minutes and 30 s by default.
+    pub fn chunk_timing(mut self, term: Term, heartbeat: Duration) -> Self {
+        match ChunkRenewer::new(term, heartbeat) {
+            Ok(renewer) => self.source.chunks = Some(renewer),
+            Err(problem) => self.problems.push(problem),
+        }
+        self
+    }
+
+    fn route(&mut self, kind: &str) -> Option<&mut Route> {
+        match JobKind::new(kind) {
+            Ok(kind) => Some(self.source.kinds.entry(kind).or_default()),
+            Err(problem) => {
+                self.problems.push(problem);
+                None
+            }
+        }
+    }
+}
+
+impl private::Source for JobSource {
+    const LIMITS: Option<(u32, u32)> = Some((CONCURRENCY, 1));
+
+    fn worker_id(&self, tenure: &Tenure) -> Result<WorkerId, Invalid> {
+        tenure.worker_id_for("jobs")
+    }
+
+    fn check(&self, tenure: &Tenure, problems: &mut Vec<Invalid>) {
+        let mut kinds = self.kinds.iter();
+        if let Some((kind, _)) = kinds.find(|(_, route)| route.function.is_none()) {
+            let (value, expected) = (format!("for {kind}"), "a handler for it: `.on(…)`");
+            problems.push(Invalid::new("a longest hold", value, expected));
+        }
+        problems.extend(jobs_of(&tenure.shared()).err());
+    }
+
+    fn into_work(
+        self,
+        tenure: &Tenure,
+        worker: &WorkerId,
+        config: &mut EngineConfig,
+    ) -> Result<Work, Invalid> {
+        let home = match self.chunks {
+            Some(renewer) => Arc::new(ChunkHome::new(renewer)),
+            None => Arc::clone(tenure.chunk_home()),
+        };
+        config.chunks = Some(Arc::clone(home.keeper()));
+        config.rows = RowClaims {
+            table: Some("tenure_jobs".to_owned()),
+            kinds: self.kinds.keys().map(ToString::to_string).collect(),
+            ..config.rows.clone()
+        };
+        let handler = JobHandlers {
+            tenure: tenure.clone(),
+            worker: worker.clone(),
+            home: Arc::clone(&home),
+            kinds: self.kinds,
+            term: config.timing.map_or(TERM, |timing| timing.term.length()),
+        };
+        Ok(Work {
+            store: jobs_of(&tenure.shared())?,
+            keeper_store: jobs_of(&tenure.companion())?,
+            handler: Arc::new(handler),
+            chunks: Some(home),
+        })
+    }
+}
+
+/// The maximum hold is each kind's own; this is the shortest one allowed.
+fn timing(term: Term, heartbeat: Duration) -> LeaseTiming {
+    LeaseTiming {
+        term,
+        heartbeat,
+        max_hold: term.length(),
+    }
+}
+
+/// The jobs of a store.
+fn jobs_of(store: &Arc<dyn Store>) -> Result<Arc<dyn Store>, Invalid> {
+    let jobs = RowStore::of_jobs(store).ok_or_else(|| {
+        let expected = "PostgreSQL or SQLite";
+        Invalid::new("the store", "one that keeps no jobs", expected)
+    })?;
+    Ok(Arc::new(jobs))
+}
+
+/// Handlers by kind.
+struct JobHandlers {
+    tenure: Tenure,
+    worker: WorkerId,
+    home: Arc<ChunkHome>,
+    kinds: BTreeMap<JobKind, Route>,
+    /// Term of a lease on a job.
+    term: Duration,
+}
+
+impl JobHandlers {
+    async fn work(&self, item: Item, cx: Context) -> Result<Outcome, Failure> {
+        let id = item.id.number();
+        let job = match job_port(&self.tenure)?.job(JobId::new(id), None).await {
+            Ok(Some(job)) => job,
+            Ok(None) => return Err(Failure::new(format!("there is no job {id} any more"))),
+            // The job has not failed.
+            Err(error) if error.is_transient() => return Ok(Outcome::snooze(READ_RETRY_DELAY)),
+            Err(error) => return Err(error.into()),
+        };
+        let route = self.kinds.get(&job.kind);
+        let Some(function) = route.and_then(|route| route.function.as_ref()) else {
+            // Retried: a newer worker may know the kind.
+            return Err(Failure::new(format!(
+                "no handler takes jobs of {}",
+                job.kind
+            )));
+        };
+        let place = Workplace {
+            tenure: self.tenure.clone(),
+            home: Arc::clone(&self.home),
+            worker: self.worker.clone(),
+            matrix: job.matrix.clone(),
+            job: None,
+        };
+        // The engine cannot end a hold before its term, so a shorter maximum is enforced here.
+        let longest = route.map(|route| route.max_hold);
+        let Some(longest) = longest.filter(|longest| *longest < self.term) else {
+            return function(HeldJob::new(job, cx, place, None)).await;
+        };
+        let ends_at = Instant::now() + longest;
+        let work = function(HeldJob::new(job, cx, place, Some(ends_at)));
+        timeout_at(ends_at, work).await.unwrap_or_else(|_| {
+            let longest = duration_text(longest);
+            let error = format!("processing time exceeded: longer than {longest}");
+            Err(Failure::new(error))
+        })
+    }
+}
+
+impl Handler for JobHandlers {
+    fn handle(&self, item: Item, cx: Context) -> Handling<'_> {
+        Box::pin(self.work(item, cx))
+    }
+
+    fn max_hold(&self, item: &Item) -> Option<Duration> {
+        let Content::Row(row) = &item.content else {
+            return None;
+        };
+        let kind = JobKind::of_row(row)?;
+        self.kinds.get(&kind).map(|route| route.max_hold)
+    }
+
+    fn rules(&self, item: &Item) -> Rules {
+        let Content::Row(row) = &item.content else {
+            return Rules::default();
+        };
+        let route = JobKind::of_row(row).and_then(|kind| self.kinds.get(&kind));
+        route.map_or_else(Rules::default, |route| route.rules)
+    }
+}
