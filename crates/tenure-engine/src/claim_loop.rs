@@ -1,8 +1,8 @@
 //! Claim loop: waits, claims, settles. A worker runs two loops and a sender three, so that one
 //! batch is settled while the next is claimed; executors run the handlers in between.
 //!
-//! A claim without an answer is released by its token. A settle without an answer is repeated for
-//! as long as the lease lasts; repeating it changes nothing.
+//! A claim without an answer is released by its token. A settle without an answer is repeated while
+//! the lease lasts, for at most `max_hold`; the store gives a repeated settle the same answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::tasks::Tasks;
 
 /// Number of claim loops per worker, and thus the maximum of concurrent claims and settles.
 const CLAIM_LOOPS: u32 = 2;
-/// Number for a sender, which claims and settles in separate loops.
+/// Number of claim loops of a sender, which claims and settles in separate loops.
 const CLAIM_LOOPS_CHOOSING: u32 = 3;
 
 const RETRY_DELAY_MIN: Duration = Duration::from_millis(20);
@@ -66,7 +66,7 @@ pub(crate) async fn run(shared: Arc<Shared>, tasks: Arc<Tasks>) {
         let is_ready = is_ready(&shared);
         match shared.held_leases.step(now, is_ready, || shared.mint()) {
             Step::Go(work) => {
-                // The other loop may have work as well.
+                // Another loop may have work, too.
                 shared.claim_loops.notify_one();
                 perform(&shared, &tasks, *work).await;
                 shared.cleared.notify_waiters();
@@ -187,7 +187,7 @@ async fn choose_and_claim(
     }
 }
 
-/// Claims; returns whether the claim reached its limit.
+/// Claims and queues the items; returns true if the claim reached its limit.
 async fn claim_and_take(shared: &Arc<Shared>, tasks: &Tasks, request: ClaimRequest) -> bool {
     let claim = claim_of(shared, &request);
     let call = shared.store.claim(&claim);
@@ -230,7 +230,7 @@ fn claim_of(shared: &Shared, request: &ClaimRequest) -> Claim {
     }
 }
 
-/// Counts and logs the items that the claim recovered, like the reaper.
+/// Counts and logs the items whose lapsed leases the claim ended, as the reaper does.
 fn report_recovered(shared: &Shared, claim: &Claim) {
     let reaped = claim.recovered.as_ref().map(Recovered::take);
     if let Some(reaped) = reaped.filter(|reaped| !reaped.is_empty()) {
@@ -262,9 +262,9 @@ fn take_claimed(shared: &Arc<Shared>, tasks: &Tasks, request: &ClaimRequest, hel
     {
         Ok(count) => {
             if request.target.timing.heartbeat < shared.live.borrow().heartbeat() {
-                // The claim used older settings with a shorter heartbeat: the keeper must check
-                // sooner.
-                shared.live.send_modify(|_| {});
+                // The claim used older settings with a shorter heartbeat: the heartbeat and the
+                // watchdog must check sooner.
+                shared.tuned.notify_waiters();
             }
             spawn_executors(shared, tasks);
             let executors = shared.live.borrow().settings.concurrency;
@@ -292,8 +292,8 @@ fn claim_failed(shared: &Arc<Shared>, tasks: &Tasks, request: &ClaimRequest) {
     release(shared, tasks, request.token.clone());
 }
 
-/// Releases the items of a claim that no executor will work on; otherwise they stay held until the
-/// lease lapses.
+/// Releases a claim whose items no executor will work on. Without the release, the items would stay
+/// claimed until the lease lapses.
 fn release(shared: &Arc<Shared>, tasks: &Tasks, token: Token) {
     let shared = Arc::clone(shared);
     let term = shared.live.borrow().settings.term.length();

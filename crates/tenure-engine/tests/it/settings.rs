@@ -21,7 +21,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 
 /// Proves: S1-019, S1-033, S1-041, S2-030, S2-033
 #[tokio::test(start_paused = true)]
-async fn an_engine_refuses_bad_settings_with_every_problem() {
+async fn an_engine_with_invalid_settings_does_not_start_and_lists_every_problem() {
     let mut settings = Settings::default();
     for (setting, text) in [
         // Each value is just past its limit; the shutdown timeout may equal the term.
@@ -107,7 +107,7 @@ async fn on_dead() {
         let settle = settle.and_then(Verb::settle).unwrap();
         assert_eq!(settle.on_dead, rule);
         let is_so = |call: &Verb| matches!(call, Verb::Reap(reap) if reap.policy.on_dead() == rule);
-        assert!(calls.iter().any(is_so), "a lapse is judged by it, too");
+        assert!(calls.iter().any(is_so), "the reaper follows it, too");
     }
 }
 
@@ -131,7 +131,7 @@ async fn term() {
         if let Verb::Renew(renew) = call {
             let is_old = renew.tokens.contains(&old_token);
             let term = if is_old { Term::STANDARD } else { Term::HEAVY };
-            assert_eq!(renew.term, term, "what is held keeps its rhythm");
+            assert_eq!(renew.term, term, "a held lease keeps its term");
         }
     }
     assert_eq!(probe.calls().len(), 2);
@@ -288,11 +288,11 @@ async fn retention(setting: Setting) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_values_are_one_change() {
+async fn several_values_are_applied_as_one_change() {
     let world = World::new();
     let config = World::config_with(&[(Setting::Heartbeat, "7s")]);
     let engine = world.start(Probe::default().working(|_| MINUTE), config);
-    // Neither value is valid alone with the other's old value.
+    // The new term is not valid with the old heartbeat.
     world
         .change(&[(Setting::Term, "10s"), (Setting::Heartbeat, "2s")])
         .await;
@@ -332,7 +332,7 @@ async fn settings_that_do_not_fit_are_refused_as_a_whole_and_logged_once() {
     );
     world.store.change_settings(&bad).await.unwrap();
     sleep(MINUTE).await;
-    assert_eq!(engine.settings(), before, "nothing of it was taken over");
+    assert_eq!(engine.settings(), before, "none of the values apply");
     let refused = || meter().count(engine.worker(), SETTINGS_REFUSED, &[]);
     assert_eq!(refused(), 1);
     let lines = log::matching(engine.worker(), "refused the cluster settings");
@@ -343,7 +343,7 @@ async fn settings_that_do_not_fit_are_refused_as_a_whole_and_logged_once() {
     let worse = change(1, &[("retry.max_crashes", "1")]);
     world.store.change_settings(&worse).await.unwrap();
     sleep(MINUTE).await;
-    assert_eq!(refused(), 2, "other values are logged again");
+    assert_eq!(refused(), 2, "another version is counted again");
 
     let good = change(2, &[("lease.heartbeat", "5s"), ("retry.max_crashes", "4")]);
     world.store.change_settings(&good).await.unwrap();
@@ -376,8 +376,30 @@ async fn leases_of_a_short_term_survive_when_the_term_grows() {
         assert_eq!(calls[0].end, Some(End::Answered));
         assert_eq!(world.find(id).await.state, State::Done);
     }
-    let lost = log::matching(engine.worker(), "lost a hold");
+    let lost = log::matching(engine.worker(), "lost a lease");
     assert!(lost.is_empty(), "{lost:?}");
+}
+
+/// No other lease is held, so only the answer to the claim can shorten the sleep of the heartbeat.
+#[tokio::test(start_paused = true)]
+async fn a_claim_answered_after_the_term_grew_is_renewed_by_its_own_term() {
+    let world = World::new();
+    let ids = world.enqueue(1).await;
+    let is_claim = |call: &Verb| matches!(call, Verb::Claim(_) | Verb::SettleAndClaim(..));
+    let slow = Fault::Slow(Duration::from_secs(6));
+    world.faulty.once(is_claim, slow);
+    let probe = Probe::default();
+    let config = World::config_with(&[(Setting::Term, "10s"), (Setting::Batch, "1")]);
+    let engine = world.start(probe.working(|_| Duration::from_secs(20)), config);
+    until(|| world.faulty.count(is_claim) > 0).await;
+    world
+        .change_and_follow(&engine, &[(Setting::Term, "1h")])
+        .await;
+    assert_eq!(probe.of(ids[0]).len(), 0, "the claim is still unanswered");
+    world.until(|counts| counts.done == 1).await;
+    let calls = probe.of(ids[0]);
+    assert_eq!(calls.len(), 1);
+    assert_eq!(calls[0].end, Some(End::Answered));
 }
 
 #[tokio::test(start_paused = true)]
