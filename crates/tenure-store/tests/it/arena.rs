@@ -1,5 +1,5 @@
 //! An arena: two stores on one PostgreSQL. The first store stops at the end of each transaction
-//! until the test resumes it, so that two operations always meet at the worst moment.
+//! until the test lets it commit, so that two operations always meet at the worst moment.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use tenure_store::config::StoreConfig;
 use tenure_store::postgres::PostgresStore;
 use tenure_store::testing::{self, Database};
 use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
 
 use crate::faults::{Plant as _, Planted};
 
@@ -40,6 +41,10 @@ const WAITING: &str = "select count(*) from pg_stat_activity
 
 /// Timeout of a race.
 const LONGEST: Duration = Duration::from_mins(2);
+/// Time for an operation that polls to reach the first one: nothing shows that it has.
+const ASKING: Duration = Duration::from_millis(150);
+/// Interval between two polls.
+const POLL: Duration = Duration::from_millis(2);
 
 /// The way in which the second operation of a race waits for the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,13 +112,14 @@ impl Arena {
             .unwrap()
     }
 
-    /// Waits until the task is done, this many statements wait for a lock, or the maximum number of
-    /// polls is reached.
-    async fn until_waiting<T>(&mut self, task: &JoinHandle<T>, waiting: i64, looks: usize) {
-        for _ in 0..looks {
+    /// Waits until the task is done, this many statements wait for a lock, or the time is over.
+    async fn until_waiting<T>(&mut self, task: &JoinHandle<T>, waiting: i64, longest: Duration) {
+        let start = Instant::now();
+        while start.elapsed() < longest {
             if self.ask(WAITING).await >= waiting || task.is_finished() {
                 return;
             }
+            sleep(POLL).await;
         }
     }
 
@@ -129,14 +135,13 @@ impl Arena {
             self.ask("select 1::bigint from (select pg_advisory_lock(42)) l")
                 .await;
             let one = tokio::spawn(first);
-            self.until_waiting(&one, 1, usize::MAX).await;
+            self.until_waiting(&one, 1, LONGEST).await;
             let two = tokio::spawn(second);
-            let looks = if waits == Waits::Asking {
-                30
-            } else {
-                usize::MAX
+            let longest = match waits {
+                Waits::Asking => ASKING,
+                Waits::AtLocks => LONGEST,
             };
-            self.until_waiting(&two, 2, looks).await;
+            self.until_waiting(&two, 2, longest).await;
             let stop = match end {
                 First::Commits => None,
                 First::IsCancelled => Some("pg_cancel_backend"),
@@ -154,6 +159,6 @@ impl Arena {
             (one.await.unwrap(), two.await.unwrap())
         };
         let met = tokio::time::timeout(LONGEST, meeting).await;
-        met.expect("nobody waits for ever")
+        met.expect("both operations end within the timeout")
     }
 }

@@ -57,7 +57,7 @@ const VERBS: [Verb; 15] = [
 /// final items.
 type Ending = (Option<String>, String, Vec<String>);
 
-/// The items of one round and the tokens in it.
+/// The items of one round, the holder of the first two, and the time of all operations.
 #[derive(Clone, Debug)]
 struct Round {
     ids: Vec<ItemId>,
@@ -221,7 +221,7 @@ async fn in_order(now: Timestamp, verbs: &[Verb]) -> (Vec<String>, Vec<String>) 
     (answers, round.end(&store).await)
 }
 
-/// Selects ids that are in more than one place, twice in a lease, or without an event.
+/// Counts ids that are in more than one place, twice in a lease, or without an event.
 const DOUBLES: &str = "
     select count(*) from (
         select id from (select id from tenure_ready union all select id from tenure_dead
@@ -303,7 +303,7 @@ async fn allowed(now: Timestamp, (first, second): (Verb, Verb), commits: bool) -
 
 async fn race_all(now: Timestamp, commits: bool) {
     let mut arena = Arena::new().await;
-    let firsts = Extent::chosen().of(&VERBS, 4).into_iter();
+    let firsts = Extent::chosen().of(&VERBS, 2).into_iter();
     for (first, second) in firsts.flat_map(|first| VERBS.map(|second| (first, second))) {
         let round = Round::start(arena.free.as_ref(), now).await;
         let (one, two) = race(&mut arena, &round, (first, second), commits).await;
@@ -323,16 +323,16 @@ async fn race_all(now: Timestamp, commits: bool) {
 }
 
 #[tokio::test]
-async fn two_verbs_on_live_leases_do_what_one_of_the_two_orders_does() {
+async fn two_operations_on_live_leases_end_as_in_sequence() {
     race_all(at(10), true).await;
 }
 
 #[tokio::test]
-async fn two_verbs_on_lapsed_leases_do_what_one_of_the_two_orders_does() {
+async fn two_operations_on_lapsed_leases_end_as_in_sequence() {
     race_all(at(60), true).await;
 }
 
 #[tokio::test]
-async fn a_verb_that_is_cancelled_leaves_no_trace_in_the_one_beside_it() {
+async fn a_cancelled_operation_does_not_affect_a_concurrent_one() {
     race_all(at(60), false).await;
 }

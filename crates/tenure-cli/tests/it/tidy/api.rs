@@ -5,8 +5,7 @@ use super::{File, repository};
 
 const LIST: &str = "docs/API.txt";
 const SOURCES: &str = "crates/tenure/src/";
-/// Maximum number of names at the root, which has the names that most programs need. All others are
-/// in modules by subject.
+/// Maximum number of names at the root, which has only the names that most programs need.
 const ROOT_MAX: usize = 30;
 
 /// The crates whose types the front crate exports.
@@ -32,7 +31,7 @@ fn the_public_names_and_signatures_are_those_of_the_list() {
     if std::env::var_os("TENURE_UPDATE_DOCS").is_some() {
         std::fs::write(&path, &text).expect("the list can be written");
     }
-    let list = std::fs::read_to_string(&path).expect("the list is there");
+    let list = std::fs::read_to_string(&path).expect("the list exists");
     let (old, new): (Vec<_>, Vec<_>) = (list.lines().collect(), text.lines().collect());
     let only = |of: &[&str], others: &[&str]| -> Vec<String> {
         let only = of.iter().filter(|line| !others.contains(line));
@@ -237,7 +236,7 @@ fn named(item: &str) -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn the_reader_of_sources_reads_what_is_there_and_passes_over_what_is_hidden() {
+fn public_names_are_read_without_hidden_items() {
     let text = "#[doc(hidden)]\npub use a::Old;\npub use b::{\n    One,\n    Two as Other,\n};\n\
                 #[cfg(feature = \"x\")]\npub mod inner;\npub(crate) fn own() {}\n\
                 /// Documented.\npub struct Thing<'a> {\n    pub field: u8,\n}\n";

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{File, assert_caught, assert_none, identifiers, repository};
 
-/// Allowed dependencies of each crate, and those that its tests may use besides.
+/// Allowed dependencies of each crate, and those that only its tests may use.
 const EDGES: &[(&str, &[&str], &[&str])] = &[
     ("tenure-core", &[], &[]),
     ("tenure-engine", &["tenure-core"], &["tenure-store"]),
@@ -14,7 +14,7 @@ const EDGES: &[(&str, &[&str], &[&str])] = &[
     // This crate kills and pauses processes for the tests of the other crates; no shipped crate may
     // depend on it.
     ("tenure-nemesis", &["tenure-core", "tenure-store"], &[]),
-    // The store's own tests use the store with every feature, and so do the front crate's.
+    // In their tests, this crate and the front crate depend on themselves, with every feature.
     (
         "tenure-store",
         &["tenure-core"],
@@ -39,10 +39,10 @@ const EDGES: &[(&str, &[&str], &[&str])] = &[
     ("tenure-bench", &["tenure"], &[]),
 ];
 
-/// Outside crates that only their homes may name.
+/// Outside crates, and the crates that may depend on them.
 const HOMES: &[(&str, &[&str])] = &[
-    // The front crate names both drivers in two signatures, for the caller's own transaction. The
-    // benchmark contains hand-written SQL loops.
+    // The front crate has signatures with the caller's own connection; the benchmark contains
+    // hand-written SQL loops.
     ("sqlx", &["tenure-store", "tenure", "tenure-bench"]),
     ("rusqlite", &["tenure-store", "tenure", "tenure-bench"]),
     ("clap", &["tenure-cli", "tenure-bench"]),
@@ -51,7 +51,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("anstyle", &["tenure-cli", "tenure-bench"]),
 ];
 
-/// Features of the front crate, and the crates that they must not compile.
+/// Sets of features of the front crate, and the crates that must not be compiled with them.
 const LEFT_OUT: &[(&str, &[&str])] = &[
     (
         "",
@@ -95,7 +95,7 @@ fn a_feature_leaves_out_what_it_does_not_need() {
     for name in LEFT_OUT.iter().flat_map(|(_, names)| *names) {
         assert!(
             whole.iter().any(|part| part == name),
-            "nothing is called {name}"
+            "no crate is called {name}"
         );
     }
 }
@@ -290,7 +290,7 @@ fn unreferenced_statements(files: &[File]) -> Vec<String> {
     violations
 }
 
-/// The engine uses a store only through the core's port; rules, store and engine are three crates.
+/// The engine uses a store only through the core's ports; rules, store and engine are three crates.
 ///
 /// Proves: S2-065, S2-067
 #[test]
@@ -320,7 +320,7 @@ fn our_crates_depend_on_one_another_only_as_allowed() {
 }
 
 #[test]
-fn outside_crates_stay_in_their_homes() {
+fn outside_crates_are_used_only_where_allowed() {
     assert_none("away from home", &away_from_home(&repository()));
     let planted = [
         File::new(
@@ -354,11 +354,11 @@ fn other_services(files: &[File]) -> Vec<String> {
     violations
 }
 
-/// Only the database locks and records receipts; no other service is needed.
+/// The database is the only service that stores locks and records.
 ///
 /// Proves: S2-003, S2-004
 #[test]
-fn no_other_service_locks_or_remembers() {
+fn no_crate_depends_on_a_lock_or_cache_service() {
     assert_none("other services", &other_services(&repository()));
     let planted = [File::new(
         "crates/tenure-engine/Cargo.toml",
@@ -369,7 +369,7 @@ fn no_other_service_locks_or_remembers() {
 
 /// Proves: S2-063
 #[test]
-fn the_licence_is_the_only_condition_that_others_set() {
+fn the_licence_is_mit_or_apache_and_those_of_dependencies_are_checked() {
     let files = repository();
     let text = |path: &str| {
         let file = files.iter().find(|file| file.path == path);

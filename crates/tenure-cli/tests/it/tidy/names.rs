@@ -33,8 +33,8 @@ const BANNED: &[(&str, &str)] = &[
     ("finalize", "settle"),
 ];
 
-/// Former names that needed an explanation. A type, a file, a module, a function or a column must
-/// have a descriptive name instead.
+/// Former names that needed an explanation. A type, a file, a module or a function must have a
+/// descriptive name instead.
 const PRIVATE: &[&str] = &[
     "abreast", "absent", "asked", "bell", "beside", "board", "book", "company", "desk", "dice",
     "door", "found", "hand", "heed", "house", "kept", "lend", "lent", "owed", "rung", "said",
@@ -58,7 +58,8 @@ const VAGUE: &[&str] = &[
     "info",
 ];
 
-/// Returns true for the lease tables and the migrations, which use the specifications' words.
+/// Returns true for the rules themselves, and for lease tables and migrations, which use the words
+/// of the specifications.
 fn may_say_anything(file: &File) -> bool {
     file.is_tidy() || file.path.contains("/table/") || file.path.contains("/migrations/")
 }
@@ -127,7 +128,7 @@ fn second_names(files: &[File]) -> Vec<String> {
 }
 
 /// Finds private words in names. The name of a function may contain one, as in the sentence of a
-/// test; that of a type, a module or a file may not.
+/// test, but not consist of it; the name of a type, a module or a file may not contain one.
 fn private_names(files: &[File]) -> Vec<String> {
     let mut violations = Vec::new();
     for (place, kind, name) in definitions(files) {
@@ -137,7 +138,7 @@ fn private_names(files: &[File]) -> Vec<String> {
             _ => words(name).iter().any(|word| is_private(word)),
         };
         if breaks {
-            violations.push(format!("{place}: `{name}` needs a legend"));
+            violations.push(format!("{place}: `{name}` needs an explanation"));
         }
     }
     violations
@@ -198,7 +199,7 @@ fn a_concept_has_one_name() {
 }
 
 #[test]
-fn names_need_no_legend() {
+fn no_name_needs_an_explanation() {
     assert_none("private names", &private_names(&repository()));
     let planted = [
         File::new("crates/tenure/src/desk.rs", ""),
@@ -211,7 +212,7 @@ fn names_need_no_legend() {
 }
 
 #[test]
-fn names_say_what_a_thing_is() {
+fn no_name_is_vague() {
     assert_none("vague names", &vague_names(&repository()));
     let planted = [
         File::new("crates/tenure/src/util.rs", ""),
@@ -223,8 +224,8 @@ fn names_say_what_a_thing_is() {
     assert_caught(&vague_names(&planted), 3);
 }
 
-/// Finds types with the same name at the top level of two files of a crate. The stores of two
-/// databases may use the same name for the same thing.
+/// Finds types with the same name at the top level of two files of a crate. Files of different
+/// stores may use the same name for the same thing.
 fn names_of_two_things(files: &[File]) -> Vec<String> {
     let mut defined: BTreeMap<(&str, &str), Vec<&File>> = BTreeMap::new();
     for file in files {
@@ -257,7 +258,7 @@ fn names_of_two_things(files: &[File]) -> Vec<String> {
 }
 
 #[test]
-fn a_name_stands_for_one_thing() {
+fn no_two_types_of_a_crate_share_a_name() {
     assert_none("names of two things", &names_of_two_things(&repository()));
     let planted = [
         File::new("crates/tenure/src/a.rs", "pub(crate) struct Rate {\n"),

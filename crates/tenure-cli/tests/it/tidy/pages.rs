@@ -15,7 +15,7 @@ fn targets(line: &str) -> impl Iterator<Item = &str> {
         .filter_map(|rest| rest.split(')').next())
 }
 
-/// The path of a link, from the root of the repository.
+/// The path of a link target, from the root of the repository.
 fn resolve(folder: &str, target: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in target.split('#').next().unwrap_or(target).split('/') {
@@ -77,7 +77,7 @@ fn of_diagram(text: &str) -> Transitions {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn links_lead_to_existing_files() {
     assert_none("broken links", &broken_links(&repository()));
     let planted = [
         File::new(
@@ -99,7 +99,7 @@ fn the_state_diagram_is_that_of_the_core() {
         &files
             .iter()
             .find(|file| file.path == path)
-            .expect("it is there")
+            .expect("the file exists")
             .text
     };
     let core = of_core(text(CORE));

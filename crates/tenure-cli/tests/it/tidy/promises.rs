@@ -1,5 +1,5 @@
-//! Guarantees have tests: the laws of the lease core by name, the requirements by id; and no test
-//! is ignored.
+//! Each law of `LeaseStore` has a test, each `Proves:` line belongs to a test, and no test is
+//! ignored.
 
 use super::{File, assert_caught, assert_none, identifiers, planted_proofs, repository};
 
@@ -33,8 +33,8 @@ fn is_requirement(id: &str) -> bool {
             && number.len() == 3 && digits(number))
 }
 
-/// Finds lines of proofs that tools cannot read or that belong to no test. Only attributes,
-/// comments and the first line of the test may follow such a line.
+/// Finds lines of proofs that do not list valid ids or do not belong to a test. Only comments and
+/// attributes may stand between such a line and its test.
 fn loose_proofs(files: &[File]) -> Vec<String> {
     let mut violations = Vec::new();
     for file in files
@@ -93,7 +93,7 @@ fn every_proof_is_attached_to_a_test_and_readable() {
 }
 
 #[test]
-fn no_test_is_ignored() {
+fn no_test_is_ignored_or_panics_without_an_expected_message() {
     assert_none("ignored tests", &ignored_tests(&repository()));
     let text = "#[test]\n#[ignore = \"slow\"]\nfn slow() {}\n#[should_panic(expected = \"x\")]\n";
     assert_caught(

@@ -9,7 +9,7 @@ const LINE_COLUMNS_MAX: usize = 100;
 /// Files over the limit, each with its own limit, which may only be lowered.
 const LONG_FILES: &[(&str, usize)] = &[];
 
-/// Folders that exist on one person's machine only.
+/// Home folders, which differ between machines.
 const ELSEWHERE: &[&str] = &["/home/", "/root/", "/Users/"];
 
 fn missing_openings(files: &[File]) -> Vec<String> {
@@ -28,7 +28,7 @@ fn missing_openings(files: &[File]) -> Vec<String> {
         }
     };
     let bare = files.iter().filter(|file| !opening(file));
-    bare.map(|file| format!("{}: does not open by saying what it is for", file.path))
+    bare.map(|file| format!("{}: has no opening comment", file.path))
         .collect()
 }
 
@@ -45,8 +45,9 @@ fn long_files(files: &[File]) -> Vec<String> {
     violations
 }
 
-/// Counts the lines as clippy does, without comments and empty lines. In formatted code a function
-/// ends at the first closing brace with the indentation of its first line.
+/// Finds long functions. Counts their lines as clippy does, without comments and empty lines. In
+/// formatted code a function ends at the first closing brace with the indentation of its first
+/// line.
 fn long_functions(files: &[File]) -> Vec<String> {
     let mut violations = Vec::new();
     for file in files.iter().filter(|file| file.is("rs")) {
@@ -101,8 +102,8 @@ fn of_one_machine(files: &[File]) -> Vec<String> {
     violations
 }
 
-/// Finds unsafe code. The compiler forbids it as well, but only in crates that inherit the
-/// workspace's lints.
+/// Finds unsafe code, and crates that do not inherit the workspace's lints, through which the
+/// compiler forbids it.
 fn unsafe_code(files: &[File]) -> Vec<String> {
     let mut violations = Vec::new();
     for file in files.iter().filter(|file| file.is("rs")) {
@@ -125,7 +126,7 @@ fn unsafe_code(files: &[File]) -> Vec<String> {
     {
         if !file.text.contains("[lints]\nworkspace = true") {
             violations.push(format!(
-                "{}: does not take over the workspace's lints",
+                "{}: does not inherit the workspace's lints",
                 file.path
             ));
         }
@@ -153,7 +154,7 @@ fn every_file_says_what_it_is_for() {
 }
 
 #[test]
-fn files_fit_on_a_few_screens() {
+fn source_files_are_within_the_line_limit() {
     assert_none("long files", &long_files(&repository()));
     let long = "//\n".repeat(FILE_LINES_MAX);
     let planted = [
@@ -168,7 +169,7 @@ fn files_fit_on_a_few_screens() {
 }
 
 #[test]
-fn functions_fit_on_one_screen() {
+fn functions_are_within_the_line_limit() {
     assert_none("long functions", &long_functions(&repository()));
     let body = "    step();\n".repeat(FUNCTION_LINES_MAX);
     let text =
@@ -180,7 +181,7 @@ fn functions_fit_on_one_screen() {
 }
 
 #[test]
-fn lines_fit_on_the_screen() {
+fn lines_are_within_the_column_limit() {
     assert_none("long lines", &long_lines(&repository()));
     let fits = "é".repeat(LINE_COLUMNS_MAX);
     let text = format!("{fits}\n{fits}x\n");
@@ -191,7 +192,7 @@ fn lines_fit_on_the_screen() {
 }
 
 #[test]
-fn nothing_belongs_to_one_machine() {
+fn no_file_contains_a_path_of_one_machine() {
     assert_none("paths of one machine", &of_one_machine(&repository()));
     let planted = [File::new(
         "README.md",

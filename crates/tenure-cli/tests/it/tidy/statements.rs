@@ -6,7 +6,7 @@ use super::{File, assert_caught, assert_none, repository};
 const ONE_SIDED: &[(&str, &str)] = &[
     (
         "queue/settle_and_claim.sql",
-        "SQLite runs settle.sql and claim.sql in one transaction: no round trip is to be saved",
+        "SQLite runs settle.sql and claim.sql in one transaction: there is no round trip to save",
     ),
     (
         "queue/settle_done_and_claim.sql",
@@ -18,23 +18,23 @@ const ONE_SIDED: &[(&str, &str)] = &[
     ),
     (
         "queue/promote.sql",
-        "in SQLite the enqueue itself knows who is head",
+        "in SQLite the enqueue itself chooses the head",
     ),
     (
         "queue/add_keys.sql",
-        "in SQLite the enqueue itself knows who is head",
+        "in SQLite the enqueue itself chooses the head",
     ),
     (
         "queue/prune_keys.sql",
-        "SQLite forgets an idle key at once: nobody looks at it at the same time",
+        "SQLite deletes an idle key at once: it has no concurrent writers",
     ),
     (
         "queue/prune_choose.sql",
-        "PostgreSQL must lock what it will delete, and then look again",
+        "PostgreSQL must lock the rows that it will delete, and then read them again",
     ),
     (
         "queue/lock_key.sql",
-        "PostgreSQL must lock the key that it pauses, and then look",
+        "PostgreSQL must lock the key that it pauses, and then read it",
     ),
     (
         "jobs/make_chunk.sql",
@@ -47,15 +47,15 @@ const ONE_SIDED: &[(&str, &str)] = &[
     ),
     (
         "adopt/made.sql",
-        "SQLite lists no check constraints: they are cut from this text",
+        "SQLite has no list of check constraints: they are read from this text",
     ),
     (
         "adopt/noted.sql",
-        "SQLite has no lock that outlasts a transaction: each step looks whether it is still noted",
+        "SQLite has no lock that outlasts a transaction: each step reads the record again",
     ),
     (
         "adopt/turn.sql",
-        "PostgreSQL has a lock that ends with its connection: one adoption of a table at a time",
+        "PostgreSQL has a lock that lasts until its connection ends; SQLite has none",
     ),
     (
         "bare_ready.sql",
@@ -65,17 +65,14 @@ const ONE_SIDED: &[(&str, &str)] = &[
         "row_enqueue.sql",
         "SQLite inserts row by row in one transaction",
     ),
-    (
-        "sessions.sql",
-        "SQLite is a file: nobody is connected to it",
-    ),
+    ("sessions.sql", "SQLite has no list of connections"),
 ];
 
 /// Files that may contain statements, each with the reason.
 const STATEMENTS_ALLOWED: &[(&str, &str)] = &[
     (
         "/migrate.rs",
-        "it looks for the schema's version before any table of ours can be relied on",
+        "it reads the schema's version when Tenure's tables may not exist yet",
     ),
     (
         "tenure-bench/src/yardstick/",
@@ -93,7 +90,7 @@ const SAYS_SAFE: &[&str] = &[
     "crates/tenure-bench/src/yardstick/postgres.rs",
 ];
 
-/// The statements of PostgreSQL and their counterparts of SQLite.
+/// The folders of statements: PostgreSQL and SQLite.
 const FOLDERS: [[&str; 2]; 2] = [
     [
         "crates/tenure-store/sql/postgres/",
@@ -205,8 +202,8 @@ fn unchecked_text(files: &[File]) -> Vec<String> {
     violations
 }
 
-/// Rows that a statement may wait for: those of the lease with its own token, and the row of a key
-/// by its hash, which is locked only briefly.
+/// Parts of a condition under which a statement may wait for a row: the row belongs to the lease
+/// with its own token, or is the row of a key, which is locked only briefly.
 const OWN: [&str; 2] = ["token", "k.key_hash = "];
 
 /// Finds statements that wait for locks. A statement that chooses work must skip locked rows; a
@@ -242,14 +239,13 @@ fn waiting_locks(files: &[File]) -> Vec<String> {
                 .iter()
                 .any(|line| line.contains("for update skip locked"))
         {
-            violations.push(format!("{}: chooses work without skipping", file.path));
+            violations.push(format!("{}: claims without `skip locked`", file.path));
         }
     }
     violations
 }
 
-/// Finds statements whose header does not have purpose, parameters, answer, law and index in the
-/// usual place.
+/// Finds statements whose header does not begin with the name of the file or lacks a label.
 fn headers_in_another_form(files: &[File]) -> Vec<String> {
     let mut violations = Vec::new();
     let verbs = |file: &&File| {
@@ -294,7 +290,7 @@ fn every_statement_has_the_same_header() {
 
 /// Proves: S1-006, S1-008, S1-047, S1-048
 #[test]
-fn work_is_chosen_past_the_locks_of_others() {
+fn claims_skip_rows_that_others_have_locked() {
     let files = repository();
     assert_none("locks that wait", &waiting_locks(&files));
     let claim = "crates/tenure-store/sql/postgres/queue/claim.sql";

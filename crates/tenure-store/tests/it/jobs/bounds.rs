@@ -22,11 +22,11 @@ fn at(cursor: String) -> Note {
 }
 
 #[tokio::test]
-async fn cursors_counts_and_results_have_bounds_and_a_note_is_written_whole_or_not() {
+async fn an_invalid_note_or_end_of_a_chunk_is_refused_and_writes_nothing() {
     for place in Place::both().await {
         let book = place.jobs();
         let hold = held_job(book, "m", &token("jobs", 1), NOW).await;
-        // The leases of these tests end after the clock's time, so no write is late.
+        // The leases of these tests end in the future, so no write is late.
         for (note, words) in [
             (at("x".repeat(CURSOR_BYTES_MAX + 1)), "65537 bytes"),
             (at("a\0b".to_owned()), "NUL"),
@@ -52,7 +52,7 @@ async fn cursors_counts_and_results_have_bounds_and_a_note_is_written_whole_or_n
         assert_eq!(
             (job.cursor, job.chunks_total),
             (None, None),
-            "nothing of it"
+            "nothing was written"
         );
         let longest = Note {
             chunks_total: Some(COUNT_MAX),
@@ -81,7 +81,7 @@ async fn cursors_counts_and_results_have_bounds_and_a_note_is_written_whole_or_n
 }
 
 #[tokio::test]
-async fn the_own_matrix_of_a_job_is_named_by_no_other() {
+async fn a_matrix_named_after_a_job_is_refused_except_for_its_retry() {
     for place in Place::both().await {
         let book = place.jobs();
         let job = |matrix: &str| {
@@ -104,7 +104,7 @@ async fn the_own_matrix_of_a_job_is_named_by_no_other() {
 
 /// Hand-written rows may contain any number; progress must still be readable.
 #[tokio::test]
-async fn progress_is_told_however_many_rows_there_are() {
+async fn progress_can_be_read_for_any_number_of_rows() {
     for place in Place::both().await {
         let book = place.jobs();
         for (no, chunk) in (1..).zip(["a", "b", "c"]) {

@@ -1,4 +1,4 @@
-//! Chunks: claimed, renewed and finished by their whole key; repeated, or done for good.
+//! Chunks: claimed, renewed and ended by their whole key; done again, or ended for good.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ async fn renew(
 ///
 /// Proves: S5-009, S5-033, S5-034, S5-035, S5-036, S5-037
 #[tokio::test]
-async fn a_chunk_is_made_by_its_first_claim_and_held_for_its_term() {
+async fn the_first_claim_creates_a_chunk_and_holds_it_for_its_term() {
     for place in Place::both().await {
         let (book, key) = (place.jobs(), key("orders", "2026-11"));
         let (mine, theirs) = (token("w", 1), token("x", 1));
@@ -61,7 +61,7 @@ async fn a_chunk_is_made_by_its_first_claim_and_held_for_its_term() {
 ///
 /// Proves: S5-006, S5-038, S5-044
 #[tokio::test]
-async fn a_heartbeat_each_half_minute_keeps_chunks_and_revives_none() {
+async fn a_heartbeat_every_half_minute_keeps_chunks_and_revives_no_lapsed_one() {
     let settings = Settings {
         term: term(),
         heartbeat: Some(seconds(30)),
@@ -103,12 +103,12 @@ async fn a_heartbeat_each_half_minute_keeps_chunks_and_revives_none() {
     }
 }
 
-/// A done chunk is free and shows the time and the number of its rows. It may be done again, unless
-/// it was done more recently than the caller's bound.
+/// A done chunk is free and shows the time and the number of its rows. It can be claimed again,
+/// unless less than the claim's `fresh_for` has passed since.
 ///
 /// Proves: S5-036, S5-039, S5-040, S5-041
 #[tokio::test]
-async fn a_chunk_that_was_done_lately_is_not_given_to_who_asks_for_an_older_one() {
+async fn a_chunk_that_was_done_recently_can_be_excluded_from_a_claim() {
     for place in Place::both().await {
         let (book, key) = (place.jobs(), key("m", "c"));
         let mine = token("w", 1);
@@ -155,7 +155,7 @@ async fn a_chunk_that_was_done_lately_is_not_given_to_who_asks_for_an_older_one(
 ///
 /// Proves: S5-008, S5-015, S5-016, S5-033
 #[tokio::test]
-async fn a_chunk_that_has_ended_for_good_is_final() {
+async fn a_completed_or_failed_chunk_is_final() {
     for place in Place::both().await {
         let (book, done) = (place.jobs(), key("m", "done"));
         let given_up = key("m", "dead");
@@ -295,8 +295,8 @@ async fn one_name_in_two_matrices_is_two_chunks() {
         let end = ends(&one, &mine, synced(), later);
         assert!(book.end_chunk(&end).await.unwrap().is_accepted());
         assert_eq!(book.chunks(&two.matrix, None, 9).await.unwrap(), before);
-        // A free chunk of the first matrix creates no chunk in a third matrix, and names are
-        // compared exactly.
+        // A claim in a third matrix does not affect the first, and the token of another chunk of
+        // the same matrix is refused.
         let free = book.chunks(&one.matrix, None, 9).await.unwrap();
         take(book, &asks(&key("m3", "same"), &token("w", 3), later)).await;
         assert_eq!(book.chunks(&one.matrix, None, 9).await.unwrap(), free);
@@ -317,7 +317,7 @@ async fn one_name_in_two_matrices_is_two_chunks() {
 /// A token that claimed two chunks holds both. A write to one of them by its whole key does not
 /// affect the other.
 #[tokio::test]
-async fn one_token_on_two_chunks_is_two_holds() {
+async fn a_token_can_hold_two_chunks_independently() {
     for place in Place::both().await {
         let (book, a, b) = (place.jobs(), key("m", "a"), key("m", "b"));
         let mine = token("w", 1);
@@ -349,7 +349,7 @@ async fn one_token_on_two_chunks_is_two_holds() {
 
 /// Progress counts each chunk once, by its current state, and lists are sorted by name.
 #[tokio::test]
-async fn progress_tells_where_every_chunk_stands() {
+async fn progress_counts_every_chunk_by_its_state() {
     for place in Place::both().await {
         let book = place.jobs();
         let nothing = MatrixName::new("none").unwrap();
@@ -427,11 +427,11 @@ async fn another_matrix(place: &Place) {
     }
 }
 
-/// One of several concurrent claims succeeds, in every round; each has its own connection.
+/// Each claim has its own connection; exactly one succeeds in every round.
 ///
 /// Proves: S5-017, S5-033
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_many_who_ask_at_once_one_gets_the_chunk() {
+async fn one_of_two_concurrent_claims_gets_the_chunk() {
     for place in Place::both().await {
         let (one, two) = (place.another().await, place.another().await);
         for round in 0..40 {

@@ -12,7 +12,7 @@ use super::{NOW, Place, asks, claim_job, ends, held_job, key, refused, seconds, 
 ///
 /// Proves: S5-001, S5-002, S5-045
 #[tokio::test]
-async fn who_has_lost_its_job_gets_no_chunk_and_ends_none() {
+async fn a_worker_that_lost_its_job_can_neither_claim_nor_end_a_chunk() {
     for place in Place::both().await {
         let book = place.jobs();
         let hold = held_job(book, "m", &token("w", 1), NOW).await;
@@ -58,9 +58,8 @@ async fn who_has_lost_its_job_gets_no_chunk_and_ends_none() {
     }
 }
 
-/// Chunks of a cancelled or finished job can be neither claimed nor finished.
 #[tokio::test]
-async fn an_ended_job_has_no_chunks_to_give() {
+async fn chunks_of_a_cancelled_or_done_job_can_be_neither_claimed_nor_ended() {
     for place in Place::both().await {
         let book = place.jobs();
         for nth in 1..=2 {

@@ -21,7 +21,7 @@ async fn chunks(place: &Place, matrix: &str) -> Vec<ChunkRecord> {
 ///
 /// Proves: S5-002, S5-008, S5-016, S5-033
 #[tokio::test]
-async fn a_chunk_is_failed_for_good_by_its_holder_alone_and_under_its_whole_key() {
+async fn only_its_holder_can_fail_a_chunk_for_good() {
     for place in Place::both().await {
         let (book, one, two) = (place.jobs(), key("m1", "same"), key("m2", "same"));
         let (old, new, theirs) = (token("w", 1), token("x", 1), token("y", 1));
@@ -59,7 +59,7 @@ async fn a_chunk_is_failed_for_good_by_its_holder_alone_and_under_its_whole_key(
         assert_eq!(
             chunks(&place, "m2").await,
             before.1,
-            "another is as it was on {}",
+            "the other matrix on {}",
             place.name()
         );
         let row = "select attempts || ' ' || failures || ' ' || crashes || ' ' ||
@@ -80,7 +80,7 @@ async fn a_chunk_is_failed_for_good_by_its_holder_alone_and_under_its_whole_key(
 ///
 /// Proves: S5-008, S5-016, S5-033
 #[tokio::test]
-async fn a_chunk_that_failed_for_good_stays_so() {
+async fn a_chunk_that_failed_for_good_stays_failed() {
     for place in Place::both().await {
         let (book, key, mine) = (place.jobs(), key("m", "c"), token("w", 1));
         take(book, &asks(&key, &mine, NOW)).await;
@@ -116,9 +116,8 @@ async fn a_chunk_that_failed_for_good_stays_so() {
     }
 }
 
-/// A job may succeed with chunks that failed for good, and its progress counts them.
 #[tokio::test]
-async fn what_failed_for_good_is_told_by_itself_and_not_waited_for() {
+async fn chunks_that_failed_for_good_are_counted_and_do_not_prevent_success() {
     for place in Place::both().await {
         let book = place.jobs();
         let job = held_job(book, "m", &token("j", 1), NOW).await;
@@ -150,7 +149,7 @@ async fn what_failed_for_good_is_told_by_itself_and_not_waited_for() {
 /// Goal: an overview of a matrix shows held and failed chunks, and no more rows than requested,
 /// however many chunks there are.
 #[tokio::test]
-async fn of_many_chunks_only_those_that_people_should_see_are_told() {
+async fn an_overview_shows_only_held_and_failed_chunks() {
     for place in Place::both().await {
         let book = place.jobs();
         let end = |name: &'static str, nth: u64, end: Option<ChunkEnd>| async move {
@@ -170,7 +169,7 @@ async fn of_many_chunks_only_those_that_people_should_see_are_told() {
         end("f", 7, Some(ChunkEnd::Completed { row_count: 1 })).await;
         end("g", 8, Some(dead())).await;
         end("h", 9, None).await;
-        // These rows are hand-written and have no cause.
+        // These rows are hand-written and have no error.
         let mute = format!(
             "insert into tenure_checkpoints (matrix_id, chunk_hash, failed_at)
              values ('m', 'i', {now}), ('n', 'b', {now})",

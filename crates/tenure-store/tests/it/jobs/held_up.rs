@@ -16,7 +16,7 @@ async fn answers<Hold>(
     asked: impl Future<Output = Vec<(Hold, Guarded<Renewed>)>>,
 ) -> Vec<(Hold, Option<Refusal>)> {
     let answers = timeout(Duration::from_secs(20), asked).await;
-    let answers = answers.expect("nobody is waited for");
+    let answers = answers.expect("a renewal does not wait");
     let refusal = |answer: Guarded<Renewed>| match answer {
         Guarded::Accepted(_) => None,
         Guarded::Refused(why) => Some(why),
@@ -31,7 +31,7 @@ async fn answers<Hold>(
 /// transaction locks one of two jobs and one of two chunks. The others are renewed at once; for the
 /// locked ones there is no answer. Lapsed and unknown leases are answered as usual.
 #[tokio::test]
-async fn a_row_in_a_transaction_costs_no_other_lease_its_renewal() {
+async fn a_locked_row_does_not_prevent_other_renewals() {
     let place = Place::postgres().await;
     let Place::Postgres { database, .. } = &place else {
         panic!("it is PostgreSQL");

@@ -17,9 +17,9 @@ async fn kinds(book: &dyn Jobs, now: Timestamp) -> Vec<KindStatus> {
     book.kinds(DAY, Some(now)).await.unwrap()
 }
 
-/// Each state is counted correctly, and cancelled jobs do not count as failed.
+/// Cancelled jobs do not count as failed.
 #[tokio::test]
-async fn every_kind_is_told_with_what_keeps_it() {
+async fn jobs_are_counted_by_kind_and_state() {
     for place in Place::both().await {
         let book = place.jobs();
         assert_eq!(kinds(book, NOW).await, []);
@@ -82,9 +82,8 @@ async fn every_kind_is_told_with_what_keeps_it() {
     }
 }
 
-/// Goal: counting jobs by index gives the same result as counting rows.
 #[tokio::test]
-async fn jobs_are_counted_as_their_rows_are() {
+async fn counts_of_jobs_by_index_equal_counts_of_rows() {
     for place in Place::both().await {
         let book = place.jobs();
         let rows = match &place {
@@ -144,10 +143,10 @@ fn names(chunks: &[ChunkRecord]) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// A list of held chunks begins with the earliest end. Over all matrices, it has only the chunks
-/// that need attention.
+/// A list of held chunks begins with the earliest end. Over all matrices, it has only lapsed chunks
+/// whose job has not ended.
 #[tokio::test]
-async fn chunks_in_hand_or_left_there_are_told() {
+async fn held_and_abandoned_chunks_are_listed() {
     for place in Place::both().await {
         let book = place.jobs();
         held_job(book, "m", &token("w", 1), NOW).await;
@@ -195,9 +194,9 @@ async fn chunks_in_hand_or_left_there_are_told() {
     }
 }
 
-/// A claim returns the jobs that it recovered, including those that it settled as dead.
+/// They include the jobs that the claim settled as dead.
 #[tokio::test]
-async fn a_claim_tells_what_it_recovered() {
+async fn a_claim_reports_the_jobs_that_it_recovered() {
     for place in Place::both().await {
         let book = place.jobs();
         held_job(book, "m", &token("w", 1), NOW).await;

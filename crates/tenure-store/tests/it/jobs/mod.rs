@@ -29,7 +29,7 @@ use tenure_store::sqlite::SqliteStore;
 use crate::place::Place;
 
 /// The time of the tests.
-const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
+const NOW: Timestamp = Timestamp::from_micros(4_102_444_800_000_000);
 
 /// The term of a checkpoint.
 const TWO_MINUTES: Duration = Duration::from_mins(2);
@@ -176,19 +176,19 @@ fn refused(why: Refusal) -> Guarded<()> {
 async fn take(book: &dyn Jobs, ask: &ClaimChunk) -> Chunk {
     let answer = book.claim_chunk(ask).await.unwrap();
     let ChunkClaim::Claimed(chunk) = answer else {
-        panic!("{:?} was not given: {answer:?}", ask.key);
+        panic!("{:?} was not claimed: {answer:?}", ask.key);
     };
     chunk
 }
 
-/// Claims one job like a worker.
+/// Claims one job as a worker does.
 async fn claim_job(book: &dyn Jobs, token: &Token, now: Timestamp) -> Option<Held> {
     let claim = Claim::new(token.clone(), 1).term(Term::new(Duration::from_mins(5)).unwrap());
     let claim = claim.recovery(Some(LapsePolicy::default())).at(now);
     book.job_leases().claim(&claim).await.unwrap()
 }
 
-/// Claims a job on a matrix; returns its lease.
+/// Enqueues and claims a job on a matrix; returns its lease.
 async fn held_job(book: &dyn Jobs, matrix: &str, token: &Token, now: Timestamp) -> JobHold {
     let job = NewJob::new("import", "{}").unwrap();
     let job = job.matrix(MatrixName::new(matrix).unwrap());

@@ -81,7 +81,7 @@ pub(crate) fn arguments(name: &str) -> String {
         "jobs_progress" => "null, 'm7'".to_owned(),
         // No row is that old, because the cost of deleting is not tested.
         "jobs_prune" => "null, 604800000000, 2592000000000, 100".to_owned(),
-        other => panic!("{other}.sql is new: say here how it is called"),
+        other => panic!("{other}.sql is new: add its arguments here"),
     }
 }
 
@@ -159,7 +159,7 @@ pub(crate) fn row_calls() -> Vec<(&'static str, String, String)> {
 
 /// In SQLite, too, no statement of a worker scans or sorts the jobs.
 #[tokio::test]
-async fn sqlite_goes_by_index_through_many_jobs_that_are_done() {
+async fn sqlite_uses_an_index_despite_many_done_jobs() {
     let place = Place::sqlite().await;
     let Place::Sqlite { path, .. } = &place else {
         return;

@@ -64,7 +64,7 @@ impl SqlWorker<'_> {
 ///
 /// Proves: S5-007, S5-034, S5-035, S5-036, S5-038, S5-039, S5-040, S5-041
 #[tokio::test]
-async fn the_statements_of_the_specification_work_beside_ours() {
+async fn hand_written_workers_and_tenure_respect_each_others_leases() {
     for place in Place::both().await {
         let (book, key) = (place.jobs(), key("m", "c"));
         let hand = SqlWorker {
@@ -82,7 +82,7 @@ async fn the_statements_of_the_specification_work_beside_ours() {
             "{}",
             place.name()
         );
-        assert_eq!(hand.run(HEARTBEAT, &key, NOW).await, 0, "it is not its own");
+        assert_eq!(hand.run(HEARTBEAT, &key, NOW).await, 0, "it has no lease");
         // Tenure's lease lapses, and the hand-written worker takes the chunk at once. Tenure's
         // token is invalid, though it is still stored.
         assert_eq!(hand.run(CLAIM, &key, end).await, 1);
@@ -129,7 +129,7 @@ async fn the_statements_of_the_specification_work_beside_ours() {
 ///
 /// Proves: S5-042
 #[tokio::test]
-async fn what_is_completed_by_hand_is_not_ours_to_end() {
+async fn a_chunk_that_was_completed_by_hand_is_not_ended_again() {
     for place in Place::both().await {
         let (book, key) = (place.jobs(), key("m", "c"));
         let hand = SqlWorker {

@@ -44,7 +44,7 @@ async fn ended(book: &dyn Jobs) -> JobId {
 ///
 /// Proves: S5-008
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_many_who_retry_at_once_one_writes_a_job() {
+async fn concurrent_retries_of_a_job_write_one_job() {
     for place in Place::both().await {
         let book = place.jobs();
         let others: [Arc<dyn Jobs>; 2] = [
@@ -76,7 +76,7 @@ async fn of_many_who_retry_at_once_one_writes_a_job() {
 ///
 /// Proves: S5-008
 #[tokio::test]
-async fn a_job_has_one_retry_and_that_has_one_too() {
+async fn a_job_has_one_retry_which_can_have_its_own() {
     for place in Place::both().await {
         let book = place.jobs();
         let running = held_job(book, "m", &token("w", 1), NOW).await.id;
@@ -115,9 +115,8 @@ async fn a_job_has_one_retry_and_that_has_one_too() {
     }
 }
 
-/// Callers that enqueue a job as the retry of another do not create a second retry either.
 #[tokio::test]
-async fn a_job_that_is_said_to_repeat_another_is_the_only_one() {
+async fn a_job_that_is_enqueued_as_a_retry_is_the_only_retry() {
     for place in Place::both().await {
         let book = place.jobs();
         let id = ended(book).await;
@@ -131,6 +130,7 @@ async fn a_job_that_is_said_to_repeat_another_is_the_only_one() {
         assert_eq!(answer, Retried::Before(written), "{}", place.name());
         let error = book.enqueue_jobs(&jobs, None).await.unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Invalid, "{}", place.name());
-        assert!(error.to_string().contains("repeats the same"), "{error}");
+        let told = error.to_string();
+        assert!(told.contains("already a retry of the same job"), "{told}");
     }
 }

@@ -45,7 +45,7 @@ async fn a_job_comes_back_as_it_was_written() {
 ///
 /// Proves: S5-022, S5-024
 #[tokio::test]
-async fn jobs_are_claimed_by_urgency_and_age_and_kind() {
+async fn jobs_are_claimed_by_priority_age_and_kind() {
     for place in Place::both().await {
         let book = place.jobs();
         let mut later = job("import").priority(9);
@@ -81,7 +81,7 @@ async fn jobs_are_claimed_by_urgency_and_age_and_kind() {
 
 /// A handler gets the whole row, with the payload as JSON.
 #[tokio::test]
-async fn a_claim_brings_the_job_whole() {
+async fn a_claim_returns_the_whole_job() {
     for place in Place::both().await {
         let book = place.jobs();
         held_job(book, "m", &token("w", 1), NOW).await;
@@ -103,12 +103,12 @@ async fn a_claim_brings_the_job_whole() {
     }
 }
 
-/// Only the holder can write a note, and omitted fields keep their values.
+/// Omitted fields keep their values.
 #[tokio::test]
-async fn a_note_is_taken_from_the_holder_alone() {
+async fn only_the_holder_can_write_a_note() {
     for place in Place::both().await {
         let book = place.jobs();
-        // The store checks notes by its own clock, so this claim uses that clock as well.
+        // The store checks notes by its own clock, so this claim uses it, too.
         book.enqueue_jobs(&[job("import")], None).await.unwrap();
         let mine = token("w", 1);
         let claim = Claim::new(mine.clone(), 1);
@@ -224,10 +224,9 @@ async fn a_job_that_has_ended_is_final() {
     }
 }
 
-/// A cancelled job is failed, whether it was pending or running, and its holder is refused from
-/// then on.
+/// The job may have been pending or running.
 #[tokio::test]
-async fn a_cancelled_job_is_nobodys() {
+async fn a_cancelled_job_is_failed_and_its_holder_is_refused() {
     for place in Place::both().await {
         let book = place.jobs();
         let mine = token("w", 1);
@@ -262,7 +261,7 @@ async fn a_cancelled_job_is_nobodys() {
 
 /// Every filter returns exactly its jobs, newest first, page by page.
 #[tokio::test]
-async fn lists_are_narrowed_by_kind_matrix_and_state() {
+async fn lists_can_be_filtered_by_kind_matrix_and_state() {
     for place in Place::both().await {
         let book = place.jobs();
         let matrix = MatrixName::new("orders").unwrap();
@@ -330,10 +329,10 @@ async fn lists_are_narrowed_by_kind_matrix_and_state() {
     }
 }
 
-/// Completed and failed jobs each have their own retention. Open jobs stay, and so does a matrix
-/// that was named separately, or that a retry still works on.
+/// Completed and failed jobs have separate retentions. Open jobs stay, and so do the chunks of a
+/// matrix that the caller named or that a retry still works on.
 #[tokio::test]
-async fn ended_jobs_are_pruned_with_the_chunks_that_were_theirs_alone() {
+async fn ended_jobs_are_pruned_with_the_chunks_of_their_own_matrix() {
     for place in Place::both().await {
         let book = place.jobs();
         let orders = MatrixName::new("orders").unwrap();

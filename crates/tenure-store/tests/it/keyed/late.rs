@@ -50,7 +50,7 @@ async fn work(store: &PostgresStore) -> Vec<ItemId> {
 ///
 /// Proves: S4-051
 #[tokio::test]
-async fn a_producer_that_commits_late_holds_up_nobody_and_loses_nothing() {
+async fn a_producer_that_commits_late_delays_no_event_and_loses_none() {
     let (database, store, mut conn) = store().await;
     let mut late = PgConnection::connect(&database.url).await.unwrap();
     let mut tx = late.begin().await.unwrap();
@@ -59,7 +59,7 @@ async fn a_producer_that_commits_late_holds_up_nobody_and_loses_nothing() {
     assert!(first < second);
     let claim = Claim::new(fresh("worker"), 4).min_parallel(1);
     let held = store.claim(&claim).await.unwrap().unwrap();
-    assert_eq!(held.ids(), [second], "nobody waits for the first");
+    assert_eq!(held.ids(), [second], "no event waits for the first");
     let waiting = enqueue(&store).await;
     assert_eq!(work(&store).await, []);
     tx.commit().await.unwrap();
@@ -75,7 +75,7 @@ async fn a_producer_that_commits_late_holds_up_nobody_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_rolled_back_holds_up_nobody() {
+async fn an_enqueue_that_is_rolled_back_delays_no_event() {
     let (database, store, mut conn) = store().await;
     let mut other = PgConnection::connect(&database.url).await.unwrap();
     let mut tx = other.begin().await.unwrap();
@@ -106,7 +106,7 @@ async fn until_waiting(conn: &mut PgConnection, waiting: i64) {
 }
 
 #[tokio::test]
-async fn strict_producers_wait_for_each_other_and_for_nobody_else() {
+async fn only_strict_producers_wait_for_each_other() {
     let (database, store, mut conn) = store().await;
     for ends in ["commit", "rollback"] {
         let mut early = PgConnection::connect(&database.url).await.unwrap();
@@ -130,7 +130,7 @@ async fn strict_producers_wait_for_each_other_and_for_nobody_else() {
         assert_eq!(
             work(&store).await,
             [free],
-            "who is not strict does not wait"
+            "an ordinary event does not wait"
         );
         let mut expected = Vec::new();
         if ends == "commit" {
@@ -144,7 +144,10 @@ async fn strict_producers_wait_for_each_other_and_for_nobody_else() {
         others.push(third.await.unwrap());
         others.sort();
         expected.extend(others);
-        assert!(expected[0] >= first, "whoever waited drew a higher number");
+        assert!(
+            expected[0] >= first,
+            "a producer that waited gets a higher id"
+        );
         let mut order = work(&store).await;
         order.extend(work(&store).await);
         assert_eq!(order, expected);
@@ -191,9 +194,9 @@ async fn two_claims_never_hold_one_key() {
 /// One claim dies after it has deleted the arrivals and before its commit; another dies while it
 /// holds a run.
 #[tokio::test]
-async fn a_claim_that_dies_loses_nothing() {
+async fn a_claim_that_dies_loses_no_event() {
     let mut arena = Arena::new().await;
-    // From now on the key has a row.
+    // This creates the row of the key.
     let first = enqueue(&arena.free).await;
     assert_eq!(work(&arena.free).await, [first]);
     for is_promoted in [false, true] {
@@ -217,7 +220,7 @@ async fn a_claim_that_dies_loses_nothing() {
         let (dying, other) = (run(&arena.held), run(&arena.free));
         let (dying, other) = arena.race(dying, other, Waits::AtLocks, First::Dies).await;
         assert!(dying.is_err(), "its connection was cut");
-        assert_eq!(other.unwrap(), None, "what others have in hand is skipped");
+        assert_eq!(other.unwrap(), None, "locked items are skipped");
         assert_eq!(faults(&mut arena.conn).await, [""; 0]);
         assert_eq!(work(&arena.free).await, ids);
     }

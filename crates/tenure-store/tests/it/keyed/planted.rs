@@ -14,7 +14,7 @@ const CHECKED: [(&str, &[Planted]); 19] = [
     (
         // A run must stop before its first item that is not due; with this fault it skips that
         // item.
-        "a_run_stops_before_what_is_not_due",
+        "a_run_stops_before_an_item_that_is_not_due",
         &[planted("claim", "and b.is_next", "")],
     ),
     (
@@ -22,11 +22,11 @@ const CHECKED: [(&str, &[Planted]); 19] = [
         &[planted("claim", "b.lane = l.lane and", "")],
     ),
     (
-        "a_run_stops_before_what_was_replayed",
+        "a_run_stops_before_a_replayed_item",
         &[planted("claim", "b.id = b.turn and b.id > l.id", "true")],
     ),
     (
-        "a_head_that_was_tried_before_leads_nobody",
+        "a_head_that_was_claimed_before_is_claimed_without_a_run",
         &[planted(
             "claim",
             "and (select s.id from tenure_setbacks s where s.id = l.id) is null",
@@ -35,7 +35,7 @@ const CHECKED: [(&str, &[Planted]); 19] = [
     ),
     (
         // The rest of a run stays held when its head becomes pending again.
-        "what_is_left_of_a_run_goes_back_behind_its_head",
+        "the_rest_of_a_run_returns_to_the_backlog",
         &[planted(
             "settle",
             "case when outcome = 'release' or not stays_held then 'release' end",
@@ -44,16 +44,16 @@ const CHECKED: [(&str, &[Planted]); 19] = [
     ),
     (
         // The items behind a released one stay held, and overtake it.
-        "what_follows_a_release_goes_back_with_it",
+        "items_behind_a_released_item_return_with_it",
         &[planted("settle", "coalesce(id < cut, true)", "true")],
     ),
     (
         // The rest of a run is lost.
-        "what_is_left_of_a_run_goes_back_behind_its_head",
+        "the_rest_of_a_run_returns_to_the_backlog",
         &[planted("settle", "where is_behind", "where false")],
     ),
     (
-        "what_is_said_out_of_turn_is_refused",
+        "an_outcome_out_of_turn_is_refused",
         &[planted(
             "settle",
             "coalesce(outcome <> 'release', false) and not is_unnamed",
@@ -62,7 +62,7 @@ const CHECKED: [(&str, &[Planted]); 19] = [
     ),
     (
         // A done item stays the head of its key.
-        "a_replay_is_the_head_of_an_idle_key",
+        "a_replayed_item_is_the_head_of_an_idle_key",
         &[planted(
             "settle",
             "set head = n.head,",
@@ -70,7 +70,7 @@ const CHECKED: [(&str, &[Planted]); 19] = [
         )],
     ),
     (
-        "a_replay_is_the_head_of_an_idle_key",
+        "a_replayed_item_is_the_head_of_an_idle_key",
         &[planted(
             "replay",
             "where not is_blocker and not is_ready",
@@ -79,7 +79,7 @@ const CHECKED: [(&str, &[Planted]); 19] = [
     ),
     (
         // The replayed item comes to the front of its key.
-        "a_replay_goes_to_the_tail_of_its_key",
+        "a_replayed_item_goes_to_the_end_of_its_key",
         &[planted(
             "replay",
             "else nextval('tenure_event_id')",
@@ -87,7 +87,7 @@ const CHECKED: [(&str, &[Planted]); 19] = [
         )],
     ),
     (
-        "the_one_that_blocks_is_the_head_again_when_it_is_replayed",
+        "a_blocking_item_is_the_head_again_after_its_replay",
         &[planted(
             "replay",
             "and k.is_blocked and k.head = s.id",
@@ -95,7 +95,7 @@ const CHECKED: [(&str, &[Planted]); 19] = [
         )],
     ),
     (
-        "a_dead_head_blocks_its_key_if_that_is_asked_for",
+        "a_dead_head_blocks_its_key_if_the_settle_asks_for_it",
         &[planted(
             "settle",
             "($14::boolean and",
@@ -103,7 +103,7 @@ const CHECKED: [(&str, &[Planted]); 19] = [
         )],
     ),
     (
-        "a_head_that_lapsed_once_too_often_can_block",
+        "a_head_that_crashed_too_often_can_block_its_key",
         &[planted(
             "reap",
             "length = 1 and not $7::boolean",
@@ -111,7 +111,7 @@ const CHECKED: [(&str, &[Planted]); 19] = [
         )],
     ),
     (
-        "a_lapse_is_charged_to_the_first_of_a_run",
+        "a_lapse_of_a_run_counts_a_crash_of_its_first_item_only",
         &[planted(
             "reap",
             "select id, 1, is_first::int,",
@@ -120,7 +120,7 @@ const CHECKED: [(&str, &[Planted]); 19] = [
     ),
     (
         // A paused key gets a head.
-        "a_pause_is_kept_without_events",
+        "a_key_without_events_can_be_paused",
         &[planted(
             "promote",
             "or k.is_paused as is_busy",
@@ -136,7 +136,7 @@ const CHECKED: [(&str, &[Planted]); 19] = [
         &[planted("resume_key", "where head is null", "where false")],
     ),
     (
-        "what_is_held_of_a_paused_key_goes_on",
+        "held_items_of_a_paused_key_can_be_settled",
         &[planted(
             "settle",
             "where is_paused)) is true as is_held_back",
@@ -250,7 +250,7 @@ const MET: [Astray; 10] = [
 ];
 
 #[tokio::test]
-async fn the_suite_catches_every_fault_planted_in_what_keeps_order() {
+async fn the_suite_catches_every_planted_fault_in_the_order_of_keys() {
     for (check, faults) in Extent::chosen().of(&CHECKED, 4) {
         let is_caught = is_noticed_by(check, faults).await;
         assert!(is_caught, "{check} does not notice {faults:?}");
@@ -258,7 +258,7 @@ async fn the_suite_catches_every_fault_planted_in_what_keeps_order() {
 }
 
 #[tokio::test]
-async fn two_verbs_that_meet_catch_every_fault_planted_between_them() {
+async fn two_concurrent_operations_show_every_planted_fault() {
     for Astray {
         faults,
         scene,
@@ -266,7 +266,11 @@ async fn two_verbs_that_meet_catch_every_fault_planted_between_them() {
     } in Extent::chosen().of(&MET, 3)
     {
         assert!(!is_noticed(&[], scene, verbs, First::Commits).await);
-        let is_caught = is_noticed(faults, scene, verbs, First::Commits).await;
+        // On a busy machine, an operation that polls may come too late to meet the other.
+        let mut is_caught = false;
+        for _ in 0..3 {
+            is_caught |= is_noticed(faults, scene, verbs, First::Commits).await;
+        }
         assert!(is_caught, "{scene:?} {verbs:?} do not notice {faults:?}");
     }
 }

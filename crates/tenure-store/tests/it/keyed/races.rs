@@ -157,7 +157,7 @@ struct Way {
 /// available, and does not wait for the locks that the settle waits for.
 #[expect(
     clippy::wildcard_enum_match_arm,
-    reason = "all others do what was asked, or say that they cannot"
+    reason = "every other operation has one way"
 )]
 fn ways(verb: Verb, role: Role) -> Vec<Way> {
     let way = |verbs: &[Verb], answer| Way {
@@ -304,11 +304,11 @@ pub(super) async fn meet(
 const CLEAR: &str = "truncate tenure_events, tenure_settled, tenure_dead, tenure_setbacks, \
                      tenure_keys, tenure_arrivals, tenure_ready, tenure_backlog, tenure_leases";
 
-/// Races each operation against all operations; a slice races only two of them.
+/// Races each operation against all operations; a short run takes only one as the first.
 async fn race_all(scene: Scene, verbs: &[Verb]) {
     let mut arena = Arena::new().await;
     let mut wrong = Vec::new();
-    for first in Extent::chosen().of(verbs, 2) {
+    for first in Extent::chosen().of(verbs, 1) {
         for second in verbs {
             for end in [First::Commits, First::IsCancelled] {
                 let met = meet(&mut arena, scene, (first, *second), end).await;
@@ -338,36 +338,36 @@ pub(super) async fn is_noticed(
 
 /// Proves: S3-001, S3-007, S4-051
 #[tokio::test]
-async fn two_verbs_on_a_run_that_is_held() {
+async fn two_operations_on_a_held_run_end_as_in_sequence() {
     race_all(Scene::Held, HELD).await;
 }
 
 #[tokio::test]
-async fn two_verbs_on_the_last_that_is_held() {
+async fn two_operations_on_the_last_held_items_end_as_in_sequence() {
     race_all(Scene::Last, LAST).await;
 }
 
 #[tokio::test]
-async fn two_verbs_on_a_head_that_may_be_claimed() {
+async fn two_operations_on_a_claimable_head_end_as_in_sequence() {
     race_all(Scene::Ready, READY).await;
     race_all(Scene::Sole, SOLE).await;
 }
 
 #[tokio::test]
-async fn two_verbs_on_a_blocked_key() {
+async fn two_operations_on_a_blocked_key_end_as_in_sequence() {
     race_all(Scene::Blocked, BLOCKED).await;
     race_all(Scene::BlockedSole, BLOCKED_SOLE).await;
     race_all(Scene::PausedBlocked, PAUSED_BLOCKED).await;
 }
 
 #[tokio::test]
-async fn two_verbs_on_a_paused_key() {
+async fn two_operations_on_a_paused_key_end_as_in_sequence() {
     race_all(Scene::PausedHeld, PAUSED_HELD).await;
     race_all(Scene::Paused, PAUSED).await;
 }
 
 #[tokio::test]
-async fn two_verbs_on_a_key_without_a_head() {
+async fn two_operations_on_a_key_without_a_head_end_as_in_sequence() {
     race_all(Scene::Idle, IDLE).await;
     race_all(Scene::Arrived, ARRIVED).await;
 }

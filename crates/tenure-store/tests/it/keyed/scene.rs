@@ -74,7 +74,7 @@ pub(super) enum Verb {
     Skip,
 }
 
-/// The operation that enqueued an event, as its name in the results.
+/// The name of an operation of a race, and in the results that of the event it enqueued.
 pub(super) type Role = &'static str;
 
 /// The items of one round and their holders.
@@ -147,7 +147,7 @@ impl Round {
         self.ids.extend(answers.into_iter().map(Enqueued::id));
     }
 
-    /// Claims the last items at [`T0`], as a run of this length.
+    /// Claims a run of this length at [`T0`].
     async fn claim(&self, store: &dyn Store, token: &Token, count: usize) -> Token {
         let limit = u32::try_from(count).unwrap();
         let held = store.claim(&ask(token, limit, T0).min_parallel(1)).await;
@@ -158,7 +158,7 @@ impl Round {
     /// Runs an operation; returns its answer, with names in place of ids (see [`Round::named`]).
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "all others are what the holder says"
+        reason = "all others are settles of the holder"
     )]
     pub(super) async fn run(
         &self,
@@ -210,10 +210,7 @@ impl Round {
     }
 
     /// The settle of the holder.
-    #[expect(
-        clippy::wildcard_enum_match_arm,
-        reason = "whatever else there is is not for the holder to say"
-    )]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "all others are not settles")]
     fn settle(&self, verb: Verb) -> Settle {
         let settle = Settle::new(self.holder.clone()).at(NOW);
         let [first, second] = [self.ids.get(2), self.ids.get(3)].map(|id| *id.unwrap());

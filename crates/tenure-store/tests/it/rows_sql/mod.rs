@@ -34,7 +34,7 @@ use tenure_store::testing::{Database, migrated};
 use crate::faults::{Planted, plant};
 
 /// The time of the tests.
-const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
+const NOW: Timestamp = Timestamp::from_micros(4_102_444_800_000_000);
 
 /// All operations of a worker and of an operator on rows.
 trait Rows: LeaseStore + Operate {}
@@ -64,8 +64,8 @@ fn kinds() -> [LeaseTable; 4] {
     ]
 }
 
-/// The columns that give a row a state: the status value, if the table has a status column, and the
-/// time of the settle. Without a status column, that time alone determines the state.
+/// The column that gives a row a state: the status or, in a table without a status column, the time
+/// of the settle.
 fn shows(table: &LeaseTable, state: State, at: String) -> Vec<(&Identifier, String)> {
     let columns = &table.columns;
     match (table.states.status(), state) {
@@ -308,7 +308,7 @@ fn ids(numbers: &[i64]) -> Vec<ItemId> {
     numbers.iter().copied().map(ItemId::new).collect()
 }
 
-/// Settles one row like a Tenure worker.
+/// Settles one row as a Tenure worker does.
 async fn settle(
     rows: &dyn Rows,
     mine: &Token,

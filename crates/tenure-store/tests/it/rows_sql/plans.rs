@@ -1,5 +1,4 @@
-//! The plans of the statements use an index, on an empty table and on a full one, whenever the plan
-//! was made.
+//! The plans of the statements use an index, on an empty table and on a full one.
 
 use sqlx::{AssertSqlSafe, Connection, Executor, PgConnection, Row};
 use tenure_core::{LeaseTable, State};
@@ -12,7 +11,7 @@ use super::{Bench, Checks, kinds};
 const ROWS: u32 = 100_000;
 
 #[tokio::test]
-async fn postgres_goes_by_index_on_an_empty_and_on_a_full_table() {
+async fn postgres_uses_an_index_on_an_empty_and_on_a_full_table() {
     for table in kinds() {
         postgres_goes_by_index(&table).await;
     }
@@ -42,18 +41,18 @@ async fn postgres_goes_by_index(table: &LeaseTable) {
             let plan = postgres_plan(&mut conn, name, &text).await;
             assert!(
                 !plan.contains("Seq Scan"),
-                "{name} on an {what} table:\n{plan}"
+                "{name} on the {what} table:\n{plan}"
             );
             for ending in postgres_indexes(name) {
                 let index = format!("{}_{ending}", table.name);
                 assert!(
                     plan.contains(&index),
-                    "{name} on an {what} table misses {index}:\n{plan}"
+                    "{name} on the {what} table does not use {index}:\n{plan}"
                 );
             }
             assert!(
                 !plan.contains("Hash Join") && !plan.contains("Merge Join"),
-                "{name} on an {what} table reads a whole table to join it:\n{plan}"
+                "{name} on the {what} table reads a whole table to join it:\n{plan}"
             );
         }
     }
@@ -133,7 +132,7 @@ fn fill(table: &LeaseTable, now: &str) -> String {
 }
 
 #[tokio::test]
-async fn sqlite_goes_by_index_on_an_empty_and_on_a_full_table() {
+async fn sqlite_uses_an_index_on_an_empty_and_on_a_full_table() {
     for table in kinds() {
         sqlite_goes_by_index(&table).await;
     }
@@ -158,12 +157,12 @@ async fn sqlite_goes_by_index(table: &LeaseTable) {
             let scans = plan.iter().any(|line| line == "SCAN t");
             assert!(
                 !scans,
-                "{file}: {name} on an {what} table scans it: {plan:#?}"
+                "{file}: {name} on the {what} table scans it: {plan:#?}"
             );
             let sorts = plan.iter().any(|line| line.contains("TEMP B-TREE"));
             assert!(
                 !(sorts && name.starts_with("claimable")),
-                "{name} on an {what} table sorts what waits: {plan:#?}"
+                "{name} on the {what} table sorts the pending rows: {plan:#?}"
             );
         }
     }

@@ -88,7 +88,7 @@ const FREE: &str = "lease_owner = null, lease_until = null";
 ///
 /// Proves: S2-020, S2-022, S2-023, S2-024, S2-040, S2-042
 #[tokio::test]
-async fn workers_by_hand_and_ours_respect_each_others_leases() {
+async fn hand_written_workers_and_tenure_share_the_webhook_table() {
     for bench in benches(4).await {
         let rows = bench.rows(&LeaseTable::webhook()).await;
         let kept = beside_workers_by_hand(&bench, &*rows).await;
@@ -107,10 +107,19 @@ async fn beside_workers_by_hand(bench: &Bench, rows: &dyn Rows) -> Result<(), St
         name: "hand",
     };
     let mine = token("sender", 1);
-    ensure(hand.claim(1, NOW).await == 1, "the oldest is free")?;
+    ensure(
+        hand.claim(1, NOW).await == 1,
+        "the hand-written worker did not get the oldest row",
+    )?;
     let held = claim(rows, &mine, 9).await;
-    ensure(held.ids() == ids(&[2, 3, 4]), "we took what was theirs")?;
-    ensure(hand.claim(9, NOW).await == 0, "they took what was ours")?;
+    ensure(
+        held.ids() == ids(&[2, 3, 4]),
+        "Tenure took a row of the hand-written worker",
+    )?;
+    ensure(
+        hand.claim(9, NOW).await == 0,
+        "the hand-written worker took a row of Tenure",
+    )?;
     let then = NOW.after(seconds(10));
     live_leases_stand(bench, rows, (&hand, &mine), then).await?;
     // Both workers renewed at that time, so both leases lapse together. Tenure reaps the lease of
@@ -118,11 +127,14 @@ async fn beside_workers_by_hand(bench: &Bench, rows: &dyn Rows) -> Result<(), St
     let end = then.after(TERM.length());
     let taken = try_claim(rows, &token("sender", 2), 1, end).await;
     let is_first = taken.is_some_and(|held| held.ids() == ids(&[1]));
-    ensure(is_first, "we did not take what they let lapse")?;
-    ensure(!hand.renew(1, end).await, "they renewed what they lost")?;
+    ensure(is_first, "Tenure did not take a lapsed row")?;
+    ensure(
+        !hand.renew(1, end).await,
+        "the hand-written worker renewed a lost row",
+    )?;
     ensure(
         !hand.mark_delivered(1, end).await,
-        "they settled what they lost",
+        "the hand-written worker settled a lost row",
     )?;
     what_we_let_lapse_is_theirs(bench, rows, (&hand, &mine), end).await
 }
@@ -135,25 +147,40 @@ async fn live_leases_stand(
     now: Timestamp,
 ) -> Result<(), String> {
     let before = bench.table(&LeaseTable::webhook()).await;
-    ensure(!hand.renew(2, now).await, "they renewed what is ours")?;
-    ensure(!hand.mark_delivered(2, now).await, "they delivered ours")?;
-    ensure(!hand.mark_retry(3, now).await, "they set ours back")?;
-    ensure(!hand.mark_failed(4, now).await, "they failed ours")?;
+    ensure(
+        !hand.renew(2, now).await,
+        "the hand-written worker renewed a row of Tenure",
+    )?;
+    ensure(
+        !hand.mark_delivered(2, now).await,
+        "the hand-written worker delivered a row of Tenure",
+    )?;
+    ensure(
+        !hand.mark_retry(3, now).await,
+        "the hand-written worker retried a row of Tenure",
+    )?;
+    ensure(
+        !hand.mark_failed(4, now).await,
+        "the hand-written worker failed a row of Tenure",
+    )?;
     for outcome in [Outcome::Done, retry(), dead(), Outcome::RELEASE] {
         let answer = settle(rows, mine, (1, outcome), now).await;
         ensure(
             answer == Guarded::Refused(Refusal::Lost),
-            "we settled theirs",
+            "Tenure settled a row of the hand-written worker",
         )?;
     }
     let reaped = rows.reap(&Reap::new(9, at_once()).at(now)).await.unwrap();
     ensure(reaped.is_empty(), "a live lease was reaped")?;
     let after = bench.table(&LeaseTable::webhook()).await;
     ensure(before == after, "a refusal changed a row")?;
-    ensure(hand.renew(1, now).await, "they may renew their own")?;
+    ensure(
+        hand.renew(1, now).await,
+        "the hand-written worker could not renew its own row",
+    )?;
     let renewed = renew(rows, mine, now).await;
     let own = matches!(renewed, Guarded::Accepted(renewed) if renewed.ids == ids(&[2, 3, 4]));
-    ensure(own, "we renew our own and no other")
+    ensure(own, "Tenure did not renew exactly its own rows")
 }
 
 /// The hand-written worker takes over rows that still have Tenure's token. The token is invalid
@@ -170,25 +197,25 @@ async fn what_we_let_lapse_is_theirs(
     let held = try_claim(rows, &again, 9, now).await;
     ensure(
         held.is_some_and(|held| held.ids() == ids(&[2, 3, 4])),
-        "ours came back",
+        "Tenure did not get its lapsed rows again",
     )?;
     let now = now.after(TERM.length());
     ensure(
         hand.claim(9, now).await == 4,
-        "they did not take what we let lapse",
+        "the hand-written worker did not take the lapsed rows",
     )?;
     let before = bench.table(&LeaseTable::webhook()).await;
     for (old, id) in [(mine, 2), (&again, 2), (&again, 3), (&again, 4)] {
         let answer = renew(rows, old, now).await;
         ensure(
             answer == Guarded::Refused(Refusal::Lost),
-            "we renewed theirs",
+            "Tenure renewed a row of the hand-written worker",
         )?;
         for outcome in [Outcome::Done, retry(), dead(), Outcome::RELEASE] {
             let answer = settle(rows, old, (id, outcome), now).await;
             ensure(
                 answer == Guarded::Refused(Refusal::Lost),
-                "we settled theirs",
+                "Tenure settled a row of the hand-written worker",
             )?;
         }
     }
@@ -196,13 +223,16 @@ async fn what_we_let_lapse_is_theirs(
     ensure(before == after, "a refusal changed a row")?;
     ensure(
         hand.mark_delivered(2, now).await,
-        "they may deliver their own",
+        "the hand-written worker could not deliver its own row",
     )?;
     ensure(
         hand.mark_retry(3, now.after(seconds(5))).await,
-        "they may set theirs back",
+        "the hand-written worker could not retry its own row",
     )?;
-    ensure(hand.mark_failed(4, now).await, "they may fail their own")?;
+    ensure(
+        hand.mark_failed(4, now).await,
+        "the hand-written worker could not fail its own row",
+    )?;
     what_they_settled_stays_settled(rows, &again, now).await
 }
 
@@ -220,39 +250,38 @@ async fn what_they_settled_stays_settled(
     ] {
         ensure(
             state(rows, id).await == state_now,
-            "their words are not ours",
+            "Tenure reads another state",
         )?;
         let answer = settle(rows, again, (id, Outcome::Done), now).await;
         ensure(
             answer == Guarded::Refused(refusal),
-            "an old token has a say",
+            "an old token was not refused",
         )?;
     }
     ensure(
         try_claim(rows, &token("sender", 4), 9, now).await.is_none(),
-        "it is not due",
+        "a row was claimed before it was due",
     )?;
     let next = token("sender", 5);
     let held = try_claim(rows, &next, 9, now.after(seconds(5)))
         .await
-        .ok_or("it is due")?;
-    ensure(held.ids() == ids(&[3]), "we took more than what is due")?;
+        .ok_or("the due row was not claimed")?;
+    ensure(held.ids() == ids(&[3]), "Tenure took a row that is not due")?;
     ensure(
         held.items[0].counters.failures == 1,
-        "their attempts are not counted",
+        "the attempt of the hand-written worker was not counted",
     )?;
     let done = settle(rows, &next, (3, Outcome::Done), now.after(seconds(6))).await;
-    ensure(done.is_accepted(), "we may settle our own")
+    ensure(done.is_accepted(), "Tenure could not settle its own row")
 }
 
-/// Next to hand-written workers, statements fail that ignore the holder or recognise a held row by
-/// its status value alone.
+/// The faulty statements ignore the holder, or recognise a held row by its status alone.
 #[tokio::test]
-async fn faults_that_workers_by_hand_show_are_noticed() {
+async fn faults_next_to_hand_written_workers_are_noticed() {
     let by_word = ["{is_pending}", "t.{status} = {pending}"];
     let own = [
         Fault {
-            name: "claim by the word alone",
+            name: "claim by the status alone",
             file: "claim",
             postgres: by_word,
             sqlite: by_word,

@@ -83,7 +83,7 @@ impl SqlWorker<'_> {
         let after = self.bench.table(&table).await;
         let ids = after.keys().filter(|id| before[id] != after[id]);
         let ids: Vec<ItemId> = ids.copied().map(ItemId::new).collect();
-        assert_eq!(ids.len(), changed, "a claim changes what it takes");
+        assert_eq!(ids.len(), changed, "a claim changes the rows that it takes");
         ids
     }
 
@@ -175,7 +175,7 @@ pub(super) fn term() -> Term {
     Term::new(FIVE_MINUTES).unwrap()
 }
 
-/// Claims like a Tenure worker, which recovers lapsed rows by the default policy.
+/// Claims as a Tenure worker does, which recovers lapsed rows by the default policy.
 pub(super) async fn claim(
     rows: &dyn Rows,
     mine: &Token,

@@ -103,7 +103,7 @@ fn is_whole(held: &Held, id: i64) -> bool {
 ///
 /// Proves: S5-017, S5-023
 #[tokio::test]
-async fn a_claim_passes_by_a_row_in_the_hands_of_another_transaction() {
+async fn a_claim_skips_a_row_that_another_transaction_has_locked() {
     for bench in benches(&[0, 0, 0]).await {
         let Bench::Postgres { pool, .. } = &bench else {
             continue;
@@ -128,7 +128,7 @@ async fn a_claim_passes_by_a_row_in_the_hands_of_another_transaction() {
 ///
 /// Proves: S5-005, S5-006, S5-007, S5-026, S5-027, S5-028, S5-043
 #[tokio::test]
-async fn a_heartbeat_a_minute_keeps_a_job_and_none_revives_it() {
+async fn a_heartbeat_every_minute_keeps_a_job_and_a_late_one_does_not_revive_it() {
     let settings = Settings {
         term: term(),
         heartbeat: Some(seconds(60)),
@@ -191,7 +191,7 @@ fn ensure(is_so: bool, what: &str) -> Result<(), String> {
 ///
 /// Proves: S5-001, S5-002, S5-003, S5-004, S5-007, S5-021, S5-022, S5-045, S5-046
 #[tokio::test]
-async fn what_either_lets_lapse_is_the_others_at_once() {
+async fn a_lapsed_row_is_at_once_available_to_the_other_kind_of_worker() {
     for bench in benches(&[0, 7, 0]).await {
         let rows = bench.rows(&LeaseTable::sync_jobs()).await;
         let kept = turns_at_crashing(&bench, &*rows).await;
@@ -209,24 +209,33 @@ async fn turns_at_crashing(bench: &Bench, rows: &dyn Rows) -> Result<(), String>
     for round in 1..=3 {
         let mine = token("mailer", round);
         let taken = claim_one(rows, &mine, now).await;
-        ensure(taken == 2, "we did not take the most urgent")?;
+        ensure(taken == 2, "Tenure did not take the highest priority")?;
         now = now.after(FIVE_MINUTES);
-        ensure(hand.claim(now).await == ids(&[2]), "ours was not free")?;
+        ensure(
+            hand.claim(now).await == ids(&[2]),
+            "the row of Tenure was not free",
+        )?;
         let before = bench.table(&LeaseTable::sync_jobs()).await;
         let renewed = renew(rows, &mine, now).await;
         let is_lost = renewed == Guarded::Refused(Refusal::Lost);
-        ensure(is_lost, "we renewed what is theirs")?;
+        ensure(is_lost, "Tenure renewed a row of the hand-written worker")?;
         for outcome in every_outcome() {
             let answer = settle(rows, &mine, (2, outcome), now).await;
-            ensure(answer == refused(Refusal::Lost), "we settled theirs")?;
+            ensure(
+                answer == refused(Refusal::Lost),
+                "Tenure settled a row of the hand-written worker",
+            )?;
         }
         let spare = token("spare", round);
         let live = claim(rows, &spare, 9, now).await;
-        let live = live.ok_or("two rows are free")?;
-        ensure(!live.ids().contains(&ItemId::new(2)), "we took theirs")?;
+        let live = live.ok_or("Tenure did not get the free rows")?;
+        ensure(
+            !live.ids().contains(&ItemId::new(2)),
+            "Tenure took a row of the hand-written worker",
+        )?;
         for id in live.ids() {
             let back = settle(rows, &spare, (id.number(), Outcome::RELEASE), now).await;
-            ensure(back.is_accepted(), "we may give back our own")?;
+            ensure(back.is_accepted(), "Tenure could not release its own row")?;
         }
         let after = bench.table(&LeaseTable::sync_jobs()).await;
         ensure(before[&2] == after[&2], "a refusal changed a row")?;
@@ -236,13 +245,16 @@ async fn turns_at_crashing(bench: &Bench, rows: &dyn Rows) -> Result<(), String>
     let mine = token("mailer", 9);
     ensure(
         claim_one(rows, &mine, now).await == 2,
-        "theirs was not free",
+        "the row of the hand-written worker was not free",
     )?;
-    ensure(hand.claim(now).await == ids(&[1]), "they took ours")?;
+    ensure(
+        hand.claim(now).await == ids(&[1]),
+        "the hand-written worker took a row of Tenure",
+    )?;
     let done = settle(rows, &mine, (2, Outcome::Done), now).await;
-    ensure(done.is_accepted(), "we may settle our own")?;
+    ensure(done.is_accepted(), "Tenure could not settle its own row")?;
     let told = state(bench, rows, 2, now).await;
-    ensure(told == SyncState::Completed, "it is done")
+    ensure(told == SyncState::Completed, "the row is not done")
 }
 
 /// A hand-written statement checks only the id, so it can settle a row that Tenure's worker holds.
@@ -250,7 +262,7 @@ async fn turns_at_crashing(bench: &Bench, rows: &dyn Rows) -> Result<(), String>
 ///
 /// Proves: S5-008, S5-015, S5-016, S5-029, S5-030, S5-031, S5-032
 #[tokio::test]
-async fn what_is_ended_by_hand_stays_ended() {
+async fn a_row_that_was_ended_by_hand_stays_ended() {
     for bench in benches(&[0, 0, 0, 0]).await {
         let (place, rows) = (bench.name(), bench.rows(&LeaseTable::sync_jobs()).await);
         let hand = SqlWorker {
@@ -295,7 +307,7 @@ async fn what_is_ended_by_hand_stays_ended() {
 ///
 /// Proves: S5-008, S5-030, S5-032
 #[tokio::test]
-async fn our_table_never_holds_a_job_that_is_both_completed_and_failed() {
+async fn a_job_in_tenures_table_is_never_both_completed_and_failed() {
     for bench in benches(&[0, 0]).await.into_iter().take(2) {
         let (place, rows) = (bench.name(), bench.rows(&LeaseTable::sync_jobs()).await);
         let hand = SqlWorker {
@@ -329,7 +341,7 @@ async fn our_table_never_holds_a_job_that_is_both_completed_and_failed() {
 ///
 /// Proves: S5-029, S5-031
 #[tokio::test]
-async fn our_ends_write_what_the_statements_of_the_specification_write() {
+async fn done_and_dead_write_the_same_columns_as_the_specification() {
     let told = [
         "completed_at",
         "failed_at",
@@ -374,7 +386,7 @@ async fn our_ends_write_what_the_statements_of_the_specification_write() {
 ///
 /// Proves: S5-005, S5-011, S5-012, S5-013, S5-014, S5-015, S5-016, S5-020, S5-021, S5-047
 #[tokio::test]
-async fn the_states_of_the_sql_are_the_five_states() {
+async fn the_sql_reports_the_five_states() {
     let moments = [
         None,
         Some(NOW.before(seconds(1))),
@@ -441,7 +453,7 @@ async fn tells_the_five_states(rows: &dyn Rows, states: &[SyncState], place: &st
 ///
 /// Proves: S5-021, S5-022
 #[tokio::test]
-async fn the_most_urgent_comes_first_however_much_has_lapsed() {
+async fn the_highest_priority_comes_first_however_many_rows_have_lapsed() {
     let priorities: Vec<i64> = (0..150).map(|nth| i64::from(nth == 149)).collect();
     for bench in benches(&priorities).await.into_iter().take(2) {
         let until = bench.moment(Some(NOW.before(seconds(9))));
@@ -456,12 +468,11 @@ async fn the_most_urgent_comes_first_however_much_has_lapsed() {
     }
 }
 
-/// The statements need no session state, so any connection pool works, even one that changes the
-/// connection after each transaction.
+/// So any connection pool works, even one that changes the connection after each transaction.
 ///
 /// Proves: S5-049
 #[tokio::test]
-async fn the_statements_of_rows_need_no_session() {
+async fn the_statements_need_no_state_of_the_connection() {
     let table = LeaseTable::sync_jobs();
     let postgres = tenure_store::postgres::PostgresRows::statements(&table).unwrap();
     let sqlite = tenure_store::sqlite::SqliteRows::statements(&table).unwrap();
@@ -482,9 +493,9 @@ async fn the_statements_of_rows_need_no_session() {
     }
 }
 
-/// Next to hand-written workers, statements fail that ignore the holder or treat held rows as free.
+/// The faulty statements ignore the holder, treat held rows as free, or leave out lapsed rows.
 #[tokio::test]
-async fn faults_that_sync_workers_by_hand_show_are_noticed() {
+async fn faults_next_to_hand_written_sync_workers_are_noticed() {
     let own = [
         Fault {
             name: "rows that lapsed twice are left out",
@@ -493,7 +504,7 @@ async fn faults_that_sync_workers_by_hand_show_are_noticed() {
             sqlite: ["or :lone", "or :lone is null"],
         },
         Fault {
-            name: "what lapses is back later",
+            name: "a lapsed row is available later",
             file: "reap",
             postgres: [
                 "else coalesce($1::timestamptz, now()) + interval",
@@ -505,7 +516,7 @@ async fn faults_that_sync_workers_by_hand_show_are_noticed() {
     let shared = [
         "settle without the holder",
         "renew without the holder",
-        "claim of what is held",
+        "claim of a held row",
     ];
     let faults = FAULTS.into_iter().chain(CLAIM_FAULTS);
     let faults: Vec<Fault> = faults

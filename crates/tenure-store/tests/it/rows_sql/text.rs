@@ -35,7 +35,7 @@ fn the_statements_of_each_preset_read_as_printed() {
 }
 
 #[tokio::test]
-async fn every_statement_prepares_on_both_databases() {
+async fn every_statement_can_be_prepared_on_both_databases() {
     for (_, table) in presets() {
         let bench = Bench::postgres(&table, Checks::Kept).await;
         for (name, text) in PostgresRows::statements(&table).unwrap() {
@@ -63,7 +63,7 @@ async fn every_statement_prepares_on_both_databases() {
 ///
 /// Proves: S1-006, S1-008, S1-047, S1-048
 #[test]
-fn a_lock_that_waits_stands_only_beside_a_token() {
+fn only_a_statement_with_a_token_may_wait_for_a_lock() {
     let mut locks = 0;
     for path in statement_files() {
         let text = without_comments(&fs::read_to_string(&path).unwrap());

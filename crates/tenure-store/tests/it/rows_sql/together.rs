@@ -116,7 +116,7 @@ impl Hall {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn workers_and_a_reaper_at_once_end_each_row_once() {
+async fn concurrent_workers_and_a_reaper_end_each_row_once() {
     for table in Extent::chosen().of(&kinds(), 2) {
         end_each_row_once(&table).await;
     }

@@ -1,6 +1,6 @@
 //! The operations of the row layout on both databases and in each preset, where they differ from
-//! the queue layout: the order of a table, complete rows, the operator's view, and a table that
-//! does not fit.
+//! the queue layout: the order of a table, complete rows, the operator's view, and a table
+//! without some of the columns.
 
 use serde_json::json;
 use tenure_core::store::{Bury, Claim, Filter, Reap, Replay, Rest, Settle, StoreErrorKind};
@@ -12,7 +12,7 @@ use tenure_store::postgres::PostgresRows;
 
 use super::{Bench, Checks, NOW, Rows, identifier, ids, policy, presets, seconds, shows};
 
-/// Inserts rows like an application, one per topic; the first is the oldest.
+/// Inserts rows as an application does, one per topic; the first is the oldest.
 async fn insert(bench: &Bench, table: &LeaseTable, topics: &[&str]) {
     for (index, topic) in topics.iter().enumerate() {
         let age = seconds(60 - u64::try_from(index).unwrap());
@@ -87,7 +87,7 @@ const KEEPS_IN_POSTGRES: &str = "create function keeps() returns trigger languag
      execute function keeps()";
 
 #[tokio::test]
-async fn a_row_that_does_not_let_itself_be_claimed_is_not_held() {
+async fn a_row_whose_trigger_undoes_the_claim_is_not_held() {
     let table = LeaseTable::outbox();
     for bench in Bench::both(&table, Checks::Kept).await {
         insert(&bench, &table, &["a", "b", "c"]).await;
@@ -113,11 +113,11 @@ const MARKS: &str = "create table seen (id integer primary key);
      end";
 
 #[tokio::test]
-async fn triggers_do_what_they_say_and_a_claim_tells_what_they_wrote() {
+async fn triggers_keep_their_conflict_clauses_and_a_claim_returns_what_they_wrote() {
     let table = LeaseTable::outbox();
     for bench in Bench::both(&table, Checks::Kept).await {
         if matches!(bench, Bench::Postgres { .. }) {
-            continue; // There, a statement does not change what its triggers say on a conflict.
+            continue; // It has no conflict clause that overrides those of triggers.
         }
         insert(&bench, &table, &["a", "b"]).await;
         bench.execute(MARKS).await;
@@ -136,9 +136,9 @@ async fn triggers_do_what_they_say_and_a_claim_tells_what_they_wrote() {
 }
 
 /// A table may change while workers use it. In PostgreSQL a claim uses the columns that the table
-/// had when the store opened it.
+/// had when the store opened it, until one of them is dropped.
 #[tokio::test]
-async fn what_became_of_a_table_since_it_was_opened_is_seen_by_the_next_claim() {
+async fn the_next_claim_sees_changes_of_the_table() {
     let table = LeaseTable::outbox();
     for bench in Bench::both(&table, Checks::Kept).await {
         if matches!(bench, Bench::Postgres { .. }) {
@@ -167,7 +167,7 @@ async fn what_became_of_a_table_since_it_was_opened_is_seen_by_the_next_claim() 
 }
 
 #[tokio::test]
-async fn the_order_of_the_table_goes_before_age() {
+async fn the_order_of_the_table_comes_before_age() {
     let table = LeaseTable::outbox();
     for bench in Bench::both(&table, Checks::Kept).await {
         insert(&bench, &table, &["a", "b", "c"]).await;
@@ -188,7 +188,7 @@ async fn the_order_of_the_table_goes_before_age() {
 }
 
 #[tokio::test]
-async fn a_row_that_is_not_due_is_passed_by() {
+async fn a_row_that_is_not_due_is_not_claimed() {
     let table = LeaseTable::outbox();
     for bench in Bench::both(&table, Checks::Kept).await {
         insert(&bench, &table, &["a", "b"]).await;
@@ -212,7 +212,7 @@ async fn a_row_that_is_not_due_is_passed_by() {
 }
 
 #[tokio::test]
-async fn a_settle_is_known_again_and_what_it_does_not_name_stays_or_goes_as_told() {
+async fn a_repeated_settle_is_accepted_and_rest_applies_to_the_other_rows() {
     for (preset, table) in presets() {
         for bench in Bench::both(&table, Checks::Kept).await {
             let place = format!("{preset} on {}", bench.name());
@@ -262,7 +262,7 @@ async fn a_settle_is_known_again_and_what_it_does_not_name_stays_or_goes_as_told
 
 /// Proves: S1-025, S1-027, S1-029
 #[tokio::test]
-async fn a_row_that_lapses_comes_back_later_then_alone_then_not_at_all() {
+async fn a_lapsed_row_is_delayed_then_claimed_alone_then_dead() {
     for (preset, table) in presets() {
         for bench in Bench::both(&table, Checks::Kept).await {
             let place = format!("{preset} on {}", bench.name());
@@ -297,7 +297,7 @@ async fn a_row_that_lapses_comes_back_later_then_alone_then_not_at_all() {
 }
 
 #[tokio::test]
-async fn an_empty_claim_recovers_what_has_lapsed() {
+async fn a_claim_that_finds_nothing_recovers_lapsed_rows() {
     let table = LeaseTable::outbox();
     let at_once = LapsePolicy::new(3, vec![std::time::Duration::ZERO]).unwrap();
     for bench in Bench::both(&table, Checks::Kept).await {
@@ -318,7 +318,7 @@ async fn an_empty_claim_recovers_what_has_lapsed() {
 }
 
 #[tokio::test]
-async fn an_operator_sees_who_holds_a_row_but_no_token() {
+async fn an_operator_sees_the_holder_of_a_row_but_not_its_token() {
     for (preset, table) in presets() {
         for bench in Bench::both(&table, Checks::Kept).await {
             let place = format!("{preset} on {}", bench.name());
@@ -353,7 +353,7 @@ async fn an_operator_sees_who_holds_a_row_but_no_token() {
 }
 
 #[tokio::test]
-async fn a_replay_opens_a_new_generation_of_what_is_settled_and_of_nothing_else() {
+async fn a_replay_opens_a_new_generation_of_settled_rows_only() {
     for (preset, table) in presets() {
         for bench in Bench::both(&table, Checks::Kept).await {
             let place = format!("{preset} on {}", bench.name());
@@ -395,7 +395,7 @@ async fn a_replay_opens_a_new_generation_of_what_is_settled_and_of_nothing_else(
 /// Other programs may leave a holder and an end of term on settled rows. A replay clears both;
 /// otherwise the row would count as held.
 #[tokio::test]
-async fn a_replay_frees_what_others_settled_and_left_held() {
+async fn a_replay_clears_a_holder_that_another_program_left() {
     for (preset, table) in presets() {
         for bench in Bench::both(&table, Checks::Dropped).await {
             let place = format!("{preset} on {}", bench.name());
@@ -432,7 +432,7 @@ async fn a_replay_frees_what_others_settled_and_left_held() {
 }
 
 #[tokio::test]
-async fn a_bury_ends_what_waits_and_what_is_held() {
+async fn a_bury_ends_pending_and_held_rows() {
     for (preset, table) in presets() {
         for bench in Bench::both(&table, Checks::Kept).await {
             let place = format!("{preset} on {}", bench.name());
@@ -525,7 +525,7 @@ async fn an_empty_table_counts_nothing() {
 }
 
 #[tokio::test]
-async fn a_table_that_lacks_columns_is_told_all_of_them_at_once() {
+async fn the_error_for_a_table_names_all_missing_columns() {
     let table = LeaseTable::outbox();
     let bench = Bench::postgres(&table, Checks::Kept).await;
     let Bench::Postgres { pool, .. } = &bench else {

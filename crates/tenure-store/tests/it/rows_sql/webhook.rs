@@ -73,7 +73,7 @@ pub(super) fn dead() -> Outcome {
     }
 }
 
-/// Reads these columns of a row, with a word in place of each timestamp.
+/// Reads these columns of a row.
 fn row_text<'a>(table: &'a Table, id: i64, columns: &[&str]) -> Vec<&'a str> {
     columns
         .iter()
@@ -86,7 +86,7 @@ const TOLD: [&str; 4] = ["delivery_status", "lease_owner", "lease_until", "attem
 
 /// Proves: S2-001, S2-002, S2-012, S2-043
 #[tokio::test]
-async fn a_renewal_moves_lease_until_of_what_its_owner_holds_and_changes_nothing_else() {
+async fn a_renewal_changes_only_lease_until_of_the_rows_of_its_owner() {
     for bench in benches(3).await {
         let (table, place) = (LeaseTable::webhook(), bench.name());
         let rows = bench.rows(&table).await;
@@ -121,7 +121,7 @@ async fn a_renewal_moves_lease_until_of_what_its_owner_holds_and_changes_nothing
 
 /// Proves: S2-020, S2-022, S2-024
 #[tokio::test]
-async fn a_renewal_ends_with_the_row_or_its_ownership_and_touches_no_other_row() {
+async fn a_settled_or_lost_row_is_not_renewed() {
     for bench in benches(3).await {
         let (table, place) = (LeaseTable::webhook(), bench.name());
         let rows = bench.rows(&table).await;
@@ -133,7 +133,7 @@ async fn a_renewal_ends_with_the_row_or_its_ownership_and_touches_no_other_row()
                 .is_accepted()
         );
         let Guarded::Accepted(renewed) = renew(&*rows, &mine, NOW.after(seconds(1))).await else {
-            panic!("{place}: what is left of a lease is renewed");
+            panic!("{place}: the rest of a lease is renewed");
         };
         assert_eq!(renewed.ids, ids(&[2]), "{place}: the delivered row is not");
         let late = end().after(seconds(60));
@@ -141,7 +141,7 @@ async fn a_renewal_ends_with_the_row_or_its_ownership_and_touches_no_other_row()
         assert_eq!(
             taken.ids(),
             ids(&[3]),
-            "{place}: a claim that finds work takes that first"
+            "{place}: the claim takes pending rows first"
         );
         let taken = try_claim(&*rows, &token("other", 2), 3, late)
             .await
@@ -158,7 +158,7 @@ async fn a_renewal_ends_with_the_row_or_its_ownership_and_touches_no_other_row()
 ///
 /// Proves: S2-021
 #[test]
-fn the_renewal_asks_for_id_owner_token_and_pending() {
+fn the_renewal_compares_id_owner_token_and_status() {
     let table = LeaseTable::webhook();
     let postgres = PostgresRows::statements(&table).unwrap();
     let sqlite = SqliteRows::statements(&table).unwrap();
@@ -199,14 +199,14 @@ fn the_renewal_asks_for_id_owner_token_and_pending() {
 ///
 /// Proves: S2-023, S2-024, S2-043
 #[tokio::test]
-async fn delivered_retry_and_failed_are_said_by_the_owner_alone() {
+async fn only_the_owner_can_settle_a_row() {
     for bench in benches(3).await {
         let (table, place) = (LeaseTable::webhook(), bench.name());
         let rows = bench.rows(&table).await;
         let (first, mine, other) = (token("sender", 1), token("sender", 2), token("other", 1));
         claim(&*rows, &first, 3).await;
         let Guarded::Accepted(()) = settle(&*rows, &first, (1, Outcome::RELEASE), NOW).await else {
-            panic!("{place}: the owner may give a row back");
+            panic!("{place}: the owner may release a row");
         };
         let before = bench.table(&table).await;
         for (id, outcome) in [(1, Outcome::Done), (1, retry()), (1, dead())] {
@@ -265,7 +265,7 @@ async fn delivered_retry_and_failed_are_said_by_the_owner_alone() {
 ///
 /// Proves: S2-040, S2-041, S2-042, S2-043, S2-044
 #[tokio::test]
-async fn a_claim_takes_what_has_lapsed_and_leaves_attempts_alone() {
+async fn a_claim_takes_lapsed_rows_and_does_not_change_attempts() {
     for bench in benches(1).await {
         let (table, place) = (LeaseTable::webhook(), bench.name());
         let rows = bench.rows(&table).await;
@@ -284,7 +284,7 @@ async fn a_claim_takes_what_has_lapsed_and_leaves_attempts_alone() {
         let kept = bench.table(&table).await;
         assert_eq!(
             kept[&1]["attempts"], "0",
-            "{place}: a lapse is no failed delivery"
+            "{place}: a lapse is not a failed delivery"
         );
         assert_eq!(kept[&1]["delivery_status"], "pending", "{place}");
         assert_eq!(kept[&1]["crashes"], "1", "{place}");

@@ -18,12 +18,12 @@ fn values<'a>(matrix: &'a str, hash: &'a str) -> [(&'a str, &'a str); 5] {
     ]
 }
 
-/// An adopted table does not prevent such a claim: the work is repeated, but the chunk stays
+/// An adopted table does not prevent a claim by hand: the work is repeated, but the chunk stays
 /// completed.
 ///
 /// Proves: S5-008, S5-036
 #[tokio::test]
-async fn a_completed_chunk_of_an_adopted_table_stays_so_though_it_is_claimed_by_hand() {
+async fn a_completed_chunk_of_an_adopted_table_stays_completed_after_a_claim_by_hand() {
     for place in everywhere().await {
         let (scene, side) = (Scene::sync_checkpoints(), Side::open(&place.url).await);
         scene.make(&side).await;
@@ -54,11 +54,11 @@ async fn a_completed_chunk_of_an_adopted_table_stays_so_though_it_is_claimed_by_
     }
 }
 
-/// Tenure's own table refuses such a claim.
+/// A check constraint of Tenure's own table refuses a claim by hand.
 ///
 /// Proves: S5-008
 #[tokio::test]
-async fn a_completed_chunk_of_ours_is_not_claimed_by_hand() {
+async fn a_completed_chunk_of_tenures_own_table_cannot_be_claimed_by_hand() {
     for place in everywhere().await {
         let side = Side::open(&place.url).await;
         let program = env!("CARGO_BIN_EXE_tenure");

@@ -15,7 +15,7 @@ pub(super) const WORK: Duration = Duration::from_millis(100);
 pub(super) const CHUNKS: [&str; 4] = ["good-1", "good-2", "fresh-1", "fresh-2"];
 const MATRICES: i64 = 6;
 
-/// The matrix of chunks that are rows of an adopted table, and their names.
+/// The matrix of the chunks that are rows of an adopted table.
 pub(super) const PART_MATRIX: &str = "m";
 
 pub(super) fn part_hash(id: &str) -> String {
@@ -41,9 +41,9 @@ pub(super) struct Scene {
     pub(super) ends: &'static str,
     /// Counts the rows that are not settled.
     pub(super) left: &'static str,
-    /// Counts the rows that every worker may take.
+    /// Counts the rows that no worker of either kind has finished.
     pub(super) free: &'static str,
-    /// Rows at the start, and the minimum during kills.
+    /// Number of free rows at the start; the storm adds rows when a third of them is finished.
     pub(super) rows: i64,
 }
 
@@ -288,8 +288,8 @@ impl Scene {
     }
 }
 
-/// The worker passes its name to the command, because the worker may be dead when the command needs
-/// it.
+/// A shell function that records a step under the name of the worker. The name is in the
+/// environment, because the worker may be dead by then.
 const NOTE: &str = r#"
 note() { echo "$1 $2 $NAMED/$TENURE_ID $(date +%s%6N)" >> log; }
 "#;

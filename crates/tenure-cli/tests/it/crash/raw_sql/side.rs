@@ -5,9 +5,9 @@ use std::time::Duration;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{AssertSqlSafe, PgPool, Row as _};
 
-/// Term of all leases here. The terms in the specifications are minutes.
+/// Term of all leases in these tests; the terms in the specifications are longer.
 pub(super) const TERM: &str = "5s";
-/// Timeout of a statement that waits for a lock.
+/// SQLite's busy timeout.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The current time in SQLite: an integer of microseconds.
 const NOW: &str = "(cast(unixepoch('subsec') * 1000 as integer) * 1000)";
@@ -30,8 +30,8 @@ impl Side {
         Self::Postgres(pool.connect(url).await.unwrap())
     }
 
-    /// Begins a transaction without concurrent writers. On SQLite the whole file is locked, on
-    /// PostgreSQL the rows selected with [`Side::locked`].
+    /// Begins a transaction that excludes other writers: SQLite locks the whole file, PostgreSQL
+    /// the rows selected with [`Side::locked`].
     pub(super) async fn begin(&self) {
         let begin = match self {
             Self::Postgres(_) => "begin",
@@ -88,7 +88,7 @@ impl Side {
         }
     }
 
-    /// Runs statements that change the schema.
+    /// Runs statements without values, such as those that change the schema.
     pub(super) async fn make(&self, text: &str) {
         let text = self.spoken(text, &[]);
         match self {
@@ -100,7 +100,7 @@ impl Side {
         }
     }
 
-    /// Runs a statement that returns whole rows; returns the rows' keys.
+    /// Runs a statement that returns rows; returns their ids.
     pub(super) async fn keys(
         &self,
         text: &str,

@@ -15,7 +15,7 @@ use crate::program::Place;
 
 /// Number of hand-written statements that take work from a Tenure worker.
 const ROBBERIES: usize = 4;
-/// Time within which a worker reports a refusal.
+/// Time to wait for the report of a refusal once a renewal has failed or another lease was lost.
 const REPORT: Duration = Duration::from_secs(5);
 /// Timeout of a wait.
 const LONGEST: Duration = Duration::from_mins(3);
@@ -23,7 +23,7 @@ const LONGEST: Duration = Duration::from_mins(3);
 /// Log lines in which a Tenure worker reports the loss of a lease.
 const LOSSES: [&str; 4] = [
     "a settle was refused",
-    "lost a hold",
+    "lost a lease",
     "gave up a settle",
     "releasing a claim",
 ];
@@ -48,7 +48,7 @@ impl Seat {
 
     /// Number of refused renewals that the worker reported.
     fn refused_renewals(&self) -> usize {
-        self.reports(&["lost a hold", "=\"refused\""])
+        self.reports(&["lost a lease", "=\"refused\""])
     }
 
     fn losses(&self) -> usize {
@@ -197,7 +197,7 @@ impl<'a> Storm<'a> {
                 process.name,
                 process.output()
             );
-            // The process changes the database without a notification.
+            // Nothing notifies the test of new notes, so it polls.
             tokio::time::sleep(POLL / 2).await;
         };
         self.excuse(&self.seats[nth]);
@@ -270,8 +270,8 @@ impl<'a> Storm<'a> {
         seat.refused_renewals() > before || seat.process.output().lines().any(is_refused)
     }
 
-    /// Runs the statement, if the worker has begun a fitting row or chunk, in a transaction that
-    /// keeps the state unchanged meanwhile. Returns the row or chunk and its worker.
+    /// Runs the statement if the worker has begun a matching row or chunk and still holds it, in a
+    /// transaction that locks the row or chunk. Returns the row or chunk and its worker.
     async fn taken(&mut self, nth: usize, how: &Robbery) -> Option<(String, String)> {
         let taken = self.begun(nth, how.prefix).first().cloned()?;
         let id = taken.0.strip_prefix(how.prefix).unwrap();
@@ -347,12 +347,12 @@ impl<'a> Storm<'a> {
         }
     }
 
-    /// Breaks two rules: settles one row a second time, and one row that no worker has done. The
-    /// workers of this run already take rows that others hold.
+    /// Breaks two rules: settles one row a second time, and inserts a settled row that no worker
+    /// has worked on. The workers of this run already take rows that others hold.
     pub(super) async fn plant(&mut self) {
         let start = now();
         while self.ends.current.len() < 10 {
-            assert!(now().since(start) < LONGEST, "nothing is done");
+            assert!(now().since(start) < LONGEST, "too few are settled");
             tokio::time::sleep(POLL).await;
             self.look().await;
         }

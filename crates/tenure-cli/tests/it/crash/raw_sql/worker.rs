@@ -160,7 +160,8 @@ impl Worker {
         self.heartbeat(job).await
     }
 
-    /// Returns true if the chunk is done; does nothing if another worker holds it.
+    /// Works on a chunk. Returns true if it is done, false if its lease was lost, and `None` if
+    /// another worker holds it.
     async fn chunk(&self, matrix: &str, hash: &str, thing: &str) -> Option<bool> {
         let [matrix, quoted] = [matrix, hash].map(|name| format!("'{name}'"));
         let values = [

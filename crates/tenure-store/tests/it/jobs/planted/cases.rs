@@ -21,7 +21,7 @@ pub(super) fn mine() -> Token {
     token("w", 7)
 }
 
-/// The token of another claim of the same worker, as long as `mine`.
+/// The token of another claim of the same worker, with the same length as `mine`.
 fn other() -> Token {
     token("w", 6)
 }

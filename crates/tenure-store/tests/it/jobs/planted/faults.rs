@@ -105,7 +105,6 @@ const SHORTENS: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// Other faults.
 pub(super) fn other_faults(database: &str, file: &str) -> Vec<(String, String)> {
     let here = SHORTENS.iter().filter(|fault| fault.0 == database);
     let here = here.filter(|_| file == "renew_chunks");

@@ -345,7 +345,7 @@ const FILES: [[&str; 2]; 5] = [
 
 /// Proves: S5-008, S5-020, S5-021, S5-035, S5-036, S5-042
 #[tokio::test]
-async fn every_guard_of_sqlite_on_jobs_and_chunks_counts() {
+async fn a_missing_guard_of_jobs_or_chunks_is_caught_on_sqlite() {
     for names in FILES {
         let place = Place::sqlite().await.without_constraints().await;
         every_guard_counts(place, "sqlite", names).await;
@@ -354,7 +354,7 @@ async fn every_guard_of_sqlite_on_jobs_and_chunks_counts() {
 
 /// Proves: S5-008, S5-020, S5-021, S5-035, S5-036, S5-042
 #[tokio::test]
-async fn every_guard_of_postgres_on_jobs_and_chunks_counts() {
+async fn a_missing_guard_of_jobs_or_chunks_is_caught_on_postgres() {
     // PostgreSQL creates a missing chunk with the file `make_chunk`; in SQLite, `claim_chunk` does
     // that.
     let files = [&FILES[..], &[["make_chunk", "jobs_make_chunk"]]].concat();
